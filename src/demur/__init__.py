@@ -1,0 +1,11 @@
+"""Multiclass classification with a reject option.
+
+Every name is imported on first use: ``import demur`` itself loads neither torch nor matplotlib.
+``__init__.pyi`` beside this file is the list of public names.
+"""
+
+import lazy_loader as _lazy
+
+from demur._version import __version__ as __version__
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,13 @@
+from . import costs as costs
+from . import datasets as datasets
+from . import losses as losses
+from . import margins as margins
+from . import metrics as metrics
+from . import rules as rules
+from . import theory as theory
+from .rules import Chow as Chow
+from .rules import CostMatrix as CostMatrix
+from .rules import Decision as Decision
+from .rules import Threshold as Threshold
+
+__version__: str

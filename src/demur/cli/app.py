@@ -1,0 +1,52 @@
+"""The ``demur`` program: its commands, its exit codes, its one way to report a mistake."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from demur._version import __version__
+from demur.cli.check import check
+from demur.cli.console import EXIT_WRONG_CALL, CallError, complain
+from demur.cli.demo import demo
+from demur.cli.methods import methods
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="demur",
+    help="Classifiers that decline to answer when answering would cost more than asking.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+)
+app.command()(demo)
+app.command()(check)
+app.command()(methods)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"demur {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None: ...
+
+
+def run() -> None:
+    """Run the program: 0 done, 1 the work failed, 2 the call or its input is wrong."""
+    try:
+        app()
+    except CallError as error:
+        complain(str(error))
+        sys.exit(EXIT_WRONG_CALL)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

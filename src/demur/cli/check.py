@@ -1,0 +1,5 @@
+"""``demur check``: is a loss calibrated for rejection?"""
+
+
+def check() -> None:
+    """To be written with the theory."""

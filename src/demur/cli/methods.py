@@ -1,0 +1,67 @@
+"""``demur methods``: every registered loss, with its facts."""
+
+import json
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from demur.cli.console import console
+
+__all__ = ["methods"]
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    family: str
+    classes: str
+    calibrated: str
+    why: str
+    refit_when_cost_changes: bool
+    paper: str
+
+
+def methods(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+) -> None:
+    """List every method: family, calibrated or not and why, refit needed when the cost changes.
+
+    Example: demur methods
+    """
+    rows = _rows()
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    table = Table(title="Losses that demur can train with", title_justify="left", pad_edge=False, box=SIMPLE_HEAD)
+    for heading in ("method", "family", "classes", "calibrated", "refit for new c"):
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        refit = "yes" if row.refit_when_cost_changes else "no"
+        table.add_row(row.name, row.family, row.classes, row.calibrated, refit)
+    console.print(table)
+    console.print("[bold]Why, and where in the paper[/bold]")
+    for (why, paper), group in groupby(rows, key=lambda row: (row.why, row.paper)):
+        console.print(f"  {', '.join(row.name for row in group)}: {why} ({paper})", soft_wrap=True)
+    console.print(
+        "\n[bold]calibrated[/bold]: with enough data, training leads to Chow's decisions, answer iff max eta > 1 - c,\n"
+        "where eta are the true class probabilities and c is the cost of rejecting.\n"
+        "[bold]refit for new c[/bold]: whether another cost needs another training.",
+        soft_wrap=True,
+    )
+
+
+def _rows() -> list[_Row]:
+    from demur.losses import available, get
+
+    rows = []
+    for name in available():
+        loss = get(name)
+        two, three = loss.calibrated_for(2), loss.calibrated_for(3)
+        calibrated = "yes" if two and (three or loss.binary_only) else "K = 2 only" if two else "no"
+        classes = "2" if loss.binary_only else "any"
+        rows.append(_Row(name, loss.family, classes, calibrated, loss.why, loss.trained_for_cost, loss.equation))
+    return sorted(rows, key=lambda row: (row.classes == "2", row.family != "confidence", row.family, row.name))

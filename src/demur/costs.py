@@ -1,0 +1,81 @@
+"""The cost of rejecting, c: its domain, checked in one place."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["PAPER_COSTS", "CostWarning", "check_cost"]
+
+PAPER_COSTS = (0.05, 0.1, 0.2, 0.3, 0.4)
+"""The five rejection costs of the paper's experiments."""
+
+
+class CostWarning(UserWarning):
+    """A rejection cost from 1/2 on: legal, but outside what the paper's theorems cover."""
+
+
+def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
+    """Check a rejection cost, or an array of them, and return it as float64.
+
+    The 0-1-c loss charges 1 for a wrong answer and c for a rejection (Eq. 2 of the paper), so c lies in
+    [0, 1): at c = 1 rejecting would never be cheaper than guessing. The paper's theorems assume c < 1/2.
+
+    Parameters
+    ----------
+    cost : float or array of float
+        The cost c of rejecting one example.
+
+    Returns
+    -------
+    ndarray of float64
+        The checked cost, zero-dimensional for a single number.
+
+    Raises
+    ------
+    TypeError
+        If the cost is missing or no number.
+    ValueError
+        If any cost is not in [0, 1).
+
+    Warns
+    -----
+    CostWarning
+        If any cost is 1/2 or more: an answer that is more often wrong than right is then accepted.
+
+    Examples
+    --------
+    >>> float(check_cost(0.2))
+    0.2
+    >>> check_cost(1.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: cost must be in [0, 1), got 1.5: rejecting has to be cheaper than a wrong answer, which costs 1.
+    """
+    if cost is None:
+        raise TypeError(
+            "cost is missing: give the price of one rejection, a number in [0, 1) (a wrong answer costs 1)."
+        )
+    try:
+        values: NDArray[np.float64] = np.asarray(cost, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"cost must be a number in [0, 1), got {cost!r}.") from None
+    outside = ~((values >= 0) & (values < 1))
+    if np.any(outside):
+        worst = _first(values, outside)
+        raise ValueError(
+            f"cost must be in [0, 1), got {worst:g}: rejecting has to be cheaper than a wrong answer, which costs 1."
+        )
+    if np.any(values >= 0.5):
+        warnings.warn(
+            f"cost {_first(values, values >= 0.5):g} is 1/2 or more: answers that are more often wrong than right will "
+            "be accepted, and the paper's guarantees (c < 1/2) do not apply.",
+            CostWarning,
+            stacklevel=2,
+        )
+    return values
+
+
+def _first(values: NDArray[Any], mask: NDArray[np.bool_]) -> float:
+    return float(values[mask].flat[0])

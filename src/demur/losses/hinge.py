@@ -1,0 +1,180 @@
+"""Multiclass hinge losses that contain the cost (Ramaswamy et al. 2018); their thresholds tau are free in a range."""
+
+from dataclasses import dataclass, replace
+from math import ceil, log2
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from demur.losses.base import Hyper, Loss, over_classes, score_of_label
+from demur.losses.registry import register
+from demur.rules import Decision
+
+__all__ = ["BinaryEncodedHinge", "CrammerSingerHinge", "OneVsAllHinge"]
+
+
+@dataclass(frozen=True)
+class _HingeLoss(Loss):
+    """A piecewise linear loss with a threshold tau anywhere in an open interval."""
+
+    tau: Hyper = 0.5
+
+    family = "hinge"
+    trained_for_cost = True
+    smooth = False
+    tau_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    tau_candidates: ClassVar[tuple[float, ...]]
+    """The values that model selection tries."""
+
+    def __post_init__(self) -> None:
+        low, high = self.tau_range
+        tau = torch.as_tensor(self.tau)
+        if not bool(((tau > low) & (tau < high)).all()):
+            raise ValueError(f"tau must lie strictly between {low:g} and {high:g}, got {self.tau}.")
+
+
+@register()
+@dataclass(frozen=True)
+class OneVsAllHinge(_HingeLoss):
+    r"""OVA+hin: :math:`c\,(1 - g_y)_+ + (1-c) \sum_{i \ne y} (1 + g_i)_+`; accept iff max g > tau.
+
+    Class i's part of the pointwise risk is least at g_i = 1 if eta_i > 1 - c and at g_i = -1 otherwise.
+
+    Parameters
+    ----------
+    tau : float or tensor in (-1, 1)
+
+    Examples
+    --------
+    >>> OneVsAllHinge()(torch.zeros(3), torch.tensor(0), cost=0.2)  # 0.2 + 2 * 0.8
+    tensor(1.8000)
+    """
+
+    tau: Hyper = 0.0
+    tau_range = (-1.0, 1.0)
+    tau_candidates = (-0.95, -0.5, 0.0, 0.5, 0.95)
+    equation = "Section 5; Ramaswamy et al. 2018"
+    why = "the minimiser of score i is +1 iff eta_i > 1 - c, for every tau in (-1, 1)"
+
+    @property
+    def name(self) -> str:
+        return "ova+hin"
+
+    def n_outputs(self, n_classes: int) -> int:
+        return n_classes
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        own = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
+        c = over_classes(cost)
+        return torch.where(own, c * F.relu(1 - scores), (1 - c) * F.relu(1 + scores)).sum(-1)
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        return Decision.from_acceptance(scores.argmax(-1), scores.amax(-1) - self.tau)
+
+
+@register()
+@dataclass(frozen=True)
+class CrammerSingerHinge(_HingeLoss):
+    r"""CS+hin: a kinked hinge of :math:`m = \max_{j \ne y} g_j - g_y`.
+
+    Accept iff the best score is ahead of the second by more than tau. The loss is
+    :math:`2 \max(c\,\gamma(m), (1-c)\,\gamma(m)) + 2c` with :math:`\gamma(m) = \max(m, -1)`: 0 for a clear right
+    answer, 2c with no preference, 2 for a clear wrong answer.
+
+    Parameters
+    ----------
+    tau : float or tensor in (0, 1)
+
+    Examples
+    --------
+    >>> loss = CrammerSingerHinge()
+    >>> scores = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    >>> loss(scores, torch.tensor([0, 0, 0]), cost=0.2)
+    tensor([0.0000, 0.4000, 2.0000])
+    """
+
+    tau_candidates = (0.05, 0.25, 0.5, 0.75, 0.95)
+    equation = "Ramaswamy et al. 2018"
+    why = "its minimum is all-equal scores at 2c or a clear answer at 2 (1 - max eta), whichever is less"
+
+    @property
+    def name(self) -> str:
+        return "cs+hin"
+
+    def n_outputs(self, n_classes: int) -> int:
+        return n_classes
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        best_other = scores.scatter(-1, y.unsqueeze(-1), -torch.inf).amax(-1)
+        return _kinked_hinge(best_other - score_of_label(scores, y), cost)
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        best = scores.topk(2, dim=-1).values
+        return Decision.from_acceptance(scores.argmax(-1), best[..., 0] - best[..., 1] - self.tau)
+
+
+@register()
+@dataclass(frozen=True)
+class BinaryEncodedHinge(_HingeLoss):
+    r"""BEP: ceil(log2 K) scores; class y has the code B(y) of its binary digits, in {-1, +1}.
+
+    The loss is the kinked hinge of :class:`CrammerSingerHinge` at :math:`m = \max_j B_j(y) g_j`. The answer is the
+    class with the least m, which is the class whose code is sign(-g); accept iff -m > tau, which for that class
+    is min_j |g_j| > tau. Where K is no power of two and sign(-g) is nobody's code, every m is positive and the
+    example is rejected.
+
+    Parameters
+    ----------
+    tau : float or tensor in (0, 1)
+    n_classes : int, optional
+        How many of the 2^L codes are classes; all of them by default.
+
+    Examples
+    --------
+    >>> loss = BinaryEncodedHinge(n_classes=3)
+    >>> decision = loss.decide(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]), cost=0.2)
+    >>> decision.label, decision.reject  # (-1, -1) is the code of class 0, (+1, +1) nobody's
+    (tensor([0, 0]), tensor([False,  True]))
+    """
+
+    n_classes: int | None = None
+    tau_candidates = (0.05, 0.25, 0.5, 0.75, 0.95)
+    equation = "Ramaswamy et al. 2018"
+    why = "its minimum is g = 0 at 2c or minus the best class's code at 2 (1 - max eta), whichever is less"
+
+    @property
+    def name(self) -> str:
+        return "bep"
+
+    def n_outputs(self, n_classes: int) -> int:
+        return ceil(log2(n_classes))
+
+    def for_classes(self, n_classes: int) -> "BinaryEncodedHinge":
+        self._check_n_classes(n_classes)
+        return replace(self, n_classes=n_classes)
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        return _kinked_hinge((self._code(y, scores) * scores).amax(-1), cost)
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        classes = torch.arange(self._n_classes(scores.shape[-1]), device=scores.device)
+        agreement = -(self._code(classes, scores) * scores.unsqueeze(-2)).amax(-1)
+        best = agreement.max(-1)
+        return Decision.from_acceptance(best.indices, best.values - self.tau)
+
+    def _n_classes(self, n_outputs: int) -> int:
+        return self.n_classes or 2 ** max(n_outputs, 1)
+
+    def _code(self, y: Tensor, scores: Tensor) -> Tensor:
+        digits = torch.arange(scores.shape[-1], device=scores.device)
+        return ((y.unsqueeze(-1) >> digits) & 1).to(scores.dtype) * 2 - 1
+
+
+def _kinked_hinge(m: Tensor, cost: Hyper) -> Tensor:
+    gamma = m.clamp(min=-1)
+    return 2 * torch.maximum(cost * gamma, (1 - cost) * gamma) + 2 * cost

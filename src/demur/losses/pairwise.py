@@ -1,0 +1,207 @@
+r"""Classifier-rejector losses: the last score is a rejector r, trained together with the class scores (Section 3).
+
+For more than two classes no beta makes them calibrated (Corollary 5). Each side of Corollary 5 gives a value of
+beta / alpha: ``"acc"`` makes false rejects impossible and over-accepts, ``"rej"`` makes false accepts impossible
+and over-rejects, ``"mean"`` lies between them. At K = 2 all three agree.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import log
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from demur.losses.base import Hyper, Loss, over_classes, score_of_label
+from demur.losses.registry import register
+from demur.margins import Exponential, Logistic, MarginFunction
+from demur.rules import Decision
+
+__all__ = ["AdditivePairwise", "Beta", "BetaSide", "MultiplicativePairwise", "NoClosedFormError"]
+
+BetaSide: TypeAlias = Literal["acc", "rej", "mean"]
+Beta: TypeAlias = Hyper | BetaSide
+
+
+class NoClosedFormError(ValueError):
+    """No closed form of the beta conditions is known for these margin functions."""
+
+
+@dataclass(frozen=True)
+class PairwiseLoss(Loss):
+    """What the two pairwise losses share: scores (g_1, ..., g_K, r), answer argmax g, accept iff r > 0."""
+
+    phi: MarginFunction = Logistic()
+    psi: MarginFunction | None = None
+    alpha: Hyper = 1.0
+    beta: Beta = "rej"
+
+    family = "classifier-rejector"
+    trained_for_cost = True
+    has_rejector = True
+    closed_forms: ClassVar[Mapping[tuple[str, str], Callable[[str, int, Hyper], Hyper]]] = {}
+    """beta / alpha by side, number of classes and cost, for each known pair of names of phi and psi."""
+    why = "no beta meets both sides of Corollary 5 for K > 2; calibrated at K = 2"
+
+    def __post_init__(self) -> None:
+        if self.psi is None:
+            object.__setattr__(self, "psi", self.phi)
+        if isinstance(self.beta, str) and self.beta not in get_args(BetaSide):
+            raise ValueError(f"beta must be a positive number, 'acc', 'rej' or 'mean', got {self.beta!r}.")
+        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if not isinstance(value, str) and not bool(torch.all(torch.as_tensor(value) > 0)):
+                raise ValueError(f"{name} must be positive, got {value}.")
+
+    def n_outputs(self, n_classes: int) -> int:
+        return n_classes + 1
+
+    def calibrated_for(self, n_classes: int) -> bool:
+        return n_classes == 2 and isinstance(self.beta, str)
+
+    def defined_at_zero_cost(self) -> bool:
+        return not isinstance(self.beta, str)
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
+
+    def beta_value(self, n_classes: int, cost: Hyper) -> Hyper:
+        """Return beta as numbers, from Corollary 5's conditions where it is given by the name of a side."""
+        if not isinstance(self.beta, str):
+            return self.beta
+        sides = ("acc", "rej") if self.beta == "mean" else (self.beta,)
+        ratios = [self.beta_ratio(side, n_classes, cost) for side in sides]
+        return sum(ratios[1:], ratios[0]) / len(ratios) * self.alpha
+
+    def beta_ratio(self, side: str, n_classes: int, cost: Hyper) -> Hyper:
+        """Return beta / alpha on one side of Corollary 5, "acc" or "rej", in closed form.
+
+        Raises
+        ------
+        NoClosedFormError
+            If none is known for this phi and psi.
+        """
+        assert self.psi is not None
+        formula = self.closed_forms.get((self.phi.name, self.psi.name))
+        if formula is None:
+            raise NoClosedFormError(
+                f"no closed form of beta is known for phi = {self.phi} and psi = {self.psi}; give beta as a number "
+                "(demur.theory.beta_bounds computes both sides numerically)."
+            )
+        return formula(side, n_classes, cost)
+
+    def _others(self, y: Tensor, pairs: Tensor) -> Tensor:
+        """Sum over the classes y' that are not y."""
+        own = torch.zeros_like(pairs, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
+        return torch.where(own, 0.0, pairs).sum(-1)
+
+    def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
+        assert self.psi is not None
+        assert cost is not None
+        return cost * self.psi(self.beta_value(n_classes, cost) * r)
+
+
+def _exponential_ratio(side: str, n_classes: int, cost: Hyper) -> Hyper:
+    """Eq. 9, reached at eta = (1-c, c/(K-1), ...) for "acc" and at (1-c, c, 0, ...) for "rej"."""
+    odds = (1 - cost) / cost
+    if side == "rej":
+        return 2 * odds**0.5
+    return (n_classes - 2) + 2 * ((n_classes - 1) * odds) ** 0.5
+
+
+def _additive_logistic_ratio(side: str, n_classes: int, cost: Hyper) -> Hyper:
+    """Corollary 5 for Eq. 8 with logistic phi and psi, at the same two extremes."""
+    if side == "rej":
+        return 4 * (1 - cost)
+    spread = (n_classes - 1) * (1 - cost)
+    return 4 * spread / (spread + cost) + (n_classes - 2)
+
+
+def _multiplicative_logistic_ratio(side: str, n_classes: int, cost: Hyper) -> Hyper:
+    """Corollary 5 for Eq. 7 with logistic phi and psi, at the same two extremes."""
+    c = torch.as_tensor(cost, dtype=None if isinstance(cost, Tensor) else torch.float64)
+    rest = c / (n_classes - 1) if side == "acc" else c
+    both = 1 - c + rest
+    with_top = (1 - c) * torch.log(both / (1 - c)) + rest * torch.log(both / rest)
+    total = with_top
+    if side == "acc":
+        total = (n_classes - 1) * with_top + (n_classes - 2) * c * log(2)
+    ratio = total / c
+    return ratio if isinstance(cost, Tensor) else float(ratio)
+
+
+@register({"phi": Logistic()}, {"phi": Exponential()})
+@dataclass(frozen=True)
+class AdditivePairwise(PairwiseLoss):
+    r"""APC: :math:`\sum_{y' \ne y} \phi(\alpha(g_y - g_{y'} - r)) + c\,\psi(\beta r)` (Eq. 8).
+
+    Convex in (g, r). It dominates min(phi(0), psi(0)) times the 0-1-c loss (Lemma 14; with the natural logarithm
+    the logistic has phi(0) = log 2, not 1).
+
+    Parameters
+    ----------
+    phi, psi : MarginFunction
+        psi defaults to phi.
+    alpha : float or tensor
+    beta : float, tensor, "acc", "rej" or "mean"
+
+    Examples
+    --------
+    >>> loss = AdditivePairwise(Exponential(), beta=1.0)
+    >>> loss(torch.zeros(4), torch.tensor(0), cost=0.2)  # K = 3: two pairs, and c
+    tensor(2.2000)
+    """
+
+    equation = "Eq. 8, Corollary 5"
+    closed_forms: ClassVar = {("exp", "exp"): _exponential_ratio, ("log", "log"): _additive_logistic_ratio}
+
+    @property
+    def name(self) -> str:
+        return f"apc+{self.phi.name}"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        g, r = scores[..., :-1], scores[..., -1]
+        margin = score_of_label(g, y).unsqueeze(-1) - g - r.unsqueeze(-1)
+        answering = self._others(y, self.phi(over_classes(self.alpha) * margin))
+        return answering + self._rejecting(r, g.shape[-1], cost)
+
+
+@register({"phi": Logistic()}, {"phi": Exponential()})
+@dataclass(frozen=True)
+class MultiplicativePairwise(PairwiseLoss):
+    r"""MPC: :math:`\sum_{y' \ne y} \phi(\alpha(g_y - g_{y'}))\,\psi(-\alpha r) + c\,\psi(\beta r)` (Eq. 7).
+
+    Convex in g and in r, not in both. It dominates psi(0) min(phi(0), 1) times the 0-1-c loss (Lemma 14). With
+    exponentials it is the additive loss, as long as no exponent reaches the guard of
+    :class:`~demur.margins.Exponential`.
+
+    Parameters
+    ----------
+    phi, psi : MarginFunction
+        psi defaults to phi.
+    alpha : float or tensor
+    beta : float, tensor, "acc", "rej" or "mean"
+
+    Examples
+    --------
+    >>> loss = MultiplicativePairwise(Exponential(), beta=1.0)
+    >>> loss(torch.zeros(4), torch.tensor(0), cost=0.2)
+    tensor(2.2000)
+    """
+
+    equation = "Eq. 7, Corollary 5"
+    closed_forms: ClassVar = {
+        ("exp", "exp"): _exponential_ratio,
+        ("log", "log"): _multiplicative_logistic_ratio,
+    }
+
+    @property
+    def name(self) -> str:
+        return f"mpc+{self.phi.name}"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert self.psi is not None
+        g, r = scores[..., :-1], scores[..., -1]
+        margin = score_of_label(g, y).unsqueeze(-1) - g
+        answering = self._others(y, self.phi(over_classes(self.alpha) * margin)) * self.psi(-self.alpha * r)
+        return answering + self._rejecting(r, g.shape[-1], cost)

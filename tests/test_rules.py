@@ -1,0 +1,136 @@
+"""Decisions and rules, by law and by hand."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demur.rules import Chow, CostMatrix, Decision, Threshold, check_proba
+
+PROBA = np.array([[0.9, 0.1, 0.0], [0.5, 0.3, 0.2], [0.8, 0.1, 0.1]])
+
+
+def dirichlet(seed, n=200, k=4):
+    return np.random.default_rng(seed).dirichlet(np.full(k, 0.5), size=n)
+
+
+def chow_matrix(n_classes, cost):
+    return np.c_[1 - np.eye(n_classes), np.full(n_classes, cost)]
+
+
+def test_chow_by_hand_ties_reject():
+    decision = Chow(0.25).decide([[0.75, 0.25], [0.76, 0.24], [0.74, 0.26]])
+    assert decision.reject.tolist() == [True, False, True]
+    assert decision.label.tolist() == [0, 0, 0]
+    assert decision.acceptance == pytest.approx([0, 0.01, -0.01])
+    assert decision.confidence == pytest.approx([0.75, 0.76, 0.74])
+
+
+@given(cost=st.floats(0.01, 0.49), seed=st.integers(0, 2**16))
+def test_threshold_and_cost_matrix_contain_chow(cost, seed):
+    proba = dirichlet(seed)
+    chow = Chow(cost).decide(proba)
+    for other in (Threshold(1 - cost).decide(proba), CostMatrix(chow_matrix(4, cost)).decide(proba)):
+        clear = np.abs(chow.acceptance) > 1e-9
+        assert (other.reject == chow.reject)[clear].all()
+        assert (other.label == chow.label).all()
+
+
+@given(seed=st.integers(0, 2**16))
+def test_chow_has_the_least_expected_cost(seed):
+    proba, cost = dirichlet(seed), 0.3
+    decision = Chow(cost).decide(proba)
+    paid = np.where(decision.reject, cost, 1 - proba[np.arange(len(proba)), decision.label])
+    assert (paid <= np.minimum(cost, 1 - proba.max(1)) + 1e-12).all()
+
+
+@given(seed=st.integers(0, 2**16))
+def test_cost_matrix_takes_the_cheapest_column(seed):
+    rng = np.random.default_rng(seed)
+    matrix = np.c_[rng.uniform(1, 2, (4, 4)) * (1 - np.eye(4)), rng.uniform(0.05, 0.2, 4)]
+    proba = dirichlet(seed)
+    decision = CostMatrix(matrix).decide(proba)
+    columns = np.where(decision.reject, 4, decision.label)
+    expected = proba @ matrix
+    assert expected[np.arange(len(proba)), columns] == pytest.approx(expected.min(1))
+
+
+def test_costs_per_example():
+    per_row = Chow(np.array([0.05, 0.6 - 0.15, 0.3])).decide(PROBA)
+    assert per_row.reject.tolist() == [True, True, False]
+    stack = np.stack([chow_matrix(3, c) for c in (0.05, 0.45, 0.3)])
+    assert CostMatrix(stack).decide(PROBA).reject.tolist() == per_row.reject.tolist()
+
+
+def test_a_free_rejection_rejects_all_that_is_uncertain_and_certainty_is_a_tie():
+    assert Chow(0.0).decide([[0.999, 0.001], [0.5, 0.5], [1.0, 0.0]]).reject.tolist() == [True, True, True]
+
+
+@pytest.mark.parametrize("cost", [-0.1, 1, 2, np.nan])
+def test_costs_outside_the_domain(cost):
+    with pytest.raises(ValueError, match=r"cost must be in \[0, 1\)"):
+        Chow(cost)
+
+
+def test_costs_from_one_half_on_warn():
+    with pytest.warns(UserWarning, match=r"cost 0\.5 is 1/2 or more"):
+        Chow(0.5)
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, np.nan])
+def test_thresholds_outside_the_domain(threshold):
+    with pytest.raises(ValueError, match=r"threshold must be in \[0, 1\]"):
+        Threshold(threshold)
+
+
+@pytest.mark.parametrize(
+    ("proba", "message"),
+    [
+        ([[0.5, np.nan]], "NaN or infinity"),
+        ([[0.5, 0.6]], r"row 0 sums to 1\.1"),
+        ([[1.5, -0.5]], r"lie in \[0, 1\], got 1\.5"),
+        ([[1.0]], "at least two classes"),
+        (0.3, "at least two classes"),
+    ],
+)
+def test_bad_probabilities(proba, message):
+    with pytest.raises(ValueError, match=message):
+        Chow(0.2).decide(proba)
+
+
+def test_float16_and_integer_probabilities_are_fine():
+    assert check_proba(np.eye(3, dtype=int)).dtype == np.float64
+    soft = np.full((2, 7), 1 / 7, dtype=np.float16)
+    assert Chow(0.2).decide(soft).reject.all()
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.zeros((3, 3)), r"shape \(K, K \+ 1\)"),
+        (np.zeros(3), r"shape \(K, K \+ 1\)"),
+        ([[0, 1, np.inf], [1, 0, 0.1]], "must be finite"),
+        ([[0, 1, 0.5], [1, 0, 0.5]], "can never pay"),
+        ([[0, 1, 2.0], [1, 0, 2.0]], "can never pay"),
+    ],
+)
+def test_bad_cost_matrices(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        CostMatrix(matrix)
+
+
+def test_cost_matrix_for_other_shapes_than_the_probabilities():
+    with pytest.raises(ValueError, match="for 2 classes, the probabilities have 3"):
+        CostMatrix([[0, 1, 0.2], [1, 0, 0.2]]).decide(PROBA)
+    with pytest.raises(ValueError, match="for 2 rows"):
+        CostMatrix(np.stack([chow_matrix(3, 0.1)] * 2)).decide(PROBA)
+
+
+def test_decision_from_torch_to_numpy_and_to_names():
+    acceptance = torch.tensor([0.1, 0.0, -0.1, torch.nan])
+    decision = Decision.from_acceptance(torch.tensor([1, 0, 1, 0]), acceptance)
+    assert decision.reject.tolist() == [False, True, True, True]
+    assert isinstance(decision.numpy().label, np.ndarray)
+    assert decision.labels([10, 20]).tolist() == [20, -1, -1, -1]
+    assert decision.labels(["no", "yes"], "reject").tolist() == ["yes", "reject", "reject", "reject"]
