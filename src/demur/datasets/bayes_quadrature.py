@@ -67,7 +67,7 @@ def _summarise(cost: float, right: Estimate, covered: Estimate) -> BayesSummary:
     accuracy = Estimate(np.nan, np.nan)
     if covered.value > 0:
         share = right.value / covered.value
-        accuracy = Estimate(share, (right.error + share * covered.error) / covered.value)
+        accuracy = Estimate(share, min(1.0, (right.error + share * covered.error) / covered.value))
     return BayesSummary(
         cost=cost,
         risk=Estimate(covered.value - right.value + cost * rejected, right.error + (1.0 - cost) * covered.error),

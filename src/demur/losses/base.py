@@ -75,6 +75,16 @@ class Loss(ABC):
             "Use decide(), or a loss with a link such as 'ce'."
         )
 
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
+
+        Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
+        """
+        with torch.enable_grad():
+            leaf = scores.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad((self.forward(leaf, y, cost) * weight).sum(), leaf)
+        return gradient
+
     def defined_at_zero_cost(self) -> bool:
         """Return whether the loss is finite at c = 0, where rejecting is free."""
         return True

@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from scipy.optimize import linprog
 from torch import Tensor
 
 from demur.losses import Hyper, Loss
+from demur.theory.cutting_planes import minimise_kinked
+from demur.theory.newton import Objective, minimise_rows
+from demur.theory.ties import Ties, equal_values
 
-__all__ = ["minimise_pointwise_risk", "pointwise_risk"]
+__all__ = ["RiskProblem", "minimise_pointwise_risk", "pointwise_risk"]
+
+ELEMENTS_AT_ONCE = 200_000
+"""How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
 
 
 def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tensor:
@@ -35,12 +39,12 @@ def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tens
     return (eta * loss.forward(each_class, y, c)).sum(-1)
 
 
-def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper) -> Tensor:
+def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: bool = False) -> Tensor:
     """Return scores that minimise the pointwise risk at each eta.
 
-    Smooth losses: damped Newton steps in float64 from the origin, all rows at once. Piecewise linear losses:
-    cutting planes in the box [-4, 4], exact up to the linear program's tolerance. Where the infimum lies at
-    infinity (an eta with zeros), the scores are those at which the gradient has vanished numerically.
+    Smooth losses: damped Newton steps in float64 from the origin, many rows at once. Piecewise linear losses:
+    cutting planes in a box, exact up to the linear program's tolerance. Where the infimum lies at infinity (an
+    eta with zeros), the scores are those at which the gradient has vanished numerically.
 
     Parameters
     ----------
@@ -48,6 +52,9 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper) -> Tensor:
         With plain numbers as hyper-parameters.
     eta : tensor of shape (n_rows, n_classes)
     cost : float, or tensor of shape (n_rows,)
+    symmetric : bool
+        Whether the loss treats the classes alike; then classes of equal probability share a score, and a row with
+        few different values is a small problem however many classes there are.
 
     Returns
     -------
@@ -62,80 +69,91 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper) -> Tensor:
     tensor([[0.7000, 0.2000, 0.1000]], dtype=torch.float64)
     """
     eta = eta.to(torch.float64)
-    costs = torch.as_tensor(cost, dtype=torch.float64).expand(eta.shape[0])
     n_outputs = loss.n_outputs(eta.shape[-1])
-    if loss.smooth:
-        return _newton(lambda g, e, c: pointwise_risk(loss, g, e, c), eta, costs, n_outputs)
-    rows = [_cutting_planes(loss, e, c, n_outputs) for e, c in zip(eta, costs, strict=True)]
-    return torch.stack(rows)
+    result = torch.zeros(len(eta), n_outputs, dtype=torch.float64)
+    groups = equal_values(eta) if symmetric else torch.arange(eta.shape[-1]).expand_as(eta)
+    n_groups = groups.amax(-1) + 1
+    for count in n_groups.unique().tolist():
+        rows = (n_groups == count).nonzero()[:, 0]
+        ties = Ties.from_groups(eta[rows], groups[rows], n_outputs) if symmetric else Ties.none(eta[rows], n_outputs)
+        result[rows] = RiskProblem(loss, ties, cost[rows] if isinstance(cost, Tensor) else cost).minimise()[0]
+    return result
 
 
-def _newton(
-    risk: Callable[[Tensor, Tensor, Tensor], Tensor],
-    eta: Tensor,
-    costs: Tensor,
-    n_outputs: int,
-    *,
-    max_steps: int = 300,
-) -> Tensor:
-    """Levenberg-Marquardt steps on every row at once; rows leave when their gradient has vanished."""
-    value = torch.func.vmap(risk)
-    gradient = torch.func.vmap(torch.func.grad(risk))
-    hessian = torch.func.vmap(torch.func.hessian(risk))
-    solution = torch.zeros(eta.shape[0], n_outputs, dtype=torch.float64)
-    damping = torch.full((eta.shape[0],), 1e-4, dtype=torch.float64)
-    active = torch.arange(eta.shape[0])
-    identity = torch.eye(n_outputs, dtype=torch.float64)
-    for _ in range(max_steps):
-        g, e, c = solution[active], eta[active], costs[active]
-        slope = gradient(g, e, c)
-        steep = (slope.abs().amax(-1) > 1e-12) & (damping[active] < 1e12)
-        active = active[steep]
-        if not len(active):
-            break
-        g, e, c, slope = g[steep], e[steep], c[steep], slope[steep]
-        curvature = hessian(g, e, c)
-        lowest = torch.linalg.eigvalsh(curvature)[:, 0].clamp(max=0.0)
-        shift = damping[active] - lowest
-        step = torch.linalg.solve(curvature + shift[:, None, None] * identity, slope)
-        better = value(g - step, e, c) < value(g, e, c)
-        solution[active] = torch.where(better[:, None], g - step, g)
-        damping[active] = torch.where(better, damping[active] / 10, damping[active] * 10).clamp(min=1e-14)
-    return solution
+class RiskProblem:
+    """The pointwise risks of many rows as functions of their unknowns.
+
+    Parameters
+    ----------
+    loss : Loss
+    ties : Ties
+        Which scores of each row are one unknown, and the probabilities.
+    cost : float, or tensor of shape (n_rows,)
+
+    Examples
+    --------
+    >>> from demur.losses import get
+    >>> eta = torch.tensor([[0.8, 0.1, 0.1]], dtype=torch.float64)
+    >>> problem = RiskProblem(get("ce"), Ties.from_groups(eta, torch.tensor([[0, 1, 1]]), 3), cost=0.2)
+    >>> scores, slope = problem.minimise()
+    >>> get("ce").proba(scores).round(decimals=6)
+    tensor([[0.8000, 0.1000, 0.1000]], dtype=torch.float64)
+    """
+
+    def __init__(self, loss: Loss, ties: Ties, cost: Hyper) -> None:
+        self.loss = loss
+        self.ties = ties
+        self.cost = cost
+        self.n_rows, self.n_groups = ties.weights.shape
+
+    def risk(self, unknowns: Tensor, rows: Tensor) -> Tensor:
+        """Return the risk of each row at its unknowns (m, n_unknowns); ``rows`` (m,) says which rows they are."""
+        return (self.ties.weights[rows] * self._losses(unknowns, rows)).sum(-1)
+
+    def minimise(self, start: Tensor | None = None, *, kinked: bool | None = None) -> tuple[Tensor, Tensor]:
+        """Return the minimising scores (n_rows, n_outputs) and the slope that is left (n_rows,).
+
+        Parameters
+        ----------
+        start : tensor of shape (n_rows, n_unknowns), optional
+            The origin by default. Cutting planes need none.
+        kinked : bool, optional
+            Whether to use cutting planes; by default, what the loss says of itself.
+        """
+        everywhere = torch.arange(self.n_rows)
+        if not self.loss.smooth if kinked is None else kinked:
+            weights, n_unknowns = self.ties.weights, self.ties.n_unknowns
+            points = [minimise_kinked(self._terms(row), weights[row], n_unknowns) for row in range(self.n_rows)]
+            return self.ties.scores(torch.stack(points), everywhere), torch.zeros(self.n_rows, dtype=torch.float64)
+        if start is None:
+            start = torch.zeros(self.n_rows, self.ties.n_unknowns, dtype=torch.float64)
+        unknowns, slope = self.descend(self.risk, start)
+        return self.ties.scores(unknowns, everywhere), slope
+
+    def descend(self, objective: Objective, start: Tensor, *, max_steps: int = 300) -> tuple[Tensor, Tensor]:
+        """Minimise an objective made from the risk by Newton steps, a bounded number of rows at once."""
+        per_row = self.n_groups * self.ties.columns.shape[-1]
+        at_once = max(1, ELEMENTS_AT_ONCE // per_row)
+        parts = []
+        for first in range(0, self.n_rows, at_once):
+            part = start[first : first + at_once]
+            parts.append(minimise_rows(_shifted(objective, first), part, max_steps=max_steps))
+        return torch.cat([points for points, _ in parts]), torch.cat([slope for _, slope in parts])
+
+    def _losses(self, unknowns: Tensor, rows: Tensor) -> Tensor:
+        """Return the loss of each group's class, (m, n_groups), calling the loss with one row per example."""
+        scores = self.ties.scores(unknowns, rows).unsqueeze(1).expand(-1, self.n_groups, -1)
+        flat = scores.reshape(-1, scores.shape[-1])
+        each_row = rows.unsqueeze(-1).expand(-1, self.n_groups).reshape(-1)
+        return self._loss(flat, self.ties.labels[rows].reshape(-1), each_row).reshape(-1, self.n_groups)
+
+    def _loss(self, scores: Tensor, y: Tensor, rows: Tensor) -> Tensor:
+        return self.loss.forward(scores, y, self.cost[rows] if isinstance(self.cost, Tensor) else self.cost)
+
+    def _terms(self, row: int) -> Callable[[Tensor], Tensor]:
+        rows = torch.full((self.n_groups,), row)
+        return lambda unknowns: self._loss(self.ties.scores(unknowns, rows), self.ties.labels[row], rows)
 
 
-def _cutting_planes(loss: Loss, eta: Tensor, cost: Tensor, n_outputs: int, *, bound: float = 4.0) -> Tensor:
-    """Kelley's method with one cut per class and round: minimise sum_y eta_y t_y with t_y above every tangent."""
-    n_classes = eta.shape[-1]
-    y = torch.arange(n_classes)
-    objective = np.r_[np.zeros(n_outputs), eta.numpy()]
-    bounds = [(-bound, bound)] * n_outputs + [(0.0, None)] * n_classes
-    rows: list[np.ndarray] = []
-    limits: list[np.ndarray] = []
-    g, lower = torch.zeros(n_outputs, dtype=torch.float64), -np.inf
-    best, upper = g, np.inf
-    for _ in range(500):
-        values, slopes = _tangents(loss, g, y, cost)
-        risk = float(values @ eta)
-        if risk < upper:
-            best, upper = g, risk
-        if upper - lower <= 1e-10:
-            break
-        rows.append(np.hstack([slopes.numpy(), -np.eye(n_classes)]))
-        limits.append((slopes @ g - values).numpy())
-        result = linprog(objective, A_ub=np.vstack(rows), b_ub=np.concatenate(limits), bounds=bounds)
-        if result.x is None or result.fun is None:
-            raise RuntimeError(f"the linear program of the cutting planes failed: {result.message}")
-        g, lower = torch.from_numpy(result.x[:n_outputs].copy()), float(result.fun)
-    return best
-
-
-def _tangents(loss: Loss, g: Tensor, y: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each class's loss at g and a subgradient of it."""
-
-    def losses(scores: Tensor) -> Tensor:
-        return loss.forward(scores.expand(len(y), -1), y, cost)
-
-    values = losses(g)
-    slopes: Tensor = torch.func.jacrev(losses)(g)
-    return values, slopes
+def _shifted(objective: Objective, first: int) -> Objective:
+    return lambda points, rows: objective(points, rows + first)

@@ -1,0 +1,230 @@
+"""Theorem 4 and Corollary 5: the slope of the risk in the rejector's direction, at r = 0.
+
+A loss with a rejector r is calibrated for rejection iff that slope is never positive where Chow's rule answers
+(else r is pushed below 0: a false reject) and never negative where it rejects (else a false accept).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from demur.losses import Loss
+from demur.theory.pointwise import RiskProblem
+from demur.theory.simplex import over_all_classes, structured_eta, tops_around
+from demur.theory.ties import Ties, equal_values
+
+__all__ = ["TheoremFour", "extreme_over", "rejector_slope", "theorem_four"]
+
+Region: TypeAlias = Literal["answer", "reject", "boundary"]
+"""Where max eta >= 1 - c, where it is <= 1 - c, and where it equals 1 - c."""
+
+
+@dataclass(frozen=True)
+class TheoremFour:
+    """What the slope h(eta) = dW/dr at r = 0 was found to be.
+
+    Parameters
+    ----------
+    sup_answer : float
+        The largest h over max eta >= 1 - c; positive means false rejects.
+    inf_reject : float
+        The least h over max eta <= 1 - c; negative means false accepts.
+    sup_boundary, inf_boundary : float
+        Both over max eta = 1 - c, where Corollary 5 asks for zero twice.
+    worst_answer, worst_reject : array of shape (n_classes,)
+        The eta of the first two.
+    least_curvature : float
+        The least second derivative in r at r = 0, which the theorem assumes positive.
+    n_eta : int
+        How many eta were tried.
+    tolerance : float
+        What counts as zero.
+    """
+
+    sup_answer: float
+    inf_reject: float
+    sup_boundary: float
+    inf_boundary: float
+    worst_answer: NDArray[np.float64]
+    worst_reject: NDArray[np.float64]
+    least_curvature: float
+    n_eta: int
+    tolerance: float
+
+    @property
+    def fails(self) -> frozenset[str]:
+        """The sides that fail, out of "false_reject" and "false_accept" (the paper's remark after Theorem 4)."""
+        sides = {"false_reject": self.sup_answer > self.tolerance, "false_accept": self.inf_reject < -self.tolerance}
+        return frozenset(side for side, failed in sides.items() if failed)
+
+    @property
+    def corollary_holds(self) -> bool:
+        """Whether both equalities of Corollary 5 hold: h depends on max eta alone at the boundary."""
+        return max(abs(self.sup_boundary), abs(self.inf_boundary)) <= self.tolerance
+
+    @property
+    def assumptions_hold(self) -> bool:
+        """Whether the second derivative in r was positive at every eta tried, as the theorem assumes."""
+        return self.least_curvature > 0
+
+
+def theorem_four(loss: Loss, n_classes: int, cost: float, *, symmetric: bool, seed: int = 0) -> TheoremFour:
+    """Find the supremum and the infimum of Theorem 4 (Eq. 5) and of Corollary 5 (Eq. 6).
+
+    The class scores are those that minimise the risk at r = 0. The theorem takes them from the joint minimiser;
+    where the risk is convex in scores and rejector together, or a product as in MPC, the two slopes have the same
+    sign, and this one is found without ever minimising over r.
+
+    Parameters
+    ----------
+    loss : Loss
+        With a rejector: the last score, accept iff positive.
+    n_classes : int
+    cost : float
+    symmetric : bool
+        Whether the loss treats the classes alike.
+    seed : int
+
+    Examples
+    --------
+    >>> from demur.losses import get
+    >>> found = theorem_four(get("apc+exp", beta="acc"), 3, 0.2, symmetric=True)
+    >>> abs(round(found.sup_answer, 6)), round(found.inf_reject, 4), set(found.fails)
+    (0.0, -0.5314, {'false_accept'})
+    """
+    curvatures: list[float] = []
+    counts: list[int] = []
+
+    def slope(eta: Tensor) -> Tensor:
+        h, curvature = rejector_slope(loss, eta, cost, symmetric=symmetric)
+        curvatures.append(float(curvature.min()))
+        counts.append(len(eta))
+        return h
+
+    def extreme(region: Region, sign: float) -> tuple[float, NDArray[np.float64]]:
+        value, eta = extreme_over(lambda e: sign * slope(e), n_classes, cost, region, symmetric=symmetric, seed=seed)
+        return sign * value, eta
+
+    sup_answer, worst_answer = extreme("answer", 1)
+    inf_reject, worst_reject = extreme("reject", -1)
+    sup_boundary, _ = extreme("boundary", 1)
+    inf_boundary, _ = extreme("boundary", -1)
+    scale = max(1.0, abs(sup_answer), abs(inf_reject))
+    return TheoremFour(
+        sup_answer,
+        inf_reject,
+        sup_boundary,
+        inf_boundary,
+        worst_answer,
+        worst_reject,
+        least_curvature=min(curvatures),
+        n_eta=sum(counts),
+        tolerance=1e-8 * scale,
+    )
+
+
+def rejector_slope(loss: Loss, eta: Tensor, cost: float, *, symmetric: bool) -> tuple[Tensor, Tensor]:
+    """Return dW/dr and d2W/dr2 at r = 0, with the class scores that are best there, for each row of eta.
+
+    Examples
+    --------
+    At eta = (1-c, c) and with exponentials the slope is 2 sqrt(c(1-c)) - c beta (the paper's binary case):
+
+    >>> from demur.losses import get
+    >>> eta = torch.tensor([[0.8, 0.2]], dtype=torch.float64)
+    >>> rejector_slope(get("apc+exp", beta=1.0), eta, 0.2, symmetric=True)[0].round(decimals=6)
+    tensor([0.6000], dtype=torch.float64)
+    """
+    first = torch.empty(len(eta), dtype=torch.float64)
+    second = torch.empty_like(first)
+    n_outputs = loss.n_outputs(eta.shape[-1])
+    groups = equal_values(eta) if symmetric else torch.arange(eta.shape[-1]).expand_as(eta)
+    n_groups = groups.amax(-1) + 1
+    for count in n_groups.unique().tolist():
+        rows = (n_groups == count).nonzero()[:, 0]
+        ties = Ties.from_groups(eta[rows], groups[rows], n_outputs) if symmetric else Ties.none(eta[rows], n_outputs)
+        first[rows], second[rows] = _slope_of(RiskProblem(loss, ties, cost))
+    return first, second
+
+
+def _slope_of(problem: RiskProblem) -> tuple[Tensor, Tensor]:
+    def at(unknowns: Tensor, r: Tensor, rows: Tensor) -> Tensor:
+        return problem.risk(torch.cat([unknowns, r], -1), rows)
+
+    def without_rejector(unknowns: Tensor, rows: Tensor) -> Tensor:
+        return at(unknowns, unknowns.new_zeros(len(unknowns), 1), rows)
+
+    start = torch.zeros(problem.n_rows, problem.ties.n_unknowns - 1, dtype=torch.float64)
+    unknowns, _ = problem.descend(without_rejector, start)
+    r = torch.zeros(problem.n_rows, 1, dtype=torch.float64, requires_grad=True)
+    risk = at(unknowns, r, torch.arange(problem.n_rows))
+    (slope,) = torch.autograd.grad(risk.sum(), r, create_graph=True)
+    (curvature,) = torch.autograd.grad(slope.sum(), r, materialize_grads=True)
+    return slope.detach()[:, 0], curvature[:, 0]
+
+
+def extreme_over(
+    function: Callable[[Tensor], Tensor],
+    n_classes: int,
+    cost: float,
+    region: Region,
+    *,
+    symmetric: bool,
+    seed: int = 0,
+    rounds: int = 4,
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the largest value of a function of eta over a region, and where: structured rows, then local search.
+
+    Like any search it gives a lower bound of the supremum; for the paper's losses the supremum is at one of the
+    structured rows.
+
+    Examples
+    --------
+    >>> value, eta = extreme_over(lambda eta: eta[:, 1], 3, 0.2, "boundary", symmetric=True)
+    >>> round(value, 6), eta.round(6)
+    (0.2, array([0.8, 0.2, 0. ]))
+    """
+    generator = torch.Generator().manual_seed(seed)
+    eta = _candidates(n_classes, cost, region, symmetric=symmetric)
+    values = function(eta)
+    best, at = float(values.max()), eta[values.argmax()]
+    for round_number in range(rounds):
+        leaders = eta[values.topk(min(6, len(eta))).indices]
+        eta = _neighbours(leaders, 0.5 * 0.25**round_number, cost, region, generator)
+        if not len(eta):
+            break
+        values = function(eta)
+        if float(values.max()) > best:
+            best, at = float(values.max()), eta[values.argmax()]
+    return best, at.numpy()
+
+
+def _candidates(n_classes: int, cost: float, region: Region, *, symmetric: bool) -> Tensor:
+    threshold = torch.tensor([1 - cost], dtype=torch.float64)
+    tops = torch.cat([threshold, tops_around(cost, n_classes)])
+    inside = {"answer": tops >= threshold, "reject": tops <= threshold, "boundary": tops == threshold}[region]
+    eta = structured_eta(tops[inside], n_classes)
+    return eta if symmetric else over_all_classes(eta, limit=max(40 * n_classes, 240))
+
+
+def _neighbours(leaders: Tensor, scale: float, cost: float, region: Region, generator: torch.Generator) -> Tensor:
+    """Vary each leader, keeping its ties and its region."""
+    eta = leaders.repeat_interleave(8, 0)
+    groups = equal_values(eta)
+    noise = torch.randn(eta.shape, generator=generator, dtype=torch.float64).gather(-1, groups) * scale
+    place = eta.argmax(-1, keepdim=True)
+    top = eta.gather(-1, place)
+    if region != "boundary":
+        top = 1 - cost + (top - (1 - cost)) * torch.exp(noise.gather(-1, place))
+        top = top.clamp(min=1 - cost if region == "answer" else 1 / eta.shape[-1], max=1 - 1e-9)
+        top = top if region == "answer" else top.clamp(max=1 - cost)
+    others = (eta * torch.exp(noise)).scatter(-1, place, 0.0)
+    total = others.sum(-1, keepdim=True)
+    others = others / total.clamp(min=1e-300) * (1 - top)
+    varied = others.scatter(-1, place, top)
+    return varied[(total[:, 0] > 0) & (others.amax(-1) < top[:, 0])]

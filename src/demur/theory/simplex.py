@@ -1,0 +1,121 @@
+"""Class probabilities worth trying: the extremes, the neighbourhood of the boundary, ties, zeros, and chance.
+
+Every function returns float64 tensors of shape (n_rows, n_classes). Unless said otherwise, class 0 is on top.
+"""
+
+import torch
+from torch import Tensor
+
+__all__ = ["over_all_classes", "random_eta", "random_tied_eta", "structured_eta", "tops_around"]
+
+NEAREST = 1e-5
+"""The least distance of max eta from 1 - c: nearer, a wrong decision costs less than the minimiser's accuracy."""
+
+
+def tops_around(cost: float, n_classes: int) -> Tensor:
+    """Return values of max eta on both sides of 1 - c, crowded near it.
+
+    Examples
+    --------
+    >>> tops_around(0.2, 3).numpy().round(3)[[0, 1, 2, 3, -1]]
+    array([0.8  , 0.8  , 0.801, 0.799, 0.333])
+    """
+    step = torch.tensor([NEAREST, 1e-3, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 0.95, 0.9999], dtype=torch.float64)
+    threshold, lowest = 1 - cost, 1 / n_classes
+    above = threshold + torch.where(step < 0.05, step, step * cost)
+    below = threshold - torch.where(step < 0.05, step, step * (threshold - lowest))
+    tops = torch.stack([above, below], -1).reshape(-1)
+    distinct = (tops - threshold).abs() >= NEAREST * (1 - 1e-6)
+    return tops[distinct & (tops < 1) & (tops > lowest)]
+
+
+def structured_eta(tops: Tensor, n_classes: int) -> Tensor:
+    """Return each top with the rest spread in extreme ways: equally over m classes for some m, or half on one.
+
+    Examples
+    --------
+    >>> structured_eta(torch.tensor([0.8], dtype=torch.float64), 3).round(decimals=4).tolist()
+    [[0.8, 0.1, 0.1], [0.8, 0.2, 0.0], [0.8, 0.1998, 0.0002], [0.8, 0.15, 0.05]]
+    """
+    rest = n_classes - 1
+    shapes = [_first(m, rest) for m in sorted({rest, rest - 1, n_classes // 2, 3, 2, 1}, reverse=True) if 1 <= m <= rest]
+    if rest >= 2:
+        shapes += [0.999 * _first(m, rest) + 0.001 * (_first(rest, rest) - _first(m, rest) * m / rest) / (1 - m / rest)
+                   for m in (1, 2) if m < rest]
+        shapes.append(0.5 * _first(1, rest) + 0.5 * _first(rest, rest))
+    spread = torch.stack(shapes)
+    top = tops.repeat_interleave(len(spread)).unsqueeze(-1)
+    eta = torch.cat([top, (1 - top) * spread.repeat(len(tops), 1)], -1)
+    return eta[eta[:, 1:].amax(-1) < eta[:, 0]]
+
+
+def random_eta(n_rows: int, n_classes: int, cost: float, generator: torch.Generator) -> Tensor:
+    """Return Dirichlet draws of varied concentration, half of them moved so that max eta is near 1 - c.
+
+    The largest is anywhere.
+
+    Examples
+    --------
+    >>> eta = random_eta(100, 5, 0.2, torch.Generator().manual_seed(0))
+    >>> eta.shape, bool(torch.allclose(eta.sum(-1), torch.ones(100, dtype=torch.float64)))
+    (torch.Size([100, 5]), True)
+    """
+    uniform = torch.rand(n_rows, 4, generator=generator, dtype=torch.float64)
+    concentration = 10 ** (2 * uniform[:, :1] - 1.3)
+    # Exponentials to a power stand in for Gamma variables, which torch cannot draw from a generator.
+    draws = torch.empty(n_rows, n_classes, dtype=torch.float64).exponential_(generator=generator) ** (1 / concentration)
+    eta = draws / draws.sum(-1, keepdim=True)
+    top = 1 - cost + 0.1 * (2 * uniform[:, 1] - 1)
+    near = (uniform[:, 2] < 0.5) & (top < 1) & (top > 1 / n_classes)
+    place = eta.argmax(-1, keepdim=True)
+    others = eta.scatter(-1, place, 0.0)
+    others = others / others.sum(-1, keepdim=True).clamp(min=1e-300) * (1 - top.unsqueeze(-1))
+    moved = others.scatter(-1, place, top.unsqueeze(-1))
+    fits = near & (others.amax(-1) < top) & ((moved.sum(-1) - 1).abs() < 1e-9)
+    eta = torch.where(fits.unsqueeze(-1), moved, eta)
+    return eta[(eta.amax(-1) - (1 - cost)).abs() >= NEAREST]
+
+
+def random_tied_eta(n_rows: int, n_classes: int, cost: float, generator: torch.Generator) -> Tensor:
+    """Return rows with at most four different values, class 0 on top: small problems for any number of classes.
+
+    Examples
+    --------
+    >>> eta = random_tied_eta(50, 100, 0.2, torch.Generator().manual_seed(0))
+    >>> max(len(row.unique()) for row in eta)
+    4
+    """
+    rest = n_classes - 1
+    uniform = torch.rand(n_rows, 8, generator=generator, dtype=torch.float64)
+    top = torch.where(uniform[:, 0] < 0.7, 1 - cost + 0.1 * (2 * uniform[:, 1] - 1), uniform[:, 1])
+    cuts = (uniform[:, 2:4] ** 2 * (rest + 1)).long().clamp(max=rest).sort(-1).values
+    number = torch.arange(rest).unsqueeze(0)
+    part = (number >= cuts[:, :1]).long() + (number >= cuts[:, 1:]).long()
+    values = uniform[:, 4:7] ** 3 * (uniform[:, 4:7] > 0.2)
+    spread = values.gather(-1, part)
+    total = spread.sum(-1, keepdim=True)
+    eta = torch.cat([top.unsqueeze(-1), (1 - top).unsqueeze(-1) * spread / total.clamp(min=1e-300)], -1)
+    valid = (total[:, 0] > 0) & (top > 0) & (top < 1) & (eta[:, 1:].amax(-1) <= eta[:, 0])
+    return eta[valid & ((top - (1 - cost)).abs() >= NEAREST)]
+
+
+def over_all_classes(eta: Tensor, limit: int) -> Tensor:
+    """Return the rows with every class on top in turn, at most ``limit`` of them, each class equally often.
+
+    Examples
+    --------
+    >>> over_all_classes(torch.tensor([[0.8, 0.2, 0.0]]), limit=3)
+    tensor([[0.8000, 0.2000, 0.0000],
+            [0.0000, 0.8000, 0.2000],
+            [0.2000, 0.0000, 0.8000]])
+    """
+    n_rows, n_classes = eta.shape
+    kept = max(1, min(n_rows, limit // n_classes))
+    chosen = eta[torch.linspace(0, n_rows - 1, kept).round().long()]
+    return torch.stack([chosen.roll(shift, -1) for shift in range(n_classes)], 1).reshape(-1, n_classes)
+
+
+def _first(m: int, n: int) -> Tensor:
+    share = torch.zeros(n, dtype=torch.float64)
+    share[:m] = 1 / m
+    return share

@@ -1,0 +1,11 @@
+"""The stacked engine: many networks as one tensor program."""
+
+from demur.training.architecture import Architecture
+from demur.training.batches import TrainingData
+from demur.training.engine import train
+from demur.training.machine import resolve_device
+from demur.training.mlp import MLP
+from demur.training.networks import Network
+from demur.training.trained import Trained
+
+__all__ = ["MLP", "Architecture", "Network", "Trained", "TrainingData", "resolve_device", "train"]

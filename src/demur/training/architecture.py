@@ -1,0 +1,82 @@
+"""What the engine needs to know of a kind of network."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Architecture", "Stack"]
+
+
+class Stack(ABC):
+    """Several networks of one architecture while they train.
+
+    Attributes
+    ----------
+    parameters, gradients : tensor of shape (n,)
+        The trained numbers of all networks in one vector, and their gradients.
+    n_networks, n_groups : int
+        The networks form ``n_groups`` groups of equal size; a group shares its batches.
+    """
+
+    parameters: Tensor
+    gradients: Tensor
+    n_networks: int
+    n_groups: int
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores (n_networks, batch, n_outputs) for batches x of shape (n_groups, batch, n_features)."""
+
+    @abstractmethod
+    def backward(self, score_gradient: Tensor) -> None:
+        """Fill ``gradients`` from the gradient of the loss with respect to the scores of the last ``forward``."""
+
+    @abstractmethod
+    def per_parameter(self, values: Tensor) -> Tensor:
+        """Repeat one value per network over that network's parameters."""
+
+    @abstractmethod
+    def per_network_max(self, values: Tensor) -> Tensor:
+        """Return the largest of the values that belong to each network's parameters."""
+
+    @abstractmethod
+    def vectors(self) -> Tensor:
+        """Return each network as one vector, of shape (n_networks, vector length)."""
+
+
+class Architecture(ABC):
+    """A kind of network: how to stack it for training, and how to use it afterwards."""
+
+    one_by_one: bool = False
+    """True if networks of this kind cannot be stacked."""
+    graphable: bool = True
+    """True if a training step can be captured as a CUDA graph."""
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """The number of trained numbers of one network."""
+
+    @property
+    def vector_length(self) -> int:
+        """The length of a trained network's vector: its parameters, and buffers if it has any."""
+        return self.n_parameters
+
+    @property
+    @abstractmethod
+    def n_activations(self) -> int:
+        """Roughly the numbers that one example leaves behind on its way through one network."""
+
+    @abstractmethod
+    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> Stack:
+        """Return new networks, one per seed."""
+
+    @abstractmethod
+    def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
+        """Return scores (n_networks, n_rows, n_outputs) of trained networks for the rows x."""
+
+    @abstractmethod
+    def module(self, vector: Tensor) -> nn.Module:
+        """Return one trained network as a plain torch module."""

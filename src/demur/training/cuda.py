@@ -1,0 +1,104 @@
+"""Training on a CUDA device: each stack's step is captured once as a graph and replayed, several stacks at a time."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from demur.training.batches import Batches
+from demur.training.networks import Chunk
+from demur.training.step import TrainingStep
+
+__all__ = ["train_with_graphs"]
+
+
+def train_with_graphs(
+    chunks: Sequence[Chunk],
+    prepare: Callable[[Chunk], tuple[TrainingStep, Batches]],
+    epochs: int,
+    *,
+    n_streams: int,
+    progress: Callable[[int], None] | None,
+) -> Iterator[tuple[Chunk, TrainingStep]]:
+    """Train the chunks, ``n_streams`` at a time on streams of their own, and yield each when it is done.
+
+    One host thread feeds all streams, an epoch of one stack after an epoch of the next; within an epoch nothing
+    waits for the device.
+    """
+    waiting = list(chunks)
+    running: list[_Run] = []
+    while waiting or running:
+        while waiting and len(running) < n_streams:
+            chunk = waiting.pop(0)
+            running.append(_Run(chunk, prepare, epochs))
+        for one in list(running):
+            if one.next_epoch():
+                if progress is not None:
+                    progress(len(one.chunk.members))
+            else:
+                running.remove(one)
+                yield one.chunk, one.step
+
+
+class _Run:
+    """One stack on its way through the epochs."""
+
+    def __init__(self, chunk: Chunk, prepare: Callable[[Chunk], tuple[TrainingStep, Batches]], epochs: int) -> None:
+        self.chunk = chunk
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch's stubs
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            warm_up, batches = prepare(chunk)
+            self._feed = _Feed(batches)
+            for _ in range(2):
+                warm_up(*self._feed.next_batch())
+            self._stream.synchronize()
+            del warm_up
+            self.step, _ = prepare(chunk)
+            self._feed.rewind()
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, stream=self._stream):
+                self.step(*self._feed.next_batch())
+            self._feed.rewind()
+        self._orders = batches.epochs(epochs)
+        self._n_steps = batches.n_steps
+
+    def next_epoch(self) -> bool:
+        order = next(self._orders, None)
+        if order is None:
+            self._stream.synchronize()
+            return False
+        with torch.cuda.stream(self._stream):
+            self._feed.load(order)
+            for _ in range(self._n_steps):
+                self._graph.replay()
+        return True
+
+
+class _Feed:
+    """Batches that the device finds by itself: it counts the steps in its own memory."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._staging = torch.empty(batches.order_shape, dtype=torch.int64, pin_memory=True)
+        self._order = torch.zeros(batches.order_shape, dtype=torch.int64, device="cuda")
+        self._weight = batches.weight.cuda()
+        self._position = torch.arange(batches.batch_size, device="cuda")
+        self._start = self._position.clone()
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call] # torch's stubs
+
+    def next_batch(self) -> tuple[Tensor, Tensor]:
+        rows = self._order.index_select(1, self._position)
+        weight = self._weight.index_select(0, self._position)
+        self._position.add_(len(self._position))
+        return rows, weight
+
+    def rewind(self) -> None:
+        self._position.copy_(self._start)
+
+    def load(self, order: Tensor) -> None:
+        """Copy an epoch's order to the device; the host waits only if the last copy is still under way."""
+        self._copied.synchronize()
+        self._staging.copy_(order)
+        self._order.copy_(self._staging, non_blocking=True)
+        self._copied.record()
+        self.rewind()

@@ -1,0 +1,78 @@
+"""How large a stack this machine likes: read from its cores, caches and memory."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from demur.training.architecture import Architecture
+
+__all__ = ["Schedule", "resolve_device", "schedule_for"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many networks train in one stack, and how many stacks at a time.
+
+    On the CPU each worker is one thread that runs its stacks with single-threaded kernels: small matrix products
+    gain nothing from two threads, two stacks do.
+    """
+
+    stack_size: int
+    n_workers: int
+
+
+def schedule_for(architecture: Architecture, *, batch_size: int, n_networks: int, device: torch.device) -> Schedule:
+    """Choose the stack size from the bytes that one network touches in a step.
+
+    On the CPU a stack may take four times the second-level cache of a core (the rest comes from the third level,
+    and fewer steps of Python are run); on CUDA a quarter of the free memory.
+    """
+    touched = 4 * (3 * batch_size * architecture.n_activations + 6 * architecture.n_parameters)
+    if architecture.one_by_one:
+        return Schedule(stack_size=1, n_workers=1)
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return Schedule(stack_size=max(1, min(2048, free // 4 // touched)), n_workers=4)
+    stack_size = max(4, min(64, 4 * _second_level_cache() // touched))
+    n_workers = min(_cores(), max(1, n_networks // 8))
+    return Schedule(stack_size=stack_size, n_workers=n_workers)
+
+
+def resolve_device(device: str) -> torch.device:
+    """Turn "auto", "cpu", "cuda" or "cuda:1" into a device that exists.
+
+    Examples
+    --------
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    >>> resolve_device("gpu")
+    Traceback (most recent call last):
+        ...
+    ValueError: unknown device 'gpu'; use "auto", "cpu", "cuda" or "cuda:0".
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        found = None
+    if found is None or found.type not in ("cpu", "cuda"):
+        raise ValueError(f'unknown device {device!r}; use "auto", "cpu", "cuda" or "cuda:0".')
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f'device {device!r} is not there: PyTorch sees no CUDA GPU. Use device="cpu" or "auto".')
+    return found
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _second_level_cache() -> int:
+    """Return the bytes of one core's second-level cache, or 1 MiB where the system does not tell."""
+    try:
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
+        return int(text[:-1]) * {"K": 1024, "M": 1024**2}[text[-1]]
+    except (OSError, KeyError, ValueError):
+        return 1024**2

@@ -1,0 +1,175 @@
+"""Many multilayer perceptrons as one tensor program, with a backward pass of its own.
+
+Activations are stored as (network, unit, example): the last axis is the long one, which matrix products like, and
+a group of networks that share their batch has its first layer computed as one wide product without any copy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from demur.training.architecture import Architecture, Stack
+
+__all__ = ["MLP", "StackedMLP"]
+
+
+@dataclass(frozen=True)
+class MLP(Architecture):
+    """A multilayer perceptron with ReLU units and PyTorch's default initial weights.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Features, hidden units of each layer, outputs.
+
+    Examples
+    --------
+    >>> MLP((16, 50, 26)).n_parameters
+    2176
+    """
+
+    sizes: tuple[int, ...]
+
+    @property
+    def n_parameters(self) -> int:
+        return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(self.sizes))
+
+    @property
+    def n_activations(self) -> int:
+        return sum(self.sizes)
+
+    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> "StackedMLP":
+        return StackedMLP(self.sizes, seeds, n_groups, device)
+
+    def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
+        activation, start = x.t().unsqueeze(0), 0
+        n_networks = len(vectors)
+        for depth, (fan_in, fan_out) in enumerate(pairwise(self.sizes)):
+            middle, end = start + fan_in * fan_out, start + (fan_in + 1) * fan_out
+            weight = vectors[:, start:middle].reshape(n_networks, fan_out, fan_in)
+            bias = vectors[:, middle:end].reshape(n_networks, fan_out, 1)
+            activation = torch.baddbmm(bias, weight, activation.expand(n_networks, -1, -1))
+            if depth < len(self.sizes) - 2:
+                torch.relu_(activation)
+            start = end
+        return activation.transpose(1, 2)
+
+    def module(self, vector: Tensor) -> nn.Sequential:
+        modules: list[nn.Module] = []
+        start = 0
+        for fan_in, fan_out in pairwise(self.sizes):
+            linear, n_weights = nn.Linear(fan_in, fan_out), fan_in * fan_out
+            weight = vector[start : start + n_weights].view(fan_out, fan_in)
+            bias = vector[start + n_weights : start + n_weights + fan_out]
+            linear.load_state_dict({"weight": weight, "bias": bias})
+            modules += [linear, nn.ReLU()]
+            start += n_weights + fan_out
+        return nn.Sequential(*modules[:-1])
+
+
+class StackedMLP(Stack):
+    """M perceptrons with ReLU units and the same layer sizes, with their gradients.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Features, hidden units of each layer, outputs.
+    seeds : sequence of int
+        One per network: its initial weights are those of ``torch.nn.Linear`` layers made after
+        ``torch.manual_seed(seed)``.
+    n_groups : int
+        The networks form this many groups of equal size; a group shares its batches.
+    device : torch.device
+
+    Attributes
+    ----------
+    layers : list of pairs of tensors
+        Weights (M, out, in) and biases (M, out, 1) of each layer, views into ``parameters``.
+    """
+
+    def __init__(self, sizes: Sequence[int], seeds: Sequence[int], n_groups: int, device: torch.device) -> None:
+        self.sizes = tuple(sizes)
+        self.n_networks = len(seeds)
+        self.n_groups = n_groups
+        self.parameters = torch.cat(
+            [part.flatten() for part in _initial_weights(self.sizes, seeds)],
+        ).to(device)
+        self.gradients = torch.zeros_like(self.parameters)
+        self.layers = self._views(self.parameters)
+        self._layer_gradients = self._views(self.gradients)
+        self._activations: list[Tensor] = []
+
+    def _views(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Cut the vector into each layer's weights (M, out, in) and biases (M, out, 1)."""
+        views, start = [], 0
+        for fan_in, fan_out in pairwise(self.sizes):
+            n_weights, n_biases = self.n_networks * fan_out * fan_in, self.n_networks * fan_out
+            weight = flat[start : start + n_weights].view(self.n_networks, fan_out, fan_in)
+            bias = flat[start + n_weights : start + n_weights + n_biases].view(self.n_networks, fan_out, 1)
+            views.append((weight, bias))
+            start += n_weights + n_biases
+        return views
+
+    def per_parameter(self, values: Tensor) -> Tensor:
+        out = torch.empty_like(self.parameters)
+        for weight, bias in self._views(out):
+            weight.copy_(values.view(-1, 1, 1).expand_as(weight))
+            bias.copy_(values.view(-1, 1, 1).expand_as(bias))
+        return out
+
+    def per_network_max(self, values: Tensor) -> Tensor:
+        return self._per_network(values).amax(1)
+
+    def vectors(self) -> Tensor:
+        return self._per_network(self.parameters)
+
+    def _per_network(self, flat: Tensor) -> Tensor:
+        parts = [part.reshape(self.n_networks, -1) for layer in self._views(flat) for part in layer]
+        return torch.cat(parts, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch = x.shape[1]
+        activation = x.transpose(1, 2)
+        self._activations = [activation]
+        for depth, (weight, bias) in enumerate(self.layers):
+            stacks = self.n_groups if depth == 0 else self.n_networks
+            wide_weight, wide_bias = weight.view(stacks, -1, weight.shape[-1]), bias.view(stacks, -1, 1)
+            activation = torch.baddbmm(wide_bias, wide_weight, activation).view(self.n_networks, -1, batch)
+            if depth < len(self.layers) - 1:
+                torch.relu_(activation)
+                self._activations.append(activation)
+        return activation.transpose(1, 2)
+
+    def backward(self, score_gradient: Tensor) -> None:
+        signal = score_gradient.transpose(1, 2)
+        for depth in reversed(range(len(self.layers))):
+            weight, _ = self.layers[depth]
+            weight_gradient, bias_gradient = self._layer_gradients[depth]
+            below = self._activations[depth]
+            stacks = below.shape[0]
+            wide_signal = signal.reshape(stacks, -1, signal.shape[-1])
+            wide_gradient = weight_gradient.view(stacks, -1, weight.shape[-1])
+            torch.bmm(wide_signal, below.transpose(1, 2), out=wide_gradient)
+            torch.sum(signal, 2, keepdim=True, out=bias_gradient)
+            if depth:
+                signal = torch.bmm(weight.transpose(1, 2), signal)
+                signal = torch.ops.aten.threshold_backward(signal, below, 0)
+
+
+def _initial_weights(sizes: Sequence[int], seeds: Sequence[int]) -> list[Tensor]:
+    """Return weights and biases layer by layer, each of shape (M, ...), as nn.Linear would draw them."""
+    per_network = []
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(seed)
+        parts = []
+        for fan_in, fan_out in pairwise(sizes):
+            bound = fan_in**-0.5
+            parts += [
+                torch.empty(shape).uniform_(-bound, bound, generator=generator)
+                for shape in ((fan_out, fan_in), (fan_out,))
+            ]
+        per_network.append(parts)
+    return [torch.stack(part) for part in zip(*per_network, strict=True)]
