@@ -1,10 +1,14 @@
+from . import calibration as calibration
 from . import costs as costs
 from . import datasets as datasets
+from . import estimators as estimators
 from . import losses as losses
 from . import margins as margins
 from . import metrics as metrics
 from . import rules as rules
 from . import theory as theory
+from . import training as training
+from .estimators import RejectClassifier as RejectClassifier
 from .rules import Chow as Chow
 from .rules import CostMatrix as CostMatrix
 from .rules import Decision as Decision

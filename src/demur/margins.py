@@ -53,6 +53,14 @@ class MarginFunction(ABC):
     def __call__(self, z: Tensor) -> Tensor:
         """Return phi(z), elementwise."""
 
+    def value_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return phi(z) and phi'(z), elementwise; the slope comes from autograd."""
+        with torch.enable_grad():
+            leaf = z.detach().requires_grad_()
+            value = self(leaf)
+            (slope,) = torch.autograd.grad(value.sum(), leaf)
+        return value.detach(), slope
+
     def inverse_link(self, z: Tensor) -> Tensor:
         """Return phi'(-z) / (phi'(-z) + phi'(z)), the probability that a score z stands for (Eq. 12)."""
         raise NoInverseLinkError(

@@ -63,9 +63,13 @@ class Decision(Generic[Array]):
     def labels(self, classes: ArrayLike, reject_label: Any = -1) -> NDArray[Any]:
         """Write the decisions as class names, with ``reject_label`` where declined."""
         decision = self.numpy()
-        names = np.asarray(classes)
-        marker = np.asarray(reject_label)
-        return np.where(decision.reject, marker, names[decision.label])
+        answers: NDArray[Any] = np.asarray(classes)[decision.label]
+        same_kind = _is_text(answers) == _is_text(np.asarray(reject_label)) and answers.dtype != bool
+        if not same_kind or reject_label is None:
+            answers = answers.astype(object)  # NumPy would turn a -1 among names into the name "-1"
+            answers[decision.reject] = reject_label
+            return answers
+        return np.where(decision.reject, np.asarray(reject_label), answers)
 
 
 class Rule(ABC):
@@ -240,6 +244,10 @@ def _best_saving_by_rejecting(matrix: NDArray[np.float64]) -> float:
         bounds=[(0, 1)] * n_classes + [(None, None)],
     )
     return -float(result.fun or 0.0)
+
+
+def _is_text(array: NDArray[Any]) -> bool:
+    return array.dtype.kind in "US"
 
 
 def _to_numpy(array: Any) -> NDArray[Any]:

@@ -213,3 +213,21 @@ def test_free_rejection_rejects_all_that_is_uncertain(name):
     loss, scores, _ = random_scores(name, (50,))
     decision = loss.decide(scores, 0.0)
     assert decision.reject[decision.confidence <= 1].all()
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (3, 7)])
+@pytest.mark.parametrize("name", ALL)
+def test_the_gradient_of_the_scores_is_autograds(name, shape):
+    loss, scores, y = random_scores(name, shape)
+    weight = torch.rand(shape, dtype=torch.float64)
+    leaf = scores.clone().requires_grad_()
+    (expected,) = torch.autograd.grad((loss.forward(leaf, y, 0.2) * weight).sum(), leaf)
+    assert torch.allclose(loss.score_gradient(scores, y, 0.2, weight), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_largest_class_score_is_the_answer(name):
+    loss, scores, _ = random_scores(name, (40,))
+    by_class = loss.class_scores(scores, classes_of(name))
+    assert by_class.shape == (40, classes_of(name))
+    assert torch.equal(by_class.argmax(-1), loss.decide(scores, 0.2).label)

@@ -75,6 +75,10 @@ class Loss(ABC):
             "Use decide(), or a loss with a link such as 'ce'."
         )
 
+    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
+        """Return one number per class whose largest is the answer, of shape (..., n_classes), unchecked."""
+        return scores[..., :n_classes]
+
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
         """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
 
@@ -97,6 +101,14 @@ class Loss(ABC):
         """Return the loss for a problem of ``n_classes`` classes, or refuse if it cannot have that many."""
         self._check_n_classes(n_classes)
         return self
+
+    def variants_to_train(self) -> "list[Loss]":
+        """Return what model selection should train where the user names only the loss."""
+        return [self]
+
+    def variants_to_decide(self) -> "list[Loss]":
+        """Return what model selection should decide with, given scores trained with this loss."""
+        return [self]
 
     @final
     def __call__(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:

@@ -52,6 +52,9 @@ class PlusBound(PairwiseLoss):
         f, r = scores[..., 0], scores[..., 1]
         return self.phi(self.alpha * (_sign(y, f) * f - r)) + self._rejecting(r, 2, cost)
 
+    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
+        return _two_sided(scores)
+
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return Decision.from_acceptance(_positive(scores[..., 0]), scores[..., 1])
 
@@ -91,6 +94,9 @@ class ModifiedHinge(Loss):
         f = scores[..., 0]
         z = _sign(y, f) * f
         return F.relu(1 - z) + ((1 - cost) / cost - 1) * F.relu(-z)
+
+    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
+        return _two_sided(scores)
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         f = scores[..., 0]
@@ -137,6 +143,9 @@ class Margin(Loss):
         f = scores[..., 0]
         return self.phi(_sign(y, f) * f)
 
+    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
+        return _two_sided(scores)
+
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.cat([self.phi.inverse_link(-scores), self.phi.inverse_link(scores)], -1)
 
@@ -153,3 +162,9 @@ def _sign(y: Tensor, like: Tensor) -> Tensor:
 
 def _positive(f: Tensor) -> Tensor:
     return (f > 0).long()
+
+
+def _two_sided(scores: Tensor) -> Tensor:
+    """Return (-f, f), a score for each class."""
+    f = scores[..., :1]
+    return torch.cat([-f, f], -1)

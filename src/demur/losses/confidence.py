@@ -98,10 +98,8 @@ class OneVsAll(_ConfidenceLoss):
         return f"ova+{self.margin.name}"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        true = score_of_label(scores, y)
-        others = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True).logical_not()
-        rest = torch.where(others, self.margin(-scores), 0.0).sum(-1)
-        return self.margin(true) + rest
+        sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+        return self.margin(sign * scores).sum(-1)
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return self.margin.inverse_link(scores)

@@ -34,6 +34,9 @@ class _HingeLoss(Loss):
         if not bool(((tau > low) & (tau < high)).all()):
             raise ValueError(f"tau must lie strictly between {low:g} and {high:g}, got {self.tau}.")
 
+    def variants_to_decide(self) -> list[Loss]:
+        return [replace(self, tau=tau) for tau in self.tau_candidates]
+
 
 @register()
 @dataclass(frozen=True)
@@ -161,10 +164,12 @@ class BinaryEncodedHinge(_HingeLoss):
         assert cost is not None
         return _kinked_hinge((self._code(y, scores) * scores).amax(-1), cost)
 
+    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
+        classes = torch.arange(n_classes, device=scores.device)
+        return -(self._code(classes, scores) * scores.unsqueeze(-2)).amax(-1)
+
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        classes = torch.arange(self._n_classes(scores.shape[-1]), device=scores.device)
-        agreement = -(self._code(classes, scores) * scores.unsqueeze(-2)).amax(-1)
-        best = agreement.max(-1)
+        best = self.class_scores(scores, self._n_classes(scores.shape[-1])).max(-1)
         return Decision.from_acceptance(best.indices, best.values - self.tau)
 
     def _n_classes(self, n_outputs: int) -> int:

@@ -6,7 +6,7 @@ and over-rejects, ``"mean"`` lies between them. At K = 2 all three agree.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from typing import ClassVar, Literal, TypeAlias, get_args
 
@@ -65,6 +65,9 @@ class PairwiseLoss(Loss):
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
 
+    def variants_to_train(self) -> list[Loss]:
+        return [replace(self, beta=side) for side in ("acc", "rej", "mean")]
+
     def beta_value(self, n_classes: int, cost: Hyper) -> Hyper:
         """Return beta as numbers, from Corollary 5's conditions where it is given by the name of a side."""
         if not isinstance(self.beta, str):
@@ -90,15 +93,37 @@ class PairwiseLoss(Loss):
             )
         return formula(side, n_classes, cost)
 
-    def _others(self, y: Tensor, pairs: Tensor) -> Tensor:
-        """Sum over the classes y' that are not y."""
-        own = torch.zeros_like(pairs, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
-        return torch.where(own, 0.0, pairs).sum(-1)
+    def _margins(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return g_y - g_y' for every class y', of shape (..., n_classes)."""
+        g = scores[..., :-1]
+        return score_of_label(g, y).unsqueeze(-1) - g
 
     def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
         assert self.psi is not None
         assert cost is not None
         return cost * self.psi(self.beta_value(n_classes, cost) * r)
+
+    def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
+        assert self.psi is not None
+        assert cost is not None
+        beta = self.beta_value(n_classes, cost)
+        return cost * beta * self.psi.value_and_slope(beta * r)[1]
+
+
+def _not_own(margins: Tensor, y: Tensor) -> Tensor:
+    """Return 1 for every class y' that is not y, and 0 for y."""
+    return torch.ones_like(margins).scatter_(-1, y.unsqueeze(-1), 0.0)
+
+
+def _class_gradient(out: Tensor, slopes: Tensor, y: Tensor) -> Tensor:
+    """Write into ``out`` the gradient, with respect to g, of a sum of functions of g_y - g_y' with these slopes.
+
+    Returns the sum of the slopes.
+    """
+    total = slopes.sum(-1)
+    torch.neg(slopes, out=out)
+    out.scatter_add_(-1, y.unsqueeze(-1), total.unsqueeze(-1))
+    return total
 
 
 def _exponential_ratio(side: str, n_classes: int, cost: Hyper) -> Hyper:
@@ -160,10 +185,19 @@ class AdditivePairwise(PairwiseLoss):
         return f"apc+{self.phi.name}"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        g, r = scores[..., :-1], scores[..., -1]
-        margin = score_of_label(g, y).unsqueeze(-1) - g - r.unsqueeze(-1)
-        answering = self._others(y, self.phi(over_classes(self.alpha) * margin))
-        return answering + self._rejecting(r, g.shape[-1], cost)
+        margins, r = self._margins(scores, y), scores[..., -1]
+        pairs = self.phi(over_classes(self.alpha) * (margins - r.unsqueeze(-1)))
+        return (pairs * _not_own(margins, y)).sum(-1) + self._rejecting(r, margins.shape[-1], cost)
+
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        margins, r = self._margins(scores, y), scores[..., -1]
+        alpha = over_classes(self.alpha)
+        _, slopes = self.phi.value_and_slope(alpha * (margins - r.unsqueeze(-1)))
+        slopes = slopes * (_not_own(margins, y) * (alpha * weight.unsqueeze(-1)))
+        gradient = torch.empty_like(scores)
+        total = _class_gradient(gradient[..., :-1], slopes, y)
+        gradient[..., -1] = self._rejecting_slope(r, margins.shape[-1], cost) * weight - total
+        return gradient
 
 
 @register({"phi": Logistic()}, {"phi": Exponential()})
@@ -201,7 +235,20 @@ class MultiplicativePairwise(PairwiseLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert self.psi is not None
-        g, r = scores[..., :-1], scores[..., -1]
-        margin = score_of_label(g, y).unsqueeze(-1) - g
-        answering = self._others(y, self.phi(over_classes(self.alpha) * margin)) * self.psi(-self.alpha * r)
-        return answering + self._rejecting(r, g.shape[-1], cost)
+        margins, r = self._margins(scores, y), scores[..., -1]
+        pairs = self.phi(over_classes(self.alpha) * margins)
+        answering = (pairs * _not_own(margins, y)).sum(-1) * self.psi(-self.alpha * r)
+        return answering + self._rejecting(r, margins.shape[-1], cost)
+
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        assert self.psi is not None
+        margins, r = self._margins(scores, y), scores[..., -1]
+        pairs, slopes = self.phi.value_and_slope(over_classes(self.alpha) * margins)
+        factor, factor_slope = self.psi.value_and_slope(-self.alpha * r)
+        others = _not_own(margins, y)
+        slopes = slopes * (others * (self.alpha * weight * factor).unsqueeze(-1))
+        gradient = torch.empty_like(scores)
+        _class_gradient(gradient[..., :-1], slopes, y)
+        answering_slope = -self.alpha * factor_slope * (pairs * others).sum(-1)
+        gradient[..., -1] = (answering_slope + self._rejecting_slope(r, margins.shape[-1], cost)) * weight
+        return gradient

@@ -38,10 +38,15 @@ def structured_eta(tops: Tensor, n_classes: int) -> Tensor:
     [[0.8, 0.1, 0.1], [0.8, 0.2, 0.0], [0.8, 0.1998, 0.0002], [0.8, 0.15, 0.05]]
     """
     rest = n_classes - 1
-    shapes = [_first(m, rest) for m in sorted({rest, rest - 1, n_classes // 2, 3, 2, 1}, reverse=True) if 1 <= m <= rest]
+    shapes = [
+        _first(m, rest) for m in sorted({rest, rest - 1, n_classes // 2, 3, 2, 1}, reverse=True) if 1 <= m <= rest
+    ]
     if rest >= 2:
-        shapes += [0.999 * _first(m, rest) + 0.001 * (_first(rest, rest) - _first(m, rest) * m / rest) / (1 - m / rest)
-                   for m in (1, 2) if m < rest]
+        shapes += [
+            0.999 * _first(m, rest) + 0.001 * (_first(rest, rest) - _first(m, rest) * m / rest) / (1 - m / rest)
+            for m in (1, 2)
+            if m < rest
+        ]
         shapes.append(0.5 * _first(1, rest) + 0.5 * _first(rest, rest))
     spread = torch.stack(shapes)
     top = tops.repeat_interleave(len(spread)).unsqueeze(-1)

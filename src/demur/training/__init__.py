@@ -5,7 +5,18 @@ from demur.training.batches import TrainingData
 from demur.training.engine import train
 from demur.training.machine import resolve_device
 from demur.training.mlp import MLP
+from demur.training.module import ModuleArchitecture, ModuleFactory
 from demur.training.networks import Network
 from demur.training.trained import Trained
 
-__all__ = ["MLP", "Architecture", "Network", "Trained", "TrainingData", "resolve_device", "train"]
+__all__ = [
+    "MLP",
+    "Architecture",
+    "ModuleArchitecture",
+    "ModuleFactory",
+    "Network",
+    "Trained",
+    "TrainingData",
+    "resolve_device",
+    "train",
+]

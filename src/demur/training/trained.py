@@ -58,8 +58,11 @@ class Trained:
 
     @torch.no_grad()
     def scores(self, x: Tensor) -> Tensor:
-        """Return the scores of every network for the rows x, of shape (n_networks, n_rows, n_outputs)."""
-        return self.architecture.scores(self.vectors, x.to(self.vectors.device, torch.float32))
+        """Return the scores of every network for the rows x, of shape (n_networks, n_rows, n_outputs).
+
+        They are computed in the precision of x.
+        """
+        return self.architecture.scores(self.vectors.to(x.dtype), x.to(self.vectors.device))
 
     def module(self, member: int) -> nn.Module:
         """Return one network as a plain torch module, on the CPU."""

@@ -1,0 +1,300 @@
+"""RejectClassifier: a neural network trained with a rejection loss, as a scikit-learn estimator."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from demur.costs import check_cost
+from demur.estimators.labels import choose_reject_label
+from demur.estimators.rows import merge_rows, split_rows
+from demur.estimators.selection import FittedNetworks, grid_of, select
+from demur.losses import Loss, get
+from demur.metrics import zero_one_c_risk
+from demur.rules import Decision
+from demur.training import MLP, Architecture, ModuleArchitecture, ModuleFactory, TrainingData, resolve_device, train
+
+__all__ = ["RejectClassifier"]
+
+
+def _has_link(self: "RejectClassifier") -> bool:
+    loss = getattr(self, "loss_", None) or (get(self.loss) if isinstance(self.loss, str) else self.loss)
+    if not loss.has_link:
+        raise AttributeError(f"{loss.name} has no inverse link, so there are no probabilities; use decide().")
+    return True
+
+
+class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """A classifier that declines to answer where answering would cost more than asking.
+
+    It trains small neural networks with one of the paper's losses. The whole grid of hyper-parameters (weight
+    decay; beta for the pairwise losses; the threshold tau for the hinge losses) and all members of an ensemble
+    train as one stack; the 0-1-c risk on held-out rows chooses.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="ce"
+        A name from :func:`demur.losses.available`, whose hyper-parameters are then chosen by validation, or a
+        :class:`~demur.losses.Loss` that is used as it is.
+    cost : float, default=0.2
+        The price c of one rejection; one wrong answer costs 1. Losses with a link read it when they predict, so
+        ``set_params(cost=...)`` needs no refit; the others are trained for it.
+    hidden_units : sequence of int, default=(50,)
+    epochs : int, default=150
+    batch_size : int, default=128
+    learning_rate : float, default=1e-3
+    weight_decay : float or sequence of float, default=(1e-7, 1e-4, 1e-1)
+        Candidates of the L2 penalty.
+    validation_fraction : float, default=0.2
+        The share of rows that chooses. Nothing is held out where there is nothing to choose or to calibrate.
+    n_members : int, default=1
+        The number of networks, with different seeds, whose probabilities are averaged.
+    calibration : {None, "temperature"}, default=None
+        Temperature scaling on the held-out rows, for losses with a link.
+    reject_label : object, optional
+        What ``predict`` returns where it declines. By default -1 for numbers (or the next integer below all
+        classes if -1 is a class) and "reject" for strings. A label that is a class is an error.
+    standardize : bool, default=True
+        Centre and scale the features with the training rows' statistics. It is part of the estimator because a
+        network trained on raw features fails silently, and because the statistics then travel with the model;
+        after a scaler in a Pipeline it changes nothing.
+    module : callable, optional
+        ``module(n_features, n_outputs)`` returns a torch module to train instead of the perceptron.
+    device : str, default="auto"
+        "cpu", "cuda", or "auto" for a GPU where there is one.
+    random_state : int, RandomState or None
+    verbose : int, default=0
+        Shows a progress bar on a terminal.
+
+    Attributes
+    ----------
+    classes_ : array
+    loss_ : Loss
+        The loss with the chosen hyper-parameters.
+    reject_label_ : object
+    candidates_ : list of Candidate
+        What was tried: hyper-parameters, validation risk and coverage, and whether training failed.
+    networks_ : FittedNetworks
+        The chosen networks.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True, as_frame=False)
+    >>> model = RejectClassifier(cost=0.1, epochs=100, random_state=0).fit(X, y)
+    >>> model.predict([[5.0, 3.4, 1.5, 0.2]])
+    array([0])
+    >>> bool(model.decide([[5.9, 2.8, 4.9, 1.7]], cost=0.01).reject[0])  # between two species: dear mistakes, ask
+    True
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "ce",
+        *,
+        cost: float = 0.2,
+        hidden_units: Sequence[int] = (50,),
+        epochs: int = 150,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        weight_decay: float | Sequence[float] = (1e-7, 1e-4, 1e-1),
+        validation_fraction: float = 0.2,
+        n_members: int = 1,
+        calibration: str | None = None,
+        reject_label: Any = None,
+        standardize: bool = True,
+        module: ModuleFactory | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.cost = cost
+        self.hidden_units = hidden_units
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.n_members = n_members
+        self.calibration = calibration
+        self.reject_label = reject_label
+        self.standardize = standardize
+        self.module = module
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train the grid and keep the networks of least 0-1-c risk on the held-out rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+            Class labels: numbers or strings.
+        sample_weight : array-like of shape (n_rows,), optional
+            A weight of 2 counts as the row twice, a weight of 0 as no row.
+        """
+        self._check_parameters()
+        device = resolve_device(self.device)
+        features, labels = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        given = None
+        if sample_weight is not None:
+            given = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        rows = merge_rows(features, codes.astype(np.int64), given)
+        if len(np.unique(rows.y)) < 2:
+            raise ValueError("only one class has rows with a positive weight; a classifier needs at least two.")
+
+        rng = check_random_state(self.random_state)
+        grid = grid_of(self.loss, len(self.classes_), self.weight_decay, float(self.cost))
+        needs_validation = len(grid) > 1 or self.calibration is not None
+        split = split_rows(rows.y, self.validation_fraction if needs_validation else 0.0, rng)
+        seeds = [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=self.n_members)]
+        networks = [entry.network(split.train, seed, float(self.cost)) for entry in grid for seed in seeds]
+
+        mean, scale = self._statistics(rows.X[split.train], rows.weight[split.train])
+        scaled = torch.from_numpy((rows.X - mean) / scale)
+        weight = rows.weight / rows.weight[split.train].mean()
+        uniform = bool((rows.weight == rows.weight[0]).all())
+        data = TrainingData(
+            scaled, torch.from_numpy(rows.y), None if uniform else torch.from_numpy(weight.astype(np.float32))
+        )
+        loss = grid[0].loss
+        architecture = self._architecture(features.shape[1], loss.n_outputs(len(self.classes_)))
+        with _progress(self.verbose, len(networks) * self.epochs) as progress:
+            trained = train(
+                loss, architecture, data, networks, epochs=self.epochs, batch_size=self.batch_size,
+                learning_rate=self.learning_rate, device=device, progress=progress,
+            )  # fmt: skip
+        held_out = scaled[torch.from_numpy(split.validation)]
+        self.candidates_, chosen = select(
+            grid,
+            trained,
+            self.n_members,
+            held_out,
+            rows.y[split.validation],
+            weight[split.validation],
+            float(self.cost),
+        )
+        self.loss_ = chosen.loss
+        self.networks_ = FittedNetworks(chosen.loss, trained.take(chosen.members), mean, scale)
+        if self.calibration == "temperature":
+            self.networks_ = self.networks_.calibrated(held_out, rows.y[split.validation], weight[split.validation])
+        self.fit_cost_ = float(self.cost)
+        return self
+
+    def decide(self, X: ArrayLike, cost: Any = None) -> Decision[NDArray[Any]]:
+        """Decide for each row: which class, and whether to answer.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+        cost : float or array of one per row, optional
+            Another rejection cost than the estimator's, for losses with a link.
+        """
+        check_is_fitted(self)
+        cost = self.cost if cost is None else cost
+        check_cost(cost)
+        if self.loss_.trained_for_cost and not np.all(np.asarray(cost) == self.fit_cost_):
+            raise ValueError(
+                f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
+                f"with that cost, or use a loss that serves every cost, such as 'ce'."
+            )
+        return self.networks_.decide(self._validated(X), cost)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return a class for each row, or ``reject_label_`` where the classifier declines."""
+        return self.decide(X).labels(self.classes_, self.reject_label_)
+
+    @available_if(_has_link)  # type: ignore[untyped-decorator] # scikit-learn is untyped
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return class probabilities, rows summing to 1.
+
+        One-versus-all losses estimate each class by itself (Eq. 12); their estimates are divided by their sum
+        here, while :meth:`decide` uses them as they are, as the paper does.
+        """
+        check_is_fitted(self)
+        proba = self.networks_.proba(self._validated(X)).astype(np.float64)
+        total = proba.sum(axis=1, keepdims=True)
+        normalised: NDArray[np.float64] = np.full_like(proba, 1 / proba.shape[1])
+        np.divide(proba, total, out=normalised, where=total > 0)
+        return normalised
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return a score per class, or for two classes one score that is positive for the second.
+
+        Log probabilities (two classes: log odds) for losses with a link, else the trained class scores.
+        """
+        check_is_fitted(self)
+        if self.loss_.has_link:
+            scores: NDArray[np.float64] = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        else:
+            scores = self.networks_.class_scores(self._validated(X), len(self.classes_))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the 0-1-c risk at the estimator's cost: greater is better."""
+        risk = zero_one_c_risk(
+            y, self.predict(X), cost=self.cost, reject_label=self.reject_label_, sample_weight=sample_weight
+        )
+        return -float(risk)
+
+    def _validated(self, X: ArrayLike) -> NDArray[Any]:
+        array: NDArray[Any] = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
+        return array
+
+    def _architecture(self, n_features: int, n_outputs: int) -> Architecture:
+        if self.module is not None:
+            return ModuleArchitecture(self.module, n_features, n_outputs)
+        return MLP((n_features, *self.hidden_units, n_outputs))
+
+    def _statistics(self, X: NDArray[Any], weight: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        if not self.standardize:
+            return np.zeros(X.shape[1], X.dtype), np.ones(X.shape[1], X.dtype)
+        mean = np.average(X.astype(np.float64), axis=0, weights=weight)
+        scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+        constant = scale <= 1e-7 * np.abs(mean)
+        return mean.astype(X.dtype), np.where(constant | (scale == 0), 1.0, scale).astype(X.dtype)
+
+    def _check_parameters(self) -> None:
+        check_cost(self.cost)
+        for name in ("epochs", "batch_size", "n_members"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
+        if any(not isinstance(units, (int, np.integer)) or units < 1 for units in self.hidden_units):
+            raise ValueError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
+        if self.calibration not in (None, "temperature"):
+            raise ValueError(f"calibration must be None or 'temperature', got {self.calibration!r}.")
+        loss = get(self.loss) if isinstance(self.loss, str) else self.loss
+        if not isinstance(loss, Loss):
+            raise TypeError(f"loss must be the name of a registered loss or a Loss, got {type(loss).__name__}.")
+        if not loss.has_link and (self.n_members > 1 or self.calibration):
+            what = "n_members > 1" if self.n_members > 1 else "calibration"
+            raise ValueError(
+                f"{what} needs probabilities, which {loss.name} has not; use a loss with a link such as 'ce'."
+            )
+
+
+def _progress(verbose: int, total: int) -> Any:
+    from demur.estimators.progress import no_progress, progress_bar
+
+    return progress_bar("training", total) if verbose and sys.stderr.isatty() else no_progress()

@@ -1,0 +1,30 @@
+"""scikit-learn's own checks."""
+
+from sklearn.datasets import load_iris
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from demur import RejectClassifier
+
+REASON = "demands argmax(predict_proba) == predict, which cannot hold where a classifier declines"
+
+
+def expected_failures(estimator):
+    return {"check_classifiers_train": REASON}
+
+
+@parametrize_with_checks(
+    [RejectClassifier(), RejectClassifier("ova+hin"), RejectClassifier("mpc+log")],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+def test_the_expected_failure_is_for_the_stated_reason():
+    """Among the answered rows the check's demand holds; among all rows it cannot."""
+    X, y = load_iris(return_X_y=True)
+    model = RejectClassifier(cost=0.05, random_state=0).fit(X, y)
+    answered = ~model.decide(X).reject
+    assert 0 < answered.mean() < 1
+    assert (model.predict(X) == model.predict_proba(X).argmax(1))[answered].all()
+    assert not (model.predict(X) == model.predict_proba(X).argmax(1)).all()
