@@ -53,12 +53,12 @@ class MarginFunction(ABC):
     def __call__(self, z: Tensor) -> Tensor:
         """Return phi(z), elementwise."""
 
-    def value_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return phi(z) and phi'(z), elementwise; the slope comes from autograd."""
+    def value_and_slope(self, z: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return phi(z) and phi'(z), elementwise, the slope times ``weight``; it comes from autograd."""
         with torch.enable_grad():
             leaf = z.detach().requires_grad_()
             value = self(leaf)
-            (slope,) = torch.autograd.grad(value.sum(), leaf)
+            (slope,) = torch.autograd.grad(value, leaf, torch.ones_like(value) if weight is None else weight)
         return value.detach(), slope
 
     def inverse_link(self, z: Tensor) -> Tensor:

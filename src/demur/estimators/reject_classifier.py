@@ -146,7 +146,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         """
         self._check_parameters()
         device = resolve_device(self.device)
-        features, labels = validate_data(self, X, y, dtype=np.float32)
+        features, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -167,7 +167,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         networks = [entry.network(split.train, seed, float(self.cost)) for entry in grid for seed in seeds]
 
         mean, scale = self._statistics(rows.X[split.train], rows.weight[split.train])
-        scaled = torch.from_numpy((rows.X - mean) / scale)
+        scaled = torch.from_numpy(((rows.X - mean) / scale).astype(np.float32))
         weight = rows.weight / rows.weight[split.train].mean()
         uniform = bool((rows.weight == rows.weight[0]).all())
         data = TrainingData(
@@ -228,11 +228,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         here, while :meth:`decide` uses them as they are, as the paper does.
         """
         check_is_fitted(self)
-        proba = self.networks_.proba(self._validated(X)).astype(np.float64)
-        total = proba.sum(axis=1, keepdims=True)
-        normalised: NDArray[np.float64] = np.full_like(proba, 1 / proba.shape[1])
-        np.divide(proba, total, out=normalised, where=total > 0)
-        return normalised
+        return self.networks_.proba(self._validated(X), normalised=True)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return a score per class, or for two classes one score that is positive for the second.
@@ -254,7 +250,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         return -float(risk)
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
-        array: NDArray[Any] = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
+        array: NDArray[Any] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return array
 
     def _architecture(self, n_features: int, n_outputs: int) -> Architecture:
@@ -262,13 +258,15 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             return ModuleArchitecture(self.module, n_features, n_outputs)
         return MLP((n_features, *self.hidden_units, n_outputs))
 
-    def _statistics(self, X: NDArray[Any], weight: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _statistics(
+        self, X: NDArray[Any], weight: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if not self.standardize:
-            return np.zeros(X.shape[1], X.dtype), np.ones(X.shape[1], X.dtype)
+            return np.zeros(X.shape[1]), np.ones(X.shape[1])
         mean = np.average(X.astype(np.float64), axis=0, weights=weight)
         scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
         constant = scale <= 1e-7 * np.abs(mean)
-        return mean.astype(X.dtype), np.where(constant | (scale == 0), 1.0, scale).astype(X.dtype)
+        return mean, np.where(constant | (scale == 0), 1.0, scale)
 
     def _check_parameters(self) -> None:
         check_cost(self.cost)

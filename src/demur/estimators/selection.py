@@ -1,6 +1,6 @@
 """The grid of hyper-parameters, the choice among trained networks, and the networks that are kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -14,7 +14,7 @@ from demur.calibration import TemperatureScaling
 from demur.losses import Loss, get
 from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
-from demur.training import Network, Trained
+from demur.training import Network, Trained, on_workers
 
 __all__ = ["Candidate", "FittedNetworks", "GridEntry", "grid_of", "select"]
 
@@ -125,45 +125,63 @@ class FittedNetworks:
 
     loss: Loss
     networks: Trained
-    mean: NDArray[Any] | None
-    scale: NDArray[Any] | None
+    mean: NDArray[np.float64] | None
+    scale: NDArray[np.float64] | None
     temperature: TemperatureScaling | None = None
 
-    def _scores(self, X: NDArray[Any]) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the scores (n_members, rows, n_outputs) piece by piece.
+    def _over_pieces(self, X: NDArray[Any], function: Callable[[Tensor], Tensor]) -> NDArray[Any]:
+        """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time.
 
-        In double precision, so that a row's decision does not depend on the rows it is scored with.
+        Pieces are filled up to a multiple of 64 rows: small products use other kernels, and a row's result must not
+        depend on the rows it comes with.
         """
-        for start in range(0, len(X), _ROWS_AT_A_TIME):
-            rows = slice(start, start + _ROWS_AT_A_TIME)
-            piece = X[rows]
-            if self.mean is not None:
-                piece = (piece - self.mean) / self.scale
-            yield rows, self.networks.scores(torch.from_numpy(np.ascontiguousarray(piece, dtype=np.float64)))
+        mean, scale = (None if part is None else torch.from_numpy(part) for part in (self.mean, self.scale))
 
-    def proba(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Return the inverse link of the scores, averaged over the members, as the loss estimates them."""
-        pieces = [self.loss.inverse_link(scores).mean(0).cpu().numpy() for _, scores in self._scores(X)]
-        proba: NDArray[Any] = np.concatenate(pieces)
-        return proba if self.temperature is None else self.temperature.transform(proba)
+        def results(start: int) -> NDArray[Any]:
+            piece = torch.from_numpy(np.ascontiguousarray(X[start : start + _ROWS_AT_A_TIME]))
+            if mean is not None and scale is not None:
+                piece = (piece - mean) / scale
+            filled = torch.nn.functional.pad(piece.to(torch.float32), (0, 0, 0, -len(piece) % 64))
+            return function(self.networks.scores(filled))[: len(piece)].cpu().numpy()
+
+        return np.concatenate(on_workers(results, range(0, len(X), _ROWS_AT_A_TIME)))
+
+    def proba(self, X: NDArray[Any], *, normalised: bool = False) -> NDArray[Any]:
+        """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
+
+        With ``normalised``, in float64 and divided by their sum over the classes.
+        """
+
+        def probabilities(scores: Tensor) -> Tensor:
+            proba = self.loss.inverse_link(scores).mean(0)
+            if self.temperature is not None:
+                proba = torch.from_numpy(self.temperature.transform(proba.cpu().numpy()))
+            if not normalised:
+                return proba
+            proba = proba.to(torch.float64)
+            total = proba.sum(-1, keepdim=True)
+            return torch.where(total > 0, proba / total, 1 / proba.shape[-1])
+
+        return self._over_pieces(X, probabilities)
 
     def decide(self, X: NDArray[Any], cost: Any) -> Decision[NDArray[Any]]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
         if self.loss.has_link:
             proba = self.proba(X)
             confidence = proba.max(axis=1)
-            return Decision.from_acceptance(
-                proba.argmax(axis=1), chow_acceptance(confidence, np.asarray(cost)), confidence
-            )
-        pieces = [self.loss.rule(scores[0], float(cost)).numpy() for _, scores in self._scores(X)]
-        return Decision(
-            *(np.concatenate([getattr(piece, name) for piece in pieces]) for name in Decision.__dataclass_fields__)
-        )
+            acceptance = chow_acceptance(confidence, np.asarray(cost, dtype=np.float64))
+            return Decision.from_acceptance(proba.argmax(axis=1), acceptance, confidence)
+
+        def label_acceptance_confidence(scores: Tensor) -> Tensor:
+            found = self.loss.rule(scores[0], float(cost))
+            return torch.stack([found.label.to(torch.float32), found.acceptance, found.confidence], -1)
+
+        columns = self._over_pieces(X, label_acceptance_confidence)
+        return Decision.from_acceptance(columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2])
 
     def class_scores(self, X: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
         """Return one score per class, for losses without a link."""
-        pieces = [self.loss.class_scores(scores[0], n_classes).cpu().numpy() for _, scores in self._scores(X)]
-        return np.concatenate(pieces).astype(np.float64)
+        return self._over_pieces(X, lambda scores: self.loss.class_scores(scores[0], n_classes)).astype(np.float64)
 
     def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> "FittedNetworks":
         """Return the same networks with a temperature chosen on these (already scaled) rows."""

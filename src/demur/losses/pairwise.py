@@ -93,10 +93,11 @@ class PairwiseLoss(Loss):
             )
         return formula(side, n_classes, cost)
 
-    def _margins(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return g_y - g_y' for every class y', of shape (..., n_classes)."""
+    def _arguments(self, scores: Tensor, y: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+        """Return alpha (g_y - shift - g_y') for every class y', of shape (..., n_classes)."""
         g = scores[..., :-1]
-        return score_of_label(g, y).unsqueeze(-1) - g
+        own = self.alpha * (score_of_label(g, y) - shift)
+        return torch.addcmul(own.unsqueeze(-1), g, -torch.as_tensor(over_classes(self.alpha), dtype=g.dtype))
 
     def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
         assert self.psi is not None
@@ -110,9 +111,9 @@ class PairwiseLoss(Loss):
         return cost * beta * self.psi.value_and_slope(beta * r)[1]
 
 
-def _not_own(margins: Tensor, y: Tensor) -> Tensor:
-    """Return 1 for every class y' that is not y, and 0 for y."""
-    return torch.ones_like(margins).scatter_(-1, y.unsqueeze(-1), 0.0)
+def _weight_of_pairs(pairs: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """Return ``weight`` for every class y' that is not y, and 0 for y, in the memory layout of ``pairs``."""
+    return torch.empty_like(pairs).copy_(weight.unsqueeze(-1)).scatter_(-1, y.unsqueeze(-1), 0.0)
 
 
 def _class_gradient(out: Tensor, slopes: Tensor, y: Tensor) -> Tensor:
@@ -185,18 +186,18 @@ class AdditivePairwise(PairwiseLoss):
         return f"apc+{self.phi.name}"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        margins, r = self._margins(scores, y), scores[..., -1]
-        pairs = self.phi(over_classes(self.alpha) * (margins - r.unsqueeze(-1)))
-        return (pairs * _not_own(margins, y)).sum(-1) + self._rejecting(r, margins.shape[-1], cost)
+        r = scores[..., -1]
+        pairs = self.phi(self._arguments(scores, y, shift=r))
+        others = _weight_of_pairs(pairs, y, torch.ones_like(r))
+        return (pairs * others).sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        margins, r = self._margins(scores, y), scores[..., -1]
-        alpha = over_classes(self.alpha)
-        _, slopes = self.phi.value_and_slope(alpha * (margins - r.unsqueeze(-1)))
-        slopes = slopes * (_not_own(margins, y) * (alpha * weight.unsqueeze(-1)))
+        r = scores[..., -1]
+        arguments = self._arguments(scores, y, shift=r)
+        _, slopes = self.phi.value_and_slope(arguments, _weight_of_pairs(arguments, y, weight * self.alpha))
         gradient = torch.empty_like(scores)
         total = _class_gradient(gradient[..., :-1], slopes, y)
-        gradient[..., -1] = self._rejecting_slope(r, margins.shape[-1], cost) * weight - total
+        gradient[..., -1] = self._rejecting_slope(r, slopes.shape[-1], cost) * weight - total
         return gradient
 
 
@@ -235,20 +236,21 @@ class MultiplicativePairwise(PairwiseLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert self.psi is not None
-        margins, r = self._margins(scores, y), scores[..., -1]
-        pairs = self.phi(over_classes(self.alpha) * margins)
-        answering = (pairs * _not_own(margins, y)).sum(-1) * self.psi(-self.alpha * r)
-        return answering + self._rejecting(r, margins.shape[-1], cost)
+        r = scores[..., -1]
+        pairs = self.phi(self._arguments(scores, y))
+        others = _weight_of_pairs(pairs, y, torch.ones_like(r))
+        answering = (pairs * others).sum(-1) * self.psi(-self.alpha * r)
+        return answering + self._rejecting(r, pairs.shape[-1], cost)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
         assert self.psi is not None
-        margins, r = self._margins(scores, y), scores[..., -1]
-        pairs, slopes = self.phi.value_and_slope(over_classes(self.alpha) * margins)
+        r = scores[..., -1]
         factor, factor_slope = self.psi.value_and_slope(-self.alpha * r)
-        others = _not_own(margins, y)
-        slopes = slopes * (others * (self.alpha * weight * factor).unsqueeze(-1))
+        arguments = self._arguments(scores, y)
+        pairs = _weight_of_pairs(arguments, y, weight * self.alpha)
+        values, slopes = self.phi.value_and_slope(arguments, pairs * factor.unsqueeze(-1))
         gradient = torch.empty_like(scores)
         _class_gradient(gradient[..., :-1], slopes, y)
-        answering_slope = -self.alpha * factor_slope * (pairs * others).sum(-1)
-        gradient[..., -1] = (answering_slope + self._rejecting_slope(r, margins.shape[-1], cost)) * weight
+        answering_slope = -factor_slope * (values * pairs).sum(-1)
+        gradient[..., -1] = answering_slope + self._rejecting_slope(r, slopes.shape[-1], cost) * weight
         return gradient

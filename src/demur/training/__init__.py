@@ -2,21 +2,25 @@
 
 from demur.training.architecture import Architecture
 from demur.training.batches import TrainingData
-from demur.training.engine import train
+from demur.training.engine import Job, train, train_all
 from demur.training.machine import resolve_device
 from demur.training.mlp import MLP
 from demur.training.module import ModuleArchitecture, ModuleFactory
 from demur.training.networks import Network
 from demur.training.trained import Trained
+from demur.training.workers import on_workers
 
 __all__ = [
     "MLP",
     "Architecture",
+    "Job",
     "ModuleArchitecture",
     "ModuleFactory",
     "Network",
     "Trained",
     "TrainingData",
+    "on_workers",
     "resolve_device",
     "train",
+    "train_all",
 ]

@@ -1,60 +1,62 @@
 """Training on a CUDA device: each stack's step is captured once as a graph and replayed, several stacks at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from demur.training.batches import Batches
-from demur.training.networks import Chunk
 from demur.training.step import TrainingStep
 
 __all__ = ["train_with_graphs"]
 
 
+Work = TypeVar("Work", bound=Sized)
+
+
 def train_with_graphs(
-    chunks: Sequence[Chunk],
-    prepare: Callable[[Chunk], tuple[TrainingStep, Batches]],
+    work: Sequence[Work],
+    prepare: Callable[[Work], tuple[TrainingStep, Batches]],
     epochs: int,
     *,
     n_streams: int,
     progress: Callable[[int], None] | None,
-) -> Iterator[tuple[Chunk, TrainingStep]]:
-    """Train the chunks, ``n_streams`` at a time on streams of their own, and yield each when it is done.
+) -> Iterator[tuple[Work, TrainingStep]]:
+    """Train the stacks, ``n_streams`` at a time on streams of their own, and yield each when it is done.
 
     One host thread feeds all streams, an epoch of one stack after an epoch of the next; within an epoch nothing
     waits for the device.
     """
-    waiting = list(chunks)
-    running: list[_Run] = []
+    waiting = list(work)
+    running: list[_Run[Work]] = []
     while waiting or running:
         while waiting and len(running) < n_streams:
-            chunk = waiting.pop(0)
-            running.append(_Run(chunk, prepare, epochs))
+            running.append(_Run(waiting.pop(0), prepare, epochs))
         for one in list(running):
             if one.next_epoch():
                 if progress is not None:
-                    progress(len(one.chunk.members))
+                    progress(len(one.work))
             else:
                 running.remove(one)
-                yield one.chunk, one.step
+                yield one.work, one.step
 
 
-class _Run:
+class _Run(Generic[Work]):
     """One stack on its way through the epochs."""
 
-    def __init__(self, chunk: Chunk, prepare: Callable[[Chunk], tuple[TrainingStep, Batches]], epochs: int) -> None:
-        self.chunk = chunk
+    def __init__(self, work: Work, prepare: Callable[[Work], tuple[TrainingStep, Batches]], epochs: int) -> None:
+        self.work = work
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch's stubs
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            warm_up, batches = prepare(chunk)
+            warm_up, batches = prepare(work)
             self._feed = _Feed(batches)
             for _ in range(2):
                 warm_up(*self._feed.next_batch())
             self._stream.synchronize()
             del warm_up
-            self.step, _ = prepare(chunk)
+            self.step, _ = prepare(work)
             self._feed.rewind()
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph, stream=self._stream):

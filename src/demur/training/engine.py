@@ -1,12 +1,11 @@
 """The stacked engine: trains many independent networks as few tensor programs."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from demur.losses import Loss
 from demur.training.architecture import Architecture
@@ -16,8 +15,28 @@ from demur.training.machine import schedule_for
 from demur.training.networks import Chunk, Network, plan_chunks
 from demur.training.step import TrainingStep
 from demur.training.trained import Trained
+from demur.training.workers import on_workers
 
-__all__ = ["train"]
+__all__ = ["Job", "train", "train_all"]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Networks of one loss and architecture to train on one data set.
+
+    Parameters
+    ----------
+    loss : Loss
+        Its hyper-parameters are replaced by those in each network's ``hyper``.
+    architecture : Architecture
+    data : TrainingData
+    networks : sequence of Network
+    """
+
+    loss: Loss
+    architecture: Architecture
+    data: TrainingData
+    networks: Sequence[Network]
 
 
 def train(
@@ -71,23 +90,55 @@ def train(
     >>> trained.scores(X).shape
     torch.Size([3, 64, 3])
     """
+    job = Job(loss, architecture, data, networks)
+    (trained,) = train_all(
+        [job],
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        device=device,
+        stack_size=stack_size,
+        n_workers=n_workers,
+        progress=progress,
+    )
+    return trained
+
+
+def train_all(
+    jobs: Sequence[Job],
+    *,
+    epochs: int = 150,
+    batch_size: int = 128,
+    learning_rate: float = 1e-3,
+    device: torch.device | str = "cpu",
+    stack_size: int | None = None,
+    n_workers: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[Trained]:
+    """Train several jobs at once, as :func:`train` does each.
+
+    Small stacks leave most of a GPU idle; stacks of different jobs then run side by side.
+    """
     device = torch.device(device)
-    data = data.to(device)
-    schedule = schedule_for(architecture, batch_size=batch_size, n_networks=len(networks), device=device)
-    stack_size, n_workers = stack_size or schedule.stack_size, n_workers or schedule.n_workers
-    chunks = plan_chunks(networks, stack_size=stack_size, n_workers=n_workers)
     stop = threading.Event()
+    work: list[_Work] = []
+    workers = [1]
+    for position, job in enumerate(jobs):
+        schedule = schedule_for(
+            job.architecture, batch_size=batch_size, n_networks=sum(len(one.networks) for one in jobs), device=device
+        )
+        workers.append(schedule.n_workers)
+        chunks = plan_chunks(job.networks, stack_size=stack_size or schedule.stack_size, n_workers=schedule.n_workers)
+        on_device = replace(job, data=job.data.to(device))
+        work += [_Work(position, on_device, chunk) for chunk in chunks]
+    n_workers = n_workers or (1 if any(job.architecture.one_by_one for job in jobs) else max(workers))
 
-    def prepare(chunk: Chunk) -> tuple[TrainingStep, Batches]:
-        members = [networks[position] for position in chunk.members]
-        leaders = members[:: len(members) // chunk.n_groups]
-        batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], batch_size)
-        stack = architecture.stack([one.seed for one in members], chunk.n_groups, device)
-        return TrainingStep(_stacked_loss(loss, members, device), stack, data, members, learning_rate), batches
+    def prepare(one: _Work) -> tuple[TrainingStep, Batches]:
+        return one.prepare(batch_size, learning_rate, device)
 
-    def run(chunk: Chunk) -> TrainingStep:
+    def run(one: _Work) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            step, batches = prepare(chunk)
+            step, batches = prepare(one)
             size = batches.batch_size
             for order in batches.epochs(epochs):
                 for start in range(0, batches.n_steps * size, size):
@@ -95,18 +146,38 @@ def train(
                         raise KeyboardInterrupt
                     step(order[:, start : start + size], batches.weight[start : start + size])
                 if progress is not None:
-                    progress(len(chunk.members))
-            return step
+                    progress(len(one))
+            return step.outcome()
 
-    results = Trained.empty(architecture, len(networks), device)
-    if device.type == "cuda" and architecture.graphable:
+    results = [Trained.empty(job.architecture, len(job.networks), device) for job in jobs]
+    if device.type == "cuda" and all(job.architecture.graphable for job in jobs):
         with torch.no_grad():
-            for chunk, step in train_with_graphs(chunks, prepare, epochs, n_streams=n_workers, progress=progress):
-                results.put(chunk.members, *step.outcome())
+            for one, step in train_with_graphs(work, prepare, epochs, n_streams=n_workers, progress=progress):
+                results[one.job_number].put(one.chunk.members, *step.outcome())
     else:
-        for chunk, step in _in_parallel(run, chunks, n_workers, stop):
-            results.put(chunk.members, *step.outcome())
+        for one, outcome in zip(work, on_workers(run, work, n_workers=n_workers, stop=stop), strict=True):
+            results[one.job_number].put(one.chunk.members, *outcome)
     return results
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """One chunk of one job."""
+
+    job_number: int
+    job: Job
+    chunk: Chunk
+
+    def __len__(self) -> int:
+        return len(self.chunk.members)
+
+    def prepare(self, batch_size: int, learning_rate: float, device: torch.device) -> tuple[TrainingStep, Batches]:
+        members = [self.job.networks[position] for position in self.chunk.members]
+        leaders = members[:: len(members) // self.chunk.n_groups]
+        batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], batch_size)
+        stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, device)
+        loss = _stacked_loss(self.job.loss, members, device)
+        return TrainingStep(loss, stack, self.job.data, members, learning_rate), batches
 
 
 def _stacked_loss(loss: Loss, members: Sequence[Network], device: torch.device) -> Loss:
@@ -117,36 +188,3 @@ def _stacked_loss(loss: Loss, members: Sequence[Network], device: torch.device) 
         for name in names
     }
     return replace(loss, **values)
-
-
-def _in_parallel(
-    run: Callable[[Chunk], TrainingStep], chunks: Sequence[Chunk], n_workers: int, stop: threading.Event
-) -> Iterator[tuple[Chunk, TrainingStep]]:
-    """Train the chunks on worker threads with single-threaded kernels; an interrupt ends all of them."""
-    with _single_threaded_kernels():
-        if n_workers == 1 or len(chunks) == 1:
-            yield from ((chunk, run(chunk)) for chunk in chunks)
-            return
-        with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            futures = {pool.submit(run, chunk): chunk for chunk in chunks}
-            try:
-                pending = set(futures)
-                while pending:
-                    finished, pending = wait(pending, return_when=FIRST_EXCEPTION)
-                    for future in finished:
-                        future.result()
-            except BaseException:
-                stop.set()
-                pool.shutdown(cancel_futures=True)
-                raise
-            yield from ((chunk, future.result()) for future, chunk in futures.items())
-
-
-@contextmanager
-def _single_threaded_kernels() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

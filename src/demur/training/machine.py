@@ -8,7 +8,11 @@ import torch
 
 from demur.training.architecture import Architecture
 
-__all__ = ["Schedule", "resolve_device", "schedule_for"]
+__all__ = ["Schedule", "n_cores", "resolve_device", "schedule_for"]
+
+
+_CUDA_STREAMS = 8
+"""How many stacks train side by side on a GPU: one alone leaves most of it idle."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +31,17 @@ def schedule_for(architecture: Architecture, *, batch_size: int, n_networks: int
     """Choose the stack size from the bytes that one network touches in a step.
 
     On the CPU a stack may take four times the second-level cache of a core (the rest comes from the third level,
-    and fewer steps of Python are run); on CUDA a quarter of the free memory.
+    and fewer steps of Python are run); on CUDA all stacks together a quarter of the
+    free memory.
     """
     touched = 4 * (3 * batch_size * architecture.n_activations + 6 * architecture.n_parameters)
     if architecture.one_by_one:
         return Schedule(stack_size=1, n_workers=1)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return Schedule(stack_size=max(1, min(2048, free // 4 // touched)), n_workers=4)
+        return Schedule(stack_size=max(1, min(2048, free // 4 // _CUDA_STREAMS // touched)), n_workers=_CUDA_STREAMS)
     stack_size = max(4, min(64, 4 * _second_level_cache() // touched))
-    n_workers = min(_cores(), max(1, n_networks // 8))
+    n_workers = min(n_cores(), max(1, n_networks // 8))
     return Schedule(stack_size=stack_size, n_workers=n_workers)
 
 
@@ -65,7 +70,8 @@ def resolve_device(device: str) -> torch.device:
     return found
 
 
-def _cores() -> int:
+def n_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,5 +1,6 @@
 """A user's own torch module as an architecture: stacked with ``torch.func`` where that works, one by one where not."""
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ __all__ = ["ModuleArchitecture", "ModuleFactory"]
 
 ModuleFactory = Callable[[int, int], nn.Module]
 """Makes a network from the number of features and the number of outputs."""
+
+_global_generator = threading.Lock()
+"""Torch modules draw from one generator per process; only one worker at a time may set its seed and use it."""
 
 
 class ModuleArchitecture(Architecture):
@@ -53,7 +57,7 @@ class ModuleArchitecture(Architecture):
 
     def build(self, seed: int) -> nn.Module:
         """Return a new module whose initial weights the seed decides."""
-        with torch.random.fork_rng(devices=[]):
+        with _global_generator, torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.factory(self.n_features, self.n_outputs).float()
 
@@ -145,7 +149,7 @@ class _StackedModule(Stack):
 
     def _alone(self, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
         """Run with random numbers that depend on this network alone."""
-        with torch.random.fork_rng(devices=[]):
+        with _global_generator, torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._generator_state)
             scores: Tensor = self._call(parameters, x)
             self._generator_state = torch.get_rng_state()

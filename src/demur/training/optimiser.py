@@ -7,6 +7,10 @@ from torch.optim.adam import adam
 __all__ = ["AMSGrad"]
 
 
+_CUDA_PIECES = 30
+"""The fused CUDA kernel gives each tensor of a list to one block, and takes 30 tensors at a time."""
+
+
 class AMSGrad:
     """Adam with the running maximum of second moments (Reddi et al. 2018), as in ``torch.optim.Adam(amsgrad=True)``.
 
@@ -24,21 +28,29 @@ class AMSGrad:
     def __init__(self, parameters: Tensor, gradients: Tensor, weight_decay: Tensor, learning_rate: float) -> None:
         self._parameters, self._gradients, self._weight_decay = parameters, gradients, weight_decay
         self._learning_rate = learning_rate
-        self._mean = torch.zeros_like(parameters)
-        self._square = torch.zeros_like(parameters)
         self.largest_square = torch.zeros_like(parameters)
-        self._step = torch.zeros((), device=parameters.device)
+        vectors = (
+            parameters,
+            gradients,
+            torch.zeros_like(parameters),
+            torch.zeros_like(parameters),
+            self.largest_square,
+        )
+        pieces = _CUDA_PIECES if parameters.is_cuda else 1
+        self._pieces = tuple(list(vector.chunk(pieces)) for vector in vectors)
+        self._steps = [torch.zeros((), device=parameters.device) for _ in self._pieces[0]]
 
     def step(self) -> None:
         """Update the parameters from the gradients."""
         self._gradients.addcmul_(self._parameters, self._weight_decay)
+        parameters, gradients, means, squares, largest = self._pieces
         adam(
-            [self._parameters],
-            [self._gradients],
-            [self._mean],
-            [self._square],
-            [self.largest_square],
-            [self._step],
+            parameters,
+            gradients,
+            means,
+            squares,
+            largest,
+            self._steps,
             fused=True,
             capturable=self._parameters.is_cuda,
             amsgrad=True,

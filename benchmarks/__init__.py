@@ -1,0 +1,1 @@
+"""Measurements, as ratios against named rivals in the same run. ``make bench`` runs all of them."""

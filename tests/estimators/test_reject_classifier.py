@@ -1,0 +1,257 @@
+"""RejectClassifier: what users of scikit-learn expect, and good manners with bad input."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from demur import RejectClassifier
+from demur.losses import CrossEntropy, available, get
+from demur.metrics import zero_one_c_risk, zero_one_c_scorer
+
+X, Y = load_iris(return_X_y=True)
+QUICK = {"epochs": 40, "batch_size": 16, "random_state": 0, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def ce():
+    return RejectClassifier(cost=0.1, **QUICK).fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", available(n_classes=3))
+def test_every_loss_learns_iris(loss):
+    model = RejectClassifier(loss, cost=0.3, epochs=150, random_state=0).fit(X, Y)
+    risk = zero_one_c_risk(Y, model.predict(X), cost=0.3)
+    assert risk < 0.15
+    assert model.score(X, Y) == pytest.approx(-risk)
+
+
+@pytest.mark.parametrize("loss", sorted(set(available()) - set(available(n_classes=3))))
+def test_binary_losses_learn_two_classes_and_refuse_three(loss):
+    two = Y < 2
+    model = RejectClassifier(loss, cost=0.3, epochs=100, random_state=0).fit(X[two], Y[two])
+    assert -model.score(X[two], Y[two]) < 0.1
+    with pytest.raises(ValueError, match="two classes only, got 3"):
+        RejectClassifier(loss, **QUICK).fit(X, Y)
+
+
+def test_cost_changes_without_refit_where_the_loss_allows(ce):
+    rejected = [ce.decide(X, cost=c).reject.mean() for c in (0.01, 0.1, 0.4)]
+    assert rejected[0] > rejected[1] > rejected[2]
+    other = clone(ce).fit(X, Y).set_params(cost=0.01)
+    assert (other.predict(X) == other.reject_label_).mean() == rejected[0]
+    per_row = np.where(np.arange(len(X)) < 75, 0.01, 0.4)
+    mixed = ce.decide(X, cost=per_row).reject
+    assert (mixed[:75] == ce.decide(X, cost=0.01).reject[:75]).all()
+    assert (mixed[75:] == ce.decide(X, cost=0.4).reject[75:]).all()
+
+
+@pytest.mark.parametrize("loss", ["ova+hin", "apc+log"])
+def test_cost_trained_losses_refuse_another_cost(loss):
+    model = RejectClassifier(loss, cost=0.3, **QUICK).fit(X, Y)
+    with pytest.raises(ValueError, match=r"trained for cost 0\.3 .* refit"):
+        model.decide(X, cost=0.1)
+    with pytest.raises(ValueError, match="refit"):
+        model.set_params(cost=0.2).predict(X)
+    assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError, match="no attribute 'predict_proba'") as caught:
+        model.predict_proba(X)
+    assert "no inverse link" in str(caught.value.__cause__)
+
+
+def test_the_grid_is_the_papers(ce):
+    assert [(c.weight_decay, c.failed) for c in ce.candidates_] == [(1e-7, False), (1e-4, False), (1e-1, False)]
+    assert min(c.risk for c in ce.candidates_) == next(c.risk for c in ce.candidates_ if c.loss == ce.loss_)
+    apc = RejectClassifier("apc+log", **QUICK).fit(X, Y)
+    assert len(apc.candidates_) == 9
+    assert {c.loss.beta for c in apc.candidates_} == {"acc", "rej", "mean"}
+    hinge = RejectClassifier("ova+hin", **QUICK).fit(X, Y)
+    assert {c.loss.tau for c in hinge.candidates_} == {-0.95, -0.5, 0.0, 0.5, 0.95}
+    fixed = RejectClassifier(get("apc+log", beta=3.0), weight_decay=0.0, **QUICK).fit(X, Y)
+    assert [c.loss.beta for c in fixed.candidates_] == [3.0]
+
+
+def test_members_are_averaged():
+    alone = RejectClassifier(n_members=1, weight_decay=1e-4, **QUICK).fit(X, Y)
+    three = RejectClassifier(n_members=3, weight_decay=1e-4, **QUICK).fit(X, Y)
+    assert len(three.networks_.networks) == 3
+    singles = [
+        torch.softmax(three.networks_.networks.take([m]).scores(torch.from_numpy(
+            ((X - three.networks_.mean) / three.networks_.scale).astype(np.float32)))[0], -1).numpy()
+        for m in range(3)
+    ]  # fmt: skip
+    assert three.predict_proba(X) == pytest.approx(np.mean(singles, 0), abs=1e-6)
+    assert alone.predict_proba(X) == pytest.approx(singles[0], abs=1e-6)
+    with pytest.raises(ValueError, match="n_members > 1 needs probabilities"):
+        RejectClassifier("ova+hin", n_members=2, **QUICK).fit(X, Y)
+
+
+def test_temperature():
+    blobs, labels = make_blobs(600, centers=3, cluster_std=4.0, random_state=0)
+    plain = RejectClassifier(weight_decay=1e-7, **QUICK).fit(blobs, labels)
+    scaled = RejectClassifier(weight_decay=1e-7, calibration="temperature", **QUICK).fit(blobs, labels)
+    assert plain.networks_.temperature is None
+    assert 0.05 < scaled.networks_.temperature.temperature < 20
+    with pytest.raises(ValueError, match="'temperature', got 'platt'"):
+        RejectClassifier(calibration="platt", **QUICK).fit(X, Y)
+
+
+def test_scaling_is_part_of_the_model_or_the_users():
+    far = X * 1e4 + 1e6
+    model = RejectClassifier(**QUICK).fit(far, Y)
+    assert -model.score(far, Y) < 0.15
+    constant = np.c_[X, np.full(len(X), 3.7)]
+    assert -RejectClassifier(**QUICK).fit(constant, Y).score(constant, Y) < 0.15
+    own = make_pipeline(StandardScaler(), RejectClassifier(standardize=False, **QUICK)).fit(far, Y)
+    assert -own.score(far, Y) < 0.15
+
+
+def test_row_order_and_duplicates_do_not_matter(ce):
+    order = np.random.default_rng(0).permutation(len(X))
+    assert (clone(ce).fit(X[order], Y[order]).predict_proba(X) == ce.predict_proba(X)).all()
+    twice = clone(ce).fit(np.r_[X, X], np.r_[Y, Y])
+    weighted = clone(ce).fit(X, Y, sample_weight=np.full(len(X), 2.0))
+    assert (twice.predict_proba(X) == weighted.predict_proba(X)).all()
+
+
+def test_zero_weights_are_no_rows(ce):
+    weight = np.ones(len(X))
+    weight[::3] = 0
+    kept = weight > 0
+    assert (
+        clone(ce).fit(X, Y, sample_weight=weight).predict_proba(X) == clone(ce).fit(X[kept], Y[kept]).predict_proba(X)
+    ).all()
+    with pytest.raises(ValueError, match="only one class has rows with a positive weight"):
+        clone(ce).fit(X, Y, sample_weight=(Y == 1).astype(float))
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        clone(ce).fit(X, Y, sample_weight=-np.ones(len(X)))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_frames_with_names(frame):
+    names = ["a", "b", "c", "d"]
+    table = frame(dict(zip(names, X.T, strict=True)))
+    model = RejectClassifier(**QUICK).fit(table, Y)
+    assert model.feature_names_in_.tolist() == names
+    assert (model.predict(table) == RejectClassifier(**QUICK).fit(X, Y).predict(X)).all()
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame(dict(zip(["a", "b", "c", "other"], X.T, strict=True))))
+
+
+@pytest.mark.parametrize(
+    ("labels", "marker"),
+    [
+        (np.array(["setosa", "versicolor", "virginica"]), "reject"),
+        (np.array([1.0, 2.0, 7.0]), -1),
+        (np.array([10, 20, 30]), -1),
+        (np.array([-1, 0, 1]), -2),
+        (np.array(["a", "b", "c"], dtype=object), "reject"),
+    ],
+)
+def test_labels_of_every_kind(labels, marker):
+    model = RejectClassifier(cost=0.02, **QUICK).fit(X, labels[Y])
+    assert model.reject_label_ == marker
+    predicted = model.predict(X)
+    assert set(predicted.tolist()) <= {*labels.tolist(), marker}
+    assert marker in predicted.tolist()
+    assert model.score(X, labels[Y]) <= 0
+
+
+def test_reject_labels():
+    model = RejectClassifier(cost=0.02, reject_label=99, **QUICK).fit(X, Y)
+    assert 99 in model.predict(X)
+    names = np.array(["a", "b", "c"])[Y]
+    mixed = RejectClassifier(cost=0.02, reject_label=-1, **QUICK).fit(X, names).predict(X)
+    assert -1 in mixed.tolist()
+    with pytest.raises(ValueError, match="reject_label 2 is also a class"):
+        RejectClassifier(reject_label=2, **QUICK).fit(X, Y)
+    with pytest.raises(ValueError, match="classes is called 'reject'"):
+        RejectClassifier(**QUICK).fit(X, np.where(Y == 0, "reject", "other"))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"loss": "crossentropy"}, ValueError, "unknown loss 'crossentropy'"),
+        ({"loss": 3}, TypeError, "name of a registered loss or a Loss, got int"),
+        ({"device": "tpu"}, ValueError, "unknown device 'tpu'"),
+        ({"device": "cuda:99"}, ValueError, "no CUDA GPU|99"),
+        ({"cost": 1.2}, ValueError, r"cost must be in \[0, 1\), got 1\.2"),
+        ({"epochs": 0}, ValueError, "epochs must be a whole number of at least 1, got 0"),
+        ({"batch_size": 2.5}, ValueError, r"batch_size must be a whole number of at least 1, got 2\.5"),
+        ({"learning_rate": -1.0}, ValueError, r"learning_rate must be positive, got -1\.0"),
+        ({"validation_fraction": 1.0}, ValueError, r"validation_fraction must lie between 0 and 1, got 1\.0"),
+        ({"hidden_units": (50, 0)}, ValueError, r"hidden_units must be whole numbers .* got \(50, 0\)"),
+        ({"weight_decay": -1.0}, ValueError, "weight_decay must be one or more numbers"),
+        ({"weight_decay": ()}, ValueError, "weight_decay must be one or more numbers"),
+        ({"n_members": 0}, ValueError, "n_members must be a whole number"),
+        ({"learning_rate": 1e30, "hidden_units": (5, 5)}, ValueError, "all 3 networks diverged.*Lower learning_rate"),
+    ],
+)
+def test_bad_parameters(parameters, error, message):
+    with pytest.raises(error, match=message):
+        RejectClassifier(**{**QUICK, **parameters}).fit(X, Y)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_missing_and_infinite_values(bad, ce):
+    broken = X.copy()
+    broken[3, 1] = bad
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        RejectClassifier(**QUICK).fit(broken, Y)
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        ce.predict(broken)
+
+
+def test_one_class_only():
+    with pytest.raises(ValueError, match="only one class"):
+        RejectClassifier(**QUICK).fit(X, np.zeros(len(X)))
+
+
+def test_sparse_matrices_are_refused_clearly():
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        RejectClassifier(**QUICK).fit(sparse.csr_matrix(X), Y)
+
+
+def test_very_few_rows():
+    model = RejectClassifier(**QUICK).fit(X[[0, 60, 120]], [0, 1, 2])  # each class once, fewer than a batch
+    assert model.predict_proba(X).shape == (150, 3)
+    rare = np.r_[Y, 3]
+    single = RejectClassifier(**QUICK).fit(np.r_[X, [[9.0, 9, 9, 9]]], rare)  # a class with a single row
+    assert single.classes_.tolist() == [0, 1, 2, 3]
+
+
+def test_a_loss_object_and_a_module():
+    def deep(n_features, n_outputs):
+        return torch.nn.Sequential(torch.nn.Linear(n_features, 12), torch.nn.GELU(), torch.nn.Linear(12, n_outputs))
+
+    model = RejectClassifier(CrossEntropy(), module=deep, **{**QUICK, "epochs": 100}).fit(X, Y)
+    assert -model.score(X, Y) < 0.15
+
+
+def test_pickles_clones_searches_and_cross_validates(ce):
+    again = pickle.loads(pickle.dumps(ce))
+    assert (again.predict(X) == ce.predict(X)).all()
+    scores = cross_val_score(RejectClassifier(**QUICK), X, Y, cv=3, scoring=zero_one_c_scorer(0.2))
+    assert (scores > -0.2).all()
+    search = GridSearchCV(
+        RejectClassifier(**QUICK), {"hidden_units": [(5,), (20,)]}, cv=2, scoring=zero_one_c_scorer(0.2)
+    )
+    assert search.fit(X, Y).best_score_ > -0.2
+
+
+def test_a_row_is_decided_the_same_in_any_company(ce):
+    whole = ce.predict_proba(X)
+    for rows in ([0], [3, 77], range(100)):
+        assert (ce.predict_proba(X[list(rows)]) == whole[list(rows)]).all()
+    many = np.tile(X, (60, 1))
+    assert (ce.predict_proba(many) == np.tile(whole, (60, 1))).all()

@@ -1,0 +1,55 @@
+"""The same promises on a CUDA device, where there is one."""
+
+import numpy as np
+import pytest
+import torch
+
+from demur import RejectClassifier
+from demur.losses import get
+from demur.training import MLP, Job, Network, TrainingData, train, train_all
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+def problem(loss, n=400, d=5, k=4):
+    rng = np.random.default_rng(0)
+    y = rng.integers(k, size=n)
+    X = (rng.normal(size=(k, d))[y] + rng.normal(size=(n, d))).astype(np.float32)
+    hyper = {"beta": float(get(loss).beta_value(k, 0.2))} if get(loss).has_rejector else {}
+    rows = [np.random.default_rng(t).permutation(n)[:300] for t in range(10)]
+    networks = [Network(rows[t], t, w, 0.2, hyper) for t in range(10) for w in (1e-7, 1e-4, 1e-1)]
+    return (
+        get(loss),
+        MLP((d, 16, get(loss).n_outputs(k))),
+        TrainingData(torch.from_numpy(X), torch.from_numpy(y)),
+        networks,
+    )
+
+
+@pytest.mark.parametrize("loss", ["ce", "apc+log", "mpc+log", "apc+exp", "ova+log", "ova+hin"])
+def test_company_does_not_matter_and_runs_repeat(loss):
+    found, shape, data, networks = problem(loss)
+    many = train(found, shape, data, networks, epochs=20, device="cuda")
+    again = train(found, shape, data, networks, epochs=20, device="cuda")
+    assert torch.equal(many.vectors, again.vectors)
+    for options in ({"stack_size": 1}, {"stack_size": 7}):
+        other = train(found, shape, data, networks, epochs=20, device="cuda", **options)
+        assert torch.allclose(other.vectors, many.vectors, atol=1e-5)
+    on_cpu = train(found, shape, data, networks, epochs=2, device="cpu")
+    on_gpu = train(found, shape, data, networks, epochs=2, device="cuda")
+    assert torch.allclose(on_cpu.vectors, on_gpu.vectors.cpu(), atol=1e-4)
+
+
+def test_jobs_side_by_side_equal_jobs_alone():
+    jobs = [Job(*problem(loss)) for loss in ("ce", "apc+log", "mpc+log", "ova+hin")]
+    for job, together in zip(jobs, train_all(jobs, epochs=20, device="cuda"), strict=True):
+        alone = train(job.loss, job.architecture, job.data, job.networks, epochs=20, device="cuda")
+        assert torch.allclose(alone.vectors, together.vectors, atol=1e-5)
+
+
+def test_the_estimator_runs_there():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    X = 3 * rng.normal(size=(3, 4))[y] + rng.normal(size=(300, 4))
+    model = RejectClassifier(device="cuda", random_state=0, epochs=60).fit(X, y)
+    assert -model.score(X, y) < 0.2
