@@ -1,0 +1,55 @@
+"""The command line as a stranger meets it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def demur(*arguments):
+    return subprocess.run([sys.executable, "-m", "demur", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_methods_lists_every_loss():
+    from demur.losses import available
+
+    result = demur("methods")
+    assert result.returncode == 0
+    for name in available():
+        assert f" {name} " in result.stdout
+    rows = json.loads(demur("methods", "--json").stdout)
+    assert {row["name"] for row in rows} == set(available())
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["ce"]["calibrated"] == "yes"
+    assert by_name["apc+log"]["calibrated"] == "K = 2 only"
+    assert by_name["ova+hin"]["refit_when_cost_changes"]
+    assert not by_name["ova+log"]["refit_when_cost_changes"]
+
+
+def test_demo_tells_the_main_story():
+    result = demur("demo")
+    assert result.returncode == 0, result.stderr
+    assert "hands the rest to a person" in result.stdout
+    assert result.stdout.count("mpc+log") >= 5
+    assert "Traceback" not in result.stderr
+
+
+def test_help_and_version():
+    from demur import __version__
+
+    assert demur("--version").stdout.strip() == f"demur {__version__}"
+    assert "Usage" in demur("--help").stdout
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("methods", "--wrong"), ("demo", "extra")])
+def test_a_wrong_call_is_exit_code_2_without_a_traceback(arguments):
+    result = demur(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert result.stderr.strip()
+
+
+@pytest.mark.parametrize("command", ["demo", "methods"])
+def test_every_help_has_an_example(command):
+    assert f"Example: demur {command}" in demur(command, "--help").stdout

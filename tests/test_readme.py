@@ -1,0 +1,15 @@
+"""The README's Python examples run in order, in one fresh interpreter."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_python_blocks():
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    assert blocks
+    result = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, timeout=180)
+    assert result.returncode == 0, result.stderr
