@@ -9,6 +9,7 @@ from . import rules as rules
 from . import theory as theory
 from . import training as training
 from .estimators import RejectClassifier as RejectClassifier
+from .estimators import RejectOption as RejectOption
 from .rules import Chow as Chow
 from .rules import CostMatrix as CostMatrix
 from .rules import Decision as Decision

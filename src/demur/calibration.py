@@ -6,8 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
+from sklearn.base import clone
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
-__all__ = ["TemperatureScaling"]
+__all__ = ["OneVsRestCalibration", "TemperatureScaling"]
 
 _SMALLEST = 1e-12
 """Probabilities are kept this far from zero: forests give exact zeros, whose logarithm is infinite."""
@@ -62,6 +65,73 @@ class TemperatureScaling:
         scaled = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
         result: NDArray[np.floating[Any]] = scaled / scaled.sum(axis=-1, keepdims=True)
         return result
+
+
+class OneVsRestCalibration:
+    """Calibrate each class's probability by itself with a scikit-learn model, then divide by the sum.
+
+    Parameters
+    ----------
+    model : {"isotonic", "sigmoid"} or a scikit-learn regressor or classifier
+        "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999). A
+        regressor is fitted to 0 and 1 as a function of the probability.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> proba = rng.dirichlet([1, 1, 1], size=1000)
+    >>> y = np.array([rng.choice(3, p=p) for p in proba])
+    >>> overconfident = proba**3 / (proba**3).sum(axis=1, keepdims=True)
+    >>> calibrated = OneVsRestCalibration("isotonic").fit(overconfident, y).transform(overconfident)
+    >>> bool(np.abs(calibrated - proba).mean() < np.abs(overconfident - proba).mean())
+    True
+    """
+
+    def __init__(self, model: Any = "isotonic") -> None:
+        self.model = model
+
+    def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "OneVsRestCalibration":
+        """Fit one curve per column on rows that the model was not trained on."""
+        values, labels = np.asarray(proba, dtype=np.float64), np.asarray(y)
+        self.models_ = [
+            self._fit_one(column, (labels == number).astype(np.float64), sample_weight)
+            for number, column in enumerate(values.T)
+        ]
+        return self
+
+    def transform(self, proba: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Return the calibrated probabilities; a row whose classes all become zero stays as it is."""
+        values = np.asarray(proba, dtype=np.float64)
+        columns = [self._predict_one(model, column) for model, column in zip(self.models_, values.T, strict=True)]
+        result = np.clip(np.column_stack(columns), 0, 1)
+        total = result.sum(axis=1, keepdims=True)
+        calibrated: NDArray[np.floating[Any]] = np.where(total > 0, result / np.where(total > 0, total, 1), values)
+        return calibrated
+
+    def _fit_one(self, column: NDArray[np.float64], target: NDArray[np.float64], weight: ArrayLike | None) -> Any:
+        if target.min() == target.max():
+            return float(target[0])
+        if self.model == "isotonic":
+            model: Any = IsotonicRegression(out_of_bounds="clip")
+        elif self.model == "sigmoid":
+            model = LogisticRegression(C=1e6)
+        else:
+            model = clone(self.model)
+        return model.fit(self._input(model, column), target, sample_weight=weight)
+
+    def _predict_one(self, model: Any, column: NDArray[np.float64]) -> NDArray[np.float64]:
+        if isinstance(model, float):
+            return np.full_like(column, model)
+        inputs = self._input(model, column)
+        found = model.predict_proba(inputs)[:, 1] if hasattr(model, "predict_proba") else model.predict(inputs)
+        return np.asarray(found, dtype=np.float64)
+
+    @staticmethod
+    def _input(model: Any, column: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not hasattr(model, "predict_proba"):
+            return column.reshape(-1, 1)
+        clipped = np.clip(column, _SMALLEST, 1 - _SMALLEST)
+        return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1), dtype=np.float64)
 
 
 def _logs(proba: ArrayLike) -> NDArray[np.floating[Any]]:

@@ -1,0 +1,261 @@
+"""RejectOption: a reject option for any classifier."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv, train_test_split
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_method_params,
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    has_fit_parameter,
+)
+
+from demur.calibration import OneVsRestCalibration, TemperatureScaling
+from demur.costs import check_cost
+from demur.estimators.labels import choose_reject_label
+from demur.estimators.probabilities import out_of_fold_proba, proba_of
+from demur.metrics import zero_one_c_risk
+from demur.rules import Chow, Decision, Rule
+
+__all__ = ["RejectOption"]
+
+
+class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """Give any classifier a reject option: calibrated probabilities, and a rule that may decline.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Anything with scikit-learn's interface, pipelines included. It is cloned and fitted; one that is fitted
+        already is kept as it is when wrapped in ``sklearn.frozen.FrozenEstimator``, and the rows given to ``fit``
+        then only calibrate it.
+    cost : float, default=0.2
+        The price c of one rejection; one wrong answer costs 1. Read when predicting: ``set_params(cost=...)``
+        needs no refit.
+    rule : Rule, optional
+        Chow's rule at ``cost`` by default; or ``Threshold``, ``CostMatrix``, or a rule that is fitted on held-out
+        rows, for which a share of 1 / cv of the rows is then set aside.
+    calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
+        "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
+        ``transform(proba)``, or is a scikit-learn regressor that is fitted per class.
+    cv : int, splitter or iterable, default=5
+        The folds of the calibration.
+    reject_label : object, optional
+        What ``predict`` returns where it declines; see :class:`~demur.RejectClassifier`.
+
+    Attributes
+    ----------
+    estimator_ : fitted classifier
+    calibrator_ : object or None
+    rule_ : Rule or None
+        The fitted rule, None for Chow's.
+    classes_, reject_label_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RejectOption(LogisticRegression(max_iter=1000), cost=0.05).fit(X, y)
+    >>> model.predict(X[[0, 77]])
+    array([ 0, -1])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        cost: float = 0.2,
+        rule: Rule | None = None,
+        calibration: Any = "auto",
+        cv: Any = 5,
+        reject_label: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.cost = cost
+        self.rule = rule
+        self.calibration = calibration
+        self.cv = cv
+        self.reject_label = reject_label
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: Any) -> Self:
+        """Fit the estimator and calibrate it on rows it has not seen.
+
+        Parameters
+        ----------
+        X, y : as the estimator takes them
+        sample_weight : array-like, optional
+            Passed to the estimator and used in the calibration.
+        **fit_params
+            Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
+        """
+        check_cost(self.cost)
+        X, y = indexable(X, y)
+        labels = self._checked_labels(y)
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            fit_params = {**fit_params, "sample_weight": weights}
+        parameters = self._routed(fit_params)
+        frozen = isinstance(self.estimator, FrozenEstimator)
+        needs_rows = hasattr(self.rule, "fit")
+        train = np.arange(_num_samples(X))
+        if frozen:
+            self.estimator_ = self.estimator
+            self.classes_ = self.estimator_.classes_
+            held_out, proba = train, proba_of(self.estimator_, X, self.classes_)
+        else:
+            self.classes_ = np.unique(labels)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        rule_rows = np.array([], dtype=np.int64)
+        if needs_rows:
+            train, rule_rows = self._set_aside(train, labels)
+        if not frozen:
+            part, own = _safe_indexing(X, train), _check_method_params(X, parameters, indices=train)
+            if self.calibration is not None:
+                folds = self._folds(part, labels[train])
+                held_out, proba = out_of_fold_proba(self.estimator, part, labels[train], self.classes_, folds, own)
+                held_out = train[held_out]
+            self.estimator_ = clone(self.estimator).fit(part, labels[train], **own)
+        elif needs_rows:
+            held_out, proba = train, proba[train]
+        weight = fit_params.get("sample_weight")
+        self.calibrator_ = None
+        if self.calibration is not None:
+            codes = np.searchsorted(self.classes_, labels[held_out])
+            self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[held_out])
+        self.rule_ = self.rule
+        if needs_rows:
+            aside = self._calibrated_proba(_safe_indexing(X, rule_rows))
+            self.rule_ = self.rule.fit(aside, np.searchsorted(self.classes_, labels[rule_rows]))  # type: ignore[union-attr]
+        return self
+
+    def decide(self, X: Any, cost: Any = None) -> Decision[NDArray[Any]]:
+        """Decide for each row: which class, and whether to answer.
+
+        Parameters
+        ----------
+        X : as the estimator takes it
+        cost : float or array of one per row, optional
+            Another rejection cost than the estimator's, for Chow's rule.
+        """
+        proba = self.predict_proba(X)
+        if self.rule_ is not None:
+            if cost is not None:
+                raise ValueError(f"the cost of {self.rule_} is its own; give another rule instead of cost={cost!r}.")
+            return self.rule_.decide(proba)
+        return Chow(self.cost if cost is None else cost).decide(proba)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return a class for each row, or ``reject_label_`` where the classifier declines."""
+        return self.decide(X).labels(self.classes_, self.reject_label_)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the calibrated class probabilities."""
+        check_is_fitted(self)
+        return self._calibrated_proba(X)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return log probabilities, or for two classes the log odds of the second."""
+        proba = self.predict_proba(X)
+        scores: NDArray[np.float64] = np.log(np.maximum(proba, np.finfo(np.float64).tiny))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the 0-1-c risk at the estimator's cost: greater is better."""
+        risk = zero_one_c_risk(
+            y, self.predict(X), cost=self.cost, reject_label=self.reject_label_, sample_weight=sample_weight
+        )
+        return -float(risk)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features that the fitted estimator saw."""
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute n_features_in_ before fit.")
+        count: int = self.estimator_.n_features_in_
+        return count
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
+        return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return the routing of metadata: ``fit`` passes it to the estimator's ``fit``."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return (
+            MetadataRouter(owner=type(self).__name__)
+            .add_self_request(self)
+            .add(estimator=self.estimator, method_mapping=mapping)
+        )
+
+    def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
+        if _routing_enabled():
+            routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
+            return routed
+        if "sample_weight" in fit_params and not has_fit_parameter(self.estimator, "sample_weight"):
+            raise TypeError(f"{type(self.estimator).__name__} takes no sample_weight; leave it out.")
+        return fit_params
+
+    def _checked_labels(self, y: Any) -> NDArray[Any]:
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        labels: NDArray[Any] = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+        if not len(labels):
+            raise ValueError("X and y are empty: 0 rows, at least two classes are needed.")
+        return labels
+
+    def _folds(self, X: Any, y: NDArray[Any]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Return stratified folds, as many as the largest class allows; rare classes are handled later."""
+        cv = self.cv
+        if isinstance(cv, int):
+            cv = max(2, min(cv, int(np.unique(y, return_counts=True)[1].max())))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The least populated class")
+            return list(check_cv(cv, y, classifier=True).split(X, y))
+
+    def _set_aside(self, rows: NDArray[np.int64], y: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        share = 1 / self.cv if isinstance(self.cv, int) else 0.2
+        counts = np.unique(y, return_counts=True)[1]
+        stratify = y if counts.min() >= 2 and share * len(y) >= len(counts) else None
+        train, aside = train_test_split(rows, test_size=share, random_state=0, stratify=stratify)
+        return train, aside
+
+    def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
+        if self.calibration in ("auto", "temperature"):
+            return TemperatureScaling.fit(proba, y, weight)
+        if isinstance(self.calibration, str) and self.calibration not in ("isotonic", "sigmoid"):
+            raise ValueError(
+                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or an object, '
+                f"got {self.calibration!r}."
+            )
+        if hasattr(self.calibration, "transform") and not hasattr(self.calibration, "predict"):
+            return self.calibration.fit(proba, y)
+        return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
+
+    def _calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+        try:
+            proba = proba_of(self.estimator_, X, self.classes_)
+        except NotFittedError:
+            raise NotFittedError(
+                "the frozen estimator is not fitted; fit it, or pass it without FrozenEstimator."
+            ) from None
+        if self.calibrator_ is None:
+            return proba
+        return np.asarray(self.calibrator_.transform(proba), dtype=np.float64)

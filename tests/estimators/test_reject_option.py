@@ -1,0 +1,193 @@
+"""RejectOption: any classifier, calibrated, with a rule that may decline."""
+
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from demur import Chow, CostMatrix, RejectOption, Threshold
+from demur.metrics import zero_one_c_risk, zero_one_c_scorer
+
+X, Y = load_iris(return_X_y=True)
+REASON = "demands argmax(predict_proba) == predict, which cannot hold where a classifier declines"
+
+
+@parametrize_with_checks(
+    [RejectOption(LogisticRegression()), RejectOption(LogisticRegression(), calibration=None)],
+    expected_failed_checks=lambda estimator: {"check_classifiers_train": REASON},
+)
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def hard():
+    """Classes that overlap, so that forests are overconfident or underconfident."""
+    data, labels = make_classification(
+        1500, n_features=10, n_informative=6, n_classes=4, class_sep=0.8, flip_y=0.1, random_state=0
+    )
+    return train_test_split(data, labels, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "calibration", ["auto", "temperature", "isotonic", "sigmoid", IsotonicRegression(out_of_bounds="clip")]
+)
+@pytest.mark.parametrize("estimator", [GaussianNB(), ExtraTreesClassifier(50, random_state=0)])
+def test_calibration_lowers_the_brier_score_of_unseen_rows(hard, estimator, calibration):
+    X_train, X_test, y_train, y_test = hard
+    raw = RejectOption(estimator, calibration=None).fit(X_train, y_train)
+    calibrated = RejectOption(estimator, calibration=calibration).fit(X_train, y_train)
+    brier = lambda model: np.square(model.predict_proba(X_test) - np.eye(4)[y_test]).sum(1).mean()  # noqa: E731
+    assert brier(calibrated) < brier(raw)
+    assert calibrated.predict_proba(X_test).sum(1) == pytest.approx(1)
+
+
+def test_forests_with_exact_zeros_and_ones():
+    model = RejectOption(RandomForestClassifier(20, random_state=0), cost=0.1).fit(X, Y)
+    raw = model.estimator_.predict_proba(X)
+    assert ((raw == 0) | (raw == 1)).any()
+    proba = model.predict_proba(X)
+    assert np.isfinite(proba).all()
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+@pytest.mark.parametrize("calibration", ["auto", "isotonic", "sigmoid", None])
+@pytest.mark.parametrize("n_rare", [1, 2, 4])
+def test_classes_with_fewer_rows_than_folds(calibration, n_rare):
+    """In yeast one class has five rows; here one has even fewer."""
+    names = np.array(["a", "b", "c", "rare"])
+    rows = np.r_[X, X[:n_rare] + 10]
+    labels = names[np.r_[Y, np.full(n_rare, 3)]]
+    model = RejectOption(LogisticRegression(max_iter=500), calibration=calibration)
+    with (
+        np.errstate(all="raise"),
+        pytest.warns(UserWarning, match="least populated class") if calibration else _quiet(),
+    ):
+        model.fit(rows, labels)
+    assert model.predict_proba(rows).shape == (150 + n_rare, 4)
+    assert set(model.predict(rows)) <= {*names, "reject"}
+
+
+@pytest.mark.parametrize("estimator", [LinearSVC(), RidgeClassifier(), SVC()])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classifiers_without_predict_proba(estimator, n_classes):
+    kept = n_classes > Y
+    model = RejectOption(make_pipeline(StandardScaler(), estimator), cost=0.1).fit(X[kept], Y[kept])
+    proba = model.predict_proba(X[kept])
+    assert proba.sum(1) == pytest.approx(1)
+    assert -model.score(X[kept], Y[kept]) < 0.1
+
+
+def test_one_versus_one_scores_are_refused():
+    four = np.r_[X, X[:40] + 3]
+    with pytest.raises(ValueError, match="decision_function_shape='ovr'"):
+        RejectOption(SVC(decision_function_shape="ovo")).fit(four, np.r_[Y, np.full(40, 3)])
+    with pytest.raises(TypeError, match="neither predict_proba nor decision_function"):
+        RejectOption(Silent()).fit(X, Y)
+
+
+class Silent(ClassifierMixin, BaseEstimator):
+    """A classifier that says nothing about its confidence."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.repeat(self.classes_[:1], len(X))
+
+
+def test_cost_changes_without_refit():
+    model = RejectOption(GaussianNB(), cost=0.3).fit(X, Y)
+    rates = [model.set_params(cost=c).decide(X).reject.mean() for c in (0.4, 0.05, 0.001)]
+    assert rates == sorted(rates)
+    assert (model.decide(X, cost=0.05).reject == Chow(0.05).decide(model.predict_proba(X)).reject).all()
+    assert model.score(X, Y) == pytest.approx(-zero_one_c_risk(Y, model.predict(X), cost=0.001))
+
+
+@pytest.mark.parametrize("rule", [Threshold(0.9), CostMatrix([[0, 1, 1, 0.2], [5, 0, 1, 0.2], [5, 1, 0, 0.2]])])
+def test_rules_without_fit(rule):
+    model = RejectOption(GaussianNB(), rule=rule).fit(X, Y)
+    assert (model.decide(X).reject == rule.decide(model.predict_proba(X)).reject).all()
+    with pytest.raises(ValueError, match=r"give another rule instead of cost=0\.1"):
+        model.decide(X, cost=0.1)
+
+
+def test_a_fitted_classifier_is_kept():
+    fitted = GaussianNB().fit(X[::2], Y[::2])
+    model = RejectOption(FrozenEstimator(fitted)).fit(X[1::2], Y[1::2])
+    assert (model.estimator_.predict_proba(X) == fitted.predict_proba(X)).all()
+    assert model.calibrator_.temperature > 0
+    assert (
+        RejectOption(FrozenEstimator(fitted), calibration=None).fit(X, Y).predict_proba(X) == fitted.predict_proba(X)
+    ).all()
+
+
+def test_strings_pipelines_clones_pickles_searches():
+    names = np.array(["setosa", "versicolor", "virginica"])[Y]
+    model = RejectOption(make_pipeline(StandardScaler(), LogisticRegression()), cost=0.05).fit(X, names)
+    assert "reject" in model.predict(X)
+    assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
+    outside = make_pipeline(StandardScaler(), RejectOption(LogisticRegression())).fit(X, names)
+    assert set(outside.predict(X)) <= {*names, "reject"}
+    search = GridSearchCV(
+        RejectOption(LogisticRegression(max_iter=1000)),
+        {"estimator__C": [0.01, 1.0]},
+        scoring=zero_one_c_scorer(0.1),
+        cv=3,
+    )
+    assert search.fit(X, names).best_params_ == {"estimator__C": 1.0}
+    assert cross_val_score(clone(model), X, names, scoring=zero_one_c_scorer(0.1)).mean() > -0.1
+
+
+def test_sample_weight_and_routing():
+    weight = np.where(Y == 0, 0.0, 1.0)
+    model = RejectOption(LogisticRegression(max_iter=500)).fit(X, Y, sample_weight=weight)
+    assert model.predict_proba(X)[:, 0].max() < 0.5
+    with pytest.raises(TypeError, match="takes no sample_weight"):
+        RejectOption(KNeighborsClassifier()).fit(X, Y, sample_weight=weight)
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = RejectOption(LogisticRegression(max_iter=500).set_fit_request(sample_weight=True))
+        routed.set_fit_request(sample_weight=True)
+        assert routed.fit(X, Y, sample_weight=weight).predict_proba(X) == pytest.approx(model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"cost": 1.5}, "cost must be in"),
+        ({"calibration": "platt"}, "got 'platt'"),
+        ({"reject_label": 1}, "is also a class"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        RejectOption(GaussianNB(), **parameters).fit(X, Y)
+
+
+def test_every_class_once():
+    model = RejectOption(GaussianNB(), calibration=None).fit(X[[0, 60, 120]], [0, 1, 2])
+    assert model.predict_proba(X).shape == (150, 3)
+    with pytest.raises(ValueError, match="no fold leaves two classes"):
+        RejectOption(GaussianNB(), cv=2).fit(X[[0, 60]], [0, 1])
+
+
+def test_bad_targets():
+    with pytest.raises(ValueError, match="only one class"):
+        RejectOption(GaussianNB()).fit(X, np.zeros(150))
+    with pytest.raises(ValueError, match="y to be passed"):
+        RejectOption(GaussianNB()).fit(X, None)
