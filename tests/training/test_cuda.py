@@ -40,6 +40,13 @@ def test_company_does_not_matter_and_runs_repeat(loss):
     assert torch.allclose(on_cpu.vectors, on_gpu.vectors.cpu(), atol=1e-4)
 
 
+def test_an_epoch_of_a_single_step():
+    found, shape, data, networks = problem("ce")
+    small = [Network(network.rows[:100], network.seed) for network in networks]
+    on_gpu = train(found, shape, data, small, epochs=3, device="cuda")
+    assert torch.allclose(on_gpu.vectors.cpu(), train(found, shape, data, small, epochs=3).vectors, atol=1e-4)
+
+
 def test_jobs_side_by_side_equal_jobs_alone():
     jobs = [Job(*problem(loss)) for loss in ("ce", "apc+log", "mpc+log", "ova+hin")]
     for job, together in zip(jobs, train_all(jobs, epochs=20, device="cuda"), strict=True):

@@ -53,6 +53,7 @@ class _Run(Generic[Work]):
             warm_up, batches = prepare(work)
             self._feed = _Feed(batches)
             for _ in range(2):
+                self._feed.rewind()
                 warm_up(*self._feed.next_batch())
             self._stream.synchronize()
             del warm_up

@@ -15,7 +15,7 @@ from demur.training.machine import schedule_for
 from demur.training.networks import Chunk, Network, plan_chunks
 from demur.training.step import TrainingStep
 from demur.training.trained import Trained
-from demur.training.workers import on_workers
+from demur.training.workers import on_workers, single_threaded_kernels
 
 __all__ = ["Job", "train", "train_all"]
 
@@ -128,7 +128,8 @@ def train_all(
             job.architecture, batch_size=batch_size, n_networks=sum(len(one.networks) for one in jobs), device=device
         )
         workers.append(schedule.n_workers)
-        chunks = plan_chunks(job.networks, stack_size=stack_size or schedule.stack_size, n_workers=schedule.n_workers)
+        splitting = 1 if device.type == "cuda" else schedule.n_workers  # a GPU prefers one large stack to several small
+        chunks = plan_chunks(job.networks, stack_size=stack_size or schedule.stack_size, n_workers=splitting)
         on_device = replace(job, data=job.data.to(device))
         work += [_Work(position, on_device, chunk) for chunk in chunks]
     n_workers = n_workers or (1 if any(job.architecture.one_by_one for job in jobs) else max(workers))
@@ -151,7 +152,7 @@ def train_all(
 
     results = [Trained.empty(job.architecture, len(job.networks), device) for job in jobs]
     if device.type == "cuda" and all(job.architecture.graphable for job in jobs):
-        with torch.no_grad():
+        with torch.no_grad(), single_threaded_kernels():
             for one, step in train_with_graphs(work, prepare, epochs, n_streams=n_workers, progress=progress):
                 results[one.job_number].put(one.chunk.members, *step.outcome())
     else:

@@ -14,7 +14,7 @@ import torch
 
 from demur.training.machine import n_cores
 
-__all__ = ["on_workers"]
+__all__ = ["on_workers", "single_threaded_kernels"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ def on_workers(
     [1, 4, 9]
     """
     n_workers = min(n_workers or n_cores(), len(items))
-    with _single_threaded_kernels():
+    with single_threaded_kernels():
         if n_workers <= 1:
             return [function(item) for item in items]
         with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -63,7 +63,8 @@ def on_workers(
 
 
 @contextmanager
-def _single_threaded_kernels() -> Iterator[None]:
+def single_threaded_kernels() -> Iterator[None]:
+    """Run the CPU's tensor operations on one thread each."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
