@@ -54,14 +54,14 @@ class _Run(Generic[Work]):
             self._feed = _Feed(batches)
             for _ in range(2):
                 self._feed.rewind()
-                warm_up(*self._feed.next_batch())
+                warm_up(*warm_up.examples(*self._feed.next_batch()))
             self._stream.synchronize()
             del warm_up
             self.step, _ = prepare(work)
             self._feed.rewind()
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph, stream=self._stream):
-                self.step(*self._feed.next_batch())
+                self.step(*self.step.examples(*self._feed.next_batch()))
             self._feed.rewind()
         self._orders = batches.epochs(epochs)
         self._n_steps = batches.n_steps

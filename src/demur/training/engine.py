@@ -57,7 +57,8 @@ def train(
 
     The result of a network depends on its specification and the device alone, not on which networks it is
     trained with, nor on the stack size. Memory stays bounded by the data, the trained vectors, and
-    ``n_workers`` stacks of ``stack_size`` networks at a time.
+    ``n_workers`` stacks of ``stack_size`` networks at a time, each with one shuffled copy of the rows per group of
+    networks that share their batches.
 
     Parameters
     ----------
@@ -142,10 +143,12 @@ def train_all(
             step, batches = prepare(one)
             size = batches.batch_size
             for order in batches.epochs(epochs):
+                x, y, weight = step.examples(order, batches.weight)
                 for start in range(0, batches.n_steps * size, size):
                     if stop.is_set():
                         raise KeyboardInterrupt
-                    step(order[:, start : start + size], batches.weight[start : start + size])
+                    batch = slice(start, start + size)
+                    step(x[:, batch], y[:, batch], weight[:, batch])
                 if progress is not None:
                     progress(len(one))
             return step.outcome()

@@ -30,9 +30,8 @@ class Schedule:
 def schedule_for(architecture: Architecture, *, batch_size: int, n_networks: int, device: torch.device) -> Schedule:
     """Choose the stack size from the bytes that one network touches in a step.
 
-    On the CPU a stack may take four times the second-level cache of a core (the rest comes from the third level,
-    and fewer steps of Python are run); on CUDA all stacks together a quarter of the
-    free memory.
+    On the CPU a stack takes what a core has of the second or third level of cache; on CUDA all stacks together take
+    a quarter of the free memory.
     """
     touched = 4 * (3 * batch_size * architecture.n_activations + 6 * architecture.n_parameters)
     if architecture.one_by_one:
@@ -40,7 +39,7 @@ def schedule_for(architecture: Architecture, *, batch_size: int, n_networks: int
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return Schedule(stack_size=max(1, min(2048, free // 4 // _CUDA_STREAMS // touched)), n_workers=_CUDA_STREAMS)
-    stack_size = max(4, min(64, 4 * _second_level_cache() // touched))
+    stack_size = max(4, min(96, _cache_per_core() // touched))
     n_workers = min(n_cores(), max(1, n_networks // 8))
     return Schedule(stack_size=stack_size, n_workers=n_workers)
 
@@ -75,10 +74,14 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _second_level_cache() -> int:
-    """Return the bytes of one core's second-level cache, or 1 MiB where the system does not tell."""
-    try:
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
-        return int(text[:-1]) * {"K": 1024, "M": 1024**2}[text[-1]]
-    except (OSError, KeyError, ValueError):
-        return 1024**2
+def _cache_per_core() -> int:
+    """Return the bytes of cache that one core may count on, or 2 MiB where the system does not tell."""
+    sizes = {}
+    for level in (2, 3):
+        try:
+            text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}/size").read_text().strip()
+            sizes[level] = int(text[:-1]) * {"K": 1024, "M": 1024**2}[text[-1]]
+        except (OSError, KeyError, ValueError):
+            sizes[level] = 0
+    shared_by = max(n_cores(), os.cpu_count() or 1)
+    return max(2 * 1024**2, sizes[2], sizes[3] // shared_by)

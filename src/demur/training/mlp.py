@@ -99,8 +99,16 @@ class StackedMLP(Stack):
         ).to(device)
         self.gradients = torch.zeros_like(self.parameters)
         self.layers = self._views(self.parameters)
-        self._layer_gradients = self._views(self.gradients)
+        gradients = self._views(self.gradients)
+        self._wide_layers = [self._wide(depth, *layer) for depth, layer in enumerate(self.layers)]
+        self._wide_gradients = [(self._wide(depth, *layer)[0], layer[1]) for depth, layer in enumerate(gradients)]
+        self._transposed_weights = [weight.transpose(1, 2) for weight, _ in self.layers]
         self._activations: list[Tensor] = []
+
+    def _wide(self, depth: int, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Join the first layers of a group's networks, which see the same batch, into one wide layer."""
+        stacks = self.n_networks if depth else self.n_groups
+        return weight.view(stacks, -1, weight.shape[-1]), bias.view(stacks, -1, 1)
 
     def _views(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Cut the vector into each layer's weights (M, out, in) and biases (M, out, 1)."""
@@ -134,28 +142,23 @@ class StackedMLP(Stack):
         batch = x.shape[1]
         activation = x.transpose(1, 2)
         self._activations = [activation]
-        for depth, (weight, bias) in enumerate(self.layers):
-            stacks = self.n_groups if depth == 0 else self.n_networks
-            wide_weight, wide_bias = weight.view(stacks, -1, weight.shape[-1]), bias.view(stacks, -1, 1)
-            activation = torch.baddbmm(wide_bias, wide_weight, activation).view(self.n_networks, -1, batch)
-            if depth < len(self.layers) - 1:
-                torch.relu_(activation)
-                self._activations.append(activation)
-        return activation.transpose(1, 2)
+        for weight, bias in self._wide_layers[:-1]:
+            activation = torch.baddbmm(bias, weight, activation).view(self.n_networks, -1, batch)
+            torch.relu_(activation)
+            self._activations.append(activation)
+        weight, bias = self._wide_layers[-1]
+        return torch.baddbmm(bias, weight, activation).view(self.n_networks, -1, batch).transpose(1, 2)
 
     def backward(self, score_gradient: Tensor) -> None:
         signal = score_gradient.transpose(1, 2)
         for depth in reversed(range(len(self.layers))):
-            weight, _ = self.layers[depth]
-            weight_gradient, bias_gradient = self._layer_gradients[depth]
             below = self._activations[depth]
-            stacks = below.shape[0]
-            wide_signal = signal.reshape(stacks, -1, signal.shape[-1])
-            wide_gradient = weight_gradient.view(stacks, -1, weight.shape[-1])
+            wide_gradient, bias_gradient = self._wide_gradients[depth]
+            wide_signal = signal if depth else signal.reshape(self.n_groups, -1, signal.shape[-1])
             torch.bmm(wide_signal, below.transpose(1, 2), out=wide_gradient)
             torch.sum(signal, 2, keepdim=True, out=bias_gradient)
             if depth:
-                signal = torch.bmm(weight.transpose(1, 2), signal)
+                signal = torch.bmm(self._transposed_weights[depth], signal)
                 signal = torch.ops.aten.threshold_backward(signal, below, 0)
 
 

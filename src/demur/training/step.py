@@ -42,17 +42,25 @@ class TrainingStep:
         """The number of groups that share their batches."""
         return self._stack.n_groups
 
-    def __call__(self, rows: Tensor, weight: Tensor) -> None:
-        """Train on the rows (n_groups, batch), whose losses count with ``weight`` (batch,)."""
-        n_networks, (n_groups, batch) = self._stack.n_networks, rows.shape
+    def examples(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Fetch the rows (n_groups, n), whose losses count with ``weight`` (n,).
+
+        Returns features (n_groups, n, n_features), and labels and weights (n_networks, n).
+        """
+        n_groups, n = rows.shape
         flat = rows.reshape(-1)
-        x = self._data.X.index_select(0, flat).view(n_groups, batch, -1)
-        y = self._data.y.index_select(0, flat).view(n_groups, 1, batch)
-        y = y.expand(n_groups, n_networks // n_groups, batch).reshape(n_networks, batch)
-        weight = weight.expand(n_networks, batch)
+        x = self._data.X.index_select(0, flat).view(n_groups, n, -1)
+        y = self._for_each_network(self._data.y.index_select(0, flat).view(n_groups, n))
+        weight = weight.expand(self._stack.n_networks, n)
         if self._data.weight is not None:
-            own = self._data.weight.index_select(0, flat).view(n_groups, 1, batch)
-            weight = weight * own.expand(n_groups, n_networks // n_groups, batch).reshape(n_networks, batch)
+            weight = weight * self._for_each_network(self._data.weight.index_select(0, flat).view(n_groups, n))
+        return x, y, weight
+
+    def _for_each_network(self, values: Tensor) -> Tensor:
+        return values.repeat_interleave(self._stack.n_networks // self._stack.n_groups, 0)
+
+    def __call__(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
+        """Train on a batch of examples."""
         scores = self._stack.forward(x)
         self._stack.backward(self._loss.score_gradient(scores, y, self._cost, weight))
         self._optimiser.step()
