@@ -3,7 +3,7 @@
 import argparse
 import importlib
 
-ALL = ("training", "theory")
+ALL = ("training", "theory", "curves")
 
 
 def main() -> None:

@@ -73,6 +73,11 @@ def test_costs_outside_the_domain(cost):
         Chow(cost)
 
 
+def test_costs_of_the_wrong_shape():
+    with pytest.raises(ValueError, match=r"one per row, of shape \(3,\)"):
+        Chow(np.full((3, 1), 0.1)).decide(PROBA)
+
+
 def test_costs_from_one_half_on_warn():
     with pytest.warns(UserWarning, match=r"cost 0\.5 is 1/2 or more"):
         Chow(0.5)
@@ -118,6 +123,14 @@ def test_float16_and_integer_probabilities_are_fine():
 def test_bad_cost_matrices(matrix, message):
     with pytest.raises(ValueError, match=message):
         CostMatrix(matrix)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [[[0, 1, 0.3], [1e9, 0, 0.3]], 1e-9 * np.array([[0, 1, 0.3], [10, 0, 0.3]]), [[0, 1e-6, 1e-9], [1e6, 0, 1e-9]]],
+)
+def test_costs_of_very_different_sizes_are_fine(matrix):
+    assert CostMatrix(matrix).decide([[0.5, 0.5]]).reject.all()
 
 
 def test_cost_matrix_for_other_shapes_than_the_probabilities():

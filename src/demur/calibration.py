@@ -9,6 +9,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import has_fit_parameter
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling"]
 
@@ -34,6 +35,10 @@ class TemperatureScaling:
     """
 
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < np.inf:
+            raise ValueError(f"temperature must be positive, got {self.temperature!r}.")
 
     @classmethod
     def fit(cls, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "TemperatureScaling":
@@ -117,6 +122,8 @@ class OneVsRestCalibration:
             model = LogisticRegression(C=1e6)
         else:
             model = clone(self.model)
+        if weight is None or not has_fit_parameter(model, "sample_weight"):
+            return model.fit(self._input(model, column), target)
         return model.fit(self._input(model, column), target, sample_weight=weight)
 
     def _predict_one(self, model: Any, column: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["PAPER_COSTS", "CostWarning", "check_cost"]
+__all__ = ["PAPER_COSTS", "CostWarning", "check_cost", "cost_per_row"]
 
 PAPER_COSTS = (0.05, 0.1, 0.2, 0.3, 0.4)
 """The five rejection costs of the paper's experiments."""
@@ -58,6 +58,8 @@ def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
             "cost is missing: give the price of one rejection, a number in [0, 1) (a wrong answer costs 1)."
         )
     try:
+        if isinstance(cost, str):
+            raise TypeError
         values: NDArray[np.float64] = np.asarray(cost, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"cost must be a number in [0, 1), got {cost!r}.") from None
@@ -74,6 +76,22 @@ def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
             CostWarning,
             stacklevel=2,
         )
+    return values
+
+
+def cost_per_row(cost: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Check a cost for rows of this shape: one number for all of them, or one for each.
+
+    Examples
+    --------
+    >>> cost_per_row([0.1, 0.2], shape=(3,))
+    Traceback (most recent call last):
+        ...
+    ValueError: cost must be one number or one per row, of shape (3,); got shape (2,).
+    """
+    values = check_cost(cost)
+    if values.shape not in ((), shape):
+        raise ValueError(f"cost must be one number or one per row, of shape {shape}; got shape {values.shape}.")
     return values
 
 

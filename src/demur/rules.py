@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
-from demur.costs import check_cost
+from demur.costs import check_cost, cost_per_row
 
 __all__ = ["Chow", "CostMatrix", "Decision", "Rule", "Threshold", "check_proba", "chow_acceptance"]
 
@@ -94,7 +94,7 @@ class Chow(Rule):
 
     Parameters
     ----------
-    cost : float, or array broadcasting against the rows
+    cost : float, or array of one per row
         The price c of one rejection, in [0, 1); one wrong answer costs 1.
 
     Notes
@@ -114,7 +114,7 @@ class Chow(Rule):
 
     def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
         confidence = proba.max(axis=-1)
-        cost = np.asarray(self.cost, dtype=np.float64)
+        cost = cost_per_row(self.cost, confidence.shape)
         return Decision.from_acceptance(proba.argmax(axis=-1), chow_acceptance(confidence, cost), confidence)
 
 
@@ -178,7 +178,7 @@ class CostMatrix(Rule):
             )
         if not np.isfinite(matrix).all():
             raise ValueError("a cost matrix must be finite; use a large number instead of infinity.")
-        if matrix.ndim == 2 and _best_saving_by_rejecting(matrix) <= 1e-9 * np.abs(matrix).max():
+        if matrix.ndim == 2 and not _rejecting_can_pay(matrix):
             raise ValueError(
                 "rejecting can never pay with these costs: whatever the probabilities, some answer is at most as "
                 "expensive as the last column. Lower the last column, or predict without a reject option."
@@ -230,20 +230,26 @@ def check_proba(proba: ArrayLike) -> NDArray[np.floating[Any]]:
     return values
 
 
-def _best_saving_by_rejecting(matrix: NDArray[np.float64]) -> float:
-    """Return the largest saving of rejecting over the best answer, over all distributions: a linear program."""
+def _rejecting_can_pay(matrix: NDArray[np.float64]) -> bool:
+    """Return whether rejecting is strictly cheaper than every answer for some distribution: a linear program.
+
+    Each class's savings may be rescaled, since the distribution can make up for it; that keeps the program well
+    conditioned for costs of very different sizes.
+    """
     n_classes = matrix.shape[0]
     saving = matrix[:, :-1] - matrix[:, -1:]
-    objective = np.r_[np.zeros(n_classes), -1.0]
+    saving = saving / np.maximum(np.abs(saving).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     result = linprog(
-        objective,
+        np.r_[np.zeros(n_classes), -1.0],
         A_ub=np.c_[-saving.T, np.ones(n_classes)],
         b_ub=np.zeros(n_classes),
         A_eq=np.r_[np.ones(n_classes), 0.0][None],
         b_eq=[1.0],
         bounds=[(0, 1)] * n_classes + [(None, None)],
     )
-    return -float(result.fun or 0.0)
+    if result.status != 0 or result.fun is None:
+        raise RuntimeError(f"the linear program that checks the cost matrix failed: {result.message}")
+    return bool(-result.fun > 1e-9)
 
 
 def _is_text(array: NDArray[Any]) -> bool:

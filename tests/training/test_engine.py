@@ -10,6 +10,7 @@ from torch import nn
 
 from demur.losses import available, get
 from demur.training import MLP, Job, ModuleArchitecture, Network, TrainingData, train, train_all
+from demur.training.batches import seed_of_order
 from demur.training.networks import plan_chunks
 
 
@@ -82,7 +83,7 @@ def test_equals_a_plain_torch_loop(weighted):
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 4))
     adam = torch.optim.Adam(model.parameters(), lr=1e-3, amsgrad=True, weight_decay=decay)
-    generator = torch.Generator().manual_seed(seed + (1 << 40))
+    generator = torch.Generator().manual_seed(seed_of_order(seed))
     for _ in range(3):
         order = torch.from_numpy(rows)[torch.randperm(300, generator=generator)]
         for batch in order.split(128):
@@ -142,7 +143,20 @@ def test_an_interrupt_ends_all_workers(n_workers):
             progress=interrupt,
         )
     assert threading.active_count() == before
-    assert torch.get_num_threads() == 1
+
+
+def test_the_number_of_threads_is_restored():
+    torch.set_num_threads(2)
+    try:
+        train(get("ce"), architecture("ce"), data(), grid(), epochs=1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_the_order_of_rows_does_not_repeat_the_numbers_of_the_weights():
+    draws = [torch.rand(5, generator=torch.Generator().manual_seed(seed)) for seed in (7, seed_of_order(7))]
+    assert not torch.equal(*draws)
 
 
 def test_jobs_train_together_as_they_do_alone():
@@ -200,6 +214,33 @@ def test_modules_do_not_depend_on_their_company_either(factory):
     module = together.module(3)
     assert torch.allclose(module(data().X), together.scores(data().X)[3], atol=1e-6)
     assert not module.training
+
+
+def normalised_net(n_features, n_outputs):
+    return nn.Sequential(nn.BatchNorm1d(n_features), nn.Linear(n_features, n_outputs))
+
+
+@pytest.mark.parametrize("n", [130, 129, 128])
+def test_batch_normalisation_sees_true_rows_only(n):
+    content = data()
+    content.X[0] += 1000.0
+    trained = train(get("ce"), ModuleArchitecture(normalised_net, 5, 4), content, [Network(np.arange(n), 0)], epochs=60)
+    mean = trained.module(0)[0].running_mean
+    assert torch.allclose(mean, content.X[:n].mean(0), rtol=0.6)
+
+
+def frozen_net(n_features, n_outputs):
+    net = nn.Sequential(nn.Linear(n_features, 8), nn.ReLU(), nn.Linear(8, n_outputs))
+    net[0].requires_grad_(False)
+    return net
+
+
+def test_frozen_parameters_stay():
+    shape = ModuleArchitecture(frozen_net, 5, 4)
+    trained = train(get("ce"), shape, data(), grid()[:2], epochs=3)
+    module, start = trained.module(1), shape.build(grid()[1].seed)
+    assert torch.equal(module[0].weight, start[0].weight)
+    assert not torch.equal(module[2].weight, start[2].weight)
 
 
 def test_a_module_equals_the_perceptron_of_the_same_shape():

@@ -2,20 +2,22 @@
 
 import sys
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from demur.costs import check_cost
+from demur.costs import check_cost, cost_per_row
 from demur.estimators.labels import choose_reject_label
-from demur.estimators.rows import merge_rows, split_rows
+from demur.estimators.rows import in_canonical_order, split_rows
 from demur.estimators.selection import FittedNetworks, grid_of, select
 from demur.losses import Loss, get
 from demur.metrics import zero_one_c_risk
@@ -47,7 +49,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     cost : float, default=0.2
         The price c of one rejection; one wrong answer costs 1. Losses with a link read it when they predict, so
         ``set_params(cost=...)`` needs no refit; the others are trained for it.
-    hidden_units : sequence of int, default=(50,)
+    hidden_units : int or sequence of int, default=(50,)
     epochs : int, default=150
     batch_size : int, default=128
     learning_rate : float, default=1e-3
@@ -82,8 +84,10 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     reject_label_ : object
     candidates_ : list of Candidate
         What was tried: hyper-parameters, validation risk and coverage, and whether training failed.
+    best_candidate_ : Candidate
+        The one that was chosen.
     networks_ : FittedNetworks
-        The chosen networks.
+        Its networks.
 
     Examples
     --------
@@ -101,7 +105,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         loss: str | Loss = "ce",
         *,
         cost: float = 0.2,
-        hidden_units: Sequence[int] = (50,),
+        hidden_units: int | Sequence[int] = (50,),
         epochs: int = 150,
         batch_size: int = 128,
         learning_rate: float = 1e-3,
@@ -155,13 +159,13 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         given = None
         if sample_weight is not None:
             given = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
-        rows = merge_rows(features, codes.astype(np.int64), given)
+        rows = in_canonical_order(features, codes.astype(np.int64), given)
         if len(np.unique(rows.y)) < 2:
             raise ValueError("only one class has rows with a positive weight; a classifier needs at least two.")
 
         rng = check_random_state(self.random_state)
         grid = grid_of(self.loss, len(self.classes_), self.weight_decay, float(self.cost))
-        needs_validation = len(grid) > 1 or self.calibration is not None
+        needs_validation = sum(len(entry.deciders) for entry in grid) > 1 or self.calibration is not None
         split = split_rows(rows.y, self.validation_fraction if needs_validation else 0.0, rng)
         seeds = [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=self.n_members)]
         networks = [entry.network(split.train, seed, float(self.cost)) for entry in grid for seed in seeds]
@@ -190,7 +194,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             weight[split.validation],
             float(self.cost),
         )
-        self.loss_ = chosen.loss
+        self.loss_, self.best_candidate_ = chosen.loss, chosen
         self.networks_ = FittedNetworks(chosen.loss, trained.take(chosen.members), mean, scale)
         if self.calibration == "temperature":
             self.networks_ = self.networks_.calibrated(held_out, rows.y[split.validation], weight[split.validation])
@@ -208,13 +212,14 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         """
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
-        check_cost(cost)
-        if self.loss_.trained_for_cost and not np.all(np.asarray(cost) == self.fit_cost_):
+        array = self._validated(X)
+        cost = cost_per_row(cost, (len(array),))
+        if self.loss_.trained_for_cost and not np.all(cost == self.fit_cost_):
             raise ValueError(
                 f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
-        return self.networks_.decide(self._validated(X), cost)
+        return self.networks_.decide(array, cost)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return a class for each row, or ``reject_label_`` where the classifier declines."""
@@ -256,35 +261,49 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     def _architecture(self, n_features: int, n_outputs: int) -> Architecture:
         if self.module is not None:
             return ModuleArchitecture(self.module, n_features, n_outputs)
-        return MLP((n_features, *self.hidden_units, n_outputs))
+        return MLP((n_features, *self._hidden_units(), n_outputs))
+
+    def _hidden_units(self) -> Sequence[int]:
+        return (
+            self.hidden_units if isinstance(self.hidden_units, Sequence) else np.atleast_1d(self.hidden_units).tolist()
+        )
 
     def _statistics(
         self, X: NDArray[Any], weight: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if not self.standardize:
             return np.zeros(X.shape[1]), np.ones(X.shape[1])
-        mean = np.average(X.astype(np.float64), axis=0, weights=weight)
-        scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-        constant = scale <= 1e-7 * np.abs(mean)
-        return mean, np.where(constant | (scale == 0), 1.0, scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaler = StandardScaler().fit(X.astype(np.float64), sample_weight=weight)
+        if not (np.isfinite(scaler.mean_).all() and np.isfinite(scaler.scale_).all()):
+            raise ValueError(
+                "a feature is too large to be standardised in double precision; rescale the features first."
+            )
+        return scaler.mean_, scaler.scale_
 
     def _check_parameters(self) -> None:
-        check_cost(self.cost)
+        if check_cost(self.cost).ndim:
+            raise ValueError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
         for name in ("epochs", "batch_size", "n_members"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        for name in ("learning_rate", "validation_fraction"):
+            if not isinstance(getattr(self, name), Real):
+                raise TypeError(f"{name} must be a number, got {getattr(self, name)!r}.")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
-        if any(not isinstance(units, (int, np.integer)) or units < 1 for units in self.hidden_units):
+        units = self._hidden_units()
+        if any(isinstance(one, bool) or not isinstance(one, (int, np.integer)) or one < 1 for one in units):
             raise ValueError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
         if self.calibration not in (None, "temperature"):
             raise ValueError(f"calibration must be None or 'temperature', got {self.calibration!r}.")
         loss = get(self.loss) if isinstance(self.loss, str) else self.loss
         if not isinstance(loss, Loss):
             raise TypeError(f"loss must be the name of a registered loss or a Loss, got {type(loss).__name__}.")
+        loss.check_cost(self.cost)
         if not loss.has_link and (self.n_members > 1 or self.calibration):
             what = "n_members > 1" if self.n_members > 1 else "calibration"
             raise ValueError(

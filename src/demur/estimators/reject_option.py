@@ -99,7 +99,10 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         **fit_params
             Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
         """
-        check_cost(self.cost)
+        if check_cost(self.cost).ndim:
+            raise ValueError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+        if self.rule is not None and not hasattr(self.rule, "decide"):
+            raise TypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
         X, y = indexable(X, y)
         labels = self._checked_labels(y)
         if sample_weight is not None:
@@ -112,6 +115,9 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         if frozen:
             self.estimator_ = self.estimator
             self.classes_ = self.estimator_.classes_
+            unknown = np.setdiff1d(labels, self.classes_)
+            if len(unknown):
+                raise ValueError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
             held_out, proba = train, proba_of(self.estimator_, X, self.classes_)
         else:
             self.classes_ = np.unique(labels)
@@ -138,7 +144,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.rule_ = self.rule
         if needs_rows:
             aside = self._calibrated_proba(_safe_indexing(X, rule_rows))
-            self.rule_ = self.rule.fit(aside, np.searchsorted(self.classes_, labels[rule_rows]))  # type: ignore[union-attr]
+            self.rule_ = clone(self.rule, safe=False).fit(aside, np.searchsorted(self.classes_, labels[rule_rows]))
         return self
 
     def decide(self, X: Any, cost: Any = None) -> Decision[NDArray[Any]]:
@@ -246,7 +252,9 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 f"got {self.calibration!r}."
             )
         if hasattr(self.calibration, "transform") and not hasattr(self.calibration, "predict"):
-            return self.calibration.fit(proba, y)
+            own = clone(self.calibration, safe=False)
+            weighted = weight is not None and has_fit_parameter(own, "sample_weight")
+            return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
         return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
 
     def _calibrated_proba(self, X: Any) -> NDArray[np.float64]:

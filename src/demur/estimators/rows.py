@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Rows", "Split", "merge_rows", "split_rows"]
+__all__ = ["Rows", "Split", "in_canonical_order", "split_rows"]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Distinct examples with the weight that each has."""
+    """Examples with the weight that each has."""
 
     X: NDArray[Any]
     y: NDArray[np.int64]
@@ -26,26 +26,31 @@ class Split:
     validation: NDArray[np.int64]
 
 
-def merge_rows(X: NDArray[Any], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Rows:
-    """Merge equal examples and add up their weights, in an order that depends on their values alone.
+_MOST_REPETITIONS = 10
+"""Whole-number weights become repetitions while the rows grow at most this many times."""
 
-    So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order of the rows
-    does not matter. Equal examples also cannot stand in training and validation at once.
+
+def in_canonical_order(X: NDArray[Any], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Rows:
+    """Sort the examples by their values, with weights turned into repetitions where they are whole numbers.
+
+    So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
+    come does not matter. Other weights multiply the loss.
 
     Examples
     --------
-    >>> rows = merge_rows(np.array([[1.0], [0.0], [1.0]]), np.array([1, 0, 1]), None)
+    >>> rows = in_canonical_order(np.array([[1.0], [0.0]]), np.array([1, 0]), np.array([2.0, 1.0]))
     >>> rows.X.ravel(), rows.y, rows.weight
-    (array([0., 1.]), array([0, 1]), array([1., 2.]))
+    (array([0., 1., 1.]), array([0, 1, 1]), array([1., 1., 1.]))
     """
     weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
     kept = weights > 0
     X, y, weights = X[kept] + 0.0, y[kept], weights[kept]  # + 0.0 turns -0.0 into 0.0
-    keyed = np.ascontiguousarray(np.column_stack([X, y.astype(X.dtype)]))
+    whole = np.array_equal(weights, np.round(weights)) and weights.sum() <= _MOST_REPETITIONS * len(X)
+    repetitions = weights.astype(np.int64) if whole else np.ones(len(X), dtype=np.int64)
+    keyed = np.ascontiguousarray(np.column_stack([X, y.astype(X.dtype), weights.astype(X.dtype)]))
     as_bytes = keyed.view(np.dtype((np.void, keyed.dtype.itemsize * keyed.shape[1]))).ravel()
-    _, first, group = np.unique(as_bytes, return_index=True, return_inverse=True)
-    total = np.bincount(group, weights=weights, minlength=len(first)).astype(np.float64)
-    return Rows(X[first], y[first], total)
+    order = np.repeat(*(part[np.argsort(as_bytes, kind="stable")] for part in (np.arange(len(X)), repetitions)))
+    return Rows(X[order], y[order], np.ones(len(order)) if whole else weights[order])
 
 
 def split_rows(y: NDArray[np.int64], fraction: float, rng: np.random.RandomState) -> Split:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -55,14 +54,19 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
     """
     named = isinstance(loss, str)
     base = (get(loss) if isinstance(loss, str) else loss).for_classes(n_classes)
-    decays = [float(weight_decay)] if isinstance(weight_decay, Real) else [float(value) for value in weight_decay]  # type: ignore[union-attr]
-    if not decays or any(not value >= 0 for value in decays):
+    try:
+        decays = np.atleast_1d(np.asarray(weight_decay)).astype(np.float64, casting="same_kind").tolist()
+    except (TypeError, ValueError):
+        decays = []
+    if not decays or any(not 0 <= value < np.inf for value in decays):
         raise ValueError(f"weight_decay must be one or more numbers of at least 0, got {weight_decay!r}.")
-    entries = []
+    entries: list[GridEntry] = []
     for variant in base.variants_to_train() if named else [base]:
         hyper: dict[str, float] = {}
         if isinstance(variant, PairwiseLoss):
             hyper["beta"] = float(variant.beta_value(n_classes, cost))
+        if any(hyper and np.isclose(hyper["beta"], entry.hyper["beta"], rtol=1e-12) for entry in entries):
+            continue  # with two classes all sides of Corollary 5 agree
         deciders = tuple(variant.variants_to_decide()) if named else (variant,)
         entries += [GridEntry(variant, decay, hyper, deciders) for decay in decays]
     return entries
@@ -138,7 +142,8 @@ class FittedNetworks:
         mean, scale = (None if part is None else torch.from_numpy(part) for part in (self.mean, self.scale))
 
         def results(start: int) -> NDArray[Any]:
-            piece = torch.from_numpy(np.ascontiguousarray(X[start : start + _ROWS_AT_A_TIME]))
+            rows = np.require(X[start : start + _ROWS_AT_A_TIME], requirements=["C", "W"])  # torch wants to write
+            piece = torch.from_numpy(rows)
             if mean is not None and scale is not None:
                 piece = (piece - mean) / scale
             filled = torch.nn.functional.pad(piece.to(torch.float32), (0, 0, 0, -len(piece) % 64))
@@ -153,9 +158,7 @@ class FittedNetworks:
         """
 
         def probabilities(scores: Tensor) -> Tensor:
-            proba = self.loss.inverse_link(scores).mean(0)
-            if self.temperature is not None:
-                proba = torch.from_numpy(self.temperature.transform(proba.cpu().numpy()))
+            proba = self._probabilities(scores)
             if not normalised:
                 return proba
             proba = proba.to(torch.float64)
@@ -164,20 +167,34 @@ class FittedNetworks:
 
         return self._over_pieces(X, probabilities)
 
+    def _probabilities(self, scores: Tensor) -> Tensor:
+        proba = self.loss.inverse_link(scores).mean(0)
+        if self.temperature is None:
+            return proba
+        return torch.from_numpy(self.temperature.transform(proba.cpu().numpy()))
+
     def decide(self, X: NDArray[Any], cost: Any) -> Decision[NDArray[Any]]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
         if self.loss.has_link:
-            proba = self.proba(X)
-            confidence = proba.max(axis=1)
-            acceptance = chow_acceptance(confidence, np.asarray(cost, dtype=np.float64))
-            return Decision.from_acceptance(proba.argmax(axis=1), acceptance, confidence)
+            answers = self._over_pieces(X, self._label_and_confidence)
+            acceptance = chow_acceptance(answers[:, 1], np.asarray(cost, dtype=np.float64))
+            return Decision.from_acceptance(answers[:, 0].astype(np.int64), acceptance, answers[:, 1])
+        one_cost = float(np.ravel(cost)[0])
 
         def label_acceptance_confidence(scores: Tensor) -> Tensor:
-            found = self.loss.rule(scores[0], float(cost))
+            found = self.loss.rule(scores[0], one_cost)
             return torch.stack([found.label.to(torch.float32), found.acceptance, found.confidence], -1)
 
         columns = self._over_pieces(X, label_acceptance_confidence)
         return Decision.from_acceptance(columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2])
+
+    def _label_and_confidence(self, scores: Tensor) -> Tensor:
+        """Return the likeliest class, among equals the one with the best mean score, and its probability."""
+        proba = self._probabilities(scores)
+        confidence = proba.amax(-1)
+        by_score = self.loss.class_scores(scores, proba.shape[-1]).mean(0).to(proba.dtype)
+        label = torch.where(proba == confidence.unsqueeze(-1), by_score, -torch.inf).argmax(-1)
+        return torch.stack([label.to(confidence.dtype), confidence], -1)
 
     def class_scores(self, X: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
         """Return one score per class, for losses without a link."""

@@ -124,7 +124,7 @@ class Loss(ABC):
         self._check_scores(scores)
         self._check_labels(scores, y)
         if self.trained_for_cost or cost is not None:
-            self._check_cost(cost)
+            self.check_cost(cost)
         return self.forward(scores, y, cost)
 
     @final
@@ -137,7 +137,7 @@ class Loss(ABC):
         cost : float or tensor broadcasting against the examples
         """
         self._check_scores(scores)
-        self._check_cost(cost)
+        self.check_cost(cost)
         return self.rule(scores, cost)
 
     @final
@@ -196,7 +196,8 @@ class Loss(ABC):
                 f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
             )
 
-    def _check_cost(self, cost: Any) -> None:
+    def check_cost(self, cost: Any) -> None:
+        """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
         if cost is None:
             raise TypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")
         values = check_cost(cost.detach().cpu().numpy() if isinstance(cost, Tensor) else cost)

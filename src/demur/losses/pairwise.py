@@ -60,7 +60,13 @@ class PairwiseLoss(Loss):
         return n_classes == 2 and isinstance(self.beta, str)
 
     def defined_at_zero_cost(self) -> bool:
-        return not isinstance(self.beta, str)
+        if not isinstance(self.beta, str):
+            return True
+        try:
+            beta = self.beta_value(3, torch.zeros((), dtype=torch.float64))
+        except NoClosedFormError:
+            return True
+        return bool(torch.isfinite(torch.as_tensor(beta)).all())
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Batches", "TrainingData"]
+__all__ = ["Batches", "TrainingData", "seed_of_order"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +34,16 @@ class TrainingData:
         return TrainingData(self.X.to(device), self.y.to(device), weight)
 
 
-_AWAY_FROM_INITIAL_WEIGHTS = 1 << 40
-"""A network's seed draws its weights; its order of rows must not repeat the same random numbers."""
+def seed_of_order(seed: int) -> int:
+    """Return the seed of a network's order of rows, so that it does not repeat the numbers of its initial weights."""
+    return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
 
 
 class Batches:
     """The rows of each group, shuffled anew each epoch by the group's own generator.
 
-    All batches of an epoch have the same size: the last one is filled up with rows of weight zero, so that its
-    mean is over its true rows only.
+    The last batch is smaller where the batch size does not divide the rows. A device that wants batches of one size
+    fills it up from the end of the order, which repeats a row with weight zero.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class Batches:
 
     def __init__(self, rows: Sequence[NDArray[np.int64]], seeds: Sequence[int], batch_size: int) -> None:
         self._rows = [torch.as_tensor(np.ascontiguousarray(part), dtype=torch.int64) for part in rows]
-        self._generators = [torch.Generator().manual_seed(seed + _AWAY_FROM_INITIAL_WEIGHTS) for seed in seeds]
+        self._generators = [torch.Generator().manual_seed(seed_of_order(seed)) for seed in seeds]
         self.n_rows = len(rows[0])
         self.batch_size = min(batch_size, self.n_rows)
         self.n_steps = ceil(self.n_rows / self.batch_size)

@@ -141,13 +141,15 @@ def train_all(
     def run(one: _Work) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             step, batches = prepare(one)
-            size = batches.batch_size
+            size, last = batches.batch_size, batches.n_rows
+            if one.job.architecture.one_by_one and last % size == 1 and last > 1:
+                last -= 1  # batch normalisation has no statistics of a single row
             for order in batches.epochs(epochs):
                 x, y, weight = step.examples(order, batches.weight)
-                for start in range(0, batches.n_steps * size, size):
+                for start in range(0, last, size):
                     if stop.is_set():
                         raise KeyboardInterrupt
-                    batch = slice(start, start + size)
+                    batch = slice(start, min(start + size, last))
                     step(x[:, batch], y[:, batch], weight[:, batch])
                 if progress is not None:
                     progress(len(one))

@@ -22,8 +22,9 @@ _global_generator = threading.Lock()
 class ModuleArchitecture(Architecture):
     """Networks made by a factory.
 
-    They are stacked if the module has no buffers and draws no random numbers while it runs (so no batch
-    normalisation and no dropout); otherwise each trains alone, in the same loop. Either way the result of a
+    They are stacked if the module has neither buffers nor frozen parameters and draws no random numbers while it runs
+    (so no batch normalisation and no dropout); otherwise each trains alone, in the same loop. Parameters without
+    ``requires_grad`` stay as they are. Either way the result of a
     network depends on its seed and not on its company.
 
     Parameters
@@ -51,8 +52,10 @@ class ModuleArchitecture(Architecture):
         self.factory, self.n_features, self.n_outputs = factory, n_features, n_outputs
         self._template = self.build(seed=0)
         self._check_output()
-        self.shapes = {name: part.shape for name, part in self._template.named_parameters()}
-        self.buffers = dict(self._template.named_buffers())
+        parameters = dict(self._template.named_parameters())
+        frozen = {name: part for name, part in parameters.items() if not part.requires_grad}
+        self.shapes = {name: part.shape for name, part in parameters.items() if part.requires_grad}
+        self.buffers = {**frozen, **dict(self._template.named_buffers())}
         self.one_by_one = bool(self.buffers) or not self._can_be_stacked()
 
     def build(self, seed: int) -> nn.Module:
@@ -82,7 +85,9 @@ class ModuleArchitecture(Architecture):
     def module(self, vector: Tensor) -> nn.Module:
         state: dict[str, Tensor] = {}
         start = 0
-        for name, part in [*self._template.named_parameters(), *self.buffers.items()]:
+        parts = dict(self._template.named_parameters()) | self.buffers
+        for name in (*self.shapes, *self.buffers):
+            part = parts[name]
             state[name] = vector[start : start + part.numel()].view(part.shape).to(part.dtype)
             start += part.numel()
         module = self.build(seed=0)
@@ -116,7 +121,7 @@ class _StackedModule(Stack):
     ) -> None:
         modules = [architecture.build(seed) for seed in seeds]
         self._module = modules[0].to(device).train()
-        self._shapes = architecture.shapes
+        self._shapes, self._buffer_names = architecture.shapes, tuple(architecture.buffers)
         self.n_networks, self.n_groups = len(seeds), n_groups
         states = [dict(module.named_parameters()) for module in modules]
         parts = [torch.stack([state[name].detach() for state in states]).flatten() for name in self._shapes]
@@ -169,7 +174,8 @@ class _StackedModule(Stack):
         return self._per_network(values).amax(1)
 
     def vectors(self) -> Tensor:
-        buffers = [part.flatten().to(torch.float32) for _, part in self._module.named_buffers()]
+        kept = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        buffers = [kept[name].detach().flatten().to(torch.float32) for name in self._buffer_names]
         trained = self._per_network(self.parameters)
         return torch.cat([trained, torch.cat(buffers).unsqueeze(0)], 1) if buffers else trained
 

@@ -1,0 +1,222 @@
+"""Confusion matrix, precision, recall and F1 of classifiers that may decline."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from demur.metrics.labels import _as_labels, check_weights, correct_and_rejected
+
+__all__ = ["ClassScores", "confusion_matrix", "labelled_confusion_matrix", "precision_recall_f1"]
+
+Floats = NDArray[np.float64]
+_SUMMED = {None: (), "true": (1,), "pred": (0,), "all": (0, 1)}
+"""The axes over which each normalization adds."""
+
+
+def confusion_matrix(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    labels: ArrayLike | None = None,
+    reject_label: Any = -1,
+    normalize: Literal["true", "pred", "all"] | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> NDArray[Any]:
+    """Count true classes (rows) against answers (columns), with rejections in a last column.
+
+    Parameters
+    ----------
+    y_true, y_pred, reject_label
+        As for :func:`~demur.metrics.zero_one_c_loss`.
+    labels : array of shape (n_classes,), optional
+        The classes, in the order wanted. By default all classes in ``y_true`` and among the answers, sorted. As in
+        scikit-learn, examples of other classes, or answered with another class, are left out.
+    normalize : {None, "true", "pred", "all"}
+        Divide each row, each column (rejections included), or everything by its sum; an empty one stays zero.
+    sample_weight : array of shape (n,), optional
+        How much each example counts.
+
+    Returns
+    -------
+    array of shape (n_classes, n_classes + 1)
+        Integers, unless normalized or weighted.
+
+    Examples
+    --------
+    >>> confusion_matrix([0, 0, 1, 1, 1], [0, -1, 1, 0, -1])
+    array([[1, 0, 1],
+           [1, 1, 1]])
+    >>> confusion_matrix(["cat", "dog"], ["?", "dog"], labels=["dog", "cat"], reject_label="?", normalize="true")
+    array([[1., 0., 0.],
+           [0., 0., 1.]])
+    """
+    return labelled_confusion_matrix(y_true, y_pred, labels, reject_label, normalize, sample_weight)[0]
+
+
+def labelled_confusion_matrix(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    labels: ArrayLike | None,
+    reject_label: Any,
+    normalize: str | None,
+    sample_weight: ArrayLike | None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the matrix of :func:`confusion_matrix` and the classes that its rows stand for."""
+    if normalize not in _SUMMED:
+        raise ValueError(f"normalize must be None, 'true', 'pred' or 'all', got {normalize!r}.")
+    counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)
+    if normalize is None:
+        return (counts if sample_weight is not None else counts.astype(np.int64)), names
+    sums = counts.sum(axis=_SUMMED[normalize], keepdims=True)
+    return np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0), names
+
+
+@dataclass(frozen=True, eq=False)
+class ClassScores:
+    """Precision, recall, F1, coverage and support of each class; made by :func:`precision_recall_f1`.
+
+    Parameters
+    ----------
+    labels : array of shape (n_classes,)
+    precision, recall, f1, coverage, support : arrays of shape (n_classes,)
+    counts : array of shape (n_classes, n_classes + 1)
+        The confusion matrix they come from.
+    """
+
+    labels: NDArray[Any]
+    precision: Floats
+    recall: Floats
+    f1: Floats
+    coverage: Floats
+    support: Floats
+    counts: Floats
+
+    def average(self, kind: Literal["macro", "weighted", "micro"] = "macro") -> dict[str, float]:
+        """Return precision, recall, F1 and coverage over all classes.
+
+        Parameters
+        ----------
+        kind : {"macro", "weighted", "micro"}
+            The plain mean over classes; the mean weighted by support; or one figure from the summed counts, where
+            precision is the accuracy of the answers given and recall the share of all examples answered rightly.
+            A class whose score is undefined (NaN) is left out of the mean of that score.
+        """
+        names = ("precision", "recall", "f1", "coverage")
+        if kind == "micro":
+            answers, right, total = self.counts[:, :-1].sum(), np.trace(self.counts), self.counts.sum()
+            values = [_ratio(right, answers), _ratio(right, total), _ratio(2 * right, answers + total),
+                      _ratio(answers, total)]  # fmt: skip
+            return {name: float(value) for name, value in zip(names, values, strict=True)}
+        if kind not in ("macro", "weighted"):
+            raise ValueError(f"kind must be 'macro', 'weighted' or 'micro', got {kind!r}.")
+        weights = np.ones_like(self.support) if kind == "macro" else self.support
+        return {name: _mean_of_defined(getattr(self, name), weights) for name in names}
+
+
+def precision_recall_f1(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    labels: ArrayLike | None = None,
+    reject_label: Any = -1,
+    sample_weight: ArrayLike | None = None,
+) -> ClassScores:
+    """Return precision, recall and F1 of each class, where a rejected example counts as missed.
+
+    With TP_k the examples of class k answered with k, A_k all answers with k, and n_k all examples of class k,
+    rejected ones included:
+
+    - precision = TP_k / A_k: of the answers given. A rejection is no answer and cannot lower it.
+    - recall = TP_k / n_k: a rejected example of the class was not found, so rejecting lowers it. It is the
+      coverage of the class times the recall among its accepted examples.
+    - F1 = 2 TP_k / (A_k + n_k), the harmonic mean of the two.
+    - coverage = the accepted share of the n_k examples of the class.
+
+    Without rejections these are the usual scores. A ratio with nothing below the line is NaN: the precision of a
+    class never answered, recall and coverage of a class with no example.
+
+    Parameters
+    ----------
+    y_true, y_pred, labels, reject_label, sample_weight
+        As for :func:`confusion_matrix`.
+
+    Examples
+    --------
+    Class 1 has three examples: one found, one answered with 0, one rejected.
+
+    >>> scores = precision_recall_f1([0, 0, 1, 1, 1], [0, 0, 1, 0, -1])
+    >>> scores.precision.round(3), scores.recall.round(3), scores.f1.round(3), scores.coverage.round(3)
+    (array([0.667, 1.   ]), array([1.   , 0.333]), array([0.8, 0.5]), array([1.   , 0.667]))
+    >>> scores.average("micro")["recall"]
+    0.6
+    """
+    counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)
+    right, answers, support = np.diag(counts), counts[:, :-1].sum(axis=0), counts.sum(axis=1)
+    return ClassScores(
+        labels=names,
+        precision=_ratio(right, answers),
+        recall=_ratio(right, support),
+        f1=_ratio(2 * right, answers + support),
+        coverage=_ratio(support - counts[:, -1], support),
+        support=support,
+        counts=counts,
+    )
+
+
+def _count(
+    y_true: ArrayLike, y_pred: ArrayLike, labels: ArrayLike | None, reject_label: Any, sample_weight: ArrayLike | None
+) -> tuple[Floats, NDArray[Any]]:
+    _, reject = correct_and_rejected(y_true, y_pred, reject_label)
+    weights = check_weights(sample_weight, len(reject))
+    true, pred = _as_labels("y_true", y_true), _as_labels("y_pred", y_pred)
+    names = _sorted_classes(true, pred[~reject]) if labels is None else _check_labels(labels, true)
+    rows = _codes(true, names)
+    columns = np.full(len(true), len(names))
+    columns[~reject] = _codes(pred[~reject], names)
+    listed = (rows >= 0) & (columns >= 0)
+    cells = rows[listed] * (len(names) + 1) + columns[listed]
+    shape = (len(names), len(names) + 1)
+    counts = np.bincount(cells, weights[listed], minlength=shape[0] * shape[1]).astype(np.float64)
+    return counts.reshape(shape), names
+
+
+def _sorted_classes(true: NDArray[Any], answered: NDArray[Any]) -> NDArray[Any]:
+    if true.dtype.kind != "O" and answered.dtype.kind != "O":
+        return np.union1d(true, answered) if len(answered) else np.unique(true)
+    found = set(true.tolist()) | set(answered.tolist())
+    names = np.empty(len(found), dtype=object)
+    names[:] = sorted(found, key=lambda name: (isinstance(name, str), name))
+    return names
+
+
+def _check_labels(labels: ArrayLike, true: NDArray[Any]) -> NDArray[Any]:
+    names = _as_labels("labels", labels)
+    listed = names.tolist()
+    if len(set(listed)) < len(listed):
+        raise ValueError(f"labels must be distinct, got {listed}.")
+    if (_codes(true, names) < 0).all():
+        raise ValueError(f"none of the labels {listed} is in y_true.")
+    return names
+
+
+def _codes(values: NDArray[Any], names: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each value among the names, -1 where it is none of them."""
+    if values.dtype.kind not in "biuf" or names.dtype.kind not in "biuf":
+        position = {name: code for code, name in enumerate(names.tolist())}
+        return np.array([position.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    order = np.argsort(names)
+    found = np.searchsorted(names, values, sorter=order).clip(max=len(names) - 1)
+    codes = order[found]
+    return np.where(names[codes] == values, codes, -1)
+
+
+def _ratio(numerator: Any, denominator: Any) -> Any:
+    top, bottom = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
+
+
+def _mean_of_defined(values: Floats, weights: Floats) -> float:
+    weights = np.where(np.isnan(values), 0.0, weights)
+    return float(np.nansum(values * weights) / weights.sum()) if weights.any() else float("nan")

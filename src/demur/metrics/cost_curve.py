@@ -1,0 +1,198 @@
+"""The cost curve: what one set of probabilities costs, covers and gets right at every rejection cost."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from demur.costs import check_cost
+from demur.metrics.curves import RiskCoverage
+from demur.metrics.tied_groups import Floats
+from demur.rules import check_proba
+
+__all__ = ["CostCurve", "confidence_and_errors"]
+
+_SLACK = 1e-3
+"""As for the sum of probabilities: rounding may take the largest above one."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CostCurve:
+    r"""0-1-c risk, coverage and accuracy of Chow's rule as exact functions of the cost c.
+
+    Made by :meth:`from_proba`. Chow's rule answers a row iff c > 1 - max eta, so a row changes its decision once,
+    at its own breakpoint. Between two breakpoints coverage and accuracy are constant and the 0-1-c risk is a
+    straight line,
+
+    .. math:: R(c) = g + c\,(1 - \kappa),
+
+    where :math:`\kappa` is the coverage and g the errors among the accepted, over all rows. At a breakpoint itself
+    the row is still rejected, since ties reject: the pieces are the intervals :math:`(b_i, b_{i+1}]`.
+
+    Parameters
+    ----------
+    curve : RiskCoverage
+        Of the largest probability and the 0-1 loss.
+
+    Examples
+    --------
+    At c = 0.2 the first row is answered, rightly, and the second is not: (0 + 0.2) / 2. Above c = 0.4 both are,
+    and the second is wrong:
+
+    >>> curve = CostCurve.from_proba([[0.9, 0.1], [0.6, 0.4]], [0, 1])
+    >>> curve.risk_at([0.05, 0.2, 0.4, 0.45])
+    array([0.05, 0.1 , 0.2 , 0.5 ])
+    >>> curve.coverage_at(0.2), curve.accuracy_at(0.2), curve.accuracy_at(0.05)
+    (0.5, 1.0, nan)
+    >>> curve.breakpoints.round(6)
+    array([0.1, 0.4])
+    """
+
+    curve: RiskCoverage
+
+    @classmethod
+    def from_proba(
+        cls, proba: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> "CostCurve":
+        """Make the curve of class probabilities.
+
+        Parameters
+        ----------
+        proba : array of shape (n, n_classes)
+        y : array of shape (n,)
+            True classes: column numbers, or entries of ``classes``.
+        classes : array of shape (n_classes,), optional
+            The name of each column, where ``y`` holds names.
+        sample_weight : array of shape (n,), optional
+            How much each row counts.
+        """
+        confidence, wrong = confidence_and_errors(proba, y, classes)
+        return cls.from_confidence(confidence, wrong, sample_weight)
+
+    @classmethod
+    def from_confidence(
+        cls, confidence: ArrayLike, wrong: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> "CostCurve":
+        """Make the curve of the probability that each answer is right, and of whether it was wrong.
+
+        Parameters
+        ----------
+        confidence : array of shape (n,)
+            In [0, 1].
+        wrong : array of bool, shape (n,)
+        sample_weight : array of shape (n,), optional
+        """
+        curve = RiskCoverage.from_confidence(confidence, wrong, sample_weight)
+        most, least = float(curve.groups.confidence[0]), float(curve.groups.confidence[-1])
+        if least < 0 or most > 1 + _SLACK:
+            raise ValueError(
+                f"a cost curve needs probabilities of being right, in [0, 1]; got {least if least < 0 else most:g}. "
+                "Use RiskCoverage for a confidence on another scale."
+            )
+        return cls(curve)
+
+    @cached_property
+    def breakpoints(self) -> Floats:
+        """The costs at which a row, or a group of tied rows, goes over from rejected to accepted; ascending."""
+        return 1 - self.curve.groups.confidence
+
+    def risk_at(self, cost: ArrayLike) -> Any:
+        """Return the 0-1-c risk at each cost in [0, 1)."""
+        prices, pieces = self._pieces(cost)
+        return _as_given(self._generalized_risk[pieces] + prices * (1 - self._coverage[pieces]), cost)
+
+    def coverage_at(self, cost: ArrayLike) -> Any:
+        """Return the share of rows answered at each cost."""
+        return _as_given(self._coverage[self._pieces(cost)[1]], cost)
+
+    def accuracy_at(self, cost: ArrayLike) -> Any:
+        """Return the share of right answers among those given at each cost; NaN where none is given."""
+        return _as_given(self._accuracy[self._pieces(cost)[1]], cost)
+
+    def mean_risk(self, low: float = 0.0, high: float = 0.5) -> float:
+        """Return the exact mean of the 0-1-c risk over costs spread evenly between ``low`` and ``high``.
+
+        A row with breakpoint b pays c up to b and then, if it is wrong, 1. Over all of [0, 1] the mean is therefore
+        that of b^2 / 2 + (1 - b) [wrong].
+
+        Examples
+        --------
+        One right row with breakpoint 0.1: it pays c up to there and nothing after, 0.1^2 / 2 over a length of 0.5.
+
+        >>> round(CostCurve.from_proba([[0.9, 0.1]], [0]).mean_risk(), 6)
+        0.01
+        """
+        if not 0 <= low < high <= 1:
+            raise ValueError(f"low and high must satisfy 0 <= low < high <= 1, got {low!r} and {high!r}.")
+        groups = self.curve.groups
+        switch = np.clip(self.breakpoints, low, high)
+        share, errors = np.diff(groups.weight, prepend=0.0), np.diff(groups.loss, prepend=0.0)
+        paid = share * (switch**2 - low**2) / 2 + errors * (high - switch)
+        return float(paid.sum() / groups.weight[-1] / (high - low))
+
+    @property
+    def error_rate(self) -> float:
+        """The share of wrong answers if every row were answered."""
+        return float(self.curve.risk[-1])
+
+    def _pieces(self, cost: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
+        prices = check_cost(cost)
+        return prices, self.curve.n_points_above(1 - prices)
+
+    @cached_property
+    def _coverage(self) -> Floats:
+        return np.append(0.0, self.curve.coverage)
+
+    @cached_property
+    def _generalized_risk(self) -> Floats:
+        return np.append(0.0, self.curve.generalized_risk)
+
+    @cached_property
+    def _accuracy(self) -> Floats:
+        return np.append(np.nan, 1 - self.curve.risk)
+
+    def __repr__(self) -> str:
+        groups = self.curve.groups
+        return (
+            f"CostCurve({groups.n_rows:,} rows, {len(groups.confidence):,} breakpoints, "
+            f"mean risk for c in [0, 1/2] = {self.mean_risk():.4g})"
+        )
+
+
+def confidence_and_errors(
+    proba: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.bool_]]:
+    """Return the largest probability of each row, and whether its class is not the true one.
+
+    Examples
+    --------
+    >>> confidence_and_errors([[0.9, 0.1], [0.2, 0.8]], ["cat", "cat"], classes=["cat", "dog"])
+    (array([0.9, 0.8]), array([False,  True]))
+    """
+    values = check_proba(proba)
+    names = np.arange(values.shape[-1]) if classes is None else np.asarray(classes)
+    true = np.asarray(y)
+    if values.ndim != 2 or true.shape != values.shape[:1] or len(true) == 0:
+        raise ValueError(
+            f"proba and y need shapes (n, n_classes) and (n,) with n >= 1, got {values.shape} and {true.shape}."
+        )
+    if names.shape != values.shape[1:]:
+        raise ValueError(f"classes must name the {values.shape[1]} columns of proba, got shape {names.shape}.")
+    unknown = ~np.isin(true, names)
+    if unknown.any():
+        raise ValueError(
+            f"y contains {true[unknown].tolist()[0]!r}, which is no column of proba (columns: {_shown(names)}); pass "
+            "classes= if y holds class names."
+        )
+    return values.max(axis=1), np.asarray(names[values.argmax(axis=1)] != true)
+
+
+def _shown(names: NDArray[Any]) -> str:
+    some = ", ".join(repr(name) for name in names.tolist()[:10])
+    return some + (", ..." if len(names) > 10 else "")
+
+
+def _as_given(values: NDArray[Any], like: ArrayLike) -> Any:
+    return float(values) if np.ndim(like) == 0 else values

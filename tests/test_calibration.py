@@ -1,0 +1,70 @@
+"""Calibration: one number, or one curve per class."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.neighbors import KNeighborsRegressor
+
+from demur.calibration import OneVsRestCalibration, TemperatureScaling
+
+
+def sample(seed, n=2000, k=3):
+    rng = np.random.default_rng(seed)
+    proba = rng.dirichlet(np.ones(k), size=n)
+    y = (proba.cumsum(1) > rng.random((n, 1))).argmax(1)
+    return proba, y
+
+
+@given(temperature=st.floats(0.2, 5), seed=st.integers(0, 1000))
+def test_the_temperature_is_found_again(temperature, seed):
+    proba, y = sample(seed)
+    distorted = TemperatureScaling(1 / temperature).transform(proba)
+    found = TemperatureScaling.fit(distorted, y)
+    assert found.temperature == pytest.approx(temperature, rel=0.2)
+
+
+def test_it_has_the_least_log_loss_of_a_grid():
+    proba, y = sample(0)
+    distorted = TemperatureScaling(0.4).transform(proba)
+    log_loss = lambda t: -np.log(TemperatureScaling(t).transform(distorted)[np.arange(len(y)), y]).mean()  # noqa: E731
+    best = TemperatureScaling.fit(distorted, y).temperature
+    assert log_loss(best) <= min(log_loss(t) for t in np.geomspace(0.1, 10, 400)) + 1e-7
+
+
+@given(temperature=st.floats(0.1, 10), seed=st.integers(0, 1000))
+def test_the_order_of_classes_stays(temperature, seed):
+    proba, _ = sample(seed, n=50)
+    scaled = TemperatureScaling(temperature).transform(proba)
+    assert (scaled.argsort(1) == proba.argsort(1)).all()
+    assert scaled.sum(1) == pytest.approx(1)
+
+
+def test_weights_are_repetitions():
+    proba, y = sample(1, n=300)
+    weight = np.random.default_rng(0).integers(0, 4, size=300)
+    weighted = TemperatureScaling.fit(proba, y, weight)
+    repeated = TemperatureScaling.fit(proba.repeat(weight, 0), y.repeat(weight))
+    assert weighted.temperature == pytest.approx(repeated.temperature, rel=1e-3)
+
+
+def test_exact_zeros_and_bad_temperatures():
+    assert np.isfinite(TemperatureScaling(2.0).transform([[1.0, 0.0]])).all()
+    for wrong in (0.0, -1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="temperature must be positive"):
+            TemperatureScaling(wrong)
+
+
+@pytest.mark.parametrize("model", ["isotonic", "sigmoid", KNeighborsRegressor(50)])
+def test_curves_per_class_undo_overconfidence(model):
+    proba, y = sample(2)
+    sharp = TemperatureScaling(0.3).transform(proba)
+    calibrated = OneVsRestCalibration(model).fit(sharp, y).transform(sharp)
+    assert calibrated.sum(1) == pytest.approx(1)
+    assert np.abs(calibrated - proba).mean() < np.abs(sharp - proba).mean()
+
+
+def test_a_class_without_rows():
+    proba, y = sample(3)
+    calibrated = OneVsRestCalibration("isotonic").fit(proba[y != 2], y[y != 2]).transform(proba)
+    assert (calibrated[:, 2] == 0).all()

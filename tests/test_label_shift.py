@@ -1,0 +1,152 @@
+"""Label shift: known shifts of known distributions are found, and where there is none nothing happens."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from demur.datasets import make_gaussian_classes
+from demur.datasets.gaussian_classes import GaussianClasses
+from demur.label_shift import LabelShift, LabelShiftWarning, correct_proba, estimate_prior
+
+
+def shifted(classes, prior):
+    return GaussianClasses(classes.means, classes.variance, prior)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[GaussianClasses, np.ndarray, int]:
+    """Gaussian classes, other frequencies for them, and a seed."""
+    n_classes, seed = draw(st.integers(2, 5)), draw(st.integers(0, 2**16))
+    rng = np.random.default_rng(seed)
+    classes = make_gaussian_classes(n_classes, 2, spread=1.5, seed=rng)
+    train = shifted(classes, rng.dirichlet(np.full(n_classes, 5.0)))
+    return train, rng.dirichlet(np.full(n_classes, 3.0)) * 0.9 + 0.1 / n_classes, seed
+
+
+@given(problems())
+def test_the_correction_is_exact_and_goes_back(problem):
+    train, new_prior, seed = problem
+    X, _ = train.sample(n=50, seed=seed)
+    proba = train.posterior(X)
+    corrected = correct_proba(proba, train.prior, new_prior)
+    np.testing.assert_allclose(corrected, shifted(train, new_prior).posterior(X), atol=1e-9)
+    np.testing.assert_allclose(correct_proba(corrected, new_prior, train.prior), proba, atol=1e-9)
+    np.testing.assert_allclose(correct_proba(proba, train.prior, train.prior), proba)
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_a_known_shift_is_recovered_within_its_standard_error(problem):
+    train, new_prior, seed = problem
+    X, _ = shifted(train, new_prior).sample(n=4000, seed=seed)
+    shift = LabelShift.fit(train.posterior(X), train.prior)
+    assert shift.converged
+    assert (np.abs(shift.new_prior - new_prior) < 4.5 * shift.standard_error + 2e-3).all()
+    np.testing.assert_allclose(shift.transform(train.posterior(X)).mean(axis=0), shift.new_prior, atol=1e-3)
+
+
+@given(problems())
+@settings(max_examples=20)
+def test_it_is_the_maximum_of_the_likelihood(problem):
+    train, new_prior, seed = problem
+    X, _ = shifted(train, new_prior).sample(n=300, seed=seed)
+    ratios = train.posterior(X) / train.prior
+    found = estimate_prior(train.posterior(X), train.prior, tolerance=1e-6)
+
+    def loss(logits):
+        q = np.exp(logits - logits.max())
+        return -np.log(ratios @ (q / q.sum())).sum()
+
+    best = minimize(loss, np.log(np.maximum(found, 1e-6)), method="BFGS").fun
+    assert -np.log(ratios @ found).sum() <= best + 1e-4
+
+
+def test_standard_errors_are_those_over_samples_and_tests_of_no_shift_err_as_often_as_they_say():
+    classes = make_gaussian_classes(3, 2, spread=0.8, seed=1)
+    fits = []
+    for seed in range(200):
+        X, _ = classes.sample(n=500, seed=seed)
+        fits.append(LabelShift.fit(classes.posterior(X), classes.prior))
+    spread = np.std([fit.new_prior for fit in fits], axis=0)
+    np.testing.assert_allclose(np.mean([fit.standard_error for fit in fits], axis=0), spread, rtol=0.15)
+    assert np.sum([fit.p_value < 0.1 for fit in fits]) <= 33  # 20 expected, three standard deviations
+    assert np.mean([fit.distance for fit in fits]) < 0.1
+    assert 50 < np.mean([fit.effective_sample_size for fit in fits]) < 450
+
+
+@given(st.integers(0, 2**16))
+def test_probabilities_whose_mean_is_the_prior_are_left_alone(seed):
+    proba = np.random.default_rng(seed).dirichlet(np.ones(3), size=40)
+    shift = LabelShift.fit(proba, proba.mean(axis=0))
+    assert shift.n_iter == 1
+    assert shift.distance == pytest.approx(0, abs=1e-12)
+    assert shift.p_value == pytest.approx(1)
+    np.testing.assert_allclose(shift.transform(proba), proba)
+
+
+def test_certain_rows_are_counted_and_are_worth_a_label_each():
+    proba = np.eye(3)[np.repeat([0, 1, 2], [10, 30, 60])]
+    with pytest.warns(LabelShiftWarning, match="100% of the rows have a probability of exactly 1"):
+        shift = LabelShift.fit(proba, np.full(3, 1 / 3))
+    np.testing.assert_allclose(shift.new_prior, [0.1, 0.3, 0.6])
+    np.testing.assert_allclose(shift.standard_error, np.sqrt([0.09 / 100, 0.21 / 100, 0.24 / 100]))
+    assert shift.effective_sample_size == pytest.approx(100)
+
+
+def test_a_shift_lowers_the_cost_of_wrong_frequencies():
+    """With the training frequencies the decisions are worse than with those found among the unlabelled rows."""
+    train = make_gaussian_classes(4, 2, spread=1.0, seed=3)
+    new = shifted(train, [0.85, 0.05, 0.05, 0.05])
+    X, y = new.sample(n=3000, seed=0)
+    proba = train.posterior(X)
+    shift = LabelShift.fit(proba, train.prior)
+    error, corrected = (np.mean(p.argmax(axis=1) != y) for p in (proba, shift.transform(proba)))
+    assert corrected < 0.8 * error
+    assert shift.p_value < 1e-6
+    text = shift.explain()
+    for words in ("3,000 unlabelled rows there is a shift", "most of all class 0, from 0.250 to 0.8", "labelled ones"):
+        assert words in text
+
+
+def test_no_shift_is_called_no_shift():
+    classes = make_gaussian_classes(4, 2, spread=1.0, seed=3)
+    X, _ = classes.sample(n=2000, seed=2)
+    assert "there is no significant shift" in LabelShift.fit(classes.posterior(X), classes.prior).explain()
+
+
+def test_warnings():
+    classes = GaussianClasses([[-2.0], [0.0], [2.0]], 0.2)
+    X, _ = shifted(classes, [0.4999, 0.5, 1e-4]).sample(n_per_class=[200, 200, 1], seed=0)
+    near = classes.posterior(X[X[:, 0] < 0.3])
+    with pytest.warns(LabelShiftWarning, match=r"class 2 is left with less than one of \d+ rows"):
+        LabelShift.fit(near, classes.prior)
+    blurred = make_gaussian_classes(3, 2, spread=0.4, seed=0)
+    X, _ = shifted(blurred, [0.8, 0.1, 0.1]).sample(n=500, seed=0)
+    with pytest.warns(LabelShiftWarning, match="has not converged in 2 iterations; raise max_iter"):
+        assert not LabelShift.fit(blurred.posterior(X), blurred.prior, max_iter=2).converged
+
+
+@pytest.mark.parametrize(
+    ("proba", "prior", "message"),
+    [
+        (np.empty((0, 2)), [0.5, 0.5], r"with at least one row, got \(0, 2\)"),
+        ([0.5, 0.5], [0.5, 0.5], r"must have shape \(n, n_classes\)"),
+        ([[0.5, np.nan]], [0.5, 0.5], "NaN or infinity"),
+        ([[0.5, 0.5]], [0.5, 0.3, 0.2], r"one entry for each of the 2 classes, got \(3,\)"),
+        ([[0.5, 0.5]], [0.5, 0.6], r"frequencies that sum to 1, got \[0\.5, 0\.6\]"),
+        ([[0.5, 0.5]], [1.5, -0.5], "frequencies that sum to 1"),
+        ([[0.5, 0.5]], [1.0, 0.0], "positive for every class"),
+        ([[0.5, 0.5]], [np.nan, 0.5], "frequencies that sum to 1"),
+    ],
+)
+def test_bad_input(proba, prior, message):
+    with pytest.raises(ValueError, match=message):
+        LabelShift.fit(proba, prior)
+
+
+def test_a_row_that_is_certain_of_a_class_that_cannot_occur():
+    assert correct_proba([[0.5, 0.5]], [0.5, 0.5], [1.0, 0.0]).tolist() == [[1.0, 0.0]]
+    with pytest.raises(ValueError, match="row 0 is certain of a class that new_prior says does not occur"):
+        correct_proba([[0.0, 1.0]], [0.5, 0.5], [1.0, 0.0])
