@@ -139,15 +139,15 @@ class FittedNetworks:
         Pieces are filled up to a multiple of 64 rows: small products use other kernels, and a row's result must not
         depend on the rows it comes with.
         """
-        mean, scale = (None if part is None else torch.from_numpy(part) for part in (self.mean, self.scale))
+        n_features = X.shape[1]
+        mean = torch.zeros(n_features) if self.mean is None else torch.from_numpy(self.mean)
+        factor = torch.ones(n_features) if self.scale is None else torch.from_numpy(1 / self.scale).to(torch.float32)
 
         def results(start: int) -> NDArray[Any]:
             rows = np.require(X[start : start + _ROWS_AT_A_TIME], requirements=["C", "W"])  # torch wants to write
-            piece = torch.from_numpy(rows)
-            if mean is not None and scale is not None:
-                piece = (piece - mean) / scale
-            filled = torch.nn.functional.pad(piece.to(torch.float32), (0, 0, 0, -len(piece) % 64))
-            return function(self.networks.scores(filled))[: len(piece)].cpu().numpy()
+            filled = torch.zeros(len(rows) + -len(rows) % 64, n_features)
+            torch.sub(torch.from_numpy(rows), mean, out=filled[: len(rows)])
+            return function(self.networks.scores(filled.mul_(factor)))[: len(rows)].cpu().numpy()
 
         return np.concatenate(on_workers(results, range(0, len(X), _ROWS_AT_A_TIME)))
 
@@ -163,12 +163,12 @@ class FittedNetworks:
                 return proba
             proba = proba.to(torch.float64)
             total = proba.sum(-1, keepdim=True)
-            return torch.where(total > 0, proba / total, 1 / proba.shape[-1])
+            return (proba / total).nan_to_num_(1 / proba.shape[-1])
 
         return self._over_pieces(X, probabilities)
 
     def _probabilities(self, scores: Tensor) -> Tensor:
-        proba = self.loss.inverse_link(scores).mean(0)
+        proba = self.loss.inverse_link(scores).mean(0) if len(scores) > 1 else self.loss.inverse_link(scores[0])
         if self.temperature is None:
             return proba
         return torch.from_numpy(self.temperature.transform(proba.cpu().numpy()))
