@@ -61,6 +61,8 @@ class CrossEntropy(_ConfidenceLoss):
         return gradient.scatter_add_(-1, y.unsqueeze(-1), -weight.expand(y.shape).unsqueeze(-1))
 
     def inverse_link(self, scores: Tensor) -> Tensor:
+        if scores.ndim > 1 and scores.stride(-1) != 1:  # as the engine stores them; softmax would copy them first
+            return torch.softmax(scores.transpose(-1, -2), -2).transpose(-1, -2)
         return torch.softmax(scores, -1)
 
 
