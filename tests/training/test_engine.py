@@ -51,6 +51,16 @@ def test_a_network_does_not_depend_on_its_company(loss, hidden):
     assert torch.allclose(alone.vectors[0], many.vectors[5], atol=1e-5)
 
 
+@pytest.mark.parametrize(("d", "k"), [(54, 7), (36, 6), (8, 10)])
+def test_sizes_that_fill_no_vector_register(d, k):
+    """Stacks whose numbers do not fill the last vector register of the processor."""
+    content, shape = data(n=1000, d=d, k=k), MLP((d, 50, k))
+    many = train(get("ce"), shape, content, grid(n=1000), epochs=20, stack_size=100)
+    for stack_size in (1, 4):
+        other = train(get("ce"), shape, content, grid(n=1000), epochs=20, stack_size=stack_size)
+        assert torch.allclose(other.vectors, many.vectors, atol=1e-5)
+
+
 @pytest.mark.parametrize("n_workers", [1, 2])
 def test_bit_identical_from_run_to_run(n_workers):
     runs = [

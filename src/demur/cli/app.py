@@ -10,6 +10,7 @@ from demur.cli.check import check
 from demur.cli.console import EXIT_WRONG_CALL, CallError, complain
 from demur.cli.demo import demo
 from demur.cli.methods import methods
+from demur.cli.reproduce import reproduce
 
 __all__ = ["app", "run"]
 
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(check)
 app.command()(methods)
+app.command()(reproduce)
 
 
 def _print_version(wanted: bool) -> None:

@@ -45,7 +45,7 @@ class FunctionLoss(Loss):
     ...     target = torch.nn.functional.one_hot(y, scores.shape[-1])
     ...     return (torch.softmax(scores, -1) - target).square().sum(-1)
     >>> loss = FunctionLoss(brier)
-    >>> loss(torch.zeros(1, 4), torch.tensor([2]))  # (3/4)^2 + 3 (1/4)^2
+    >>> loss(torch.zeros(1, 4), torch.tensor([2]), cost=0.2)  # (3/4)^2 + 3 (1/4)^2
     tensor([0.7500])
     >>> loss.decide(torch.tensor([[0.0, 5.0, 0.0, 0.0]]), cost=0.2).label
     tensor([1])
@@ -71,16 +71,23 @@ class FunctionLoss(Loss):
         # Facts that a class of losses states once are, for a function, facts of this one object.
         object.__setattr__(self, "smooth", self.differentiable)
         object.__setattr__(self, "has_rejector", self.decision_rule == "rejector")
+        object.__setattr__(self, "has_link", self.decision_rule == "softmax")
 
     @property
     def name(self) -> str:
-        return self.title or getattr(self.function, "__name__", type(self.function).__name__)
+        return self.title or str(getattr(self.function, "__name__", type(self.function).__name__))
 
     def n_outputs(self, n_classes: int) -> int:
         return self.outputs or n_classes + (self.decision_rule == "rejector")
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        return self.function(scores, y, cost)
+        if scores.ndim == 2:
+            return self.function(scores, y, cost)
+        each = cost.expand(y.shape).reshape(-1) if isinstance(cost, Tensor) else cost
+        return self.function(scores.reshape(-1, scores.shape[-1]), y.reshape(-1), each).reshape(y.shape)
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        return torch.softmax(scores, -1) if self.has_link else super().inverse_link(scores)
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         if self.decision_rule == "softmax":
@@ -93,7 +100,8 @@ class FunctionLoss(Loss):
         if isinstance(decision, Decision):
             return decision
         label, reject = decision
-        return Decision.from_acceptance(label, torch.where(torch.as_tensor(reject), -1.0, 1.0))
+        certain = torch.where(torch.as_tensor(reject), -1.0, 1.0).to(torch.float64)
+        return Decision.from_acceptance(label, certain)
 
     def _check_scores(self, scores: Tensor) -> None:
         """Check nothing: how many scores a function takes cannot be told from one call."""

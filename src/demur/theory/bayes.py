@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
-from demur.rules import Chow, Decision, check_proba
+from demur.rules import Chow, Decision, check_proba, chow_acceptance
 
 __all__ = ["bayes_decision", "bayes_risk", "excess_zero_one_c_risk"]
 
@@ -37,9 +37,8 @@ def bayes_risk(proba: ArrayLike, cost: float) -> NDArray[np.float64]:
     >>> bayes_risk([[0.9, 0.1, 0.0], [0.5, 0.3, 0.2]], cost=0.2).round(6)
     array([0.1, 0.2])
     """
-    price = check_cost(cost)
-    best: NDArray[np.float64] = np.minimum(price, 1 - np.asarray(check_proba(proba), dtype=np.float64).max(-1))
-    return best
+    check_cost(cost)
+    return _least_risk(np.asarray(check_proba(proba), dtype=np.float64), cost)
 
 
 def excess_zero_one_c_risk(decision: Decision[Any], proba: ArrayLike, cost: float) -> NDArray[np.float64]:
@@ -52,9 +51,24 @@ def excess_zero_one_c_risk(decision: Decision[Any], proba: ArrayLike, cost: floa
     >>> excess_zero_one_c_risk(always_reject, eta, cost=0.2).round(6)
     array([0.1, 0. ])
     """
+    check_cost(cost)
+    return excess_of(decision, np.asarray(check_proba(proba), dtype=np.float64), cost)
+
+
+def excess_of(decision: Decision[Any], eta: NDArray[np.float64], cost: float) -> NDArray[np.float64]:
+    """Do what :func:`excess_zero_one_c_risk` does, unchecked."""
     taken = decision.numpy()
-    eta = np.asarray(check_proba(proba), dtype=np.float64)
     answering = 1 - np.take_along_axis(eta, np.asarray(taken.label)[..., None], -1)[..., 0]
-    risk = np.where(taken.reject, float(cost), answering)
-    excess: NDArray[np.float64] = risk - bayes_risk(eta, cost)
+    excess: NDArray[np.float64] = np.where(taken.reject, float(cost), answering) - _least_risk(eta, cost)
     return excess
+
+
+def chow_rejects(eta: NDArray[np.float64], cost: float) -> NDArray[np.bool_]:
+    """Return where Chow's rule rejects, unchecked."""
+    rejects: NDArray[np.bool_] = ~(chow_acceptance(eta.max(-1), cost) > 0)
+    return rejects
+
+
+def _least_risk(eta: NDArray[np.float64], cost: float) -> NDArray[np.float64]:
+    least: NDArray[np.float64] = np.minimum(cost, 1 - eta.max(-1))
+    return least

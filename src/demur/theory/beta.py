@@ -7,8 +7,10 @@ from torch import Tensor
 
 from demur.losses import get
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
-from demur.theory.conditions import extreme_over, rejector_slope
+from demur.theory.conditions import rejector_slope
 from demur.theory.errors import require_cost, require_n_classes
+from demur.theory.extremes import extreme_over
+from demur.theory.newton import one_thread
 
 __all__ = ["beta_bounds", "numeric_beta_bounds"]
 
@@ -49,12 +51,15 @@ def beta_bounds(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[
     return float(acc) * alpha, float(rej) * alpha
 
 
-def numeric_beta_bounds(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[float, float]:
+@one_thread()
+def numeric_beta_bounds(
+    loss: str | PairwiseLoss, n_classes: int, cost: float, *, rounds: int = 2
+) -> tuple[float, float]:
     """Compute both bounds for any differentiable phi and psi from the slope of the risk at r = 0.
 
     At r = 0 the best class scores do not depend on beta, and the slope is A(eta) + c beta psi'(0): each eta has
     one beta at which it vanishes. The bounds are the largest of these where Chow's rule answers and the least
-    where it rejects.
+    where it rejects, over structured eta and ``rounds`` rounds of local search around the best.
 
     Examples
     --------
@@ -83,8 +88,8 @@ def numeric_beta_bounds(loss: str | PairwiseLoss, n_classes: int, cost: float) -
         slope, _ = rejector_slope(unit, eta, cost, symmetric=symmetric)
         return (slope - per_beta) / -per_beta
 
-    acc, _ = extreme_over(beta_of, n_classes, cost, "answer", symmetric=symmetric)
-    rej, _ = extreme_over(lambda eta: -beta_of(eta), n_classes, cost, "reject", symmetric=symmetric)
+    acc, _ = extreme_over(beta_of, n_classes, cost, "answer", symmetric=symmetric, rounds=rounds)
+    rej, _ = extreme_over(lambda eta: -beta_of(eta), n_classes, cost, "reject", symmetric=symmetric, rounds=rounds)
     return acc, -rej
 
 

@@ -1,4 +1,4 @@
-"""What a loss is, found out by trying it: does it keep its contract, is it convex, does it treat classes alike?"""
+"""What a loss is, found out by trying it: whether it keeps its contract, is convex, treats the classes alike."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -86,8 +86,10 @@ def _values(loss: Loss, scores: Tensor, y: Tensor, cost: float) -> Tensor:
             f"{loss.name} must return one loss per row, shape {tuple(y.shape)}, for {shape}; got "
             f"{tuple(values.shape)}. Do not reduce over the rows."
         )
-    if not values.is_floating_point() or not bool(values.isfinite().all()):
-        raise LossContractError(f"{loss.name} must return finite floats; it returned NaN, infinity or {values.dtype}.")
+    if not values.is_floating_point():
+        raise LossContractError(f"{loss.name} must return floats, got {values.dtype}.")
+    if not bool(values.isfinite().all()):
+        raise LossContractError(f"{loss.name} returned NaN or infinity at ordinary scores.")
     return values
 
 

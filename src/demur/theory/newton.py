@@ -1,17 +1,30 @@
 """Minimise many small smooth functions at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-__all__ = ["Objective", "minimise_rows"]
+__all__ = ["Objective", "minimise_rows", "one_thread"]
 
 Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread, and give back what it had: for small operations, handing out work takes longer."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
 def minimise_rows(
     objective: Objective, start: Tensor, *, max_steps: int = 300, tolerance: float = 1e-12
 ) -> tuple[Tensor, Tensor]:
@@ -48,34 +61,41 @@ def minimise_rows(
     damping = torch.full((n_rows,), 1e-4, dtype=points.dtype)
     identity = torch.eye(n_unknowns, dtype=points.dtype)
     rows = torch.arange(n_rows)
+    value, gradient, curvature = _second_order(objective, points, rows)
     for _ in range(max_steps):
-        value, gradient, curvature = _second_order(objective, points[rows], rows)
         slope[rows] = _relative(gradient, value)
         moving = (slope[rows] > tolerance) & (damping[rows] < 1e12)
-        rows, value, gradient, curvature = rows[moving], value[moving], gradient[moving], curvature[moving]
+        if not bool(moving.all()):
+            rows, value, gradient, curvature = rows[moving], value[moving], gradient[moving], curvature[moving]
         if not len(rows):
             break
-        lowest = torch.linalg.eigvalsh(curvature)[:, 0].clamp(max=0.0)
-        shift = damping[rows] - lowest
-        step = torch.linalg.solve(curvature + shift[:, None, None] * identity, gradient)
-        new_value, new_gradient = _first_order(objective, points[rows] - step, rows)
-        rounding = 1e-15 * (1 + value.abs())
+        step = _damped_step(gradient, curvature, damping[rows], identity)
+        new_value, new_gradient, new_curvature = _second_order(objective, points[rows] - step, rows)
+        noise = 1e-15 * (1 + value.abs())
         calmer = new_gradient.abs().amax(-1) < gradient.abs().amax(-1)
-        better = (new_value < value - rounding) | ((new_value <= value + rounding) & calmer)
+        better = (new_value < value - noise) | ((new_value <= value + noise) & calmer)
         points[rows] = torch.where(better[:, None], points[rows] - step, points[rows])
         damping[rows] = torch.where(better, damping[rows] / 10, damping[rows] * 10).clamp(min=1e-14)
+        value = torch.where(better, new_value, value)
+        gradient = torch.where(better[:, None], new_gradient, gradient)
+        curvature = torch.where(better[:, None, None], new_curvature, curvature)
     return points, slope
+
+
+def _damped_step(gradient: Tensor, curvature: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
+    """Solve (H + shift) step = gradient with a shift that makes the matrix positive."""
+    rounding = 1e-14 * curvature.abs().amax((-2, -1))
+    shift = torch.maximum(damping, rounding)
+    factor, failed = torch.linalg.cholesky_ex(curvature + shift[:, None, None] * identity)
+    if bool(failed.any()):
+        lowest = torch.linalg.eigvalsh(curvature)[:, 0].clamp(max=0.0)
+        shift = shift - lowest * (1 + 1e-8)
+        return torch.linalg.solve(curvature + shift[:, None, None] * identity, gradient)
+    return torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
 
 
 def _relative(gradient: Tensor, value: Tensor) -> Tensor:
     return gradient.abs().amax(-1) / value.abs().clamp(min=1.0)
-
-
-def _first_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    free = points.detach().requires_grad_()
-    value = objective(free, rows)
-    (gradient,) = torch.autograd.grad(value.sum(), free, materialize_grads=True)
-    return value.detach(), gradient
 
 
 def _second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

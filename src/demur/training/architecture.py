@@ -1,12 +1,26 @@
 """What the engine needs to know of a kind of network."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Architecture", "Stack"]
+__all__ = ["Architecture", "Stack", "one_vector"]
+
+
+_VECTOR = 64
+"""Numbers beyond the last full vector register are rounded by other instructions, so none of ours may stand there."""
+
+
+def one_vector(parts: Iterable[Tensor], device: torch.device) -> Tensor:
+    """Join tensors into one vector, with zeros at its end up to a multiple of 64 numbers.
+
+    Without them the last numbers of a stack would be rounded differently, and a network's result would depend,
+    ever so little, on its place in the stack.
+    """
+    joined = torch.cat([part.flatten() for part in parts])
+    return torch.nn.functional.pad(joined, (0, -len(joined) % _VECTOR)).to(device)
 
 
 class Stack(ABC):
@@ -15,7 +29,7 @@ class Stack(ABC):
     Attributes
     ----------
     parameters, gradients : tensor of shape (n,)
-        The trained numbers of all networks in one vector, and their gradients.
+        The trained numbers of all networks in one vector (see :func:`one_vector`), and their gradients.
     n_networks, n_groups : int
         The networks form ``n_groups`` groups of equal size; a group shares its batches.
     """

@@ -11,7 +11,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from demur.training.architecture import Architecture, Stack
+from demur.training.architecture import Architecture, Stack, one_vector
 
 __all__ = ["MLP", "StackedMLP"]
 
@@ -94,9 +94,7 @@ class StackedMLP(Stack):
         self.sizes = tuple(sizes)
         self.n_networks = len(seeds)
         self.n_groups = n_groups
-        self.parameters = torch.cat(
-            [part.flatten() for part in _initial_weights(self.sizes, seeds)],
-        ).to(device)
+        self.parameters = one_vector(_initial_weights(self.sizes, seeds), device)
         self.gradients = torch.zeros_like(self.parameters)
         self.layers = self._views(self.parameters)
         gradients = self._views(self.gradients)
@@ -122,7 +120,7 @@ class StackedMLP(Stack):
         return views
 
     def per_parameter(self, values: Tensor) -> Tensor:
-        out = torch.empty_like(self.parameters)
+        out = torch.zeros_like(self.parameters)
         for weight, bias in self._views(out):
             weight.copy_(values.view(-1, 1, 1).expand_as(weight))
             bias.copy_(values.view(-1, 1, 1).expand_as(bias))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from demur.training.architecture import Architecture, Stack
+from demur.training.architecture import Architecture, Stack, one_vector
 
 __all__ = ["ModuleArchitecture", "ModuleFactory"]
 
@@ -124,8 +124,9 @@ class _StackedModule(Stack):
         self._shapes, self._buffer_names = architecture.shapes, tuple(architecture.buffers)
         self.n_networks, self.n_groups = len(seeds), n_groups
         states = [dict(module.named_parameters()) for module in modules]
-        parts = [torch.stack([state[name].detach() for state in states]).flatten() for name in self._shapes]
-        self.parameters = torch.cat(parts).to(device)
+        self.parameters = one_vector(
+            (torch.stack([state[name].detach() for state in states]) for name in self._shapes), device
+        )
         self.gradients = torch.zeros_like(self.parameters)
         self._generator_state = torch.Generator().manual_seed(seeds[0]).get_state()
         self._leaf, self._scores = self.parameters, self.parameters
@@ -165,7 +166,7 @@ class _StackedModule(Stack):
         self.gradients.copy_(gradient)
 
     def per_parameter(self, values: Tensor) -> Tensor:
-        out = torch.empty_like(self.parameters)
+        out = torch.zeros_like(self.parameters)
         for part in self._views(out).values():
             part.copy_(values.view(-1, *[1] * (part.ndim - 1)).expand_as(part))
         return out

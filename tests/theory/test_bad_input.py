@@ -1,0 +1,92 @@
+"""Bad input: a typed exception and a sentence that says what to do."""
+
+import pytest
+import torch
+
+from demur.losses import get
+from demur.theory import CostRangeError, FunctionLoss, LossContractError, check_calibration
+from demur.theory.facts import examine
+
+BROKEN = {
+    "reduces over the rows": (lambda s, y, c: s.sum(), "one loss per row"),
+    "one column too many": (lambda s, y, c: s[:, :1], "one loss per row"),
+    "NaN": (lambda s, y, c: s[:, 0] * float("nan"), "NaN or infinity"),
+    "integers": (lambda s, y, c: (s[:, 0] > 0).long(), "must return floats"),
+    "no tensor": (lambda s, y, c: s.detach().numpy()[:, 0], "must return a tensor"),
+    "detached": (lambda s, y, c: s[:, 0].detach(), "not differentiable"),
+    "partly detached": (lambda s, y, c: s[:, 0].square() + 5 * s[:, 1].detach().square(), "disagrees with finite"),
+    "raises": (lambda s, y, c: s[:, 99], "raised IndexError"),
+    "gradient is infinite": (lambda s, y, c: torch.where(s > 0, torch.sqrt(s), 0.0).sum(-1), "NaN or infinite"),
+    "without lower bound": (lambda s, y, c: s.gather(-1, y[:, None])[:, 0], "could not be minimised"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_loss_is_refused_with_its_fault(fault):
+    function, message = BROKEN[fault]
+    with pytest.raises(LossContractError, match=message):
+        check_calibration(function, 3, 0.2)
+
+
+BROKEN_RULES = {
+    "raises": (lambda s, c: s[:, 99], "raised IndexError"),
+    "labels of floats": (lambda s, c: (s[:, 0], s[:, 0] > 0), "integer label"),
+    "labels out of range": (lambda s, c: (torch.full((len(s),), 7), s[:, 0] > 0), r"0 \.\.\. 2"),
+    "reject of the wrong shape": (lambda s, c: (s.argmax(-1), s > 0), "one boolean 'reject' per row"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN_RULES)
+def test_a_broken_rule_is_refused_with_its_fault(fault):
+    rule, message = BROKEN_RULES[fault]
+    loss = FunctionLoss(get("ce").forward, rule)
+    with pytest.raises(LossContractError, match=message):
+        examine(loss, 3, 0.2)
+
+
+@pytest.mark.parametrize("cost", [0.0, -0.2, 1.0, 0.7, float("nan"), None, "cheap"])
+def test_costs_without_a_rejection_are_refused(cost):
+    with pytest.raises(CostRangeError, match=r"\(0, 0\.6666"):
+        check_calibration("ce", 3, cost)
+
+
+@pytest.mark.parametrize("n_classes", [1, 0, -3])
+def test_fewer_than_two_classes_are_refused(n_classes):
+    with pytest.raises(ValueError, match="at least two classes"):
+        check_calibration("ce", n_classes, 0.2)
+
+
+@pytest.mark.parametrize("n_classes", [2.5, True])
+def test_a_number_of_classes_that_is_none_is_refused(n_classes):
+    with pytest.raises(ValueError, match="whole number"):
+        check_calibration("ce", n_classes, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "message"),
+    [
+        ("no+such", ValueError, "unknown loss"),
+        ("mh", ValueError, "two classes only"),
+        (42, TypeError, "a registered name, a Loss, or a function"),
+    ],
+)
+def test_what_is_no_loss_is_refused(loss, error, message):
+    with pytest.raises(error, match=message):
+        check_calibration(loss, 3, 0.2)
+
+
+def test_a_rule_for_a_loss_that_has_one_is_refused():
+    with pytest.raises(TypeError, match="brings its own decision rule"):
+        check_calibration("ce", 3, 0.2, rule="softmax")
+    with pytest.raises(ValueError, match="'softmax', 'rejector' or a function"):
+        check_calibration(get("ce").forward, 3, 0.2, rule="majority")
+
+
+def test_a_loss_class_is_taken_with_its_defaults():
+    assert check_calibration(type(get("ce")), 2, 0.2).calibrated
+
+
+def test_threads_are_given_back():
+    before = torch.get_num_threads()
+    check_calibration("ce", 2, 0.2)
+    assert torch.get_num_threads() == before

@@ -1,0 +1,37 @@
+"""The pictures show what was computed."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from demur.theory import beta_bounds, calibration_function
+from demur.theory.figures import draw_beta_bounds, draw_calibration_functions, draw_check, plain_xi, save
+
+
+def curves(axis):
+    return {line.get_label(): line.get_xydata() for line in axis.get_lines()}
+
+
+def test_the_cross_entropy_figure_has_the_papers_two_curves_and_the_tightest():
+    xi = calibration_function("ce", 3, 0.3, n_nodes=8)
+    drawn = curves(draw_calibration_functions([xi]).axes[0])
+    z, paper = drawn["paper's bound (Theorem 8)"].T
+    assert paper == pytest.approx(z**2 / 2)
+    assert drawn["xi_CE, without rejection"][:, 1] == pytest.approx(plain_xi(z))
+    assert np.all(drawn["tightest xi, c = 0.3"][:, 1] >= paper - 1e-9)
+
+
+def test_the_decisions_cross_where_the_check_says(tmp_path):
+    figure = draw_check("apc+log", 3, 0.2)
+    drawn = curves(figure.axes[0])
+    top, r = drawn["rest spread evenly"].T
+    assert r[np.argmin(np.abs(top - 0.8))] < 0, "false rejects just above 0.8"
+    save(figure, tmp_path / "check.png")
+    assert (tmp_path / "check.png").stat().st_size > 10_000
+
+
+def test_the_bounds_of_beta_are_drawn():
+    drawn = curves(draw_beta_bounds("apc+log", 0.2, [2, 3, 8]).axes[0])
+    expected = [beta_bounds("apc+log", k, 0.2)[0] for k in (2, 3, 8)]
+    assert drawn["least beta without false rejects (acc)"][:, 1] == pytest.approx(expected)

@@ -1,0 +1,105 @@
+"""The minimiser of the pointwise risk: it is one, however it was found."""
+
+import numpy as np
+import pytest
+import torch
+
+from demur.losses import available, get
+from demur.theory import minimise_pointwise_risk, pointwise_risk
+from demur.theory.cutting_planes import minimise_kinked
+from demur.theory.facts import examine
+from demur.theory.simplex import over_all_classes, random_eta, random_tied_eta, structured_eta, tops_around
+from demur.theory.ties import Ties, equal_values
+
+SYMMETRIC = [name for name in available() if examine(get(name).for_classes(2), 2, 0.2).symmetric]
+
+
+def some_eta(n_classes, cost=0.2, n=40):
+    generator = torch.Generator().manual_seed(n_classes)
+    return torch.cat(
+        [
+            structured_eta(tops_around(cost, n_classes), n_classes)[::7],
+            random_tied_eta(n, n_classes, cost, generator)[:n],
+        ]
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in available() if get(name).has_link])
+def test_the_link_of_the_minimiser_is_eta(name):
+    loss = get(name)
+    eta = random_eta(50, 2 if loss.binary_only else 4, 0.2, torch.Generator().manual_seed(0))
+    proba = loss.proba(minimise_pointwise_risk(loss, eta, 0.2))
+    assert torch.allclose(proba, eta, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_sharing_scores_among_equal_classes_does_not_raise_the_risk(name):
+    loss = get(name).for_classes(4)
+    eta = some_eta(4, n=40 if loss.smooth else 4)[:: 1 if loss.smooth else 5]
+    free, shared = (minimise_pointwise_risk(loss, eta, 0.2, symmetric=s) for s in (False, True))
+    risks = [pointwise_risk(loss, scores, eta, 0.2) for scores in (free, shared)]
+    assert torch.allclose(*risks, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", [name for name in available() if get(name).smooth])
+def test_no_nearby_scores_have_a_lower_risk(name):
+    loss = get(name)
+    n_classes = 2 if loss.binary_only else 3
+    eta = random_eta(30, n_classes, 0.3, torch.Generator().manual_seed(1))
+    scores = minimise_pointwise_risk(loss, eta, 0.3)
+    least = pointwise_risk(loss, scores, eta, 0.3)
+    generator = torch.Generator().manual_seed(2)
+    for scale in (1e-3, 0.1, 2.0):
+        other = scores + scale * torch.randn(scores.shape, generator=generator, dtype=torch.float64)
+        assert bool((pointwise_risk(loss, other, eta, 0.3) >= least - 1e-12).all())
+
+
+def test_a_cost_for_each_row_is_the_same_as_row_by_row():
+    loss = get("apc+log")
+    eta = random_eta(6, 3, 0.2, torch.Generator().manual_seed(0))
+    costs = torch.linspace(0.1, 0.4, len(eta), dtype=torch.float64)
+    together = minimise_pointwise_risk(loss, eta, costs)
+    for row, cost in enumerate(costs.tolist()):
+        alone = minimise_pointwise_risk(loss, eta[row : row + 1], cost)
+        assert torch.allclose(
+            pointwise_risk(loss, together[row], eta[row], cost),
+            pointwise_risk(loss, alone[0], eta[row], cost),
+            atol=1e-12,
+        )
+
+
+def test_cutting_planes_leave_their_box_when_the_minimum_is_outside():
+    losses = lambda u: (u[:, 0] - torch.tensor([90.0, 110.0], dtype=torch.float64)).abs()  # noqa: E731
+    point = minimise_kinked(losses, torch.tensor([0.7, 0.3], dtype=torch.float64), 1)
+    assert float(point) == pytest.approx(90.0, abs=1e-6)
+
+
+def test_ties_are_what_equal_values_say():
+    eta = torch.tensor([[0.4, 0.2, 0.2, 0.2], [0.5, 0.5, 0.0, 0.0]], dtype=torch.float64)
+    ties = Ties.from_groups(eta, equal_values(eta), 5)
+    assert torch.allclose(ties.weights.sum(-1), torch.ones(2, dtype=torch.float64))
+    scores = ties.scores(torch.arange(3.0, dtype=torch.float64).expand(2, -1), torch.arange(2))
+    assert scores.tolist() == [[1, 0, 0, 0, 2], [1, 1, 0, 0, 2]]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 8, 100])
+@pytest.mark.parametrize("cost", [0.01, 0.2, 0.49])
+def test_every_eta_tried_is_a_distribution_on_one_side_of_the_boundary(n_classes, cost):
+    generator = torch.Generator().manual_seed(0)
+    tops = tops_around(cost, n_classes)
+    assert float(tops.min()) < 1 - cost < float(tops.max())
+    rows = [
+        structured_eta(tops, n_classes),
+        random_eta(50, n_classes, cost, generator),
+        random_tied_eta(50, n_classes, cost, generator),
+    ]
+    for eta in rows:
+        assert len(eta) > 5
+        assert np.allclose(eta.sum(-1), 1)
+        assert bool((eta >= 0).all())
+        assert float((eta.amax(-1) - (1 - cost)).abs().min()) > 9e-6
+
+
+def test_every_class_comes_on_top():
+    eta = over_all_classes(structured_eta(tops_around(0.2, 7), 7), limit=40)
+    assert set(eta.argmax(-1).tolist()) == set(range(7))
