@@ -1,11 +1,12 @@
 """How long ``check_calibration`` takes for ``apc+log``, and how much memory, by number of classes.
 
-Run it with ``python -m benchmarks.theory``.
+Run it with ``python -m benchmarks theory``.
 """
 
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from time import perf_counter
 
 CLASSES = (8, 26, 100)
@@ -24,7 +25,7 @@ def measure(n_classes: int) -> tuple[float, float]:
     return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Print one line per number of classes, each measured in a process of its own."""
     print(f"{'classes':>8}{'seconds':>10}{'target':>8}{'whole process':>15}{'megabytes':>11}{'target':>8}")
     for n_classes in CLASSES:

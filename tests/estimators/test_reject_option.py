@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import load_iris, make_blobs, make_classification
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from demur import Chow, CostMatrix, RejectOption, Threshold
+from demur import Chow, CostMatrix, Coverage, RejectOption, RiskControl, Threshold
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
@@ -188,3 +188,20 @@ def test_bad_targets():
         RejectOption(GaussianNB()).fit(X, np.zeros(150))
     with pytest.raises(ValueError, match="y to be passed"):
         RejectOption(GaussianNB()).fit(X, None)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_rules_that_are_fitted_get_rows_of_their_own(frozen):
+    data, labels = make_blobs(3000, centers=4, cluster_std=2.5, random_state=1)
+    X_train, X_test, y_train, y_test = train_test_split(data, labels, random_state=0)
+    naive = GaussianNB().fit(X_train[:800], y_train[:800])
+    rows = slice(800, None) if frozen else slice(None)
+    rule = RiskControl(target_risk=0.08, delta=0.1)
+    model = RejectOption(FrozenEstimator(naive) if frozen else naive, rule=rule).fit(X_train[rows], y_train[rows])
+    decision = model.decide(X_test)
+    assert 0 < decision.reject.mean() < 1
+    assert (decision.label != y_test)[~decision.reject].mean() < 0.08
+    assert "0.08" in model.rule_.explain()
+    assert model.rule is rule
+    half = RejectOption(naive, rule=Coverage(0.5)).fit(X_train[rows], y_train[rows])
+    assert 0.4 < (~half.decide(X_test).reject).mean() < 0.6

@@ -13,6 +13,10 @@ Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
 
 
+SMALL = 1000
+"""Up to this many rows times unknowns, the time of an operation does not depend on its size."""
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let torch use one thread, and give back what it had: for small operations, handing out work takes longer."""
@@ -30,8 +34,8 @@ def minimise_rows(
 ) -> tuple[Tensor, Tensor]:
     """Run Levenberg-Marquardt on every row at once; rows leave when their gradient has vanished.
 
-    Second derivatives come from differentiating the gradient once per unknown, so memory grows with the size of
-    one gradient and not with its square.
+    Second derivatives come from differentiating the gradient once per unknown, so that for large problems memory
+    grows with the size of one gradient and not with its square.
 
     Parameters
     ----------
@@ -99,15 +103,21 @@ def _relative(gradient: Tensor, value: Tensor) -> Tensor:
 
 
 def _second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    free = points.detach().requires_grad_()
-    value = objective(free, rows)
+    """Return value, gradient and second derivatives, those of a few rows in one pass and those of many one by one."""
+    n_rows, n_unknowns = points.shape
+    copies = n_unknowns if n_unknowns <= 16 and n_rows * n_unknowns <= SMALL else 1
+    free = points.detach().repeat(copies, 1).requires_grad_()
+    value = objective(free, rows.repeat(copies))
     (gradient,) = torch.autograd.grad(value.sum(), free, create_graph=True, materialize_grads=True)
-    n_unknowns = points.shape[-1]
-    curvature = torch.zeros(*points.shape, n_unknowns, dtype=points.dtype)
-    if gradient.requires_grad:
+    curvature = torch.zeros(n_rows, n_unknowns, n_unknowns, dtype=points.dtype)
+    if gradient.requires_grad and copies > 1:
+        # Copy i of every row is differentiated for the i-th component of its gradient.
+        own = gradient.view(copies, n_rows, n_unknowns).diagonal(dim1=0, dim2=2)
+        (columns,) = torch.autograd.grad(own.sum(), free, materialize_grads=True)
+        curvature = columns.view(copies, n_rows, n_unknowns).permute(1, 2, 0)
+    elif gradient.requires_grad:
         for i in range(n_unknowns):
-            (column,) = torch.autograd.grad(
-                gradient[:, i].sum(), free, retain_graph=i < n_unknowns - 1, materialize_grads=True
-            )
+            last = i == n_unknowns - 1
+            (column,) = torch.autograd.grad(gradient[:, i].sum(), free, retain_graph=not last, materialize_grads=True)
             curvature[:, :, i] = column
-    return value.detach(), gradient.detach(), curvature
+    return value[:n_rows].detach(), gradient[:n_rows].detach(), curvature
