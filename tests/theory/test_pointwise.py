@@ -97,7 +97,7 @@ def test_every_eta_tried_is_a_distribution_on_one_side_of_the_boundary(n_classes
         assert len(eta) > 5
         assert np.allclose(eta.sum(-1), 1)
         assert bool((eta >= 0).all())
-        assert float((eta.amax(-1) - (1 - cost)).abs().min()) > 9e-6
+        assert float((eta.amax(-1) - (1 - cost)).abs().min()) > 9e-7
 
 
 def test_every_class_comes_on_top():

@@ -52,6 +52,8 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     hidden_units : int or sequence of int, default=(50,)
     epochs : int, default=150
     batch_size : int, default=128
+        The paper's protocol. With a few hundred rows an epoch has only a few steps: take a smaller batch (16) or
+        more epochs, or the network stays unsure and declines too much.
     learning_rate : float, default=1e-3
     weight_decay : float or sequence of float, default=(1e-7, 1e-4, 1e-1)
         Candidates of the L2 penalty.
@@ -252,7 +254,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         risk = zero_one_c_risk(
             y, self.predict(X), cost=self.cost, reject_label=self.reject_label_, sample_weight=sample_weight
         )
-        return -float(risk)
+        return 0.0 - float(risk)
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
         array: NDArray[Any] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
@@ -303,7 +305,8 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         loss = get(self.loss) if isinstance(self.loss, str) else self.loss
         if not isinstance(loss, Loss):
             raise TypeError(f"loss must be the name of a registered loss or a Loss, got {type(loss).__name__}.")
-        loss.check_cost(self.cost)
+        if not loss.defined_at_zero_cost() and self.cost == 0:
+            loss.check_cost(self.cost)
         if not loss.has_link and (self.n_members > 1 or self.calibration):
             what = "n_members > 1" if self.n_members > 1 else "calibration"
             raise ValueError(

@@ -41,7 +41,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         then only calibrate it.
     cost : float, default=0.2
         The price c of one rejection; one wrong answer costs 1. Read when predicting: ``set_params(cost=...)``
-        needs no refit.
+        needs no refit. With another rule than Chow's it only counts in ``score``.
     rule : Rule, optional
         Chow's rule at ``cost`` by default; or ``Threshold``, ``CostMatrix``, or a rule that is fitted on held-out
         rows, for which a share of 1 / cv of the rows is then set aside.
@@ -159,7 +159,9 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         proba = self.predict_proba(X)
         if self.rule_ is not None:
             if cost is not None:
-                raise ValueError(f"the cost of {self.rule_} is its own; give another rule instead of cost={cost!r}.")
+                raise ValueError(
+                    f"{type(self.rule_).__name__} decides without this cost; drop cost={cost!r}, or leave out the rule."
+                )
             return self.rule_.decide(proba)
         return Chow(self.cost if cost is None else cost).decide(proba)
 
@@ -183,7 +185,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         risk = zero_one_c_risk(
             y, self.predict(X), cost=self.cost, reject_label=self.reject_label_, sample_weight=sample_weight
         )
-        return -float(risk)
+        return 0.0 - float(risk)
 
     @property
     def n_features_in_(self) -> int:

@@ -182,7 +182,6 @@ class CalibrationReport:
         rejects = "> 0: false rejects" if "false_reject" in theorem.fails else "<= 0: no false rejects"
         accepts = "< 0: false accepts" if "false_accept" in theorem.fails else ">= 0: no false accepts"
         threshold = f"{1 - self.cost:g}"
-        agree = "The two routes agree." if self.routes_agree else "THE TWO ROUTES DISAGREE: trust neither."
         lines = [
             "By Theorem 4: the slope of the risk in the rejector r, at r = 0",
             f"  sup over max eta >= {threshold}   {_zero(top, theorem):>10} {rejects}",
@@ -192,7 +191,19 @@ class CalibrationReport:
         ]
         if not theorem.assumptions_hold:
             lines.append("  the theorem's assumption fails: the second derivative in r is not positive everywhere")
-        return [*lines, f"  {agree}"]
+        return [*lines, f"  {self._agreement(theorem)}"]
+
+    def _agreement(self, theorem: TheoremFour) -> str:
+        if self.routes_agree:
+            return "The two routes agree."
+        if theorem.fails > self.search.fails:
+            near = f"{self.search.nearest:.0e}"
+            return (
+                f"The search did not see all of this: the failing eta are within {near} of max eta = {1 - self.cost:g}."
+            )
+        return (
+            "THE TWO ROUTES DISAGREE: is the loss convex and continuously differentiable in r, as the theorem assumes?"
+        )
 
     def _bound(self) -> str:
         if self.bound is not None:
