@@ -94,7 +94,8 @@ def _damped_step(gradient: Tensor, curvature: Tensor, damping: Tensor, identity:
     if bool(failed.any()):
         lowest = torch.linalg.eigvalsh(curvature)[:, 0].clamp(max=0.0)
         shift = shift - lowest * (1 + 1e-8)
-        return torch.linalg.solve(curvature + shift[:, None, None] * identity, gradient)
+        step: Tensor = torch.linalg.solve(curvature + shift[:, None, None] * identity, gradient)
+        return step
     return torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
 
 

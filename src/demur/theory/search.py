@@ -207,9 +207,11 @@ def _stages(loss: Loss, facts: Facts, n_classes: int, cost: float, seed: int) ->
     if facts.symmetric:
         yield structured[:: 3 if slow else 1]
         yield random_tied_eta(24 if slow else 400, n_classes, cost, generator)
+    elif slow:
+        yield over_all_classes(structured, limit=max(3 * n_classes, 96))
     else:
-        yield over_all_classes(structured, limit=max(8 * n_classes, 48 if slow else 200))
-        yield over_all_classes(structured, limit=max(4 * n_classes, 96 if slow else 600))
+        yield over_all_classes(structured, limit=max(8 * n_classes, 200))
+        yield over_all_classes(structured, limit=600)
     if slow and n_classes > 30:
         return  # a hundred free scores are a large linear program for each row
     n_dense = (60_000 if slow else 400_000) // n_classes**3
