@@ -133,6 +133,9 @@ def _gaps(
     everywhere = torch.arange(len(eta))
     with torch.no_grad():
         gap = problem.risk(unknowns, everywhere) - problem.risk(least, everywhere)
+        free = (constraints(problem.ties.scores(least, everywhere)) >= 0).all(-1)
+        gap = torch.where(free, 0.0, gap)  # the minimiser takes this decision by itself
+        violation = torch.where(free, 0.0, violation)
     return torch.where(violation < 1e-7, gap.clamp(min=0.0), torch.inf).numpy()
 
 

@@ -79,7 +79,7 @@ def draw_beta_bounds(loss: str, cost: float, n_classes: Sequence[int]) -> Figure
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axis = figure.subplots()
     acc, rej = np.array([beta_bounds(loss, k, cost) for k in n_classes]).T
-    axis.fill_between(n_classes, rej, acc, color=ORANGE, alpha=0.15, label="no beta here is calibrated")
+    axis.fill_between(n_classes, rej, acc, color=ORANGE, alpha=0.15, label="between the two, both fail")
     axis.plot(n_classes, acc, "o-", color=BLUE, label="least beta without false rejects (acc)")
     axis.plot(n_classes, rej, "s-", color=GREEN, label="greatest beta without false accepts (rej)")
     axis.set(xlabel="number of classes K", ylabel="beta", xticks=list(n_classes), title=f"{loss}, c = {cost:g}")
@@ -102,6 +102,7 @@ def draw_room(functions: Sequence[CalibrationFunction]) -> Figure:
         axis.plot(z, xi.room(z), color=colour, label=f"{xi.loss.name}, c = {xi.cost:g}")
     axis.axhline(1, color=GREY, linestyle="--", linewidth=1)
     axis.set(xlabel="excess 0-1-c risk z", ylabel="tightest xi / paper's bound", xlim=(0, 1), ylim=(0, None))
+    axis.set_title("1: the paper is tight; above: it leaves room")
     axis.legend(frameon=False)
     return figure
 

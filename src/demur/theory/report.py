@@ -236,4 +236,7 @@ def _zero(value: float, theorem: TheoremFour) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    """Return lists for arrays, and None for an infinity, which JSON cannot write."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,6 +1,7 @@
 """A counterexample and its proof: the risks of both decisions, computed again and more exactly."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ from demur.theory.search import Failure, judge
 from demur.theory.ties import Ties, equal_values
 
 __all__ = ["Witness", "verify"]
+
+Risks: TypeAlias = tuple[float, float, float, str]
+"""The least risk, the least risk with Chow's decision, their difference, and how exact they are."""
 
 
 @dataclass(frozen=True)
@@ -79,22 +83,10 @@ def verify(loss: Loss, facts: Facts, failure: Failure, cost: float) -> Witness |
     kinds, _ = judge(loss.rule(scores, cost), eta, cost)
     if kinds[0] == "":
         return None
-    least = float(pointwise_risk(loss, scores, eta, cost))
     proba = failure.eta.numpy()
-    if has_exact_form(loss, proba) and kinds[0] != "misclassify":
-        assert isinstance(loss, PairwiseLoss)
-        joint = exact_minimum(loss, proba, cost, start=scores[0].tolist())
-        at_zero = exact_minimum(loss, proba, cost, rejector=0.0, start=_at_rejector_zero(loss, failure.eta, cost))
-        if (joint.rejector > 0) != (kinds[0] == "false_accept"):
-            return None
-        slope = max(joint.gradient, at_zero.gradient)
-        precision = f"mpmath, {DIGITS} digits; largest slope left {slope:.0e}"
-        risks = float(joint.risk), float(at_zero.risk), float(at_zero.risk - joint.risk)
-    else:
-        right, exactly = _best_right(loss, facts, failure.eta, scores, cost)
-        error = 1e-12 * (1 + abs(least)) * len(proba)
-        precision = f"float64, error below {error:.0e}" if exactly else "float64; the second is the best one found"
-        risks = least, right, right - least
+    risks = _exact_risks(loss, proba, scores, cost) if kinds[0] != "misclassify" else None
+    if risks is None:
+        risks = _float_risks(loss, facts, failure.eta, scores, cost)
     taken = loss.rule(scores, cost).numpy()
     return Witness(
         str(kinds[0]),
@@ -107,8 +99,34 @@ def verify(loss: Loss, facts: Facts, failure: Failure, cost: float) -> Witness |
         least_risk=risks[0],
         chow_least_risk=risks[1],
         gap=risks[2],
-        precision=precision,
+        precision=risks[3],
     )
+
+
+def _exact_risks(loss: Loss, eta: NDArray[np.float64], scores: Tensor, cost: float) -> Risks | None:
+    """Return both risks in many digits, or None where there is no such formula or it finds no such minimum."""
+    if not has_exact_form(loss, eta):
+        return None
+    assert isinstance(loss, PairwiseLoss)
+    beside = _at_rejector_zero(loss, torch.from_numpy(eta), cost)
+    try:
+        joint = exact_minimum(loss, eta, cost, start=scores[0].tolist())
+        at_zero = exact_minimum(loss, eta, cost, rejector=0.0, start=beside)
+    except (ValueError, ZeroDivisionError):  # how mpmath says that Newton's method went astray
+        return None
+    if (joint.rejector > 0) != bool(scores[0, -1] > 0):
+        return None
+    slope = max(joint.gradient, at_zero.gradient, 10.0 ** (5 - DIGITS))
+    precision = f"mpmath, {DIGITS} digits; gradient below {slope:.0e}"
+    return float(joint.risk), float(at_zero.risk), float(at_zero.risk - joint.risk), precision
+
+
+def _float_risks(loss: Loss, facts: Facts, eta: Tensor, scores: Tensor, cost: float) -> Risks:
+    least = float(pointwise_risk(loss, scores[0], eta, cost))
+    right, exactly = _best_right(loss, facts, eta, scores, cost)
+    error = 1e-12 * (1 + abs(least)) * len(eta)
+    precision = f"float64, error below {error:.0e}" if exactly else "float64; the second is the best one found"
+    return least, right, right - least, precision
 
 
 def _words(label: int, reject: bool) -> str:
