@@ -81,7 +81,7 @@ def _load(path: str) -> Any:
         raise CallError(f"{path!r} is not of the form module:object.")
     try:
         module = _module(module_name)
-    except Exception as error:
+    except Exception as error:  # a user's module may raise anything while it is imported
         raise CallError(f"cannot import {module_name!r}: {type(error).__name__}: {error}") from error
     target: Any = module
     for part in attribute.split("."):

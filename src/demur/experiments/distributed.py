@@ -106,7 +106,7 @@ def run_on_cluster(plan: Plan, client: Any, device: str, progress: Progress | No
             unit = units[future]
             try:
                 record: Record = future.result()
-            except Exception as error:
+            except Exception as error:  # as in run_here: reported at the end
                 failures.add(unit, error)
                 continue
             finally:

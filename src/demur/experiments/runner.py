@@ -31,7 +31,7 @@ def run_here(plan: Plan, device: torch.device, progress: Progress | None = None)
     for unit in plan.units:
         try:
             record = compute(unit, workplace, partial(_advance, progress, unit))
-        except Exception as error:
+        except Exception as error:  # one unit's failure must not lose the others; all are reported at the end
             failures.add(unit, error)
             continue
         plan.store.write(unit.name, record)

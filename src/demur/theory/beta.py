@@ -10,7 +10,7 @@ from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.theory.conditions import rejector_slope
 from demur.theory.errors import require_cost, require_n_classes
 from demur.theory.extremes import extreme_over
-from demur.theory.newton import one_thread
+from demur.training.workers import single_threaded_kernels
 
 __all__ = ["beta_bounds", "numeric_beta_bounds"]
 
@@ -51,7 +51,7 @@ def beta_bounds(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[
     return float(acc) * alpha, float(rej) * alpha
 
 
-@one_thread()
+@single_threaded_kernels()
 def numeric_beta_bounds(
     loss: str | PairwiseLoss, n_classes: int, cost: float, *, rounds: int = 2
 ) -> tuple[float, float]:

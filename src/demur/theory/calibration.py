@@ -9,15 +9,15 @@ from demur.theory.bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.conditions import TheoremFour, theorem_four
 from demur.theory.errors import CostRangeError, LossContractError, NoBoundError, require_cost, require_n_classes
 from demur.theory.facts import Facts, examine
-from demur.theory.newton import one_thread
 from demur.theory.report import BetaFindings, CalibrationReport
 from demur.theory.search import SearchFindings, search_simplex
 from demur.theory.witness import Witness, verify
+from demur.training.workers import single_threaded_kernels
 
 __all__ = ["check_calibration"]
 
 
-@one_thread()
+@single_threaded_kernels()
 def check_calibration(
     loss: LossLike, n_classes: int, cost: float, *, rule: RuleName | RuleFunction | None = None, seed: int = 0
 ) -> CalibrationReport:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from demur.losses import Loss
 from demur.theory.facts import Facts
-from demur.theory.newton import one_thread
 from demur.theory.pointwise import RiskProblem
 from demur.theory.regions import REJECT, best_in_region, decision_constraints
 from demur.theory.ties import Ties, equal_values
+from demur.training.workers import single_threaded_kernels
 
 __all__ = ["least_gaps"]
 
@@ -20,7 +20,7 @@ Rows = tuple[NDArray[np.int_], NDArray[np.float64]]
 """Which z each row belongs to, and the rows of eta."""
 
 
-@one_thread()
+@single_threaded_kernels()
 def least_gaps(loss: Loss, facts: Facts, n_classes: int, cost: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return, for each 0-1-c excess z, the least surrogate excess of a decision that loses exactly z at one eta.
 

@@ -77,7 +77,7 @@ def _values(loss: Loss, scores: Tensor, y: Tensor, cost: float) -> Tensor:
     shape = f"scores {tuple(scores.shape)} and y {tuple(y.shape)}"
     try:
         values: Any = loss.forward(scores, y, cost)
-    except Exception as error:
+    except Exception as error:  # a user's own loss may raise anything
         raise LossContractError(f"{loss.name} raised {type(error).__name__} on {shape}: {error}") from error
     if not isinstance(values, Tensor):
         raise LossContractError(f"{loss.name} must return a tensor, got {type(values).__name__}.")
@@ -124,7 +124,7 @@ def _decision(loss: Loss, scores: Tensor, cost: float, n_classes: int) -> Decisi
     try:
         decision = loss.rule(scores, cost)
         label, reject = decision.label, decision.reject
-    except Exception as error:
+    except Exception as error:  # a user's own loss may raise anything
         raise LossContractError(
             f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}"
         ) from error

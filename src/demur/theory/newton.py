@@ -1,13 +1,14 @@
 """Minimise many small smooth functions at once."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-__all__ = ["Objective", "minimise_rows", "one_thread"]
+from demur.training.workers import single_threaded_kernels
+
+__all__ = ["Objective", "minimise_rows"]
 
 Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
@@ -17,18 +18,7 @@ SMALL = 1000
 """Up to this many rows times unknowns, the time of an operation does not depend on its size."""
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread, and give back what it had: for small operations, handing out work takes longer."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@one_thread()
+@single_threaded_kernels()
 def minimise_rows(
     objective: Objective, start: Tensor, *, max_steps: int = 300, tolerance: float = 1e-12
 ) -> tuple[Tensor, Tensor]:

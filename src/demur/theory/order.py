@@ -17,10 +17,10 @@ from demur.margins import MarginFunction
 from demur.theory.adapter import LossLike, as_loss
 from demur.theory.errors import require_cost, require_n_classes
 from demur.theory.facts import examine
-from demur.theory.newton import one_thread
 from demur.theory.pointwise import pointwise_risk
 from demur.theory.search import minimisers
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta, tops_around
+from demur.training.workers import single_threaded_kernels
 
 __all__ = ["OrderReport", "OrderTheorem", "is_order_preserving"]
 
@@ -70,7 +70,7 @@ class OrderReport:
         return self.preserving
 
 
-@one_thread()
+@single_threaded_kernels()
 def is_order_preserving(loss: LossLike, n_classes: int, cost: float, *, seed: int = 0) -> OrderReport:
     """Search for an eta at which a loss loses the order of the classes, and consult Theorems 16 and 17.
 

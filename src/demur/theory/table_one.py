@@ -10,7 +10,8 @@ from torch import Tensor
 
 from demur.losses import OneVsAll, available, get
 from demur.margins import MarginFunction
-from demur.theory.newton import minimise_rows, one_thread
+from demur.theory.newton import minimise_rows
+from demur.training.workers import single_threaded_kernels
 
 __all__ = ["TableOne", "TableOneRow", "margin_excess", "table_one"]
 
@@ -88,7 +89,7 @@ class TableOne:
         return "\n".join(lines)
 
 
-@one_thread()
+@single_threaded_kernels()
 def table_one() -> TableOne:
     """Derive Table 1 for every registered one-versus-all loss and compare it with what the paper prints.
 
