@@ -205,3 +205,50 @@ def test_rules_that_are_fitted_get_rows_of_their_own(frozen):
     assert model.rule is rule
     half = RejectOption(naive, rule=Coverage(0.5)).fit(X_train[rows], y_train[rows])
     assert 0.4 < (~half.decide(X_test).reject).mean() < 0.6
+
+
+# Label shift
+
+
+@pytest.fixture(scope="module")
+def shifted():
+    centers = [[0, 0], [2, 0], [0, 2]]
+    X, y = make_blobs([600, 600, 600], centers=centers, random_state=0)
+    X_new, y_new = make_blobs([1500, 300, 200], centers=centers, random_state=1)
+    return RejectOption(GaussianNB(), cost=0.2).fit(X, y), X_new, y_new
+
+
+def test_adapt_finds_the_new_frequencies_and_pays_less(shifted):
+    model, X, y = shifted
+    adapted = model.adapt(X)
+    np.testing.assert_allclose(adapted.label_shift_.new_prior, [0.75, 0.15, 0.1], atol=0.03)
+    assert adapted.score(X, y) > model.score(X, y) + 0.01
+    assert "0.333 to 0.7" in adapted.label_shift_.explain()
+
+
+def test_adapt_leaves_the_model_as_it_was(shifted):
+    model, X, _ = shifted
+    before = model.predict_proba(X)
+    adapted = model.adapt(X)
+    assert model.label_shift_ is None
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    np.testing.assert_allclose(adapted.predict_proba(X), adapted.label_shift_.transform(before))
+    # adapting twice starts from the training frequencies again
+    np.testing.assert_allclose(adapted.adapt(X).label_shift_.new_prior, adapted.label_shift_.new_prior)
+
+
+def test_adapt_refuses_where_a_promise_would_be_void(shifted):
+    _, X, y = shifted
+    model = RejectOption(GaussianNB(), rule=RiskControl(0.2, 0.1)).fit(X, y)
+    with pytest.raises(ValueError, match="promises nothing under others"):
+        model.adapt(X)
+    fixed = RejectOption(GaussianNB(), rule=Threshold(0.6)).fit(X, y)
+    assert fixed.adapt(X).label_shift_.distance < 0.05
+
+
+def test_decide_proba_is_decide(shifted):
+    model, X, _ = shifted
+    for cost in (None, 0.1):
+        one, two = model.decide(X, cost), model.decide_proba(model.predict_proba(X), cost)
+        np.testing.assert_array_equal(one.reject, two.reject)
+        np.testing.assert_array_equal(one.confidence, two.confidence)

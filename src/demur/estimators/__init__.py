@@ -1,7 +1,9 @@
 """Estimators in scikit-learn's conventions."""
 
+from demur.estimators.auto import AutoClassifier
+from demur.estimators.auto_search import Tried
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
 from demur.estimators.selection import Candidate
 
-__all__ = ["Candidate", "RejectClassifier", "RejectOption"]
+__all__ = ["AutoClassifier", "Candidate", "RejectClassifier", "RejectOption", "Tried"]

@@ -1,6 +1,6 @@
 """Class probabilities of any scikit-learn classifier, fitted on all rows or out of fold."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ def out_of_fold_proba(
     classes: NDArray[Any],
     folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
     parameters: dict[str, Any],
+    after_fold: Callable[[], Any] = lambda: None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return row numbers and the probabilities that a model which has not seen them gives them.
 
@@ -66,6 +67,7 @@ def out_of_fold_proba(
         model = clone(estimator).fit(_safe_indexing(X, train), y[train], **own)
         rows.append(test)
         probas.append(proba_of(model, _safe_indexing(X, test), classes))
+        after_fold()
     if not rows:
         raise ValueError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
     return np.concatenate(rows), np.concatenate(probas)

@@ -1,6 +1,6 @@
 """RejectOption: a reject option for any classifier."""
 
-import warnings
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv, train_test_split
+from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.multiclass import check_classification_targets
@@ -22,8 +22,11 @@ from sklearn.utils.validation import (
 
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.costs import check_cost
+from demur.estimators.auto import AutoClassifier
+from demur.estimators.folds import stratified_folds
 from demur.estimators.labels import choose_reject_label
 from demur.estimators.probabilities import out_of_fold_proba, proba_of
+from demur.label_shift import LabelShift
 from demur.metrics import zero_one_c_risk
 from demur.rules import Chow, Decision, Rule
 
@@ -35,10 +38,11 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     Parameters
     ----------
-    estimator : classifier
+    estimator : classifier or "auto"
         Anything with scikit-learn's interface, pipelines included. It is cloned and fitted; one that is fitted
         already is kept as it is when wrapped in ``sklearn.frozen.FrozenEstimator``, and the rows given to ``fit``
-        then only calibrate it.
+        then only calibrate it. "auto" is an :class:`AutoClassifier`: a blend of several models, a strong default for
+        tables.
     cost : float, default=0.2
         The price c of one rejection; one wrong answer costs 1. Read when predicting: ``set_params(cost=...)``
         needs no refit. With another rule than Chow's it only counts in ``score``.
@@ -52,13 +56,20 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         The folds of the calibration.
     reject_label : object, optional
         What ``predict`` returns where it declines; see :class:`~demur.RejectClassifier`.
+    time_budget : float or None, default=90
+        Seconds that "auto" may take, None for no limit; no other estimator looks at it.
 
     Attributes
     ----------
     estimator_ : fitted classifier
     calibrator_ : object or None
+        None where the estimator is calibrated out of fold by itself, as "auto" is.
     rule_ : Rule or None
         The fitted rule, None for Chow's.
+    class_prior_ : array of shape (n_classes,)
+        The class frequencies in training.
+    label_shift_ : LabelShift or None
+        The correction that :meth:`adapt` found.
     classes_, reject_label_
 
     Examples
@@ -80,6 +91,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         calibration: Any = "auto",
         cv: Any = 5,
         reject_label: Any = None,
+        time_budget: float | None = 90.0,
     ) -> None:
         self.estimator = estimator
         self.cost = cost
@@ -87,6 +99,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.calibration = calibration
         self.cv = cv
         self.reject_label = reject_label
+        self.time_budget = time_budget
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: Any) -> Self:
         """Fit the estimator and calibrate it on rows it has not seen.
@@ -109,11 +122,12 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             fit_params = {**fit_params, "sample_weight": weights}
         parameters = self._routed(fit_params)
-        frozen = isinstance(self.estimator, FrozenEstimator)
+        base = self._base()
+        frozen = isinstance(base, FrozenEstimator)
         needs_rows = hasattr(self.rule, "fit")
         train = np.arange(_num_samples(X))
         if frozen:
-            self.estimator_ = self.estimator
+            self.estimator_ = base
             self.classes_ = self.estimator_.classes_
             unknown = np.setdiff1d(labels, self.classes_)
             if len(unknown):
@@ -127,18 +141,24 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         rule_rows = np.array([], dtype=np.int64)
         if needs_rows:
             train, rule_rows = self._set_aside(train, labels)
+        cross_fits_itself = isinstance(base, AutoClassifier)
         if not frozen:
             part, own = _safe_indexing(X, train), _check_method_params(X, parameters, indices=train)
-            if self.calibration is not None:
-                folds = self._folds(part, labels[train])
-                held_out, proba = out_of_fold_proba(self.estimator, part, labels[train], self.classes_, folds, own)
+            if self.calibration is not None and not cross_fits_itself:
+                folds = stratified_folds(self.cv, part, labels[train])
+                held_out, proba = out_of_fold_proba(base, part, labels[train], self.classes_, folds, own)
                 held_out = train[held_out]
-            self.estimator_ = clone(self.estimator).fit(part, labels[train], **own)
+            self.estimator_ = clone(base).fit(part, labels[train], **own)
+            if cross_fits_itself:
+                held_out, proba = train[self.estimator_.held_out_rows_], self.estimator_.held_out_proba_
         elif needs_rows:
             held_out, proba = train, proba[train]
         weight = fit_params.get("sample_weight")
+        counts = np.bincount(np.searchsorted(self.classes_, labels), weight, minlength=len(self.classes_))
+        self.class_prior_ = counts / counts.sum()
+        self.label_shift_: LabelShift | None = None
         self.calibrator_ = None
-        if self.calibration is not None:
+        if self.calibration is not None and not (cross_fits_itself and self.calibration == "auto"):
             codes = np.searchsorted(self.classes_, labels[held_out])
             self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[held_out])
         self.rule_ = self.rule
@@ -156,7 +176,17 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         cost : float or array of one per row, optional
             Another rejection cost than the estimator's, for Chow's rule.
         """
-        proba = self.predict_proba(X)
+        return self.decide_proba(self.predict_proba(X), cost)
+
+    def decide_proba(self, proba: ArrayLike, cost: Any = None) -> Decision[NDArray[Any]]:
+        """Decide from the probabilities that :meth:`predict_proba` gave, which spares computing them again.
+
+        Parameters
+        ----------
+        proba : array of shape (n, n_classes)
+        cost : as in :meth:`decide`
+        """
+        check_is_fitted(self)
         if self.rule_ is not None:
             if cost is not None:
                 raise ValueError(
@@ -172,7 +202,41 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the calibrated class probabilities."""
         check_is_fitted(self)
-        return self._calibrated_proba(X)
+        proba = self._calibrated_proba(X)
+        return proba if self.label_shift_ is None else self.label_shift_.transform(proba)
+
+    def adapt(self, X: Any) -> Self:
+        """Return a copy for rows whose classes have other frequencies than in training (Saerens et al. 2002).
+
+        The new frequencies are estimated from rows without labels. This is right where only the mix of classes has
+        changed and not what each class looks like; ``label_shift_.explain()`` of the copy says what was found and
+        how sure it is. The model itself stays as it was, and so does what a rule promised: a rule that was fitted
+        under the old frequencies promises nothing under new ones, and is refused.
+
+        Parameters
+        ----------
+        X : as the estimator takes it
+            Rows as they come now, without labels.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = make_blobs([900, 900], centers=[[0], [2]], random_state=0)
+        >>> model = RejectOption(GaussianNB()).fit(X, y)
+        >>> X_new, _ = make_blobs([900, 100], centers=[[0], [2]], random_state=1)
+        >>> model.adapt(X_new).label_shift_.new_prior.round(1)
+        array([0.9, 0.1])
+        """
+        check_is_fitted(self)
+        if hasattr(self.rule_, "fit"):
+            raise ValueError(
+                f"{type(self.rule_).__name__} was fitted under the class frequencies of training and promises nothing "
+                "under others; use a cost (Chow's rule), or fit again on labelled rows as they come now."
+            )
+        adapted: Self = copy(self)
+        adapted.label_shift_ = LabelShift.fit(self._calibrated_proba(X), self.class_prior_)
+        return adapted
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return log probabilities, or for two classes the log odds of the second."""
@@ -197,7 +261,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
+        inner = get_tags(self._base())
         tags.input_tags = inner.input_tags
         tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
         return tags
@@ -208,14 +272,21 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         return (
             MetadataRouter(owner=type(self).__name__)
             .add_self_request(self)
-            .add(estimator=self.estimator, method_mapping=mapping)
+            .add(estimator=self._base(), method_mapping=mapping)
         )
+
+    def _base(self) -> Any:
+        if isinstance(self.estimator, str):
+            if self.estimator != "auto":
+                raise ValueError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
+            return AutoClassifier(time_budget=self.time_budget, cv=self.cv, random_state=0)
+        return self.estimator
 
     def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
         if _routing_enabled():
             routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
             return routed
-        if "sample_weight" in fit_params and not has_fit_parameter(self.estimator, "sample_weight"):
+        if "sample_weight" in fit_params and not has_fit_parameter(self._base(), "sample_weight"):
             raise TypeError(f"{type(self.estimator).__name__} takes no sample_weight; leave it out.")
         return fit_params
 
@@ -228,15 +299,6 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         if not len(labels):
             raise ValueError("X and y are empty: 0 rows, at least two classes are needed.")
         return labels
-
-    def _folds(self, X: Any, y: NDArray[Any]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Return stratified folds, as many as the largest class allows; rare classes are handled later."""
-        cv = self.cv
-        if isinstance(cv, int):
-            cv = max(2, min(cv, int(np.unique(y, return_counts=True)[1].max())))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The least populated class")
-            return list(check_cv(cv, y, classifier=True).split(X, y))
 
     def _set_aside(self, rows: NDArray[np.int64], y: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         share = 1 / self.cv if isinstance(self.cv, int) else 0.2

@@ -1,0 +1,93 @@
+"""From whatever table a user has to one matrix of numbers and codes."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_consistent_length, validate_data
+
+if TYPE_CHECKING:
+    from demur.tables import Schema
+
+__all__ = ["TableCodes"]
+
+_MOST_CODES = 255
+"""As many categories as gradient boosting can tell apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableCodes:
+    """How a table becomes a matrix: numbers as they are, categories as codes 0, 1, ..., missing values as NaN.
+
+    Parameters
+    ----------
+    schema : Schema or None
+        What was learnt about the columns of a DataFrame; None for arrays of numbers, which stay as they are.
+    categorical : array of bool, shape (n_columns,)
+        Which columns of the matrix hold codes.
+    """
+
+    schema: "Schema | None"
+    categorical: NDArray[np.bool_]
+
+    @classmethod
+    def learn(cls, estimator: Any, X: Any, y: NDArray[Any], categorical_features: ArrayLike | None) -> Self:
+        """Look at the columns, and write ``n_features_in_`` and the like on the estimator."""
+        if not _is_frame(X):
+            array = validate_data(estimator, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
+            check_consistent_length(array, y)
+            return cls(None, _checked_codes(array, categorical_features))
+        if categorical_features is not None:
+            raise ValueError(
+                f"categorical_features={categorical_features!r} is for arrays; a DataFrame says by its column types "
+                "which are categories: give those the type category or text, and leave categorical_features out."
+            )
+        from demur.tables import Schema, as_table  # Arrow is imported where there is a table to read
+
+        validate_data(estimator, X, skip_check_array=True)
+        check_consistent_length(X, y)
+        table = as_table(X)
+        schema = Schema.learn(table, keep=table.column_names)  # whoever passes a DataFrame has chosen its columns
+        return cls(schema, schema.categorical)
+
+    def of(self, estimator: Any, X: Any) -> NDArray[np.float64]:
+        """Return the matrix for this table."""
+        if self.schema is None:
+            array: NDArray[np.float64] = validate_data(
+                estimator, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"
+            )
+            return array
+        if not _is_frame(X):
+            raise ValueError(f"fitted on a table with named columns, so it cannot read a {type(X).__name__}.")
+        from demur.tables import as_table
+
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+        return self.schema.encode(as_table(X))
+
+
+def _is_frame(X: Any) -> bool:
+    """Say whether the columns can have types of their own."""
+    return hasattr(X, "__arrow_c_stream__") or hasattr(X, "column_names") or hasattr(X, "columns")
+
+
+def _checked_codes(array: NDArray[np.float64], categorical_features: ArrayLike | None) -> NDArray[np.bool_]:
+    mask = np.zeros(array.shape[1], dtype=bool)
+    if categorical_features is None:
+        return mask
+    wanted = np.asarray(categorical_features)
+    if wanted.dtype == bool and wanted.shape != mask.shape:
+        raise ValueError(f"categorical_features has {wanted.size} entries for {mask.size} columns; give one for each.")
+    if wanted.dtype.kind not in "biu" or (wanted.dtype != bool and wanted.size and wanted.max() >= mask.size):
+        raise ValueError(
+            f"categorical_features must be a mask or numbers of the {mask.size} columns, got {categorical_features!r}."
+        )
+    mask[wanted] = True
+    codes = array[:, mask]
+    known = codes[~np.isnan(codes)]
+    if ((known < 0) | (known >= _MOST_CODES) | (known != np.floor(known))).any():
+        raise ValueError(
+            f"categorical columns of an array must hold codes from 0 to {_MOST_CODES - 1}; pass a DataFrame with "
+            "columns of type category instead, which may hold anything."
+        )
+    return mask

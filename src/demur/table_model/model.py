@@ -1,0 +1,150 @@
+"""TableModel: from a table to decisions."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from demur.estimators import RejectClassifier, RejectOption
+from demur.rules import Decision
+from demur.table_model.labels import as_column
+from demur.tables import Schema
+
+__all__ = ["ANSWER_COLUMNS", "TableModel"]
+
+ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice")
+"""The columns of :meth:`TableModel.answers`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A fitted classifier with a reject option, and the columns it reads; made by :func:`fit_table`.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns it was fitted on, and the target.
+    classifier : RejectOption or RejectClassifier
+    dense : fitted transformer or None
+        Turns the codes of the schema into numbers on one scale, for classifiers that need it.
+    label_type : {"text", "integer", "boolean"}
+        How classes are written. Inside they are text.
+    facts : dict
+        What there is to know about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
+
+    Examples
+    --------
+    >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 20, "pet": ["cat"] * 60 + ["dog"] * 60})
+    >>> from demur.table_model import fit_table
+    >>> model = fit_table(table.append_column("y", pa.array([0, 0, 0, 1, 1, 1] * 20)), "y", model="lr")
+    >>> model.answers(pa.table({"size": [1.05, 5.1], "pet": ["cat", "dog"]})).column("prediction").to_pylist()
+    [0, 1]
+    """
+
+    schema: Schema
+    classifier: Any
+    dense: Any = None
+    label_type: str = "text"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        """The name of the column with the labels."""
+        return str(self.schema.target)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The class names, as text."""
+        classes: NDArray[Any] = self.classifier.classes_
+        return classes
+
+    @property
+    def cost(self) -> float:
+        """The price of one rejection."""
+        return float(self.classifier.cost)
+
+    @property
+    def rule_words(self) -> str | None:
+        """What the rule chose and promises, in words; None for Chow's rule and for the losses' own."""
+        rule: Any = getattr(self.classifier, "rule_", None)
+        return rule.explain() if hasattr(rule, "explain") else None
+
+    @property
+    def cost_is_free(self) -> bool:
+        """Whether another cost needs no refit."""
+        return self.why_cost_is_fixed is None
+
+    @property
+    def why_cost_is_fixed(self) -> str | None:
+        """Say in words why another cost needs a refit, or return None."""
+        if isinstance(self.classifier, RejectClassifier):
+            loss = self.classifier.loss_
+            if loss.trained_for_cost:
+                return f"{loss.name} was trained for the cost {self.cost:g}; fit again for another"
+            return None
+        if self.classifier.rule_ is None:
+            return None
+        return f"the model decides by {type(self.classifier.rule_).__name__}, which does not look at a cost"
+
+    def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
+        """Return the numbers that the classifier takes."""
+        codes = self.schema.encode(table, where=where)
+        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+
+    def decide(self, table: Any, cost: Any = None) -> Decision[NDArray[Any]]:
+        """Decide for each row of a table.
+
+        Parameters
+        ----------
+        table : pyarrow.Table or RecordBatch
+        cost : float or one per row, optional
+            Another than the model was fitted with, where it may move.
+        """
+        return self.decide_and_score(table, cost)[0]
+
+    def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
+        """Return class probabilities, or None for losses that have none."""
+        if not hasattr(self.classifier, "predict_proba"):
+            return None
+        proba: NDArray[np.float64] = self.classifier.predict_proba(self.features(table))
+        return proba
+
+    def decide_and_score(
+        self, table: Any, cost: Any = None, *, where: str = "the table"
+    ) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
+        """Return the decisions and one score per class: probabilities, or trained scores where there are none."""
+        if cost is not None and self.why_cost_is_fixed is not None and not np.all(np.asarray(cost) == self.cost):
+            raise ValueError(f"this model cannot decide for another cost: {self.why_cost_is_fixed}.")
+        features = self.features(table, where=where)
+        if isinstance(self.classifier, RejectOption):
+            proba = self.classifier.predict_proba(features)
+            free = None if self.classifier.rule_ is not None else cost
+            return self.classifier.decide_proba(proba, free), proba
+        decision = self.classifier.decide(features, cost)
+        if hasattr(self.classifier, "predict_proba"):
+            return decision, self.classifier.predict_proba(features)
+        scores = self.classifier.decision_function(features)
+        return decision, np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+
+    def answers(self, table: Any, cost: Any = None, *, where: str = "the table") -> Any:
+        """Return the decisions as a table, in the words of ``demur predict``.
+
+        ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
+        ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
+        the first choice, or a trained score for losses without probabilities.
+        """
+        decision, scores = self.decide_and_score(table, cost, where=where)
+        rows = np.arange(len(scores))
+        others = np.array(scores, dtype=np.float64)
+        others[rows, decision.label] = -np.inf
+        first, second = self.classes[decision.label], self.classes[others.argmax(axis=1)]
+        columns = [
+            as_column(first, self.label_type, decision.reject),
+            pa.array(decision.reject),
+            pa.array(np.asarray(decision.confidence, dtype=np.float64)),
+            as_column(first, self.label_type),
+            as_column(second, self.label_type),
+        ]
+        return pa.table(columns, names=list(ANSWER_COLUMNS))

@@ -1,0 +1,261 @@
+"""RejectOption("auto"): the blend, its time budget, and tables as people have them."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from demur import AutoClassifier, RejectOption, RiskControl
+from demur.calibration import TemperatureScaling
+from demur.estimators import auto_search
+from demur.estimators.auto_candidates import CANDIDATES
+from demur.estimators.blending import greedy_blend
+from demur.estimators.time_budget import TimeBudget, forecast_fit
+from demur.tables import as_table
+
+QUICK = ("logistic regression", "extra trees")
+NAMES = tuple(candidate.name for candidate in CANDIDATES)
+
+
+@parametrize_with_checks(
+    [AutoClassifier(("logistic regression",), time_budget=None, random_state=0)],
+)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    return make_classification(
+        400, 6, n_informative=4, n_redundant=0, n_classes=3, flip_y=0.2, n_clusters_per_class=1, random_state=0
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted(noisy):
+    return AutoClassifier(time_budget=None, random_state=0).fit(*noisy)
+
+
+def test_every_candidate_is_tried_and_reported(fitted):
+    assert tuple(one.name for one in fitted.tried_) == NAMES
+    assert sum(one.weight for one in fitted.tried_) == pytest.approx(1)
+    assert all(one.seconds > 0 and one.temperature > 0 for one in fitted.tried_)
+
+
+def test_the_blend_is_no_worse_out_of_fold_than_its_best_member(fitted, noisy):
+    y = noisy[1][fitted.held_out_rows_]
+    blend = -np.log(fitted.held_out_proba_[np.arange(len(y)), y]).mean()
+    assert blend <= min(one.log_loss for one in fitted.tried_) + 1e-9
+
+
+def test_the_blend_needs_no_further_temperature(fitted, noisy):
+    again = TemperatureScaling.fit(fitted.held_out_proba_, noisy[1][fitted.held_out_rows_])
+    assert again.temperature == pytest.approx(1, abs=0.01)
+
+
+def test_probabilities_are_the_weighted_mean_of_calibrated_members(fitted, noisy):
+    X = noisy[0][:50]
+    views = {"codes": X, "dense": fitted.dense_.transform(X)}
+    members = zip(fitted.models_, fitted.weights_, fitted.scalings_, fitted.views_, strict=True)
+    mixture = sum(w * scaling.transform(model.predict_proba(views[view])) for model, w, scaling, view in members)
+    np.testing.assert_allclose(fitted.predict_proba(X), fitted.scaling_.transform(mixture), rtol=1e-12)
+
+
+def test_the_same_rows_give_the_same_model(noisy):
+    one, two = (AutoClassifier(QUICK, time_budget=None, random_state=3).fit(*noisy) for _ in range(2))
+    # Threads add the trees of a fold up in any order, so that temperatures differ in their last digits.
+    np.testing.assert_allclose(one.predict_proba(noisy[0]), two.predict_proba(noisy[0]), rtol=1e-9)
+
+
+def test_prediction_is_the_same_to_the_last_bit_every_time_and_in_any_company(fitted):
+    X = np.random.default_rng(0).normal(size=(40_000, 6))
+    once = fitted.predict_proba(X)
+    np.testing.assert_array_equal(once, fitted.predict_proba(X))
+    np.testing.assert_array_equal(once[:100], fitted.predict_proba(X[:100]))
+
+
+# Greedy blending
+
+
+def brute_force_blend(columns, rounds=50):
+    """Caruana's path, computed from scratch at every step."""
+    bag, path = [], []
+    for _ in range(rounds):
+        losses = [-np.log(np.mean([columns[k] for k in [*bag, j]], axis=0)).mean() for j in range(len(columns))]
+        bag.append(int(np.argmin(losses)))
+        path.append(min(losses))
+    size = int(np.argmin(path)) + 1
+    return np.bincount(bag[:size], minlength=len(columns)) / size, path[size - 1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_greedy_blend_is_caruanas(seed):
+    columns = np.random.default_rng(seed).uniform(0.05, 1, size=(4, 30))
+    weights, loss = brute_force_blend(columns)
+    blend = greedy_blend(columns)
+    np.testing.assert_allclose(blend.weights, weights)
+    assert blend.log_loss == pytest.approx(loss)
+
+
+def test_a_weight_of_two_is_the_row_twice():
+    columns = np.random.default_rng(0).uniform(0.05, 1, size=(3, 20))
+    counts = np.arange(20) % 3
+    assert greedy_blend(columns, counts).weights == greedy_blend([np.repeat(c, counts) for c in columns]).weights
+
+
+def test_nothing_to_blend():
+    with pytest.raises(ValueError, match="at least one"):
+        greedy_blend([])
+
+
+# The time budget
+
+
+def test_the_budget_leaves_out_what_does_not_fit_in(noisy, monkeypatch):
+    takes = dict(zip(NAMES, (2.0, 3.0, 1.0, 100.0, 2.0, 50.0), strict=True))
+    monkeypatch.setattr(auto_search.CandidateSearch, "_forecast", lambda self, candidate: takes[candidate.name])
+    model = AutoClassifier(time_budget=40.0, cv=3, random_state=0).fit(*noisy)
+    left_out = [one.name for one in model.tried_ if one.log_loss is None]
+    assert left_out == ["random forest", "smooth networks"]  # 4 fits each: 400 s and 200 s
+    assert "400 s" in model.tried_[NAMES.index("random forest")].outcome
+
+
+def test_at_least_the_cheapest_is_trained(noisy, monkeypatch):
+    takes = dict(zip(NAMES, (20.0, 30.0, 10.0, 100.0, 20.0, 50.0), strict=True))
+    monkeypatch.setattr(auto_search.CandidateSearch, "_forecast", lambda self, candidate: takes[candidate.name])
+    model = AutoClassifier(time_budget=0.001, random_state=0).fit(*noisy)
+    assert [(one.name, one.weight) for one in model.tried_ if one.weight] == [("logistic regression", 1.0)]
+
+
+def test_forecasts_pass_a_line_through_two_small_fits():
+    asked = []
+
+    def fit_on(n):
+        asked.append(n)
+        return 0.5 + n / 2000
+
+    assert forecast_fit(fit_on, 40_000) == pytest.approx(20.5)
+    assert asked == [2500, 5000]
+
+
+def test_a_budget_counts_what_is_spent(monkeypatch):
+    clock = itertools.count(0, 5)
+    monkeypatch.setattr("demur.estimators.time_budget.time.perf_counter", lambda: next(clock))
+    budget = TimeBudget(12.0, started=0.0)
+    assert budget.allows(10)  # 0 s spent
+    assert not budget.allows(10)  # 5 s spent
+
+
+# Tables as people have them
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    n = 300
+    colour, size = rng.choice(["red", "green", "blue"], n), rng.normal(size=n)
+    y = np.where((colour == "red") ^ (size > 0), "good", "bad")
+    size[rng.random(n) < 0.2] = np.nan
+    table = pd.DataFrame({"colour": pd.Categorical(colour), "size": size, "when": pd.date_range("2026", periods=n)})
+    table.loc[::17, "colour"] = None
+    return table, y
+
+
+@pytest.mark.parametrize("convert", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"])
+@pytest.mark.parametrize("name", NAMES)
+def test_missing_values_and_categories_for_every_candidate(frame, convert, name):
+    table, y = frame
+    model = AutoClassifier((name,), time_budget=None, cv=3, random_state=0).fit(convert(table), y)
+    proba = model.predict_proba(convert(table))
+    assert np.isfinite(proba).all()
+    assert (model.predict(convert(table)) == y).mean() > (0.55 if name == "logistic regression" else 0.8)
+
+
+def test_columns_are_read_by_name(frame):
+    table, y = frame
+    model = AutoClassifier(QUICK, time_budget=None, cv=3, random_state=0).fit(table, y)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(table[["size"]])
+
+
+def test_codes_in_an_array_are_the_same_as_categories_in_a_frame(frame):
+    table, y = frame
+    model = AutoClassifier(QUICK, time_budget=None, cv=3, random_state=0).fit(table, y)
+    codes = model.codes_.schema.encode(as_table(table))
+    mask = model.codes_.categorical
+    same = AutoClassifier(QUICK, time_budget=None, cv=3, categorical_features=mask, random_state=0).fit(codes, y)
+    np.testing.assert_allclose(same.predict_proba(codes), model.predict_proba(table), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("X", "features", "message"),
+    [
+        (np.array([[300.0], [1.0]]), [0], "codes from 0 to 254"),
+        (np.array([[0.5], [1.0]]), [0], "codes from 0 to 254"),
+        (np.array([[0.0], [1.0]]), [1], "numbers of the 1 columns"),
+        (np.array([[0.0], [1.0]]), [True, False], "2 entries for 1 columns"),
+        (np.array([[0.0], [1.0]]), ["a"], "numbers of the 1 columns"),
+    ],
+)
+def test_wrong_categorical_features(X, features, message):
+    with pytest.raises(ValueError, match=message):
+        AutoClassifier(categorical_features=features).fit(np.repeat(X, 10, axis=0), [0, 1] * 10)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"candidates": ("xgboost",)}, "must be some of extra trees"),
+        ({"candidates": ()}, "must be some of extra trees"),
+        ({"time_budget": 0}, "positive number of seconds"),
+    ],
+)
+def test_wrong_parameters(parameters, message, noisy):
+    with pytest.raises(ValueError, match=message):
+        AutoClassifier(**parameters).fit(*noisy)
+
+
+# Inside RejectOption
+
+
+def test_reject_option_takes_auto_by_name(noisy, monkeypatch):
+    monkeypatch.setattr("demur.estimators.auto.CANDIDATES", CANDIDATES[:1])
+    X, y = noisy
+    model = RejectOption("auto", cost=0.1, time_budget=30).fit(X[:200], y[:200])
+    assert isinstance(model.estimator_, AutoClassifier)
+    assert model.estimator_.time_budget == 30
+    assert model.calibrator_ is None  # the blend is calibrated out of fold by itself
+    assert model.decide(X, cost=0.4).reject.mean() < model.decide(X).reject.mean()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    assert clone(model).estimator == "auto"
+
+
+def test_a_calibration_that_is_asked_for_comes_on_top(noisy, monkeypatch):
+    monkeypatch.setattr("demur.estimators.auto.CANDIDATES", CANDIDATES[:1])
+    model = RejectOption("auto", calibration="isotonic").fit(*noisy)
+    assert model.calibrator_ is not None
+
+
+def test_rules_that_need_rows_get_rows_that_the_blend_has_not_seen(monkeypatch):
+    monkeypatch.setattr("demur.estimators.auto.CANDIDATES", CANDIDATES[:1])
+    X, y = load_breast_cancer(return_X_y=True)
+    model = RejectOption("auto", rule=RiskControl(0.1, 0.1)).fit(X, y)
+    assert len(model.estimator_.held_out_rows_) == len(X) - round(0.2 * len(X))
+
+
+def test_rare_classes():
+    X, y = load_iris(return_X_y=True)
+    keep = np.r_[0:50, 50:100, 100]  # one row of the third class
+    model = AutoClassifier(time_budget=None, cv=3, random_state=0).fit(X[keep], y[keep])
+    assert model.predict_proba(X).shape == (150, 3)
+
+
+def test_an_unknown_name():
+    with pytest.raises(ValueError, match="classifier or \"auto\", got 'automatic'"):
+        RejectOption("automatic").fit([[0.0], [1.0]], [0, 1])

@@ -1,0 +1,189 @@
+"""Truncated, altered, missing, foreign and newer files are one clear error; a failed save leaves nothing behind."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.naive_bayes import GaussianNB
+
+from demur import Chow, RejectClassifier, RejectOption, Threshold
+from demur.persistence import ModelFileError, folder, load, save
+from demur.persistence.manifest import VERSION
+
+from .forging import forge_manifest
+
+X, Y = load_iris(return_X_y=True)
+FILES = ("model.json", "arrays.safetensors", "sklearn.skops")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with all three files, each with something in it."""
+    network = RejectClassifier(epochs=1, hidden_units=3, random_state=0).fit(X, Y)
+    save([network, GaussianNB().fit(X, Y)], path := tmp_path_factory.mktemp("models") / "model")
+    assert sorted(os.listdir(path)) == sorted(FILES)
+    return path
+
+
+@pytest.fixture
+def model(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_changed_byte_is_noticed_wherever_it_is(model, name):
+    content = (model / name).read_bytes()
+    positions = {*range(0, 120), *np.linspace(0, len(content) - 1, 60).astype(int).tolist()}
+    for position in positions:
+        for change in (0x01, 0x20, 0xFF):  # 0x20 turns 1e-07 into 1E-07, which is the same number
+            altered = bytearray(content)
+            altered[position] ^= change
+            (model / name).write_bytes(altered)
+            with pytest.raises(ModelFileError):
+                load(model)
+    (model / name).write_bytes(content)
+    load(model)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_truncated_or_longer_file_is_noticed(model, name):
+    content = (model / name).read_bytes()
+    for length in {0, 1, 13, 80, len(content) // 2, len(content) - 1}:
+        (model / name).write_bytes(content[:length])
+        with pytest.raises(ModelFileError):
+            load(model)
+    (model / name).write_bytes(content + b" ")
+    with pytest.raises(ModelFileError):
+        load(model)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(model, name):
+    (model / name).unlink()
+    with pytest.raises(ModelFileError, match=name):
+        load(model)
+
+
+def test_the_error_names_the_file_that_was_altered(model):
+    content = bytearray((model / "arrays.safetensors").read_bytes())
+    content[-1] ^= 1
+    (model / "arrays.safetensors").write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"arrays\.safetensors of .* its checksum does not match"):
+        load(model)
+
+
+def test_a_file_more_is_ignored(model):
+    (model / "notes.txt").write_text("mine")
+    load(model)
+
+
+def test_links_are_followed_since_what_they_lead_to_is_checked(model, tmp_path):
+    (tmp_path / "link").symlink_to(model)
+    (model / "sklearn.skops").rename(tmp_path / "elsewhere")
+    (model / "sklearn.skops").symlink_to(tmp_path / "elsewhere")
+    load(tmp_path / "link")
+    (model / "sklearn.skops").unlink()
+    (model / "sklearn.skops").symlink_to("/dev/zero")
+    with pytest.raises(ModelFileError, match="missing"):
+        load(model)
+
+
+def test_what_is_no_model(tmp_path):
+    with pytest.raises(ModelFileError, match="there is no model"):
+        load(tmp_path / "nothing")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelFileError, match="is a file"):
+        load(tmp_path / "file")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ModelFileError, match=r"has no model\.json"):
+        load(tmp_path / "folder")
+    for text in ("{}", "[1]", '{"format": "keras"}', "null"):
+        (tmp_path / "folder" / "model.json").write_text(text)
+        with pytest.raises(ModelFileError, match="is not a demur model"):
+            load(tmp_path / "folder")
+    for text in ("", "{", "\x80\x04K\x01.", "[" * 100_000):
+        (tmp_path / "folder" / "model.json").write_text(text)
+        with pytest.raises(ModelFileError, match=r"its model\.json is damaged"):
+            load(tmp_path / "folder")
+
+
+def test_a_newer_format_names_its_writer(model):
+    def change(document):
+        document.update(format_version=VERSION + 1, model={"shape": "unknown"})
+        document["written_with"]["demur"] = "9.8"
+
+    forge_manifest(model, change)
+    with pytest.raises(ModelFileError, match=rf"format version {VERSION + 1}, written by demur 9\.8, .* upgrade demur"):
+        load(model)
+
+
+def test_an_existing_path_is_refused(model):
+    before = (model / "model.json").read_bytes()
+    with pytest.raises(ModelFileError, match="exists already"):
+        save(Chow(0.2), model)
+    assert (model / "model.json").read_bytes() == before
+
+
+def test_a_model_is_replaced_if_asked_for(model):
+    save(Chow(0.2), model, overwrite=True)
+    assert load(model) == Chow(0.2)
+    assert sorted(os.listdir(model)) == ["arrays.safetensors", "model.json"]
+    assert os.listdir(model.parent) == ["model"]
+
+
+def test_nothing_but_a_model_is_replaced(model, tmp_path):
+    (model / "notes.txt").write_text("mine")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "model.json").write_text('{"format": "other"}')
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "thesis")
+    for name, reason in {
+        "model": "notes.txt", "thesis": "not a demur model", "file": "is a file", "link": "symbolic link",
+    }.items():  # fmt: skip
+        with pytest.raises(ModelFileError, match=reason):
+            save(Chow(0.2), tmp_path / name, overwrite=True)
+    assert (model / "notes.txt").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["file", "link", "model", "thesis"]
+
+
+def test_an_empty_folder_may_be_filled(tmp_path):
+    (tmp_path / "empty").mkdir()
+    save(Chow(0.2), tmp_path / "empty", overwrite=True)
+    assert load(tmp_path / "empty") == Chow(0.2)
+
+
+def test_without_a_parent_folder(tmp_path):
+    with pytest.raises(ModelFileError, match="does not exist"):
+        save(Chow(0.2), tmp_path / "a" / "b")
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path, monkeypatch, failure, call):
+    save(Chow(0.2), tmp_path / "model")
+    rename, calls = folder.Path.rename, []
+
+    def fail(*_):
+        raise failure
+
+    def fail_at_the_second(source, target):
+        calls.append(target)
+        return fail() if len(calls) == 2 else rename(source, target)
+
+    if call == "fsync":
+        monkeypatch.setattr(os, "fsync", fail)
+    else:
+        monkeypatch.setattr(folder.Path, "rename", fail_at_the_second)
+    with pytest.raises(ModelFileError if isinstance(failure, OSError) else KeyboardInterrupt):
+        save(Threshold(0.5), tmp_path / "model", overwrite=True)
+    monkeypatch.undo()
+    assert load(tmp_path / "model") == Chow(0.2)
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_model_that_cannot_be_saved_leaves_nothing(tmp_path):
+    with pytest.raises(ModelFileError):
+        save(RejectOption(GaussianNB(), cv=iter([])), tmp_path / "model")
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,197 @@
+"""A loaded model is the saved one: decisions, probabilities, parameters, bytes."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+
+from demur import Chow, CostMatrix, Coverage, RejectClassifier, RiskControl, Threshold
+from demur.calibration import TemperatureScaling
+from demur.label_shift import LabelShift
+from demur.losses import available, get
+from demur.persistence import load, save
+from demur.persistence.classes import CLASSES, class_named, name_of
+from demur.persistence.encoding import Encoder
+
+X, Y = load_iris(return_X_y=True)
+X, Y = X[::2], Y[::2]
+
+
+def round_trip(model, folder):
+    """Save, load, save again: the second folder must be the first, byte for byte."""
+    save(model, folder / "one")
+    loaded = load(folder / "one")
+    save(loaded, folder / "two")
+    names = sorted(file.name for file in (folder / "one").iterdir())
+    assert names == sorted(file.name for file in (folder / "two").iterdir())
+    for name in names:
+        assert (folder / "one" / name).read_bytes() == (folder / "two" / name).read_bytes(), name
+    return loaded
+
+
+def assert_same_decisions(one, other, rows):
+    for field in ("label", "reject", "acceptance", "confidence"):
+        np.testing.assert_array_equal(getattr(one.decide(rows), field), getattr(other.decide(rows), field))
+    answers, again = one.predict(rows), other.predict(rows)
+    assert answers.dtype == again.dtype
+    np.testing.assert_array_equal(answers, again)
+    if hasattr(one, "predict_proba"):
+        np.testing.assert_array_equal(one.predict_proba(rows), other.predict_proba(rows))
+    assert one.reject_label_ == other.reject_label_
+    assert type(one.reject_label_) is type(other.reject_label_)
+    assert one.classes_.dtype == other.classes_.dtype
+    np.testing.assert_array_equal(one.classes_, other.classes_)
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_loss(name, tmp_path):
+    rows = slice(None) if name in available(n_classes=3) else Y < 2
+    model = RejectClassifier(name, epochs=2, hidden_units=(4,), random_state=0).fit(X[rows], Y[rows])
+    loaded = round_trip(model, tmp_path)
+    assert_same_decisions(model, loaded, X)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.candidates_ == model.candidates_
+    assert loaded.loss_ is loaded.best_candidate_.loss  # one object stays one object
+
+
+CLASS_NAMES = {
+    "text": np.array(["setosa", "Färöer", "virginica"]),
+    "objects": np.array(["a", "bb", "ccc"], dtype=object),
+    "integers": np.array([3, 5, 7], dtype=np.int32),
+    "booleans": np.array([False, True, True]),
+    "floats": np.array([0.0, 1.0, 2.0]),
+}
+
+
+@pytest.mark.parametrize("kind", CLASS_NAMES)
+def test_every_kind_of_class(kind, tmp_path):
+    model = RejectClassifier(epochs=2, hidden_units=4, cost=0.4, random_state=0).fit(X, CLASS_NAMES[kind][Y])
+    assert_same_decisions(model, round_trip(model, tmp_path), X)
+
+
+def test_ensemble_with_temperature_and_feature_names(tmp_path):
+    frame = load_iris(as_frame=True).data.iloc[::2]
+    model = RejectClassifier(
+        "ova+log", epochs=2, n_members=3, calibration="temperature", weight_decay=[1e-4], reject_label=np.int64(-9),
+        random_state=np.random.RandomState(0), hidden_units=np.array([4, 3]),
+    ).fit(frame, Y)  # fmt: skip
+    loaded = round_trip(model, tmp_path)
+    assert_same_decisions(model, loaded, frame)
+    assert loaded.feature_names_in_.tolist() == list(frame.columns)
+    assert loaded.networks_.temperature == model.networks_.temperature
+    assert loaded.random_state.randint(1000) == model.random_state.randint(1000)
+
+
+def test_a_loaded_model_takes_another_cost_and_can_be_refitted(tmp_path):
+    model = RejectClassifier(epochs=3, hidden_units=4, random_state=0).fit(X, Y)
+    loaded = round_trip(model, tmp_path)
+    np.testing.assert_array_equal(
+        loaded.set_params(cost=0.05).decide(X).reject, model.set_params(cost=0.05).decide(X).reject
+    )
+    assert_same_decisions(clone(loaded).fit(X, Y), clone(model).fit(X, Y), X)
+
+
+def test_an_unfitted_model_and_a_loss_object(tmp_path):
+    loss = get("apc+exp", beta=1.5)
+    loaded = round_trip(RejectClassifier(loss, cost=0.1), tmp_path)
+    assert loaded.get_params() == RejectClassifier(loss, cost=0.1).get_params()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_model_trained_on_a_gpu_is_loaded_on_the_cpu(tmp_path):
+    model = RejectClassifier(epochs=2, device="cuda", random_state=0).fit(X, Y)
+    loaded = round_trip(model, tmp_path)
+    assert loaded.networks_.networks.vectors.device.type == "cpu"
+    np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X), atol=1e-5)
+
+
+PROBA = np.repeat([[0.99, 0.01], [0.6, 0.4]], [200, 100], axis=0)
+LABELS = np.r_[np.zeros(250, dtype=int), np.ones(50, dtype=int)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Chow(0.2),
+        Chow(np.array([0.1, 0.2])),
+        Threshold(0.7),
+        CostMatrix(np.asfortranarray([[0.0, 1.0, 0.3], [10.0, 0.0, 0.3]])),
+        Coverage(0.5),
+        Coverage(0.5).fit(PROBA),
+        RiskControl(0.05).fit(PROBA, LABELS),
+        RiskControl(0.4, method="sgr").fit_confidence(np.linspace(0.5, 1, 99), np.zeros(99, dtype=bool)),
+        TemperatureScaling(1.25),
+        LabelShift.fit([[0.9, 0.1]] * 30 + [[0.1, 0.9]] * 70, [0.5, 0.5]),
+        Chow(0.2).decide(PROBA),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_rules_and_calibrations_alone(value, tmp_path):
+    loaded = round_trip(value, tmp_path)
+    assert repr(loaded) == repr(value)
+    if hasattr(value, "explain"):
+        assert loaded.explain() == value.explain()
+
+
+VALUES = [
+    None, True, 3, -0.0, float("nan"), float("-inf"), 10**40, "é\ud800\n", [1, [2.5]], (1, ()), {"a": 1, 2: (None,)},
+    {(1, "a"): {"b"}}, {1, 2}, frozenset({"x", "y", "z"}),
+    np.float32(0.1), np.float64("inf"), np.int8(-3), np.bool_(True), np.str_("x"), np.datetime64("2024-02-29", "s"),
+    np.timedelta64(5, "D"), np.dtype("<f4"), torch.float32, torch.device("cpu"),
+]  # fmt: skip
+
+
+def same(one, other):
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_plain_values(value, tmp_path):
+    assert same(round_trip(value, tmp_path), value)
+
+
+ARRAYS = [
+    np.arange(6.0).reshape(2, 3), np.arange(6.0, dtype=">f8"), np.asfortranarray(np.arange(6).reshape(2, 3)),
+    np.arange(10)[::3], np.array(2.5), np.zeros((0, 3), np.float32), np.array([True, False]), np.array([1 + 2j], "c8"),
+    np.array(["2024-01-01", "NaT"], "M8[ns]"), np.array([1], "m8[D]"), np.array([["a", "bcd"]]), np.array([b"a\xff"]),
+    np.array([None, "a", 1.5, [1, 2]], dtype=object), np.array([[1], [2]], dtype=object), np.array([2**63], np.uint64),
+    np.array([], dtype="U3"), np.array([1.5], np.float16),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
+def test_arrays(array, tmp_path):
+    loaded = round_trip({"array": array, "again": array}, tmp_path)
+    assert loaded["array"].dtype == array.dtype
+    assert loaded["array"].shape == array.shape
+    assert loaded["array"].flags.writeable
+    assert loaded["array"].flags.f_contiguous == (array.flags.f_contiguous or array.ndim < 2)
+    np.testing.assert_array_equal(loaded["array"], array)
+
+
+TENSORS = [
+    torch.arange(6.0).reshape(2, 3).T, torch.tensor(3), torch.tensor([1.5], dtype=torch.bfloat16),
+    torch.tensor([True]), torch.zeros(0, 2), torch.tensor([2], dtype=torch.uint8),
+    torch.ones(2, requires_grad=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tensor", TENSORS, ids=lambda tensor: f"{tensor.dtype}{tuple(tensor.shape)}")
+def test_tensors(tensor, tmp_path):
+    loaded = round_trip([tensor], tmp_path)[0]
+    assert loaded.dtype == tensor.dtype
+    assert loaded.shape == tensor.shape
+    assert torch.equal(loaded, tensor.detach())
+
+
+def test_the_list_of_classes_is_true_and_has_every_loss():
+    assert all(name_of(class_named(name)) == name for name in CLASSES)
+    assert all(name_of(type(get(name))) for name in available())
+
+
+def test_an_array_that_occurs_twice_is_written_once():
+    encoder = Encoder()
+    array = np.arange(3)
+    first, second = encoder.encode([array, array])
+    assert first == second

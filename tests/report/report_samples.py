@@ -1,0 +1,42 @@
+"""Evaluations to report on."""
+
+from functools import cache
+
+import numpy as np
+
+from demur import Chow, Decision
+from demur.evaluation import Evaluation
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "</script><script>alert(3)</script>",
+    "]]><!-- {{ 7 * 7 }} \u2028 & \u202e \x00 \ud800",
+    "' onmouseover='alert(4)",
+    "x" * 300,
+)
+
+
+@cache  # the bootstrap of an evaluation is kept with it
+def free(n_rows=600, classes=("ant", "bee", "cow", "doe"), cost=0.2, unknown=(), seed=0, sharpness=0.4):
+    rng = np.random.default_rng(seed)
+    proba = rng.dirichlet(np.full(len(classes), sharpness), size=n_rows)
+    drawn = (proba.cumsum(axis=1) > rng.uniform(size=(n_rows, 1))).argmax(axis=1)
+    y = [classes[code] for code in drawn]
+    for row in unknown:
+        y[row] = "none of these"
+    # Some rows lie exactly on the border of a cost of the grid: ties, which reject.
+    proba[:20] = np.eye(len(classes))[0] * 0.75 + np.eye(len(classes))[1] * 0.25
+    return Evaluation.of(
+        y, Chow(cost).decide(proba), classes=list(classes), cost=cost, proba=proba, cost_is_free=True,
+        rows={"<b>age</b>": np.arange(n_rows), "note": ["<img src=x onerror=alert(5)>"] * n_rows},
+    )  # fmt: skip
+
+
+@cache
+def fixed():
+    rng = np.random.default_rng(0)
+    acceptance = rng.normal(0.5, 1, size=300)
+    label = rng.integers(3, size=300)
+    y = np.where(rng.uniform(size=300) < 0.8, label, (label + 1) % 3)
+    return Evaluation.of(y, Decision.from_acceptance(label, acceptance), classes=[0, 1, 2], cost=0.15)

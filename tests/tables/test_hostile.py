@@ -1,0 +1,72 @@
+"""Whatever the file, reading and understanding it works, or one sentence says why not."""
+
+import io
+import warnings
+
+import numpy as np
+import pytest
+
+from demur.tables import Schema, TableError, TableWarning, open_chunks, open_table, read_table
+
+NOTHING_TO_LEARN = {
+    "all_rows_equal.csv",
+    "one_row.csv",
+    "target_absent.csv",
+    "target_alone.csv",
+    "target_and_constant.csv",
+    "target_in_capitals.csv",
+}
+
+
+@pytest.fixture(autouse=True)
+def encodings_may_be_assumed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)
+        yield
+
+
+def refusal(action):
+    """Run it; return the message of the TableError that it raises, or None. Anything else is a failure."""
+    try:
+        action()
+    except TableError as error:
+        return str(error)
+    return None
+
+
+def test_files_work_or_are_refused_in_one_sentence(hostile_file, refused, tmp_path):
+    name, data = hostile_file
+    path = tmp_path / name
+    path.write_bytes(data)
+    message = refusal(lambda: read_table(path))
+    assert (message is not None) == (name in refused), message
+    if message is not None:
+        assert message.isprintable()
+        assert len(message) < 400
+        assert name in message
+        assert ": " in message  # the problem, then what to do
+        return
+    table = read_table(path)
+    message = refusal(lambda: Schema.learn(table, target="y"))
+    assert (message is not None) == (name in NOTHING_TO_LEARN), message
+    if message is not None:
+        assert message.isprintable()
+        return
+    schema = Schema.learn(table, target="y")
+    encoded = schema.encode(table)
+    assert encoded.shape == (table.num_rows, len(schema.columns))
+    assert not np.isinf(encoded).any()
+    assert np.isfinite(encoded).any(axis=0).all()  # a column that is all missing is set aside
+    assert Schema.from_json(schema.to_json()) == schema
+    schema.check(table.schema)
+    # Read again in chunks, with the types insisted on, the features are the same.
+    with open_table(io.BytesIO(data)) as reader:
+        schema.check(reader.columns)
+        chunks = [schema.encode(chunk) for chunk in reader.chunks(schema.arrow_types(), 7_000)]
+    np.testing.assert_array_equal(np.concatenate(chunks), encoded)
+
+
+def test_chunks_refuse_what_a_whole_read_refuses(hostile_file, refused):
+    name, data = hostile_file
+    message = refusal(lambda: list(open_chunks(io.BytesIO(data))))
+    assert (message is not None) == (name in refused), message
