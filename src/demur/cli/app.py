@@ -9,7 +9,11 @@ from demur._version import __version__
 from demur.cli.check import check
 from demur.cli.console import EXIT_WRONG_CALL, CallError, complain
 from demur.cli.demo import demo
+from demur.cli.evaluate import evaluate
+from demur.cli.export import export
+from demur.cli.fit import fit
 from demur.cli.methods import methods
+from demur.cli.predict import predict
 from demur.cli.reproduce import reproduce
 
 __all__ = ["app", "run"]
@@ -23,6 +27,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(demo)
+app.command()(fit)
+app.command()(predict)
+app.command()(evaluate)
+app.command()(export)
 app.command()(check)
 app.command()(methods)
 app.command()(reproduce)

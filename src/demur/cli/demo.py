@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from demur.cli.console import console
+from demur.cli.console import console, plain_table
 from demur.costs import PAPER_COSTS
 
 __all__ = ["demo"]
@@ -33,7 +32,7 @@ def demo() -> None:
 def _bayes_table() -> Table:
     from demur.datasets import paper_gaussians
 
-    table = _table("Best possible decisions, synthetic")
+    table = plain_table("Best possible decisions, synthetic")
     for heading in ("cost c", "risk", "coverage", "accuracy"):
         table.add_column(heading, justify="right")
     problem = paper_gaussians()
@@ -53,7 +52,7 @@ def _digits_table() -> tuple[Table, str]:
 
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=450, random_state=0, stratify=y)
-    table = _table("Trained on handwritten digits, measured on 450 unseen images")
+    table = plain_table("Trained on handwritten digits, measured on 450 unseen images")
     for heading in ("method", "cost c", "risk", "coverage", "accuracy"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     models = _fit_all(X_train, y_train)
@@ -87,7 +86,3 @@ def _fit_all(X: Any, y: Any) -> dict[tuple[str, float], Any]:
         for cost in PAPER_COSTS:
             models[method, cost] = once or RejectClassifier(method, cost=cost, random_state=0).fit(X, y)
     return models
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", pad_edge=False, box=SIMPLE_HEAD)

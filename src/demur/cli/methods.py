@@ -6,10 +6,8 @@ from itertools import groupby
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from demur.cli.console import console
+from demur.cli.console import console, plain_table
 
 __all__ = ["methods"]
 
@@ -36,7 +34,7 @@ def methods(
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    table = Table(title="Losses that demur can train with", title_justify="left", pad_edge=False, box=SIMPLE_HEAD)
+    table = plain_table("Losses that demur can train with")
     for heading in ("method", "family", "classes", "calibrated", "refit for new c"):
         table.add_column(heading, no_wrap=True)
     for row in rows:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from demur.cli.console import EXIT_FAILED, CallError, complain, console, wrong_call_if_refused
+from demur.cli.console import EXIT_FAILED, CallError, complain, console, plain_table, wrong_call_if_refused
 
 if TYPE_CHECKING:
     from demur.experiments import DataPlace, Experiment
@@ -164,12 +164,7 @@ def _summary(folder: Path, material: Any, failure: str | None) -> dict[str, Any]
 
 
 def _print_summary(folder: Path, material: Any) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(
-        title="The paper's statements on these figures", title_justify="left", pad_edge=False, box=SIMPLE_HEAD
-    )
+    table = plain_table("The paper's statements on these figures")
     table.add_column("statement")
     table.add_column("verdict", no_wrap=True)
     for judged in material.claims:

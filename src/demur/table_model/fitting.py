@@ -77,6 +77,9 @@ def fit_table(
         len(rows), schema.categorical, cost=cost, rule=rule, time_budget=time_budget, verbose=verbose
     )
     classifier.fit(features, labels)
+    inner: Any = getattr(classifier, "estimator_", None)
+    if "n_jobs" in getattr(inner, "get_params", dict)() and kind.name != "auto":
+        inner.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
     facts = {
         "model": kind.name,
         "model_in_words": kind.words,

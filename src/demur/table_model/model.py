@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from demur.costs import check_cost
 from demur.estimators import RejectClassifier, RejectOption
 from demur.rules import Decision
 from demur.table_model.labels import as_column
@@ -88,6 +89,12 @@ class TableModel:
             return None
         return f"the model decides by {type(self.classifier.rule_).__name__}, which does not look at a cost"
 
+    def check_cost(self, cost: Any) -> None:
+        """Refuse a cost that is none, or another than the model's where it cannot move."""
+        prices = check_cost(cost)
+        if self.why_cost_is_fixed is not None and not np.all(prices == self.cost):
+            raise ValueError(f"this model cannot decide for another cost: {self.why_cost_is_fixed}.")
+
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the numbers that the classifier takes."""
         codes = self.schema.encode(table, where=where)
@@ -115,8 +122,8 @@ class TableModel:
         self, table: Any, cost: Any = None, *, where: str = "the table"
     ) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none."""
-        if cost is not None and self.why_cost_is_fixed is not None and not np.all(np.asarray(cost) == self.cost):
-            raise ValueError(f"this model cannot decide for another cost: {self.why_cost_is_fixed}.")
+        if cost is not None:
+            self.check_cost(cost)
         features = self.features(table, where=where)
         if isinstance(self.classifier, RejectOption):
             proba = self.classifier.predict_proba(features)

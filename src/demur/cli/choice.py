@@ -1,0 +1,57 @@
+"""How a user says when to decline: a cost, a coverage, a risk, or a matrix of costs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from demur.cli.console import CallError
+
+__all__ = ["Choice"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The options of ``demur fit`` that choose the rule; at most one of the last three is given."""
+
+    cost: float
+    coverage: float | None = None
+    max_risk: float | None = None
+    delta: float = 0.05
+    cost_matrix: Path | None = None
+
+    def rule(self, classes: list[str]) -> Any:
+        """Return the rule, None for Chow's at the cost."""
+        from demur import CostMatrix, Coverage, RiskControl
+
+        options = {"--coverage": self.coverage, "--max-risk": self.max_risk, "--cost-matrix": self.cost_matrix}
+        given = [name for name, value in options.items() if value is not None]
+        if len(given) > 1:
+            raise CallError(f"{' and '.join(given)} are different ways to choose what to decline: give one of them.")
+        if self.coverage is not None:
+            return Coverage(self.coverage)
+        if self.max_risk is not None:
+            return RiskControl(self.max_risk, self.delta)
+        return None if self.cost_matrix is None else CostMatrix(_read_matrix(self.cost_matrix, classes))
+
+
+def _read_matrix(path: Path, classes: list[str]) -> list[list[float]]:
+    """Read a table with a row for each true class and a column for each answer, and one called ``reject``."""
+    from demur.tables import read_table
+
+    table = read_table(path)
+    names = [str(name) for name in table.column(0).to_pylist()]
+    wanted = [*classes, "reject"]
+    missing_columns = [name for name in wanted if name not in table.column_names[1:]]
+    missing_rows = [name for name in classes if name not in names]
+    if missing_columns or missing_rows:
+        what = f"column {missing_columns[0]!r}" if missing_columns else f"row {missing_rows[0]!r}"
+        raise CallError(
+            f"{path} has no {what}: the first column names the true class, and there is a column of costs for each "
+            f"answer ({', '.join(classes[:5])}{', ...' if len(classes) > 5 else ''}) and one called reject."
+        )
+    columns = {name: dict(zip(names, table.column(name).to_pylist(), strict=True)) for name in wanted}
+    matrix = [[columns[answer][true] for answer in wanted] for true in classes]
+    wrong = [value for row in matrix for value in row if not isinstance(value, (int, float))]
+    if wrong:
+        raise CallError(f"{path} holds {wrong[0]!r} where a cost should be: give a number in every cell.")
+    return [[float(value) for value in row] for row in matrix]

@@ -1,0 +1,52 @@
+"""``demur evaluate``: how good the decisions are on rows with labels."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from demur.cli.console import CallError, console, warnings_as_notes, wrong_call_if_refused
+from demur.cli.model_folder import load_table_model
+from demur.cli.summary import about, print_evaluation
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
+    data: Annotated[str, typer.Argument(help="A table of rows with labels, that the model has not seen.")],
+    report: Annotated[Path | None, typer.Option(help="Write a page with everything to this HTML file.")] = None,
+    cost: Annotated[float | None, typer.Option("--cost", "-c", help="Judge it at another price of declining.")] = None,
+    allow_extra: Annotated[
+        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know, and any order.")
+    ] = False,
+    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+) -> None:
+    """Judge a model on rows with labels: risk, coverage, accuracy, with intervals, and a report.
+
+    Example: demur evaluate model/ test.csv --report report.html
+    """
+    if report is not None and report.exists() and not force:
+        raise CallError(f"{report} exists already: choose another --report, or pass --force to replace it.")
+    with wrong_call_if_refused(), warnings_as_notes():
+        from demur.evaluation import evaluate_table
+        from demur.tables import read_table
+
+        fitted = load_table_model(model)
+        table = read_table(data, delimiter=delimiter)
+        fitted.schema.check(table.schema, strict=not allow_extra, where=data)
+        judged = evaluate_table(fitted, table, cost=cost, where=data)
+        if report is not None:
+            from demur.report import write_report
+
+            title = f"{fitted.target}: {Path(data).name}"
+            write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
+    if as_json:
+        typer.echo(json.dumps(judged.to_json(), indent=2))
+        return
+    print_evaluation(judged, f"on {judged.n_rows:,} rows of {data}")
+    if report is not None:
+        console.print(f"Wrote {report}", markup=False, soft_wrap=True)

@@ -1,0 +1,38 @@
+"""``demur export``: a model for other programs."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from demur.cli.console import console, warnings_as_notes, wrong_call_if_refused
+
+__all__ = ["export"]
+
+
+class Format(StrEnum):
+    """The formats there are."""
+
+    ONNX = "onnx"
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="The folder that demur fit or demur.save wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write. [default: the folder's name and .onnx]")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="The format to write.")] = Format.ONNX,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
+) -> None:
+    """Write a model as one ONNX graph: from features to label, reject flag and confidence.
+
+    Example: demur export model/ --format onnx --out model.onnx
+    """
+    target = out or Path(f"{model.resolve().name}.onnx")
+    with wrong_call_if_refused(), warnings_as_notes():
+        from demur.export import export_onnx
+        from demur.persistence import load
+
+        export_onnx(load(model), target, overwrite=force)
+    console.print(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).", markup=False, soft_wrap=True)

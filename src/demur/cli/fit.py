@@ -1,0 +1,134 @@
+"""``demur fit``: from a table to a model that declines well."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from demur.cli.choice import Choice
+from demur.cli.console import CallError, console, is_watched, warnings_as_notes, wrong_call_if_refused
+from demur.cli.summary import print_evaluation, print_fit
+
+__all__ = ["fit"]
+
+
+def fit(
+    data: Annotated[str, typer.Argument(help="A table: CSV (any delimiter, also compressed), Parquet, Arrow, or -.")],
+    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model to.")],
+    cost: Annotated[
+        float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
+    ] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="auto, et, rf, hgb, lr, or a loss such as ce.")] = "auto",
+    test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
+    holdout: Annotated[float, typer.Option(help="Without --test: the share of rows kept back to judge it on.")] = 0.2,
+    coverage: Annotated[float | None, typer.Option(help="Instead of a cost: the share of rows to answer.")] = None,
+    max_risk: Annotated[
+        float | None, typer.Option(help="Instead of a cost: the largest share of errors among the answers.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="With --max-risk: how often the promise may fail.")] = 0.05,
+    cost_matrix: Annotated[
+        Path | None, typer.Option(help="Instead of a cost: a table of what each answer, and declining, costs.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A column to use although it looks useless; may be repeated.")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
+    time_budget: Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")] = 90.0,
+    report: Annotated[Path | None, typer.Option(help="Write a page about the held-out rows to this file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+) -> None:
+    """Train a model that declines to answer when answering would cost more than asking.
+
+    Example: demur fit data.csv --target y --cost 0.2 --out model/
+    """
+    _check_call(out, report, force, holdout, test)
+    choice = Choice(0.2 if cost is None else cost, coverage, max_risk, delta, cost_matrix)
+    if cost is not None and choice.cost_matrix is not None:
+        raise CallError("--cost-matrix holds all costs, the ones of declining included: leave --cost out.")
+    with wrong_call_if_refused(), warnings_as_notes():
+        from demur.costs import check_cost
+        from demur.evaluation import evaluate_table
+        from demur.persistence import save
+        from demur.table_model import fit_table, labelled_rows
+        from demur.table_model.model_names import model_kind
+        from demur.tables import Schema, read_table
+
+        check_cost(choice.cost)
+        model_kind(model)
+        table = read_table(data, delimiter=delimiter)
+        rows, labels = labelled_rows(table, target)
+        rule = choice.rule(sorted(set(labels.tolist())))
+        held_out: Any = read_table(test, delimiter=delimiter) if test is not None else None
+        schema = Schema.learn(rows, target=target, keep=keep or (), drop=drop or ())
+        if held_out is not None:
+            schema.check(held_out.schema, strict=False, where=str(test))
+            labelled_rows(held_out, target)
+        elif holdout:
+            rows, held_out = _split(rows, labels, holdout)
+        started = time.perf_counter()
+        fitted = fit_table(
+            rows,
+            target,
+            model=model,
+            cost=choice.cost,
+            rule=rule,
+            schema=schema,
+            time_budget=time_budget or None,
+            verbose=int(is_watched()),
+        )
+        seconds = time.perf_counter() - started
+        fitted.facts["rows_without_label"] = table.num_rows - len(labels)
+        judged = None
+        if held_out is not None and held_out.num_rows:
+            judged = evaluate_table(fitted, held_out, where=str(test or data))
+            fitted.facts["held_out"] = {"rows": judged.n_rows, **judged.to_json()["figures"]}
+        save(fitted, out, overwrite=force)
+        if report is not None and judged is not None:
+            from demur.cli.summary import about
+            from demur.report import write_report
+
+            write_report(judged, report, title=f"{target} from {data}", made=about(fitted, data), overwrite=force)
+    if as_json:
+        evaluation = None if judged is None else judged.to_json()
+        typer.echo(json.dumps({"model": str(out), "seconds": seconds, **fitted.facts, "evaluation": evaluation}))
+        return
+    print_fit(fitted, data, seconds)
+    if judged is not None:
+        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows")
+    written = f"Wrote {out}" + (f" and {report}" if report and judged is not None else "")
+    console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
+
+
+def _check_call(out: Path, report: Path | None, force: bool, holdout: float, test: Path | None) -> None:
+    """Refuse what cannot work before any time is spent."""
+    if not 0 <= holdout < 1:
+        raise CallError(f"--holdout must be a share from 0 to below 1, got {holdout:g}.")
+    if report is not None and test is None and not holdout:
+        raise CallError("--report needs rows to judge the model on: give --test or a --holdout above 0.")
+    for path, what in ((out, "--out"), (report, "--report")):
+        if path is None:
+            continue
+        if path.exists() and not force:
+            raise CallError(f"{path} exists already: choose another {what}, or pass --force to replace it.")
+        if not path.absolute().parent.is_dir():
+            raise CallError(f"there is no folder {path.absolute().parent} to write {what} into: make it first.")
+
+
+def _split(rows: Any, labels: Any, share: float) -> tuple[Any, Any]:
+    """Hold out a share of the rows, of every class alike where it has enough."""
+    import numpy as np
+    from sklearn.model_selection import train_test_split
+
+    counts = np.unique(labels, return_counts=True)[1]
+    enough = counts.min() >= 2 and share * len(labels) >= len(counts) <= (1 - share) * len(labels)
+    if len(labels) * share < 1 or len(labels) < 3:
+        return rows, rows.slice(0, 0)
+    train, held_out = train_test_split(
+        np.arange(len(labels)), test_size=share, random_state=0, stratify=labels if enough else None
+    )
+    return rows.take(np.sort(train)), rows.take(np.sort(held_out))

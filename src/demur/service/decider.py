@@ -1,0 +1,76 @@
+"""From the body of a request to the body of its answer."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from demur.service.question import Question, QuestionReader
+from demur.service.quick_forest import with_quick_forests
+from demur.service.refusal import RefusedError
+from demur.table_model import TableModel
+from demur.tables import TableError
+
+__all__ = ["Decider"]
+
+
+class Decider:
+    """Answers requests with a model; it knows nothing of HTTP.
+
+    Parameters
+    ----------
+    model : TableModel
+    max_rows : int
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from demur.table_model import fit_table
+    >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
+    >>> decider = Decider(fit_table(table, "y", model="lr"), max_rows=10)
+    >>> answer = json.loads(decider.answer(b'{"row": {"size": 5.1}}'))
+    >>> answer["decisions"][0]["prediction"], answer["cost"]
+    ('b', 0.2)
+    """
+
+    def __init__(self, model: TableModel, max_rows: int) -> None:
+        self.model = with_quick_forests(model)
+        self.reader = QuestionReader(model.schema, max_rows)
+        self.about = {"name": str(model.facts.get("model", "model")), "target": model.target}
+
+    def answer(self, body: bytes) -> bytes:
+        """Return the answer as JSON, or raise a :class:`RefusedError`."""
+        question = self.reader.read(body)
+        cost = self.model.cost if question.cost is None else question.cost
+        answers = self._answers(question)
+        document = {"decisions": answers.to_pylist(), "cost": cost, "model": self.about}
+        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+
+    def _answers(self, question: Question) -> Any:
+        fixed = self.model.why_cost_is_fixed
+        if question.cost is not None and fixed is not None and question.cost != self.model.cost:
+            raise RefusedError(f"this model cannot decide for another cost: {fixed}.")
+        try:
+            answers = self.model.answers(question.table, question.cost, where="the request")
+        except TableError as error:
+            raise RefusedError(str(error)) from error
+        except ValueError as error:
+            self._refuse_distant_rows(question, error)
+            raise
+        certain = np.isfinite(answers["confidence"].to_numpy())
+        if not certain.all():
+            raise _distant(int(np.argmin(certain)))
+        return answers
+
+    def _refuse_distant_rows(self, question: Question, error: ValueError) -> None:
+        """Tell numbers that overflow once they are scaled, which classifiers refuse each in its way."""
+        features = np.nan_to_num(self.model.features(question.table))
+        distant = (np.abs(features) > np.finfo(np.float32).max).any(axis=1)
+        if distant.any():
+            raise _distant(int(np.argmax(distant))) from error
+
+
+def _distant(row: int) -> RefusedError:
+    return RefusedError(
+        f"row {row + 1:,} holds a number too far from those that the model was fitted on: correct it or give null"
+    )

@@ -1,0 +1,101 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const element = (id) => document.getElementById(id);
+  const fields = [...document.querySelectorAll(".field")];
+  const [form, panel, headline, detail] = [element("form"), document.querySelector("aside"), element("headline"), element("detail")];
+  const [slider, number] = [element("cost-slider"), element("cost-number")];
+  const start = [headline.textContent, detail.textContent];
+  let cost = data.cost;
+  let latest = 0;
+  let timer = 0;
+
+  const percent = (share) => {
+    const tenths = Math.floor(share * 1000 + 0.5);
+    if (tenths === 1000 && share < 1) return ">99.9\u00a0%";
+    return `${tenths === 0 && share > 0 ? "<0.1" : (tenths / 10).toFixed(1)}\u00a0%`;
+  };
+
+  const valueOf = (field) => {
+    const input = field.querySelector("input, select");
+    const text = input.value;
+    if (field.dataset.kind === "date") {
+      const clock = field.querySelector("input[type=time]").value;
+      if (text === "") return null;
+      if (field.hasAttribute("data-zoned")) return `${text}T${clock || "00:00"}Z`;
+      return clock === "" ? text : `${text}T${clock}`;
+    }
+    if (input.selectedOptions && input.selectedOptions[0] && input.selectedOptions[0].hasAttribute("data-missing")) return null;
+    if (input.tagName === "SELECT" && field.dataset.kind === "category") return text;
+    if (text === "") return null;
+    if (field.dataset.kind === "number") return Number(text);
+    return field.dataset.kind === "boolean" ? text === "true" : text;
+  };
+
+  const question = () => {
+    const row = Object.fromEntries(fields.map((field, k) => [data.names[k], valueOf(field)]));
+    return JSON.stringify(data.cost_is_free ? { row, cost } : { row });
+  };
+
+  const show = (title, words, answered = false) => {
+    headline.textContent = title;
+    detail.textContent = words;
+    panel.classList.toggle("answered", answered);
+  };
+
+  const tell = (found, decidedFor) => {
+    const [first, second] = [String(found.first_choice), String(found.second_choice)];
+    const sure = data.gives_probabilities ? percent(found.confidence) : `a score of ${Number(found.confidence.toPrecision(4))}`;
+    const needed = data.cost_is_free ? `, and at cost ${decidedFor} answering takes more than ${percent(1 - decidedFor)}` : "";
+    if (found.rejected) {
+      show("No answer: hand this row on", `The likeliest is ${first} with ${sure}${needed}. The second choice is ${second}.`);
+    } else {
+      show(String(found.prediction), `The model answers, with ${sure}${needed}. The second choice is ${second}.`, true);
+    }
+  };
+
+  const ask = async () => {
+    const [turn, asked, decidedFor] = [++latest, question(), cost];
+    writeCommand(asked);
+    const unreadable = fields.find((field) => [...field.querySelectorAll("input")].some((input) => input.validity.badInput));
+    if (unreadable) return show("Not yet", `What is typed for ${unreadable.querySelector("label").textContent.trim()} cannot be read.`);
+    if (fields.every((field) => valueOf(field) === null)) return show(...start);
+    try {
+      const response = await fetch("decide", { method: "POST", headers: { "Content-Type": "application/json" }, body: asked });
+      const answer = await response.json();
+      if (turn !== latest) return undefined;
+      return response.ok ? tell(answer.decisions[0], decidedFor) : show("Not yet", answer.error);
+    } catch {
+      return turn === latest ? show("No connection", "The service does not answer; is it still running?") : undefined;
+    }
+  };
+
+  const writeCommand = (asked) => {
+    const quoted = asked.replaceAll("'", "'\\''");
+    const address = new URL("decide", location.href).href;
+    element("command").textContent = `curl ${address} -H 'Content-Type: application/json' \\\n  -d '${quoted}'`;
+  };
+
+  const askSoon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(ask, 120);
+  };
+
+  const moveCost = (from, to) => () => {
+    const wanted = Number(from.value);
+    if (from.value === "" || !(wanted >= 0 && wanted < 1)) return;
+    cost = wanted;
+    to.value = String(wanted);
+    askSoon();
+  };
+
+  if (slider) {
+    slider.addEventListener("input", moveCost(slider, number));
+    number.addEventListener("input", moveCost(number, slider));
+    number.addEventListener("change", () => { number.value = String(cost); });
+  }
+  form.addEventListener("input", askSoon);
+  form.addEventListener("reset", () => setTimeout(ask, 0));
+  form.addEventListener("submit", (event) => { event.preventDefault(); ask(); });
+  ask();
+})();
