@@ -214,10 +214,10 @@ def check_proba(proba: ArrayLike) -> NDArray[np.floating[Any]]:
         values = values.astype(np.float64)
     if values.ndim == 0 or values.shape[-1] < 2:
         raise ValueError(f"probabilities need shape (..., n_classes) with at least two classes, got {values.shape}.")
-    if not np.isfinite(values).all():
-        raise ValueError("probabilities contain NaN or infinity; remove or impute those rows first.")
     slack = 1e-3  # room for float16 and for sums over many classes
-    if (values < -slack).any() or (values > 1 + slack).any():
+    if values.size and not (values.min() >= -slack and values.max() <= 1 + slack):  # NaN compares as False
+        if not np.isfinite(values).all():
+            raise ValueError("probabilities contain NaN or infinity; remove or impute those rows first.")
         bad = values[(values < -slack) | (values > 1 + slack)].flat[0]
         raise ValueError(f"probabilities must lie in [0, 1], got {bad:g}. Scores need an inverse link first.")
     sums = values.sum(axis=-1)

@@ -36,10 +36,16 @@ class Choice:
 
 def _read_matrix(path: Path, classes: list[str]) -> list[list[float]]:
     """Read a table with a row for each true class and a column for each answer, and one called ``reject``."""
+    from demur.table_model.labels import class_texts
     from demur.tables import read_table
 
+    if "reject" in classes:
+        raise CallError("a class is called reject, as is the column for declining in a cost matrix: rename the class.")
     table = read_table(path)
-    names = [str(name) for name in table.column(0).to_pylist()]
+    names = class_texts(table.column(0)).tolist()
+    twice = [name for name in classes if names.count(name) > 1]
+    if twice:
+        raise CallError(f"{path} has more than one row for the class {twice[0]!r}: leave one.")
     wanted = [*classes, "reject"]
     missing_columns = [name for name in wanted if name not in table.column_names[1:]]
     missing_rows = [name for name in classes if name not in names]
@@ -53,5 +59,6 @@ def _read_matrix(path: Path, classes: list[str]) -> list[list[float]]:
     matrix = [[columns[answer][true] for answer in wanted] for true in classes]
     wrong = [value for row in matrix for value in row if not isinstance(value, (int, float))]
     if wrong:
-        raise CallError(f"{path} holds {wrong[0]!r} where a cost should be: give a number in every cell.")
+        what = "an empty cell" if wrong[0] is None else repr(wrong[0])
+        raise CallError(f"{path} holds {what} where a cost should be: give a number in every cell.")
     return [[float(value) for value in row] for row in matrix]

@@ -1,88 +1,86 @@
-"""``demur demo``: the main job in one command, on data that needs no download."""
+"""``demur demo``: the whole journey on data that needs no download."""
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated
 
-from rich.table import Table
+import typer
 
-from demur.cli.console import console, plain_table
-from demur.costs import PAPER_COSTS
+from demur.cli.console import CallError, console
+from demur.cli.evaluate import evaluate
+from demur.cli.fit import fit
+from demur.cli.predict import predict
 
 __all__ = ["demo"]
 
-METHODS = ("ce", "ova+log", "mpc+log")
+_COST = 0.1
+_SECONDS = 20.0
+"""For the search among models: the demonstration is to be over soon."""
 
 
-def demo() -> None:
-    """Show what a reject option is, and train one on scikit-learn's handwritten digits (under a minute).
+def demo(
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A folder to make. [default: demur-demo, or the next free name]")
+    ] = None,
+) -> None:
+    """Fit, evaluate, report and predict on scikit-learn's handwritten digits (about a minute).
 
     Example: demur demo
     """
+    folder = out or _free_name()
+    if folder.exists():
+        raise CallError(f"{folder} exists already: choose another --out.")
     console.print(
         "[bold]A reject option[/bold]: a wrong answer costs 1, declining to answer costs c. "
-        "Below 1 - c confidence, asking is cheaper.\n"
+        f"Below 1 - c confidence, asking is cheaper. Here c = {_COST:g}.\n"
     )
-    console.print(_bayes_table())
-    console.print("No method can do better on these data: eight classes whose true probabilities are known.\n")
-    with console.status("training on 1,347 handwritten digits ..."):
-        table, summary = _digits_table()
-    console.print(table)
-    console.print(summary)
+    train, test, new = _write_digits(folder)
+    model, report, decisions = folder / "model", folder / "report.html", folder / "decisions.csv"
+
+    _say(f"demur fit {train} --target digit --cost {_COST:g} --holdout 0 --time-budget {_SECONDS:g} --out {model}")
+    fit(str(train), "digit", model, cost=_COST, holdout=0.0, time_budget=_SECONDS)
+    _say(f"demur evaluate {model} {test} --report {report}")
+    evaluate(model, str(test), report=report)
+    _say(f"demur predict {model} {new} --out {decisions}")
+    predict(model, str(new), out=str(decisions))
+    with decisions.open() as lines:
+        console.print("".join(next(lines) for _ in range(4)), markup=False)
+    _say(f"demur predict {model} {new} --cost 0.3 --out {folder / 'decisions-0.3.csv'}", "another cost, no training")
+    predict(model, str(new), out=str(folder / "decisions-0.3.csv"), cost=0.3)
+    console.print("\n[bold]Look at[/bold]")
+    for path, what in (
+        (report, "the report: move the cost, see what it buys"),
+        (decisions, "the decisions for 100 images without a label"),
+        (model, "the model, for demur predict, serve and export"),
+    ):
+        console.print(f"  {path}  {what}", markup=False, soft_wrap=True)
 
 
-def _bayes_table() -> Table:
-    from demur.datasets import paper_gaussians
-
-    table = plain_table("Best possible decisions, synthetic")
-    for heading in ("cost c", "risk", "coverage", "accuracy"):
-        table.add_column(heading, justify="right")
-    problem = paper_gaussians()
-    for cost in PAPER_COSTS:
-        best = problem.bayes_summary(cost)
-        table.add_row(
-            f"{cost:g}", f"{best.risk.value:.3f}", f"{best.coverage.value:.1%}", f"{best.accepted_accuracy.value:.1%}"
-        )
-    return table
-
-
-def _digits_table() -> tuple[Table, str]:
+def _write_digits(folder: Path) -> tuple[Path, Path, Path]:
+    """Write rows to train on, rows to judge with, and rows without a label."""
+    import pyarrow as pa
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
-    from demur.metrics import accepted_accuracy, coverage, zero_one_c_risk
+    from demur.tables import TableWriter
 
     X, y = load_digits(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=450, random_state=0, stratify=y)
-    table = plain_table("Trained on handwritten digits, measured on 450 unseen images")
-    for heading in ("method", "cost c", "risk", "coverage", "accuracy"):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
-    models = _fit_all(X_train, y_train)
-    example = ""
-    for method in METHODS:
-        for cost in PAPER_COSTS:
-            model = models[method, cost]
-            answers = model.decide(X_test, cost=cost).labels(model.classes_, model.reject_label_)
-            risk = zero_one_c_risk(y_test, answers, cost=cost)
-            kept, right = coverage(answers), accepted_accuracy(y_test, answers)
-            table.add_row(
-                method, f"{cost:g}", f"{risk:.3f}", f"{kept:.1%}", f"{right:.1%}", end_section=cost == PAPER_COSTS[-1]
-            )
-            if (method, cost) == ("ce", 0.1):
-                example = (
-                    f"At c = 0.1, cross-entropy (ce) answers {kept:.1%} of the images, {right:.1%} of those correctly, "
-                    f"and hands the rest to a person.\nce and ova+log were trained once for all five costs; mpc+log "
-                    f"once per cost (more: demur methods)."
-                )
-    return table, example
+    X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=550, random_state=0, stratify=y)
+    parts = {"train": (X_train, y_train), "test": (X_rest[100:], y_rest[100:]), "new": (X_rest[:100], None)}
+    folder.mkdir(parents=True)
+    for name, (pixels, labels) in parts.items():
+        columns = {f"pixel_{k}": pa.array(column) for k, column in enumerate(pixels.T)}
+        if labels is not None:
+            columns["digit"] = pa.array(labels)
+        with TableWriter(folder / f"{name}.csv") as writer:
+            writer.write(pa.record_batch(columns))
+    return folder / "train.csv", folder / "test.csv", folder / "new.csv"
 
 
-def _fit_all(X: Any, y: Any) -> dict[tuple[str, float], Any]:
-    """Fit each method: once where the cost is read at prediction time, once per cost where it is trained in."""
-    from demur.estimators import RejectClassifier
-    from demur.losses import get
+def _free_name() -> Path:
+    """Return the first name that is not taken: nothing that is there is touched."""
+    names = (Path("demur-demo" if number == 1 else f"demur-demo-{number}") for number in range(1, 10_000))
+    return next(path for path in names if not path.exists())
 
-    models: dict[tuple[str, float], Any] = {}
-    for method in METHODS:
-        once = None if get(method).trained_for_cost else RejectClassifier(method, random_state=0).fit(X, y)
-        for cost in PAPER_COSTS:
-            models[method, cost] = once or RejectClassifier(method, cost=cost, random_state=0).fit(X, y)
-    return models
+
+def _say(command: str, remark: str = "") -> None:
+    console.print(f"\n$ {command}" + (f"   # {remark}" if remark else ""), style="bold", markup=False, soft_wrap=True)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import CallError, console, warnings_as_notes, wrong_call_if_refused
+from demur.cli.console import check_free, console, warnings_as_notes, wrong_call_if_refused
 from demur.cli.model_folder import load_table_model
-from demur.cli.summary import about, print_evaluation
+from demur.cli.summary import about, evaluation_json, print_evaluation
 
 __all__ = ["evaluate"]
 
@@ -29,15 +29,15 @@ def evaluate(
 
     Example: demur evaluate model/ test.csv --report report.html
     """
-    if report is not None and report.exists() and not force:
-        raise CallError(f"{report} exists already: choose another --report, or pass --force to replace it.")
+    if report is not None:
+        check_free(report, "--report", force, is_file=True)
     with wrong_call_if_refused(), warnings_as_notes():
         from demur.evaluation import evaluate_table
-        from demur.tables import read_table
+        from demur.table_model import read_labelled
 
         fitted = load_table_model(model)
-        table = read_table(data, delimiter=delimiter)
-        fitted.schema.check(table.schema, strict=not allow_extra, where=data)
+        classes = fitted.classes.tolist()
+        table = read_labelled(data, fitted.schema, classes, delimiter=delimiter, strict=not allow_extra)
         judged = evaluate_table(fitted, table, cost=cost, where=data)
         if report is not None:
             from demur.report import write_report
@@ -45,8 +45,8 @@ def evaluate(
             title = f"{fitted.target}: {Path(data).name}"
             write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
     if as_json:
-        typer.echo(json.dumps(judged.to_json(), indent=2))
+        typer.echo(json.dumps(evaluation_json(judged, fitted), indent=2))
         return
-    print_evaluation(judged, f"on {judged.n_rows:,} rows of {data}")
+    print_evaluation(judged, f"on {judged.n_rows:,} rows of {data}", fitted)
     if report is not None:
         console.print(f"Wrote {report}", markup=False, soft_wrap=True)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from demur.cli.choice import Choice
-from demur.cli.console import CallError, console, is_watched, warnings_as_notes, wrong_call_if_refused
-from demur.cli.summary import print_evaluation, print_fit
+from demur.cli.console import CallError, check_free, console, is_watched, warnings_as_notes, wrong_call_if_refused
+from demur.cli.summary import about, evaluation_json, print_evaluation, print_fit
 
 __all__ = ["fit"]
 
@@ -54,22 +54,28 @@ def fit(
         from demur.costs import check_cost
         from demur.evaluation import evaluate_table
         from demur.persistence import save
-        from demur.table_model import fit_table, labelled_rows
+        from demur.persistence.folder import check_target
+        from demur.table_model import check_classes, fit_table, labelled_rows, read_labelled
         from demur.table_model.model_names import model_kind
         from demur.tables import Schema, read_table
 
+        check_target(out, overwrite=force)
         check_cost(choice.cost)
         model_kind(model)
         table = read_table(data, delimiter=delimiter)
         rows, labels = labelled_rows(table, target)
-        rule = choice.rule(sorted(set(labels.tolist())))
-        held_out: Any = read_table(test, delimiter=delimiter) if test is not None else None
+        check_classes(labels, target)
+        classes = sorted(set(labels.tolist()))
+        rule = choice.rule(classes)
         schema = Schema.learn(rows, target=target, keep=keep or (), drop=drop or ())
-        if held_out is not None:
-            schema.check(held_out.schema, strict=False, where=str(test))
-            labelled_rows(held_out, target)
+        held_out: Any = None
+        if test is not None:
+            held_out = read_labelled(str(test), schema, classes, delimiter=delimiter, strict=False)
+            labelled_rows(held_out, target, where=str(test))
         elif holdout:
             rows, held_out = _split(rows, labels, holdout)
+            if not held_out.num_rows and report is not None:
+                raise CallError(f"{data} has too few rows to hold some out for --report: give --test.")
         started = time.perf_counter()
         fitted = fit_table(
             rows,
@@ -89,17 +95,18 @@ def fit(
             fitted.facts["held_out"] = {"rows": judged.n_rows, **judged.to_json()["figures"]}
         save(fitted, out, overwrite=force)
         if report is not None and judged is not None:
-            from demur.cli.summary import about
             from demur.report import write_report
 
             write_report(judged, report, title=f"{target} from {data}", made=about(fitted, data), overwrite=force)
     if as_json:
-        evaluation = None if judged is None else judged.to_json()
+        evaluation = None if judged is None else evaluation_json(judged, fitted)
         typer.echo(json.dumps({"model": str(out), "seconds": seconds, **fitted.facts, "evaluation": evaluation}))
         return
     print_fit(fitted, data, seconds)
     if judged is not None:
-        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows")
+        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows", fitted)
+    else:
+        console.print("It was not judged: no rows were held out.")
     written = f"Wrote {out}" + (f" and {report}" if report and judged is not None else "")
     console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
 
@@ -110,25 +117,25 @@ def _check_call(out: Path, report: Path | None, force: bool, holdout: float, tes
         raise CallError(f"--holdout must be a share from 0 to below 1, got {holdout:g}.")
     if report is not None and test is None and not holdout:
         raise CallError("--report needs rows to judge the model on: give --test or a --holdout above 0.")
-    for path, what in ((out, "--out"), (report, "--report")):
-        if path is None:
-            continue
-        if path.exists() and not force:
-            raise CallError(f"{path} exists already: choose another {what}, or pass --force to replace it.")
-        if not path.absolute().parent.is_dir():
-            raise CallError(f"there is no folder {path.absolute().parent} to write {what} into: make it first.")
+    check_free(out, "--out", force)
+    if report is not None:
+        check_free(report, "--report", force, is_file=True)
 
 
 def _split(rows: Any, labels: Any, share: float) -> tuple[Any, Any]:
-    """Hold out a share of the rows, of every class alike where it has enough."""
+    """Hold out a share of the rows, of every class alike, and never the only row of a class."""
     import numpy as np
-    from sklearn.model_selection import train_test_split
 
-    counts = np.unique(labels, return_counts=True)[1]
-    enough = counts.min() >= 2 and share * len(labels) >= len(counts) <= (1 - share) * len(labels)
-    if len(labels) * share < 1 or len(labels) < 3:
-        return rows, rows.slice(0, 0)
-    train, held_out = train_test_split(
-        np.arange(len(labels)), test_size=share, random_state=0, stratify=labels if enough else None
-    )
-    return rows.take(np.sort(train)), rows.take(np.sort(held_out))
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    shuffled = np.random.default_rng(0).permutation(len(labels))
+    by_class = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    held_out = np.zeros(len(labels), dtype=bool)
+    due = 0.0  # what small classes, which cannot give a part of a row, leave to the next
+    for members in np.split(by_class, np.cumsum(counts)[:-1]):
+        due = min(due, 1.0) + share * len(members)
+        taken = min(int(due + 0.5), len(members) - 1)
+        due -= taken
+        held_out[members[:taken]] = True
+    if np.bincount(codes[~held_out]).max() < 2:
+        held_out[:] = False  # nothing would be left to learn from
+    return rows.filter(~held_out), rows.filter(held_out)

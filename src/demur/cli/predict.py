@@ -57,11 +57,9 @@ def predict(
             if cost is not None:
                 fitted.check_cost(cost)
             loader = functools.partial(load_table_model, str(model.resolve()))
-            options.pop("overwrite")
-            with _progress("files"):
-                total = decide_folder(
-                    loader, Path(data).resolve(), Path(out).resolve(), scheduler=scheduler, overwrite=force, **options
-                )
+            read, write = Path(data).resolve(), Path(out).resolve()
+            with _progress("files") as advance:
+                total = decide_folder(loader, read, write, scheduler=scheduler, progress=advance, **options)
         else:
             fitted = load_table_model(model)
             with _progress("rows") as advance:

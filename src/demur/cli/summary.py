@@ -6,10 +6,11 @@ from typing import Any
 from demur._version import __version__
 from demur.cli.console import console, plain_table
 
-__all__ = ["about", "print_evaluation", "print_fit"]
+__all__ = ["about", "evaluation_json", "print_evaluation", "print_fit"]
 
 _MOST_CLASSES = 12
 _MOST_NOTES = 8
+_LONGEST_NAME = 40
 
 
 def print_fit(model: Any, data: str, seconds: float) -> None:
@@ -17,7 +18,7 @@ def print_fit(model: Any, data: str, seconds: float) -> None:
     facts = model.facts
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
     console.print(f"{data}: trained on {facts['rows']:,} rows of {len(counts)} classes.", markup=False)
-    shown = ", ".join(f"{name} {count:,}" for name, count in counts[:_MOST_CLASSES])
+    shown = ", ".join(f"{_in_line(name)} {count:,}" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES} more" if len(counts) > _MOST_CLASSES else ""
     console.print(f"  Classes: {shown}{more}.", markup=False)
     if facts.get("rows_without_label"):
@@ -41,8 +42,9 @@ def print_fit(model: Any, data: str, seconds: float) -> None:
         console.print(model.rule_words, markup=False)
 
 
-def print_evaluation(evaluation: Any, where: str) -> None:
+def print_evaluation(evaluation: Any, where: str, model: Any) -> None:
     """Print the headline figures with their intervals, and what they mean."""
+    by_matrix = _matrix_costs(evaluation, model)
     table = plain_table(f"How it does {where}")
     for heading in ("", "value", "95 % interval", ""):
         table.add_column(heading, justify="left" if not heading else "right")
@@ -55,13 +57,53 @@ def print_evaluation(evaluation: Any, where: str) -> None:
         ("aurc", "{:.4f}", "area under risk-coverage"),
     )
     for name, form, meaning in rows:
+        if by_matrix and name.startswith("risk"):
+            continue  # it counts every mistake as 1
         one = figures[name]
         value = form.format(one.estimate) if one.estimate == one.estimate else "none given"
         between = f"{form.format(one.low)} to {form.format(one.high)}" if one.low == one.low else ""
         table.add_row(name.replace("_", " "), value, between, meaning)
     console.print(table)
+    if by_matrix:
+        words = (
+            "By the cost matrix, 100 rows cost {:.4g}; they would cost {:.4g} if all were answered, and {:.4g} if none."
+        )
+        console.print(words.format(*(100 * cost for cost in by_matrix.values())), markup=False)
+        return
     for sentence in evaluation.sentences():
         console.print(sentence, markup=False)
+
+
+def evaluation_json(evaluation: Any, model: Any) -> dict[str, Any]:
+    """Return every figure for programs, with the mean costs by the model's cost matrix where it has one."""
+    by_matrix = _matrix_costs(evaluation, model)
+    return {**evaluation.to_json(), **({"by_cost_matrix": by_matrix} if by_matrix else {})}
+
+
+def _matrix_costs(evaluation: Any, model: Any) -> dict[str, float]:
+    """Return what a row costs on average by the model's cost matrix, as decided, all answered and none; else nothing.
+
+    Rows whose label is no class have no costs, and are left out.
+    """
+    import numpy as np
+
+    from demur.rules import CostMatrix
+
+    rule = getattr(model.classifier, "rule_", None)
+    if not isinstance(rule, CostMatrix):
+        return {}
+    costs, decision = np.asarray(rule.costs), evaluation.decision
+    known = evaluation.true < len(costs)
+    true, label, reject = evaluation.true[known], decision.label[known], decision.reject[known]
+    answered, declined = costs[true, label], costs[true, -1]
+    means = {"cost": np.where(reject, declined, answered), "if_all_answered": answered, "if_none_answered": declined}
+    return {name: float(values.mean()) for name, values in means.items()}
+
+
+def _in_line(name: str) -> str:
+    """Return the name of a class as it can stand in a line: without line breaks, and cut where it is long."""
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+    return plain if len(plain) <= _LONGEST_NAME else plain[: _LONGEST_NAME - 3] + "..."
 
 
 def about(model: Any, data: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Functions made of a few operators, written so that they round, saturate and treat NaN as NumPy and torch do.
 
-ONNX has operators for some of them, but runtimes are free in how they compute those: onnxruntime's ``Sigmoid``, for one,
-never falls below 1.5e-8.
+ONNX has operators for some of them, but runtimes are free in how they compute those: onnxruntime's ``Sigmoid``, for
+one, never falls below 1.5e-8.
 """
 
 from typing import Any

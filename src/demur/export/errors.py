@@ -14,7 +14,7 @@ class ExportError(ValueError):
     >>> onnx_model("a model")
     Traceback (most recent call last):
         ...
-    demur.export.errors.ExportError: only a fitted RejectClassifier, RejectOption or TableModel can be exported, got str.
+    demur.export.errors.ExportError: only a fitted RejectClassifier, RejectOption or TableModel can be exported, ...
     """
 
 

@@ -44,6 +44,10 @@ class Graph:
         self._taken = set(reserved)
         self._count = 0
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names for inputs to come."""
+        self._taken.update(names)
+
     def name(self, what: str) -> str:
         """Return a new name."""
         while True:
@@ -93,16 +97,6 @@ class Graph:
         """Declare a value as an output under this name."""
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name]))
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape, doc_string=doc))
-
-    def absorb(self, model: Any, feeds: Mapping[str, str]) -> dict[str, str]:
-        """Take over a whole other graph, and return the names that its outputs have here."""
-        prefix = self.name("part") + "/"
-        graph = self.onnx.compose.add_prefix(model, prefix).graph
-        for name, value in feeds.items():
-            self.nodes.append(self.onnx.helper.make_node("Identity", [value], [prefix + name]))
-        self.nodes.extend(graph.node)
-        self.constants.extend(graph.initializer)
-        return {output.name.removeprefix(prefix): output.name for output in graph.output}
 
     def model(self, doc: str, metadata: Mapping[str, str], producer_version: str) -> Any:
         """Return the finished model."""

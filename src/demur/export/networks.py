@@ -18,15 +18,15 @@ _F = np.float32
 _FIRST = np.array([0], dtype=np.int64)
 
 
-def network_decision(graph: Graph, features: str, model: RejectClassifier) -> tuple[Ruled, bool]:
-    """Return the label, acceptance and confidence of the networks, and whether the acceptance is still to come.
+def network_decision(graph: Graph, features: str, model: RejectClassifier) -> tuple[Ruled, str | None]:
+    """Return the label, acceptance and confidence of the networks, and the probabilities of losses with a link.
 
-    For losses with a link the rule is Chow's, whose cost is not known here: the acceptance is then the confidence.
+    For these the rule is Chow's, whose cost is not known here: the acceptance is then still to be made.
     """
     networks = model.networks_
     scores = _scores(graph, features, model)
     if not networks.loss.has_link:
-        return ruled(graph, networks.loss, graph.op("Squeeze", scores, _FIRST)), False
+        return ruled(graph, networks.loss, graph.op("Squeeze", scores, _FIRST)), None
     found = linked(graph, networks.loss, scores)
     proba = _calibrated(graph, found.proba, model)
     confidence = largest(graph, proba, _F)
@@ -34,16 +34,19 @@ def network_decision(graph: Graph, features: str, model: RejectClassifier) -> tu
     by_score = _mean(graph, found.class_scores, len(networks.networks))
     wide = graph.op("Unsqueeze", confidence, np.array([-1], dtype=np.int64))
     likeliest = graph.op("Where", graph.op("Equal", proba, wide), by_score, np.array(-np.inf, dtype=_F))
-    return Ruled(argmax(graph, likeliest), confidence, confidence), True
+    return Ruled(argmax(graph, likeliest), "", confidence), _as_predicted(graph, proba, model)
 
 
 def network_proba(graph: Graph, features: str, model: RejectClassifier) -> str:
-    """Return ``predict_proba``: in double precision, rows summing to 1."""
-    loss = model.networks_.loss
-    found = linked(graph, loss, _scores(graph, features, model))
-    proba = normalised(graph, graph.cast(_calibrated(graph, found.proba, model), np.float64))
-    uniform = np.array(1 / len(model.classes_))
-    return graph.op("Where", graph.op("IsNaN", proba), uniform, proba)
+    """Return ``predict_proba`` alone."""
+    found = linked(graph, model.networks_.loss, _scores(graph, features, model))
+    return _as_predicted(graph, _calibrated(graph, found.proba, model), model)
+
+
+def _as_predicted(graph: Graph, proba: str, model: RejectClassifier) -> str:
+    """Return probabilities in double precision, divided by their sum."""
+    whole = normalised(graph, graph.cast(proba, np.float64))
+    return graph.op("Where", graph.op("IsNaN", whole), np.array(1 / len(model.classes_)), whole)
 
 
 def _calibrated(graph: Graph, proba: str, model: RejectClassifier) -> str:

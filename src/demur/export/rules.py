@@ -73,7 +73,8 @@ def fixed(words: str) -> CostInput:
 def _cost_matrix(graph: Graph, proba: str, costs: Any) -> tuple[Ruled, CostInput]:
     if costs.ndim == 3:
         raise ExportError(
-            f"the cost matrix has {len(costs)} parts, one per row of a table; give one for all rows, of shape (K, K + 1)."
+            f"the cost matrix has {len(costs)} parts, one per row of a table; give one for all rows, of shape "
+            "(K, K + 1)."
         )
     expected = graph.op("MatMul", proba, costs)
     ends = (np.array([end], dtype=np.int64) for end in (0, -1, -1))

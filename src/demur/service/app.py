@@ -52,17 +52,20 @@ def create_app(
 
     Examples
     --------
-    >>> import pyarrow as pa
-    >>> from fastapi.testclient import TestClient
+    >>> import asyncio, httpx, pyarrow as pa
     >>> from demur.table_model import fit_table
     >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
-    >>> client = TestClient(create_app(fit_table(table, "y", model="lr")))
-    >>> [one["prediction"] for one in client.post("/decide", json={"row": {"size": 1}}).json()["decisions"]]
+    >>> transport = httpx.ASGITransport(create_app(fit_table(table, "y", model="lr")))
+    >>> async def ask(question):
+    ...     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    ...         return (await client.post("/decide", json=question)).json()
+    >>> [one["prediction"] for one in asyncio.run(ask({"row": {"size": 1}}))["decisions"]]
     ['a']
-    >>> client.post("/decide", json={"row": {"sise": 1}}).json()["error"]
+    >>> asyncio.run(ask({"row": {"sise": 1}}))["error"]
     "row 1 does not have the columns that the model was fitted on: missing 'size'; extra 'sise'; give null ..."
     """
     try:
+        import uvicorn  # noqa: F401 # not needed here, but to serve what is returned: one message for the one extra
         from fastapi import FastAPI
         from starlette.exceptions import HTTPException
         from starlette.responses import JSONResponse, Response

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from demur.service.question import Question, QuestionReader
-from demur.service.quick_forest import with_quick_forests
+from demur.service.quick_model import quick_model
 from demur.service.refusal import RefusedError
 from demur.table_model import TableModel
 from demur.tables import TableError
@@ -34,7 +34,7 @@ class Decider:
     """
 
     def __init__(self, model: TableModel, max_rows: int) -> None:
-        self.model = with_quick_forests(model)
+        self.model = quick_model(model)
         self.reader = QuestionReader(model.schema, max_rows)
         self.about = {"name": str(model.facts.get("model", "model")), "target": model.target}
 
@@ -47,9 +47,11 @@ class Decider:
         return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
 
     def _answers(self, question: Question) -> Any:
-        fixed = self.model.why_cost_is_fixed
-        if question.cost is not None and fixed is not None and question.cost != self.model.cost:
-            raise RefusedError(f"this model cannot decide for another cost: {fixed}.")
+        if question.cost is not None:
+            try:
+                self.model.check_cost(question.cost)
+            except ValueError as error:
+                raise RefusedError(str(error)) from error
         try:
             answers = self.model.answers(question.table, question.cost, where="the request")
         except TableError as error:

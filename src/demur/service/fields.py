@@ -10,19 +10,25 @@ from typing import Any
 import pyarrow as pa
 
 from demur.service.refusal import RefusedError
+from demur.table_model.model import LARGEST
 from demur.tables import Column, TableError
 from demur.tables.errors import shown
 from demur.tables.reader import as_type, no_such_value
 
-__all__ = ["LARGEST", "Field", "as_text"]
-
-LARGEST = 1e30
-"""Networks and forests compute in single precision, which ends a little above."""
+__all__ = ["Field", "as_text"]
 
 _LONGEST_SECONDS = 9e9
 """What a duration in nanoseconds can hold."""
 
-_TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
+_TIME = r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
+_DATE = r"\d{4}-\d\d-\d\d"
+_PATTERNS = {
+    "date": f"^{_DATE}$",
+    "date-time-local": f"^{_DATE}[T ]{_TIME}$",
+    "date-time": f"^{_DATE}[T ]{_TIME}(Z|[+-]\\d\\d:\\d\\d)$",
+    "time-local": f"^{_TIME}$",
+}
+"""What narrows the formats of OpenAPI to those that Arrow reads in a CSV file."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +68,9 @@ class Field:
             return {"type": types, "examples": list(self.column.categories[:20])}
         if kind == "time":
             seconds = {"type": "number", "minimum": -_LONGEST_SECONDS, "maximum": _LONGEST_SECONDS}
-            return {"anyOf": [{"type": "string", "format": "time-local"}, seconds, {"type": "null"}]}
+            return {"anyOf": [_written_as("time-local"), seconds, {"type": "null"}]}
         formats = ["date-time"] if self.column.zoned else ["date", "date-time-local"]
-        return {"anyOf": [*({"type": "string", "format": one} for one in formats), {"type": "null"}]}
+        return {"anyOf": [*map(_written_as, formats), {"type": "null"}]}
 
     def array(self, values: Sequence[Any]) -> Any:
         """Return the values as an Arrow array that the schema encodes, or refuse the first that is none."""
@@ -106,26 +112,25 @@ class Field:
             raise
 
     def _time(self, values: Sequence[Any]) -> Any:
-        """Take times of day, or seconds for a column of durations; a table holds either, so one request does."""
-        if any(type(value) is str for value in values):
-            self._require(values, str)
-            moments = [None if value is None else self._moment(row, value) for row, value in enumerate(values)]
-            return pa.array(moments, self.column.arrow_type)
-        self._require(values, int, float)
-        for row, value in enumerate(values):
-            if value is not None and not -_LONGEST_SECONDS <= value <= _LONGEST_SECONDS:
-                raise self._beyond(row, value, f"give between {-_LONGEST_SECONDS:g} and {_LONGEST_SECONDS:g} seconds")
+        """Take times of day, and seconds for a column of durations: both are seconds to the model."""
+        self._require(values, str, int, float)
         per_second = 10**9 if self.column.unit == "ns" else 10**6
-        ticks = [None if value is None else round(value * per_second) for value in values]
+        ticks = [None if value is None else self._ticks(row, value, per_second) for row, value in enumerate(values)]
         return pa.array(ticks, pa.int64()).cast(pa.duration(self.column.unit))
 
-    def _moment(self, row: int, value: str) -> time:
-        try:
-            if not _TIME.fullmatch(value):
-                raise ValueError
-            return time.fromisoformat(value)
-        except ValueError:
-            raise self._no_such_value(row, value) from None
+    def _ticks(self, row: int, value: Any, per_second: int) -> int:
+        if type(value) is str:
+            try:
+                if not re.fullmatch(_TIME, value):
+                    raise ValueError
+                moment = time.fromisoformat(value)
+            except ValueError:
+                raise self._no_such_value(row, value) from None
+            seconds = moment.hour * 3600 + moment.minute * 60 + moment.second
+            return seconds * per_second + moment.microsecond * (per_second // 10**6)
+        if not -_LONGEST_SECONDS <= value <= _LONGEST_SECONDS:
+            raise self._beyond(row, value, f"give between {-_LONGEST_SECONDS:g} and {_LONGEST_SECONDS:g} seconds")
+        return int(round(value * per_second))
 
     def _strings(self, values: Sequence[Any]) -> Any:
         try:
@@ -160,6 +165,10 @@ def as_text(value: Any) -> str:
     if isinstance(value, list | dict):  # they may be large and deep
         return "[...]" if isinstance(value, list) else "{...}"
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _written_as(format_: str) -> dict[str, Any]:
+    return {"type": "string", "format": format_, "pattern": _PATTERNS[format_]}
 
 
 def _is_text(value: str) -> bool:

@@ -119,8 +119,9 @@ def _row(model: TableModel) -> dict[str, Any]:
 
 def _label(model: TableModel) -> dict[str, Any]:
     classes = as_column(model.classes, model.label_type).to_pylist()
-    types = {"text": "string", "integer": "integer", "boolean": "boolean"}
-    return {"enum": classes} if len(classes) <= _MOST_CLASSES else {"type": types[model.label_type]}
+    if len(classes) <= _MOST_CLASSES:
+        return {"enum": classes}
+    return {"type": "string" if model.label_type == "text" else model.label_type}
 
 
 def _cost(model: TableModel) -> dict[str, Any]:

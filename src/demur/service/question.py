@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from demur.costs import check_cost
 from demur.service.fields import Field, as_text
 from demur.service.refusal import RefusedError
 from demur.tables import Schema
@@ -147,16 +146,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _cost(value: Any) -> float:
+    """Return a cost as a number, which the model judges."""
     if type(value) not in (int, float):
         raise RefusedError(f"cost must be a number in [0, 1), got {shown(as_text(value))}.")
     try:
-        number = float(value)
+        return float(value)
     except OverflowError:  # a whole number beyond all floats
-        number = math.inf
-    try:
-        return float(check_cost(number))
-    except ValueError as error:
-        raise RefusedError(str(error)) from None
+        return math.inf
 
 
 def _did_you_mean(wrong: Sequence[str], known: Sequence[str]) -> str:

@@ -1,31 +1,63 @@
 """Fitting a TableModel."""
 
+import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from demur.estimators.auto_candidates import dense_view
 from demur.rules import Rule
 from demur.table_model.labels import class_texts, label_type
-from demur.table_model.model import TableModel
+from demur.table_model.model import LARGEST, TableModel
 from demur.table_model.model_names import model_kind
 from demur.tables import Schema, TableError
+from demur.tables.errors import listed, shown
 
-__all__ = ["fit_table", "labelled_rows"]
+__all__ = ["check_classes", "fit_table", "labelled_rows"]
+
+_LONGEST_NAME = 1000
+"""Characters in the name of a class: NumPy gives each label as much room as the longest takes."""
 
 
-def labelled_rows(table: Any, target: str) -> tuple[Any, Any]:
+def labelled_rows(table: Any, target: str, *, where: str = "the table") -> tuple[Any, Any]:
     """Return the rows that have a label, and the labels as text."""
     if target not in table.column_names:
-        names = ", ".join(map(repr, table.column_names[:10]))
-        more = ", ..." if len(table.column_names) > 10 else ""
-        raise TableError(f"there is no column {target!r} to predict: the table has {names}{more}")
+        raise TableError(f"there is no column {shown(target)} to predict: {where} has {listed(table.column_names)}")
     label_type(table[target], target)  # refuses what can be no class
     labels = class_texts(table[target])
     known = np.array([label is not None for label in labels], dtype=bool)
     if not known.any():
-        raise TableError(f"the target column {target!r} is empty: no row has a label")
+        raise TableError(f"the target column {shown(target)} of {where} is empty: give rows with a label")
+    longest = max(map(len, labels[known]))
+    if longest > _LONGEST_NAME:
+        raise TableError(
+            f"the target column {shown(target)} holds a text of {longest:,} characters, which is no name of a class: "
+            "choose another target"
+        )
     return (table if known.all() else table.filter(known)), labels[known].astype(str)
+
+
+def check_classes(labels: Any, target: str) -> None:
+    """Refuse labels that nothing can be learnt from: of one class only, or all different.
+
+    Examples
+    --------
+    >>> check_classes(np.array(["cat", "cat"]), "pet")
+    Traceback (most recent call last):
+    demur.tables.errors.TableError: the target column 'pet' holds only one class, 'cat': give at least two
+    """
+    classes, counts = np.unique(labels, return_counts=True)
+    if len(classes) < 2:
+        raise TableError(
+            f"the target column {shown(target)} holds only one class, {shown(classes[0])}: give at least two"
+        )
+    if counts.max() == 1:
+        raise TableError(
+            f"every one of the {len(labels):,} labels in {shown(target)} is different, and nothing can be learnt from "
+            "one row each: choose another target, or give more rows"
+        )
 
 
 def fit_table(
@@ -61,22 +93,20 @@ def fit_table(
     """
     kind = model_kind(model)
     rows, labels = labelled_rows(table, target)
+    check_classes(labels, target)
     classes, counts = np.unique(labels, return_counts=True)
-    if len(classes) < 2:
-        raise TableError(f"the target column {target!r} holds only one class, {str(classes[0])!r}: give at least two")
-    if counts.max() == 1:
-        raise TableError(
-            f"every one of the {len(labels):,} labels in {target!r} is different: nothing can be learnt from one row "
-            "each; is it the right column?"
-        )
     schema = schema or Schema.learn(rows, target=target)
     codes = schema.encode(rows)
+    _check_sizes(codes, schema)
     dense = dense_view(schema.categorical).fit(codes) if kind.view == "dense" else None
     features = codes if dense is None else np.asarray(dense.transform(codes), dtype=np.float64)
     classifier = kind.classifier(
         len(rows), schema.categorical, cost=cost, rule=rule, time_budget=time_budget, verbose=verbose
     )
-    classifier.fit(features, labels)
+    classifier.set_params(reject_label=_no_class(classes))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
+        classifier.fit(features, labels)
     inner: Any = getattr(classifier, "estimator_", None)
     if "n_jobs" in getattr(inner, "get_params", dict)() and kind.name != "auto":
         inner.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
@@ -88,3 +118,21 @@ def fit_table(
         "classes": {str(name): int(count) for name, count in zip(classes, counts, strict=True)},
     }
     return TableModel(schema, classifier, dense, label_type(table[target], target), facts)
+
+
+def _no_class(classes: NDArray[np.str_]) -> str:
+    """Return a reject label that is none of the classes, whatever they are called; tables never show it."""
+    label = "reject"
+    while label in classes:
+        label += "!"
+    return label
+
+
+def _check_sizes(codes: NDArray[np.float64], schema: Schema) -> None:
+    rows, columns = np.nonzero(np.abs(codes) > LARGEST)
+    if len(rows):
+        name, value = schema.names[columns[0]], codes[rows[0], columns[0]]
+        raise TableError(
+            f"column {shown(name)} holds {value:.3g}, which is beyond what models can compare: divide it by a power of "
+            "ten, or leave it out with --drop"
+        )

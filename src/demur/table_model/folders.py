@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -38,26 +39,24 @@ def decide_folder(
     **options
         As for :func:`decide_file`.
     """
-    from dask.distributed import Client, LocalCluster, as_completed
-
+    try:
+        from dask.distributed import Client, LocalCluster, as_completed
+    except ImportError as error:
+        raise ImportError("a scheduler needs Dask: pip install demur[dask]") from error
     read, final = Path(source), Path(target)
     files = sorted(path for path in read.rglob("*.parquet") if path.is_file())
     if not files:
         raise TableError(f"there is no .parquet file in {str(read)!r}: give a folder that holds some")
-    if final.exists() and not (overwrite and final.is_dir()):
-        raise TableError(f"{str(final)!r} exists already: choose another name, or pass --force to replace it")
-    if final.resolve() == read.resolve() or read.resolve() in final.resolve().parents:
-        raise TableError(f"{str(final)!r} lies in the folder that is read: choose another place")
-    if final.exists() and (
-        foreign := [path for path in final.rglob("*") if path.is_file() and path.suffix != ".parquet"]
-    ):
-        raise TableError(f"{str(final)!r} holds {foreign[0].name!r}, which is no decision: it is not replaced")
+    _check_target(read, final, overwrite)
     part = final.with_name(f".{final.name}.{os.getpid()}.part")
-    part.mkdir(parents=True)
+    part.mkdir()
     total = Decided()
     try:
-        local = LocalCluster(dashboard_address=None) if scheduler == "local" else None  # type: ignore[no-untyped-call]
-        with Client(local or scheduler) as client:  # type: ignore[no-untyped-call]
+        with ExitStack() as stack:
+            address: Any = scheduler
+            if scheduler == "local":
+                address = stack.enter_context(LocalCluster(dashboard_address=None))  # type: ignore[no-untyped-call]
+            client = stack.enter_context(Client(address))  # type: ignore[no-untyped-call]
             jobs = []
             for path in files:
                 out = part / path.relative_to(read)
@@ -66,18 +65,34 @@ def decide_folder(
             for job in as_completed(jobs):  # type: ignore[no-untyped-call]
                 total += job.result()
                 progress(1)
-        if local is not None:
-            local.close()
-        if final.exists():
-            old = final.with_name(f".{final.name}.{os.getpid()}.old")
-            final.rename(old)
-            part.rename(final)
-            shutil.rmtree(old)
-        else:
-            part.rename(final)
+        _move_into_place(part, final)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return total
+
+
+def _check_target(read: Path, final: Path, overwrite: bool) -> None:
+    if not final.parent.is_dir():
+        raise TableError(f"there is no folder {str(final.parent)!r} to make {final.name!r} in: create it first")
+    if final.resolve() == read.resolve() or read.resolve() in final.resolve().parents:
+        raise TableError(f"{str(final)!r} lies in the folder that is read: choose another place")
+    if not final.exists():
+        return
+    if not (overwrite and final.is_dir()):
+        raise TableError(f"{str(final)!r} exists already: choose another name, or pass --force to replace it")
+    foreign = [path for path in final.rglob("*") if path.is_file() and path.suffix != ".parquet"]
+    if foreign:
+        raise TableError(f"{str(final)!r} holds {foreign[0].name!r}, which is no decision: choose another name")
+
+
+def _move_into_place(part: Path, final: Path) -> None:
+    if not final.exists():
+        part.rename(final)
+        return
+    old = final.with_name(f".{final.name}.{os.getpid()}.old")
+    final.rename(old)
+    part.rename(final)
+    shutil.rmtree(old)
 
 
 def _decide_one(load_model: Any, source: str, target: str, options: dict[str, Any]) -> Decided:

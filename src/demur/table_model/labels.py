@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.tables import TableError
+from demur.tables.column import kind_of_type
+from demur.tables.errors import shown
 
 __all__ = ["as_column", "class_texts", "label_type"]
 
@@ -16,32 +18,31 @@ _MOST_NUMBERS = 1000
 
 
 def label_type(column: Any, name: str) -> str:
-    """Return how predictions are to be written: "integer", "boolean" or "text".
+    """Return how predictions are to be written: "integer", "number", "boolean" or "text", which dates are as well.
 
     Examples
     --------
     >>> label_type(pa.chunked_array([[1.0, 2.0, None]]), "y"), label_type(pa.chunked_array([["a"]]), "y")
     ('integer', 'text')
     """
+    column = _plain(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
     if pa.types.is_boolean(kind):
         return "boolean"
-    if pa.types.is_integer(kind):
+    if kind_of_type(kind) is None and not pa.types.is_null(kind):
+        raise TableError(f"the target column {shown(name)} holds {kind}: classes must be text, numbers or dates")
+    if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
+        return "text"
+    numbers = [value for value in pc.unique(column).to_pylist() if value is not None and value == value]
+    fits = not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**63)
+    if fits and all(int(value) == value for value in numbers):
         return "integer"
-    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise TableError(f"the target column {name!r} holds {kind}: classes must be text or whole numbers")
-    if pa.types.is_floating(kind):
-        values = pc.drop_null(column)
-        if pc.all(pc.equal(pc.floor(values), values)).as_py() and not pc.any(pc.is_inf(values)).as_py():
-            return "integer"
-        if pc.count_distinct(values).as_py() > _MOST_NUMBERS:
-            raise TableError(
-                f"the target column {name!r} holds {pc.count_distinct(values).as_py():,} different numbers, which is "
-                "a quantity and no class: make classes of it first, such as low and high"
-            )
-    return "text"
+    if len(numbers) > _MOST_NUMBERS:
+        raise TableError(
+            f"the target column {shown(name)} holds {len(numbers):,} different numbers, which is a quantity and no "
+            "class: make classes of it first, such as low and high"
+        )
+    return "number" if pa.types.is_floating(kind) else "text"
 
 
 def class_texts(column: Any) -> NDArray[np.object_]:
@@ -52,19 +53,34 @@ def class_texts(column: Any) -> NDArray[np.object_]:
     >>> class_texts(pa.chunked_array([[3.0, None, 2.5]])).tolist()
     ['3', None, '2.5']
     """
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    texts = [_text(value) for value in column.to_pylist()]
+    texts = [_text(value) for value in _plain(column).to_pylist()]
     result: NDArray[np.object_] = np.array(texts, dtype=object)
     return result
 
 
-def as_column(classes: Any, kind: str, declined: NDArray[np.bool_] | None = None) -> Any:
-    """Return class names as an Arrow array of the label type, null where declined."""
-    column = pa.array(np.asarray(classes, dtype=object), pa.string(), mask=declined)
-    if kind == "integer":
-        return column.cast(pa.int64())
-    return pc.equal(column, "true") if kind == "boolean" else column
+def as_column(classes: Any, kind: str) -> Any:
+    """Return class names as an Arrow array of the label type.
+
+    Examples
+    --------
+    >>> as_column(["2", "0.5"], "number").to_pylist()
+    [2.0, 0.5]
+    """
+    column = pa.array(np.asarray(classes, dtype=object), pa.string())
+    if kind == "boolean":
+        return pc.equal(column, "true")
+    types = {"integer": pa.int64(), "number": pa.float64()}
+    return column.cast(types[kind]) if kind in types else column
+
+
+def _plain(column: Any) -> Any:
+    """Take dictionaries apart, and nanoseconds away, which Python's own dates do not have."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return column.cast(pa.timestamp("us", kind.tz), safe=False)
+    return column
 
 
 def _text(value: Any) -> str | None:

@@ -18,6 +18,9 @@ __all__ = ["ANSWER_COLUMNS", "TableModel"]
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice")
 """The columns of :meth:`TableModel.answers`."""
 
+LARGEST = 1e30
+"""Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
+
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
@@ -30,7 +33,7 @@ class TableModel:
     classifier : RejectOption or RejectClassifier
     dense : fitted transformer or None
         Turns the codes of the schema into numbers on one scale, for classifiers that need it.
-    label_type : {"text", "integer", "boolean"}
+    label_type : {"text", "integer", "number", "boolean"}
         How classes are written. Inside they are text.
     facts : dict
         What there is to know about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
@@ -98,6 +101,7 @@ class TableModel:
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the numbers that the classifier takes."""
         codes = self.schema.encode(table, where=where)
+        codes[np.abs(codes) > LARGEST] = np.nan
         return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
 
     def decide(self, table: Any, cost: Any = None) -> Decision[NDArray[Any]]:
@@ -143,15 +147,18 @@ class TableModel:
         the first choice, or a trained score for losses without probabilities.
         """
         decision, scores = self.decide_and_score(table, cost, where=where)
-        rows = np.arange(len(scores))
+        label, rows = decision.label, np.arange(len(scores))
+        # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
+        is_option = isinstance(self.classifier, RejectOption)
+        confidence = scores[rows, label] if is_option else np.asarray(decision.confidence, dtype=np.float64)
         others = np.array(scores, dtype=np.float64)
-        others[rows, decision.label] = -np.inf
-        first, second = self.classes[decision.label], self.classes[others.argmax(axis=1)]
+        others[rows, label] = -np.inf
+        names = as_column(self.classes, self.label_type)
         columns = [
-            as_column(first, self.label_type, decision.reject),
+            names.take(pa.array(label, mask=decision.reject)),
             pa.array(decision.reject),
-            pa.array(np.asarray(decision.confidence, dtype=np.float64)),
-            as_column(first, self.label_type),
-            as_column(second, self.label_type),
+            pa.array(confidence),
+            names.take(pa.array(label)),
+            names.take(pa.array(others.argmax(axis=1))),
         ]
         return pa.table(columns, names=list(ANSWER_COLUMNS))

@@ -45,12 +45,12 @@
 
   const tell = (found, decidedFor) => {
     const [first, second] = [String(found.first_choice), String(found.second_choice)];
-    const sure = data.gives_probabilities ? percent(found.confidence) : `a score of ${Number(found.confidence.toPrecision(4))}`;
-    const needed = data.cost_is_free ? `, and at cost ${decidedFor} answering takes more than ${percent(1 - decidedFor)}` : "";
+    const sure = data.gives_probabilities ? `${percent(found.confidence)} sure` : `score ${Number(found.confidence.toPrecision(4))}`;
+    const needed = data.cost_is_free ? ` At cost ${decidedFor} it takes more than ${percent(1 - decidedFor)} to answer.` : "";
     if (found.rejected) {
-      show("No answer: hand this row on", `The likeliest is ${first} with ${sure}${needed}. The second choice is ${second}.`);
+      show("No answer: hand this row on", `First choice: ${first}, ${sure}. Second choice: ${second}.${needed}`);
     } else {
-      show(String(found.prediction), `The model answers, with ${sure}${needed}. The second choice is ${second}.`, true);
+      show(String(found.prediction), `${sure[0].toUpperCase()}${sure.slice(1)}. Second choice: ${second}.${needed}`, true);
     }
   };
 

@@ -1,0 +1,88 @@
+"""``demur predict`` on a table that is larger than it may take memory: rows a second, and the peak memory.
+
+Five million rows of twenty numbers, as CSV and as Parquet, through networks trained with cross-entropy on the first
+20,000 of them. Each prediction is a process of its own; starting Python and loading the model count.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+N_COLUMNS, N_CLASSES, N_TRAINING = 20, 5, 20_000
+CHUNK = 250_000
+
+
+def chunks(n_rows, seed=0):
+    """Yield pieces of a table: numbers around one point per class, written with four decimals."""
+    centres = np.random.default_rng(seed).normal(size=(N_CLASSES, N_COLUMNS))
+    for start in range(0, n_rows, CHUNK):
+        rng = np.random.default_rng([seed, start])
+        y = rng.integers(N_CLASSES, size=min(CHUNK, n_rows - start))
+        X = (centres[y] + 2 * rng.normal(size=(len(y), N_COLUMNS))).round(4)
+        columns = {f"x{k}": X[:, k] for k in range(N_COLUMNS)}
+        yield pa.table({**columns, "y": pa.array([f"class {label}" for label in y])})
+
+
+def write_tables(folder, n_rows):
+    """Write the same rows as CSV and as Parquet without their labels, and the first of them with labels."""
+    csv_writer = parquet_writer = None
+    for position, piece in enumerate(chunks(n_rows)):
+        if position == 0:
+            pacsv.write_csv(piece.slice(0, N_TRAINING), folder / "train.csv")
+        piece = piece.drop_columns("y")
+        csv_writer = csv_writer or pacsv.CSVWriter(folder / "new.csv", piece.schema)
+        parquet_writer = parquet_writer or pq.ParquetWriter(folder / "new.parquet", piece.schema)
+        csv_writer.write(piece)
+        parquet_writer.write(piece)
+    csv_writer.close()
+    parquet_writer.close()
+
+
+def timed(command):
+    """Run a command to its end; return its wall-clock seconds, its processor seconds, and its peak memory in MB."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    spent = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with exit code {process.returncode}.")
+    return spent, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3
+
+
+def main(arguments=None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--model", default="ce")
+    options, _ = parser.parse_known_args(arguments)
+    demur = [sys.executable, "-m", "demur"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_tables(folder, options.rows)
+        model = [str(folder / "train.csv"), "--target", "y", "--model", options.model, "--out", str(folder / "model")]
+        timed([*demur, "fit", *model])
+        table = Table(title=f"demur predict, {options.rows:,} x {N_COLUMNS}, {options.model}", title_justify="left")
+        for heading in ("from", "to", "input", "seconds", "processor seconds", "rows a second", "peak memory"):
+            table.add_column(heading, justify="left" if heading in ("from", "to") else "right")
+        for kind in ("csv", "parquet"):
+            source, target = folder / f"new.{kind}", folder / f"decisions.{kind}"
+            spent, busy, peak = timed([*demur, "predict", str(folder / "model"), str(source), "--out", str(target)])
+            megabytes, rate = source.stat().st_size / 1e6, options.rows / spent
+            figures = (f"{megabytes:,.0f} MB", f"{spent:.1f}", f"{busy:.1f}", f"{rate:,.0f}", f"{peak:,.0f} MB")
+            table.add_row(kind, kind, *figures)
+        Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

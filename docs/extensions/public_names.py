@@ -1,0 +1,74 @@
+"""One place for each public name: others, such as ``demur.RejectOption``, lead there."""
+
+import importlib
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+MODULES = (
+    "estimators",
+    "rules",
+    "guarantees",
+    "calibration",
+    "label_shift",
+    "metrics",
+    "evaluation",
+    "report",
+    "losses",
+    "margins",
+    "costs",
+    "theory",
+    "training",
+    "datasets",
+    "tables",
+    "table_model",
+    "persistence",
+    "export",
+    "service",
+    "experiments",
+)
+"""The public modules, each with a page of its own in the reference."""
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect to Sphinx."""
+    app.connect("missing-reference", _find)
+    app.connect("autodoc-skip-member", _skip)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _find(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Node) -> nodes.Node | None:
+    """Resolve a name that is documented under another module than the one it was asked for."""
+    if node.get("refdomain") != "py":
+        return None
+    wanted = node["reftarget"].lstrip("~.")
+    for candidate in _elsewhere(wanted):
+        if candidate in env.domains.python_domain.objects:
+            entry = env.domains.python_domain.objects[candidate]
+            return app.builder and _link(app, node["refdoc"], entry, content)
+    return None
+
+
+def _elsewhere(name: str) -> list[str]:
+    first, _, rest = name.removeprefix("demur.").partition(".")
+    short = name.rpartition(".")[2]
+    return [f"demur.{module}.{tail}" for module in MODULES for tail in {name, f"{first}.{rest}".strip("."), short}]
+
+
+def _link(app: Sphinx, page: str, entry: Any, content: nodes.Node) -> nodes.Node:
+    address = app.builder.get_relative_uri(page, entry.docname) + "#" + entry.node_id
+    return nodes.reference("", "", content, internal=True, refuri=address)
+
+
+def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn generates for metadata routing."""
+    generated = name.endswith("_request") and name.startswith("set_")
+    return True if generated or name == "get_metadata_routing" else None
+
+
+def public_names() -> dict[str, list[str]]:
+    """Return the public names of each module of the reference."""
+    return {name: list(importlib.import_module(f"demur.{name}").__all__) for name in MODULES}

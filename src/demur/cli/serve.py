@@ -1,0 +1,82 @@
+"""``demur serve``: a model as a small HTTP service."""
+
+import contextlib
+import ipaddress
+import socket
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from demur.cli.console import CallError, console, notes, warnings_as_notes, wrong_call_if_refused
+from demur.cli.model_folder import load_table_model
+
+__all__ = ["serve"]
+
+
+def serve(
+    model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
+    host: Annotated[str, typer.Option("--host", help="The address to listen at; 0.0.0.0 is every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes a free one.")] = 8000,
+    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="The most rows of one request.")] = 10_000,
+    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="The largest request.")] = 5_000_000,
+) -> None:
+    """Answer HTTP requests with a model, until Ctrl+C: POST /decide for programs, a page at / for people.
+
+    It listens on this machine only, unless told otherwise. If the folder holds report.html, that is shown at /report.
+
+    Example: demur serve model/
+    """
+    with wrong_call_if_refused(), warnings_as_notes():
+        loaded = load_table_model(model)
+        listening = _listen(host, port)
+        app = _app(model, loaded, max_rows, max_bytes)
+    place, taken = listening.getsockname()[:2]
+    shown = f"[{place}]" if ":" in place else place
+    name, n_classes = loaded.facts.get("model", "a model"), len(loaded.classes)
+    console.print(f"Serving {name} for {loaded.target!r}, {n_classes:,} classes, from {model}.", markup=False)
+    console.print(f"Open http://{shown}:{taken} in a browser; Ctrl+C ends it.", markup=False, soft_wrap=True)
+    if not ipaddress.ip_address(place.partition("%")[0]).is_loopback:
+        notes.print(f"Note: whoever reaches {shown}:{taken} can ask this model; there is no password.", markup=False)
+    _run(app, listening)
+    console.print("Stopped.")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the port before anything is said about it."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise CallError(f"there is no address {host!r} to listen at; 127.0.0.1 is this machine.") from error
+    listening = socket.socket(family, kind, protocol)
+    # without it, the port stays taken for a minute after the service ends
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(address)
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        reason = error.strerror or str(error)
+        raise CallError(f"cannot listen at {host}, port {port}: {reason}; choose another with --port.") from error
+    return listening
+
+
+def _app(folder: Path, model: Any, max_rows: int, max_bytes: int) -> Any:
+    from demur.service import create_app
+
+    report = folder / "report.html"
+    return create_app(model, report=report if report.is_file() else None, max_rows=max_rows, max_bytes=max_bytes)
+
+
+def _run(app: Any, listening: socket.socket) -> None:
+    """Serve until the process is told to stop."""
+    import uvicorn
+
+    from demur.costs import CostWarning
+
+    # whoever asks names the cost and sees it in the answer; the service's log is no place to warn them
+    warnings.filterwarnings("ignore", category=CostWarning)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])

@@ -1,0 +1,107 @@
+"""Models to serve, the rows they were fitted on, and a client without a network."""
+
+import asyncio
+import json
+from datetime import date, datetime, time
+from functools import cache
+
+import httpx
+import numpy as np
+import pyarrow as pa
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+
+from demur.estimators import AutoClassifier, RejectOption
+from demur.estimators.auto_candidates import dense_view
+from demur.service import create_app
+from demur.table_model import TableModel, fit_table
+from demur.tables import Schema
+
+HOSTILE = "</script><script>alert(1)</script> \"'{{ 7 * 7 }}"
+CLASSES = ("ant", "<b>bee</b>", "cow")
+
+
+@cache
+def table(n_rows=90, seed=0):
+    """A column of each kind, each with values that are missing, an identifier, and labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n_rows)
+    hours = rng.integers(24, size=n_rows - 1).tolist()
+    columns = {
+        "size": pa.array(rng.normal(3 * y, 1), mask=rng.random(n_rows) < 0.1),
+        HOSTILE: pa.array(rng.choice(["cat", "dog", "<i>newt</i>"], n_rows), mask=rng.random(n_rows) < 0.1),
+        "floor": pa.array(rng.integers(-1, 3, n_rows)).dictionary_encode(),
+        "open": pa.array(rng.random(n_rows) < 0.5, mask=rng.random(n_rows) < 0.1),
+        "day": pa.array([None, *(datetime(2024, 1, 1 + hour, hour) for hour in hours)]),
+        "seen": pa.array(
+            [None, *rng.integers(0, 2_000_000_000, n_rows - 1).tolist()], pa.timestamp("s", tz="UTC")
+        ),
+        "noon": pa.array([None, *(time(hour, 30, 1) for hour in reversed(hours))]),
+        "row_id": pa.array(range(n_rows)),
+        "y": pa.array(np.array(CLASSES)[y]),
+    }  # fmt: skip
+    return pa.table(columns)
+
+
+def json_rows(rows):
+    """Rows of a table as a request holds them."""
+    return [{name: _plain(value) for name, value in row.items()} for row in rows.to_pylist()]
+
+
+def _plain(value):
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date | time) else value
+
+
+@cache
+def model(name="lr"):
+    return fit_table(table(), "y", model=name)
+
+
+@cache
+def wrapped(name):
+    """A small model of a kind that would take long to fit as it is by default."""
+    schema = Schema.learn(table(), target="y")
+    features, labels = schema.encode(table()), np.array(table()["y"].to_pylist())
+    estimators = {
+        "forest": RandomForestClassifier(12, n_jobs=-1, random_state=0),
+        "extra trees": ExtraTreesClassifier(12, n_jobs=-1, random_state=0),
+        "boosting": HistGradientBoostingClassifier(max_iter=5, categorical_features=schema.categorical),
+        "blend": AutoClassifier(
+            ("extra trees", "logistic regression"), cv=2, categorical_features=schema.categorical, random_state=0
+        ),
+    }
+    classifier = RejectOption(estimators[name], cost=0.3, cv=2).fit(features, labels)
+    return TableModel(schema, classifier, None, "text", {"model": name})
+
+
+@cache
+def dense_of_sample():
+    schema = Schema.learn(table(), target="y")
+    codes = schema.encode(table())
+    return dense_view(schema.categorical).fit(codes), codes
+
+
+@cache
+def app(name="lr", **limits):
+    return create_app(model(name), **limits)
+
+
+def good(n_rows=1, **more):
+    return {"rows": json_rows(table().slice(0, n_rows)), **more}
+
+
+def send(served, *requests, path="/decide", method="POST"):
+    """Send requests one after another, each given as the arguments of httpx, and return the responses."""
+
+    async def all_of_them():
+        transport = httpx.ASGITransport(served)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return [await client.request(method, path, **one) for one in requests]
+
+    return asyncio.run(all_of_them())
+
+
+def ask(served, document):
+    content = json.dumps(document)
+    return send(served, {"content": content, "headers": {"content-type": "application/json"}})[0]

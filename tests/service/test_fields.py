@@ -1,0 +1,61 @@
+"""A value in JSON means what the same value means in a table."""
+
+from datetime import time, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from demur.service.fields import Field
+from demur.service.refusal import RefusedError
+from demur.tables import Column
+
+SAME = {
+    "number": (Column("x", "number"), [1, 2.5, None, -3, 2**60], pa.array([1, 2.5, None, -3, 2.0**60])),
+    "boolean": (Column("x", "boolean"), [True, None, False], pa.array([True, None, False])),
+    "category": (
+        Column("x", "category", ("a", ""), other=True), ["a", "", None, "unseen"], pa.array(["a", "", None, "unseen"])
+    ),
+    "numbered": (Column("x", "category", ("-1", "2")), [2, "-1", None, 7], pa.array([2, -1, None, 7])),
+    "date": (
+        Column("x", "date"),
+        ["2024-12-31", "2024-12-31T23:59", "2024-12-31 23:59:01.5", None],
+        pa.array([1735603200000000, 1735689540000000, 1735689541500000, None], pa.timestamp("us")),
+    ),
+    "zoned": (
+        Column("x", "date", zoned=True), ["1970-01-02T00:00Z", "1970-01-02T02:00+02:00"],
+        pa.array([86400, 86400], pa.timestamp("s", tz="UTC")),
+    ),
+    "time": (Column("x", "time"), ["23:59", "00:00:01.5"], pa.array([time(23, 59), time(0, 0, 1, 500_000)])),
+    "time in nanoseconds": (
+        Column("x", "time", unit="ns"), ["23:59:01.000001"], pa.array([time(23, 59, 1, 1)], pa.time64("ns"))
+    ),
+    "duration": (Column("x", "time"), [90, -0.5], pa.array([timedelta(seconds=90), timedelta(seconds=-0.5)])),
+    "time and seconds": (Column("x", "time"), ["00:01", 60], pa.array([timedelta(minutes=1)] * 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_json_and_table_agree(name):
+    column, values, expected = SAME[name]
+    found = column.encode(Field(column).array(values), "the request")
+    np.testing.assert_array_equal(found, column.encode(expected, "the table"))
+
+
+@pytest.mark.parametrize("kind", ["number", "boolean", "category", "date", "time"])
+def test_what_is_missing_is_missing(kind):
+    column = Column("x", kind, ("a", "b") if kind == "category" else ())
+    assert np.isnan(column.encode(Field(column).array([None, None]), "the request")).all()
+
+
+def test_integers_are_categories_only_where_all_categories_are():
+    assert Field(Column("x", "category", ("1", "2"))).takes_integers
+    with pytest.raises(RefusedError, match="which is no text"):
+        Field(Column("x", "category", ("1", "b"))).array([1])
+    with pytest.raises(RefusedError, match="which is no text"):
+        Field(Column("x", "category", ("1", "2"))).array([True])
+
+
+def test_the_first_wrong_row_is_named():
+    with pytest.raises(RefusedError, match="row 3,"):
+        Field(Column("x", "date")).array(["2024-01-01", None, "soon", "later"])

@@ -1,0 +1,59 @@
+"""The service keeps to its own OpenAPI document, which schemathesis reads and tries."""
+
+from functools import cache
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from service_samples import app, good, model, send
+
+from demur.service import create_app
+
+# OpenAPI's registry has both; schemathesis does not know them by itself
+schemathesis.openapi.format("date-time-local", st.datetimes().map(lambda moment: moment.isoformat()))
+schemathesis.openapi.format("time-local", st.times().map(lambda moment: moment.isoformat()))
+
+SERVED = {"free cost": app, "fixed cost": cache(lambda: create_app(model("ova+hin"), max_rows=3))}
+
+
+@cache
+def document(name):
+    return schemathesis.openapi.from_asgi("/openapi.json", SERVED[name]())
+
+
+@pytest.mark.filterwarnings("ignore::demur.costs.CostWarning")
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("name", SERVED)
+def test_decide_keeps_to_the_document(name, mode):
+    seen = set()
+
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck), database=None)
+    @given(case=document(name)["/decide"]["POST"].as_strategy(generation_mode=mode))
+    def check(case):
+        seen.add(case.call_and_validate().status_code)
+
+    check()
+    assert seen == {200} if mode is GenerationMode.POSITIVE else 200 not in seen
+
+
+@pytest.mark.parametrize("path", ["/", "/health"])
+def test_what_is_read_keeps_to_the_document(path):
+    @settings(max_examples=3, suppress_health_check=list(HealthCheck), database=None)
+    @given(case=document("free cost")[path]["GET"].as_strategy())
+    def check(case):
+        assert case.call_and_validate().status_code == 200
+
+    check()
+
+
+def test_the_document_names_every_column_and_limit():
+    (response,) = send(app(), {}, path="/openapi.json", method="GET")
+    found = response.json()
+    row = found["components"]["schemas"]["Row"]
+    assert row["required"] == list(model().schema.names)
+    assert set(row["properties"]) == set(good()["rows"][0])
+    assert row["properties"]["row_id"]["description"].startswith("Not used: it looks like an identifier")
+    assert found["components"]["schemas"]["ManyRows"]["properties"]["rows"]["maxItems"] == 10_000
+    assert set(found["paths"]) == {"/", "/decide", "/health"}
