@@ -37,6 +37,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to Sphinx."""
     app.connect("missing-reference", _find)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-docstring", _escape_bars, priority=900)  # after numpydoc
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -67,6 +68,13 @@ def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any)
     """Leave out what scikit-learn generates for metadata routing."""
     generated = name.endswith("_request") and name.startswith("set_")
     return True if generated or name == "get_metadata_routing" else None
+
+
+def _escape_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Keep absolute values such as ``|x|`` from being read as substitutions of reStructuredText."""
+    for number, line in enumerate(lines):
+        if "|" in line and not line.lstrip().startswith((">>>", "...", ".. math")) and ":math:" not in line:
+            lines[number] = line.replace("|", r"\|")
 
 
 def public_names() -> dict[str, list[str]]:

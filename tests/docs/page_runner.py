@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -70,7 +71,7 @@ class PageRunner:
         if following is not None and following.language == "output":
             if not agrees(following.code, printed.getvalue()):
                 self._complain(following, f"shown:\n{following.code}\nprinted:\n{printed.getvalue()}")
-                self.changes.append((following, printed.getvalue()))
+                self.changes.append((following, wrapped(printed.getvalue())))
         elif printed.getvalue():
             self._complain(block, f"prints what the page does not show:\n{printed.getvalue()}")
             self.changes.append((block, f"{block.code}```\n\n```output\n{printed.getvalue()}"))
@@ -96,8 +97,7 @@ class PageRunner:
             holds = agrees(shown, printed)
             if not holds:
                 self._complain(block, f"{command}shown:\n{shown}\nprinted:\n{printed}")
-            printed = "\n".join(line.rstrip() for line in printed.splitlines()) + "\n" if printed.strip() else ""
-            actual += f"$ {command}{shown if holds else printed}"
+            actual += f"$ {command}{shown if holds else wrapped(printed)}"
         if actual != block.code:
             self.changes.append((block, actual))
 
@@ -144,6 +144,12 @@ def demur(words):
     finally:
         sys.argv = argv
     return 0, printed.getvalue()
+
+
+def wrapped(printed):
+    """Return an output as a page shows it: long lines broken, no blanks at their ends."""
+    lines = [line.rstrip() for line in printed.rstrip().splitlines()]
+    return "".join(f"{textwrap.fill(line, 90) if len(line) > 90 else line}\n" for line in lines)
 
 
 def environment():

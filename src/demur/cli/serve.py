@@ -30,8 +30,8 @@ def serve(
     """
     with wrong_call_if_refused(), warnings_as_notes():
         loaded = load_table_model(model)
-        listening = _listen(host, port)
         app = _app(model, loaded, max_rows, max_bytes)
+        listening = _listen(host, port)
     place, taken = listening.getsockname()[:2]
     shown = f"[{place}]" if ":" in place else place
     name, n_classes = loaded.facts.get("model", "a model"), len(loaded.classes)

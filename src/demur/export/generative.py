@@ -24,13 +24,13 @@ def gaussian_proba(graph: Graph, X: str, model: Any) -> str:
 
 def multinomial_proba(graph: Graph, X: str, model: Any) -> str:
     """Return the probabilities of MultinomialNB."""
-    counted = graph.op("MatMul", X, np.ascontiguousarray(model.feature_log_prob_.T))
+    counted = graph.product(X, np.ascontiguousarray(model.feature_log_prob_.T))
     return softmax(graph, graph.op("Add", counted, model.class_log_prior_))
 
 
 def complement_proba(graph: Graph, X: str, model: Any) -> str:
     """Return the probabilities of ComplementNB."""
-    return softmax(graph, graph.op("MatMul", X, np.ascontiguousarray(model.feature_log_prob_.T)))
+    return softmax(graph, graph.product(X, np.ascontiguousarray(model.feature_log_prob_.T)))
 
 
 def bernoulli_proba(graph: Graph, X: str, model: Any) -> str:
@@ -39,7 +39,7 @@ def bernoulli_proba(graph: Graph, X: str, model: Any) -> str:
         raise ExportError("BernoulliNB with binarize=None is not supported; set binarize, to 0.5 for zeros and ones.")
     present = graph.cast(graph.op("Greater", X, np.array(float(model.binarize))), np.float64)
     absent = np.log(1 - np.exp(model.feature_log_prob_))
-    seen = graph.op("MatMul", present, np.ascontiguousarray((model.feature_log_prob_ - absent).T))
+    seen = graph.product(present, np.ascontiguousarray((model.feature_log_prob_ - absent).T))
     return softmax(graph, graph.op("Add", seen, model.class_log_prior_ + absent.sum(axis=1)))
 
 
@@ -47,7 +47,7 @@ def quadratic_proba(graph: Graph, X: str, model: Any) -> str:
     """Return the probabilities of QuadraticDiscriminantAnalysis."""
     distances = []
     for mean, rotation, scaling in zip(model.means_, model.rotations_, model.scalings_, strict=True):
-        whitened = graph.op("MatMul", graph.op("Sub", X, mean), rotation * scaling ** (-0.5))
+        whitened = graph.product(graph.op("Sub", X, mean), rotation * scaling ** (-0.5))
         distances.append(graph.op("ReduceSum", graph.op("Mul", whitened, whitened), _LAST, keepdims=1))
     volumes = np.array([np.sum(np.log(scaling)) for scaling in model.scalings_])
     total = graph.op("Add", graph.op("Concat", *distances, axis=-1), volumes)

@@ -77,6 +77,13 @@ class Graph:
         """Apply an operator and return the name of its result."""
         return self.ops(kind, 1, *operands, domain=domain, **attributes)[0]
 
+    def product(self, left: Operand, right: Operand) -> str:
+        """Return a matrix product in double precision.
+
+        It is not ``MatMul``, into which onnxruntime moves a neighbouring factor, rounded to single precision.
+        """
+        return self.op("Gemm", left, right)
+
     def cast(self, value: str, dtype: Any) -> str:
         """Convert to the type that NumPy calls ``dtype``."""
         return self.op("Cast", value, to=self._type(dtype))

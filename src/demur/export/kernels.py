@@ -26,17 +26,19 @@ def svc_proba(graph: Graph, X: str, model: Any) -> str:
         raise ExportError(f"{name} has decision_function_shape={model.decision_function_shape!r}; use 'ovr'.")
     similarity = _kernel(graph, X, model)
     if n_classes == 2:
-        scores = graph.op("MatMul", similarity, np.ascontiguousarray(model.dual_coef_.T))
+        scores = graph.product(similarity, np.ascontiguousarray(model.dual_coef_.T))
         return linked_scores(graph, graph.op("Add", scores, model.intercept_), 2)
     pairs = list(combinations(range(n_classes), 2))
-    duels = graph.op("Add", graph.op("MatMul", similarity, _pair_weights(model, pairs)), model.intercept_)
+    duels = graph.op("Add", graph.product(similarity, _pair_weights(model, pairs)), model.intercept_)
     return linked_scores(graph, _tournament(graph, duels, pairs, n_classes), n_classes)
 
 
 def _kernel(graph: Graph, X: str, model: Any) -> str:
     """Return the kernel between each row and each support vector."""
+    if model.kernel not in ("linear", "poly", "rbf", "sigmoid"):
+        raise ExportError(f"the kernel {model.kernel!r} is not supported; use 'rbf', 'linear', 'poly' or 'sigmoid'.")
     vectors = np.asarray(model.support_vectors_, dtype=np.float64)
-    product = graph.op("MatMul", X, np.ascontiguousarray(vectors.T))
+    product = graph.product(X, np.ascontiguousarray(vectors.T))
     gamma, offset = np.array(float(model._gamma)), np.array(float(model.coef0))
     if model.kernel == "linear":
         return product
@@ -47,9 +49,7 @@ def _kernel(graph: Graph, X: str, model: Any) -> str:
     shifted = graph.op("Add", graph.op("Mul", gamma, product), offset)
     if model.kernel == "poly":
         return graph.op("Pow", shifted, np.array(float(model.degree)))
-    if model.kernel == "sigmoid":
-        return graph.op("Tanh", shifted)
-    raise ExportError(f"the kernel {model.kernel!r} is not supported; use 'rbf', 'linear', 'poly' or 'sigmoid'.")
+    return graph.op("Tanh", shifted)
 
 
 def _pair_weights(model: Any, pairs: list[tuple[int, int]]) -> Any:
@@ -69,7 +69,7 @@ def _tournament(graph: Graph, duels: str, pairs: list[tuple[int, int]], n_classe
     first, second = np.eye(n_classes)[places[:, 0]], np.eye(n_classes)[places[:, 1]]
     lost = graph.cast(graph.op("Less", duels, np.array(0.0)), np.float64)
     won = graph.op("Sub", np.array(1.0), lost)
-    votes = graph.op("Add", graph.op("MatMul", won, first), graph.op("MatMul", lost, second))
-    margins = graph.op("MatMul", duels, first - second)
+    votes = graph.op("Add", graph.product(won, first), graph.product(lost, second))
+    margins = graph.product(duels, first - second)
     size = graph.op("Mul", np.array(3.0), graph.op("Add", graph.op("Abs", margins), np.array(1.0)))
     return graph.op("Add", votes, graph.op("Div", margins, size))

@@ -15,7 +15,7 @@ def linear_proba(graph: Graph, X: str, model: Any) -> str:
     """Return the logistic function of the scores for two classes, their softmax for more."""
     weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64)).T
     intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
-    scores = graph.op("Add", graph.op("MatMul", X, weights), intercept)
+    scores = graph.op("Add", graph.product(X, weights), intercept)
     if len(model.classes_) > 2 or not hasattr(model, "predict_proba"):
         return linked_scores(graph, scores, len(model.classes_))
     return with_complement(graph, sigmoid(graph, scores, np.float64))

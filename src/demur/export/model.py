@@ -97,11 +97,20 @@ def onnx_model(model: Any) -> Any:
 def _features(graph: Graph, model: Any, classifier: Any) -> str:
     schema = schema_of(model)
     if schema is None:
-        names = getattr(classifier, "feature_names_in_", None)
-        return matrix_input(graph, int(classifier.n_features_in_), names)
+        names, width = (getattr(classifier, name, None) for name in ("feature_names_in_", "n_features_in_"))
+        if width is None:
+            raise ExportError(
+                f"{type(classifier.estimator_).__name__} does not say how many features it takes; set its n_features_in_."
+            )
+        return _with_one_more_row(graph, matrix_input(graph, int(width), names), int(width))
     graph.reserve(input_names(schema).values())
-    codes = table_inputs(graph, schema)
+    codes = _with_one_more_row(graph, table_inputs(graph, schema), len(schema.columns))
     return transformed(graph, codes, model.dense) if isinstance(model, TableModel) else codes
+
+
+def _with_one_more_row(graph: Graph, features: str, width: int) -> str:
+    """Add a row, which :func:`_outputs` drops: onnxruntime gives maxima over no rows at all a wrong shape."""
+    return graph.op("Concat", features, np.zeros((1, width)), axis=0)
 
 
 def _decided(graph: Graph, features: str, classifier: Any) -> tuple[Ruled, CostInput, str | None]:
@@ -117,16 +126,22 @@ def _decided(graph: Graph, features: str, classifier: Any) -> tuple[Ruled, CostI
 
 
 def _outputs(graph: Graph, ruled: Ruled, proba: str | None, classes: Any) -> None:
+    def given(value: str) -> str:
+        ends = (np.array([end], dtype=np.int64) for end in (0, -1, 0))
+        return graph.op("Slice", value, *ends)
+
     kind: Any = str if classes.dtype.kind == "U" else classes.dtype
-    label = graph.op("Gather", classes, ruled.label, axis=0)
+    label = graph.op("Gather", classes, given(ruled.label), axis=0)
     graph.output(label, "label", kind, ["rows"], "The class that would be answered, also where the row is rejected.")
     zero = np.array(0, dtype=np.float32 if proba is None else np.float64)
-    accepted = graph.op("Greater", ruled.acceptance, zero)
+    accepted = graph.op("Greater", given(ruled.acceptance), zero)
     graph.output(graph.op("Not", accepted), "reject", np.bool_, ["rows"], "Whether the model declines to answer.")
-    graph.output(ruled.confidence, "confidence", np.float64, ["rows"], "Higher is surer; see the rule in the metadata.")
+    graph.output(
+        given(ruled.confidence), "confidence", np.float64, ["rows"], "Higher is surer; see the rule in the metadata."
+    )
     if proba is not None:
         words = f"The probability of each class, in the order {_listed(classes)}."
-        graph.output(proba, "proba", np.float64, ["rows", len(classes)], words)
+        graph.output(given(proba), "proba", np.float64, ["rows", len(classes)], words)
 
 
 def _words(graph: Graph, cost: CostInput) -> str:

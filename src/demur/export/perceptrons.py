@@ -16,7 +16,7 @@ def perceptron_proba(graph: Graph, X: str, model: Any) -> str:
     """Return the probabilities of an MLPClassifier."""
     value = X
     for depth, (weights, bias) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
-        product = graph.op("MatMul", value, np.asarray(weights, dtype=np.float64))
+        product = graph.product(value, np.asarray(weights, dtype=np.float64))
         value = graph.op("Add", product, np.asarray(bias, dtype=np.float64))
         if depth < len(model.coefs_) - 1:
             value = _activated(graph, value, model.activation)

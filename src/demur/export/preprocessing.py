@@ -112,7 +112,7 @@ def _indicators(graph: Graph, X: str, encoder: OneHotEncoder, number: int) -> st
     if mapping is None:
         return indicators
     width = int(np.max(mapping)) + 1
-    grouped = graph.op("MatMul", indicators, np.eye(width)[mapping])
+    grouped = graph.product(indicators, np.eye(width)[mapping])
     if encoder.handle_unknown not in ("infrequent_if_exist", "warn"):
         return grouped
     unknown = graph.op("Sub", np.array(1.0), graph.op("ReduceSum", indicators, np.array([-1]), keepdims=1))

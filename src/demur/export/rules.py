@@ -76,7 +76,7 @@ def _cost_matrix(graph: Graph, proba: str, costs: Any) -> tuple[Ruled, CostInput
             f"the cost matrix has {len(costs)} parts, one per row of a table; give one for all rows, of shape "
             "(K, K + 1)."
         )
-    expected = graph.op("MatMul", proba, costs)
+    expected = graph.product(proba, costs)
     ends = (np.array([end], dtype=np.int64) for end in (0, -1, -1))
     answers = graph.op("Slice", expected, *ends)
     label = graph.op("ArgMin", answers, axis=-1, keepdims=0)

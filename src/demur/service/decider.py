@@ -56,23 +56,9 @@ class Decider:
             answers = self.model.answers(question.table, question.cost, where="the request")
         except TableError as error:
             raise RefusedError(str(error)) from error
-        except ValueError as error:
-            self._refuse_distant_rows(question, error)
-            raise
         certain = np.isfinite(answers["confidence"].to_numpy())
-        if not certain.all():
-            raise _distant(int(np.argmin(certain)))
+        if not certain.all():  # a column of tiny numbers can make any other overflow once it is scaled
+            row = int(np.argmin(certain)) + 1
+            problem = f"row {row:,} holds a number too far from those that the model was fitted on"
+            raise RefusedError(f"{problem}: correct it or give null")
         return answers
-
-    def _refuse_distant_rows(self, question: Question, error: ValueError) -> None:
-        """Tell numbers that overflow once they are scaled, which classifiers refuse each in its way."""
-        features = np.nan_to_num(self.model.features(question.table))
-        distant = (np.abs(features) > np.finfo(np.float32).max).any(axis=1)
-        if distant.any():
-            raise _distant(int(np.argmax(distant))) from error
-
-
-def _distant(row: int) -> RefusedError:
-    return RefusedError(
-        f"row {row + 1:,} holds a number too far from those that the model was fitted on: correct it or give null"
-    )

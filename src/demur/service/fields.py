@@ -130,7 +130,8 @@ class Field:
             return seconds * per_second + moment.microsecond * (per_second // 10**6)
         if not -_LONGEST_SECONDS <= value <= _LONGEST_SECONDS:
             raise self._beyond(row, value, f"give between {-_LONGEST_SECONDS:g} and {_LONGEST_SECONDS:g} seconds")
-        return int(round(value * per_second))
+        ticks: int = round(value * per_second)
+        return ticks
 
     def _strings(self, values: Sequence[Any]) -> Any:
         try:

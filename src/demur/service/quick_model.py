@@ -22,9 +22,9 @@ def quick_model(model: TableModel) -> TableModel:
     >>> import pyarrow as pa
     >>> from demur.table_model import fit_table
     >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": [0, 0, 0, 1, 1, 1] * 9})
-    >>> quick = quick_model(fit_table(table, "y", model="rf"))
-    >>> type(quick.classifier.estimator_).__name__, quick.answers(table)["prediction"][:6].to_pylist()
-    ('QuickForest', [0, 0, 0, 1, 1, 1])
+    >>> quick = quick_model(fit_table(table, "y", model="lr"))
+    >>> type(quick.dense).__name__, quick.answers(table)["prediction"][:6].to_pylist()
+    ('QuickDense', [0, 0, 0, 1, 1, 1])
     """
     classifier = model.classifier
     if isinstance(classifier, RejectOption):

@@ -1,0 +1,27 @@
+"""Is a loss calibrated for rejection? Check it before training with it."""
+
+import torch
+
+from demur.theory import check_calibration
+
+
+def focal(scores, y, cost, gamma=2.0):
+    """Return the focal loss (Lin et al. 2017): cross-entropy with less weight on what is known already."""
+    log_proba = torch.log_softmax(scores, -1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
+    return -((1 - log_proba.exp()) ** gamma) * log_proba
+
+
+def cross_entropy(scores, y, cost):
+    return -torch.log_softmax(scores, -1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
+
+
+for loss in (cross_entropy, focal):
+    # scores decide by Chow's rule on their softmax, unless another rule is given
+    report = check_calibration(loss, n_classes=3, cost=0.2)
+    print(f"{loss.__name__}: {'no counterexample found' if report.calibrated else 'refuted'}")
+
+# The focal loss orders the classes rightly, but its softmax is less sure than the truth: it declines too much.
+print(
+    f"\nfails by {', '.join(sorted(report.fails))}, for example at class probabilities {report.counterexample.round(3)}"
+)
+print("so calibrate its probabilities before deciding with them, or train with cross-entropy")

@@ -1,0 +1,127 @@
+"""Every registered loss exports, and its graph decides as the estimator on every row."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.datasets import load_breast_cancer, load_wine
+
+from demur import RejectClassifier, RejectOption
+from demur.export import ExportError, compare_onnx, onnx_model
+from demur.losses import CrossEntropy, OneVsAllHinge, available, get
+
+from .running import SINGLE, assert_agrees, mixed_rows
+
+DATA = {2: load_breast_cancer(return_X_y=True), 3: load_wine(return_X_y=True)}
+HUGE = (1e6, -1e6, 1e20, -1e20, 1e36, 1e39, -1e39, 1e300, -1e308)
+
+
+def with_huge_values(X, seed=0):
+    """Return rows in which one feature is far out, up to where single precision overflows."""
+    rng = np.random.default_rng(seed)
+    rows = X[rng.integers(len(X), size=300)].copy()
+    rows[np.arange(300), rng.integers(X.shape[1], size=300)] = rng.choice(HUGE, 300)
+    return rows
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", available())
+def test_every_loss_agrees_on_every_row(name, n_classes):
+    loss = get(name)
+    if loss.binary_only and n_classes > 2:
+        pytest.skip("for two classes only")
+    X, y = DATA[n_classes]
+    options = {"epochs": 30, "batch_size": 32, "hidden_units": 8, "weight_decay": 1e-4, "random_state": 0}
+    model = RejectClassifier(name, cost=0.1, **options).fit(X, y)
+    costs = (0.0, 0.01, 0.3, 0.49) if loss.has_link else ()
+    rows = mixed_rows(X, 300)
+    assert_agrees(model, rows, SINGLE if loss.has_link else 1e-4, costs)
+    with np.errstate(all="ignore"):
+        huge = with_huge_values(X)
+        assert compare_onnx(model, onnx_model(model), huge).decisions_agree
+    if loss.has_link:  # the test is about something
+        assert 0 < model.decide(rows).reject.mean() < 1
+
+
+@pytest.mark.parametrize("name", ["ce", "ova+log", "ova+exp", "ova+sq"])
+def test_ensembles_with_temperature_agree(name):
+    X, y = DATA[3]
+    model = RejectClassifier(
+        name, epochs=20, hidden_units=(8, 6), n_members=3, calibration="temperature", batch_size=32, random_state=0
+    ).fit(X, y)
+    assert_agrees(model, mixed_rows(X, 300), SINGLE, costs=(0.0, 0.05, 0.4))
+
+
+def test_saturated_probabilities_are_told_apart_by_the_scores():
+    X, y = DATA[3]
+    model = RejectClassifier("ova+log", epochs=30, hidden_units=8, batch_size=32, random_state=0).fit(X, y)
+    far = X.mean(axis=0) + 1e4 * (X - X.mean(axis=0))
+    assert np.sum(model.decide(far).confidence == 1) > 50
+    assert_agrees(model, far, SINGLE)
+
+
+def test_without_standardisation_and_with_single_precision_rows():
+    X, y = DATA[3]
+    model = RejectClassifier(epochs=5, standardize=False, random_state=0).fit(X.astype(np.float32), y)
+    assert_agrees(model, X.astype(np.float32), SINGLE)
+
+
+@settings(max_examples=60)
+@given(arrays(np.float64, (1, 2), elements=st.floats(allow_nan=False, allow_infinity=False)))
+def test_any_finite_row(row):
+    with np.errstate(all="ignore"):
+        assert compare_onnx(_SMALL, _SMALL_GRAPH, row).decisions_agree
+
+
+_RNG = np.random.default_rng(0)
+_SMALL = RejectClassifier(epochs=20, hidden_units=4, cost=0.3, random_state=0).fit(
+    _RNG.normal(size=(200, 2)), _RNG.integers(3, size=200)
+)
+_SMALL_GRAPH = onnx_model(_SMALL)
+
+
+def test_networks_inside_a_reject_option():
+    X, y = DATA[3]
+    model = RejectOption(RejectClassifier(epochs=20, batch_size=32, random_state=0), cv=2).fit(X, y)
+    assert_agrees(model, mixed_rows(X, 200), SINGLE)
+
+
+def test_a_tensor_as_tau():
+    X, y = DATA[3]
+    model = RejectClassifier(OneVsAllHinge(tau=torch.tensor(0.25)), epochs=10, batch_size=32, random_state=0).fit(X, y)
+    assert_agrees(model, X, 1e-4)
+
+
+@dataclass(frozen=True)
+class Halved(CrossEntropy):
+    """Cross-entropy whose link differs: a graph of plain cross-entropy would be wrong."""
+
+    def inverse_link(self, scores):
+        return torch.softmax(scores / 2, -1)
+
+
+def test_a_loss_of_ones_own_is_refused():
+    X, y = DATA[3]
+    model = RejectClassifier(Halved(), epochs=1).fit(X, y)
+    with pytest.raises(
+        ExportError, match=r"the loss 'ce' \(Halved\) is not one of demur's own.*use one of demur.losses"
+    ):
+        onnx_model(model)
+
+
+def test_a_module_of_ones_own_is_refused():
+    X, y = DATA[3]
+    model = RejectClassifier(module=torch.nn.Linear, epochs=1).fit(X, y)
+    with pytest.raises(ExportError, match=r"torch modules of your own.*torch.onnx.export"):
+        onnx_model(model)
+
+
+def test_a_loss_without_link_inside_a_reject_option_is_refused():
+    X, y = DATA[3]
+    model = RejectOption(RejectClassifier("ova+hin", epochs=2), calibration=None).fit(X, y)
+    with pytest.raises(ExportError, match=r"ova\+hin has no probabilities.*export the RejectClassifier itself"):
+        onnx_model(model)

@@ -1,0 +1,161 @@
+"""The page in a browser: what a reader sees is what the service answers."""
+
+import contextlib
+import shutil
+import socket
+import threading
+
+import pytest
+import uvicorn
+from service_samples import CLASSES, HOSTILE, model, table
+
+from demur.service import create_app
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome; install one to run these tests")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@contextlib.contextmanager
+def running(application):
+    """Serve an application at a free port of this machine, in a thread."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(application, log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open the page of a model; afterwards nothing may have gone wrong or been fetched from elsewhere."""
+    complaints, requests = [], []
+    with contextlib.ExitStack() as stack:
+
+        def open_page(served, width=1200):
+            address = stack.enter_context(running(create_app(served)))
+            page = stack.enter_context(contextlib.closing(browser.new_page(viewport={"width": width, "height": 800})))
+            page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+            page.on("request", lambda request: requests.append(request.url))
+            page.goto(address)
+            return page
+
+        yield open_page
+    assert complaints == []
+    assert all(url.startswith(("http://127.0.0.1:", "data:")) for url in requests)
+
+
+def fill(page, row):
+    """Fill the form with a row of the table."""
+    for number, name in enumerate(model().schema.names):
+        value, field = row[name], f"#field-{number}"
+        if value is None:
+            continue
+        if page.eval_on_selector(field, "element => element.tagName") == "SELECT":
+            page.select_option(field, str(value).lower() if isinstance(value, bool) else str(value))
+        elif hasattr(value, "date"):
+            page.fill(field, value.date().isoformat())
+            page.fill(f"{field} + input", value.time().isoformat())
+        else:
+            page.fill(field, value.isoformat() if hasattr(value, "isoformat") else repr(value))
+
+
+def shown(page, *words):
+    """Wait until the decision holds all these words, and return it."""
+    page.wait_for_function(
+        "words => (t => words.every(w => t.includes(w)))(decision.innerText.replaceAll('\\u00a0', ' '))",
+        arg=list(words),
+        timeout=10_000,
+    )
+    return page.inner_text("#decision")
+
+
+@pytest.mark.parametrize("number", [0, 4, 7])
+def test_the_decision_in_words_is_that_of_the_model(visit, number):
+    page = visit(model())
+    rows = table().slice(number, 1)
+    fill(page, rows.to_pylist()[0])
+    for cost in (0.2, 0.01, 0.45):
+        page.fill("#cost-number", str(cost))
+        answer = model().answers(rows, cost).to_pylist()[0]
+        sure, second = f"{100 * answer['confidence']:.1f} % sure", f"Second choice: {answer['second_choice']}."
+        text = shown(page, f"At cost {cost} ", sure, second)
+        assert text.startswith("No answer: hand this row on" if answer["rejected"] else answer["prediction"])
+    command = page.inner_text("#command")
+    assert command.startswith("curl http://127.0.0.1:")
+    assert '"cost":0.45' in command
+
+
+def test_the_page_starts_without_a_decision_and_can_be_cleared(visit):
+    page = visit(model())
+    assert shown(page, "Fill in").startswith("Fill in what is known")
+    page.fill("#field-0", "1")
+    shown(page, "sure")
+    page.click("#clear")
+    shown(page, "Fill in what is known")
+
+
+def test_hostile_names_stay_text(visit):
+    page = visit(model())
+    assert page.inner_text("label[for=field-1]") == HOSTILE
+    page.select_option("#field-1", "<i>newt</i>")
+    page.fill("#field-0", "3")
+    page.fill("#cost-number", "0.45")
+    shown(page, CLASSES[1])
+    assert page.evaluate("document.querySelectorAll('b, i, iframe, main script').length") == 0
+
+
+def test_the_keyboard_is_enough(visit):
+    page = visit(model())
+    page.keyboard.press("Tab")
+    while page.evaluate("document.activeElement.id") != "field-0":
+        page.keyboard.press("Tab")
+    page.keyboard.type("2.5")
+    page.keyboard.press("Enter")
+    shown(page, "At cost 0.2 ")
+    page.focus("#cost-slider")
+    page.keyboard.press("ArrowRight")
+    shown(page, "At cost 0.205 ")
+    assert page.input_value("#cost-number") == "0.205"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_every_control_has_a_name_and_a_phone_needs_no_sideways_scrolling(visit):
+    page = visit(model(), width=360)
+    unnamed = "[...document.querySelectorAll('input, select')].filter(i => !i.labels.length && !i.ariaLabel).length"
+    assert page.evaluate(unnamed) == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.get_attribute("#decision", "aria-live") == "polite"
+
+
+def test_a_fixed_cost_has_no_slider(visit):
+    page = visit(model("ova+hin"))
+    assert page.query_selector("#cost-slider") is None
+    assert "trained for the cost 0.2" in page.inner_text("aside")
+    page.fill("#field-0", "1")
+    assert "core " in shown(page, "econd choice")
