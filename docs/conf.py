@@ -6,14 +6,20 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "extensions"))
 
-from demur import __version__
+from demur import __version__  # noqa: E402 # the path comes first
 
 project = "demur"
 author = "The demur developers"
 copyright = "the demur developers"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "static_math", "public_names"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "static_math",
+    "public_names",
+]
 exclude_patterns = ["_build", "extensions"]
 highlight_language = "text"
 pygments_style = "default"

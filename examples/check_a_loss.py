@@ -21,7 +21,6 @@ for loss in (cross_entropy, focal):
     print(f"{loss.__name__}: {'no counterexample found' if report.calibrated else 'refuted'}")
 
 # The focal loss orders the classes rightly, but its softmax is less sure than the truth: it declines too much.
-print(
-    f"\nfails by {', '.join(sorted(report.fails))}, for example at class probabilities {report.counterexample.round(3)}"
-)
+where = report.counterexample.round(3)
+print(f"\nfails by {', '.join(sorted(report.fails))}, for example at class probabilities {where}")
 print("so calibrate its probabilities before deciding with them, or train with cross-entropy")

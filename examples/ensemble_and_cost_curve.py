@@ -33,6 +33,4 @@ else:
     from demur.metrics import CostCurveDisplay
 
     display = CostCurveDisplay(curve, name="10 networks").plot()
-    print(
-        f"drawn with axes {display.ax_.get_xlabel()!r} and {display.ax_.get_ylabel()!r}; save it with figure_.savefig"
-    )
+    print(f"drawn with axes {display.ax_.get_xlabel()!r} and {display.ax_.get_ylabel()!r}")

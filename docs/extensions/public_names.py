@@ -37,11 +37,15 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to Sphinx."""
     app.connect("missing-reference", _find)
     app.connect("autodoc-skip-member", _skip)
-    app.connect("autodoc-process-docstring", _escape_bars, priority=900)  # after numpydoc
+    app.connect(
+        "autodoc-process-docstring", _escape_bars, priority=900
+    )  # after numpydoc
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _find(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Node) -> nodes.Node | None:
+def _find(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Node
+) -> nodes.Node | None:
     """Resolve a name that is documented under another module than the one it was asked for."""
     if node.get("refdomain") != "py":
         return None
@@ -56,7 +60,11 @@ def _find(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes
 def _elsewhere(name: str) -> list[str]:
     first, _, rest = name.removeprefix("demur.").partition(".")
     short = name.rpartition(".")[2]
-    return [f"demur.{module}.{tail}" for module in MODULES for tail in {name, f"{first}.{rest}".strip("."), short}]
+    return [
+        f"demur.{module}.{tail}"
+        for module in MODULES
+        for tail in {name, f"{first}.{rest}".strip("."), short}
+    ]
 
 
 def _link(app: Sphinx, page: str, entry: Any, content: nodes.Node) -> nodes.Node:
@@ -64,19 +72,29 @@ def _link(app: Sphinx, page: str, entry: Any, content: nodes.Node) -> nodes.Node
     return nodes.reference("", "", content, internal=True, refuri=address)
 
 
-def _skip(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+def _skip(
+    app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any
+) -> bool | None:
     """Leave out what scikit-learn generates for metadata routing."""
     generated = name.endswith("_request") and name.startswith("set_")
     return True if generated or name == "get_metadata_routing" else None
 
 
-def _escape_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def _escape_bars(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
     """Keep absolute values such as ``|x|`` from being read as substitutions of reStructuredText."""
     for number, line in enumerate(lines):
-        if "|" in line and not line.lstrip().startswith((">>>", "...", ".. math")) and ":math:" not in line:
+        if (
+            "|" in line
+            and not line.lstrip().startswith((">>>", "...", ".. math"))
+            and ":math:" not in line
+        ):
             lines[number] = line.replace("|", r"\|")
 
 
 def public_names() -> dict[str, list[str]]:
     """Return the public names of each module of the reference."""
-    return {name: list(importlib.import_module(f"demur.{name}").__all__) for name in MODULES}
+    return {
+        name: list(importlib.import_module(f"demur.{name}").__all__) for name in MODULES
+    }

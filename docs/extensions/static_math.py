@@ -37,17 +37,30 @@ def drawing(source: str) -> str:
     formula = f"${in_mathtext(source)}$"
     out = io.BytesIO()
     try:
-        with rc_context({"svg.fonttype": "path", "svg.hashsalt": source, "mathtext.fontset": "cm"}):
-            properties = FontProperties(size=_SIZE)
-            depth = math_to_image(formula, out, prop=FontProperties(size=10.0), dpi=72, format="svg", color="#123456")
+        with rc_context(
+            {"svg.fonttype": "path", "svg.hashsalt": source, "mathtext.fontset": "cm"}
+        ):
+            depth = math_to_image(
+                formula,
+                out,
+                prop=FontProperties(size=10.0),
+                dpi=72,
+                format="svg",
+                color="#123456",
+            )
     except ValueError as error:
         raise SphinxError(f"cannot draw the formula {source!r}: {error}") from error
     svg = out.getvalue().decode()
-    width, height = (float(value) / _SIZE for value in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups())
+    width, height = (
+        float(value) / _SIZE
+        for value in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()
+    )
     view = re.search(r'viewBox="[^"]*"', svg)[0]
     inner = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     inner = re.sub(r"<metadata>.*?</metadata>", "", inner, flags=re.DOTALL)
-    inner = re.sub(r'<g id="patch_1">.*?</g>', "", inner, flags=re.DOTALL)  # the white sheet behind it
+    inner = re.sub(
+        r'<g id="patch_1">.*?</g>', "", inner, flags=re.DOTALL
+    )  # the white sheet behind it
     inner = inner.replace("#123456", "currentColor")
     title = source.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     style = f"width:{width:.3f}em;height:{height:.3f}em;vertical-align:{-depth / _SIZE:.3f}em"
@@ -58,7 +71,19 @@ def in_mathtext(source: str) -> str:
     """Write what matplotlib's mathtext does not know of LaTeX in other words."""
     text = " ".join(source.split())
     text = re.sub(r"\\[td]?frac\s*(\w)(\w)", r"\\frac{\1}{\2}", text)
-    text = text.replace(r"\tfrac", r"\frac").replace(r"\sqrt n", r"\sqrt{n}").replace(r"\hat r", r"\hat{r}")
-    text = text.replace(r"\mathcal N", r"\mathcal{N}").replace(r"\big", "").replace(r"\le ", r"\leq ")
+    text = (
+        text.replace(r"\tfrac", r"\frac")
+        .replace(r"\sqrt n", r"\sqrt{n}")
+        .replace(r"\hat r", r"\hat{r}")
+    )
+    text = (
+        text.replace(r"\mathcal N", r"\mathcal{N}")
+        .replace(r"\big", "")
+        .replace(r"\le ", r"\leq ")
+    )
     text = text.replace(r"\ge ", r"\geq ").replace(r"\ne ", r"\neq ")
-    return re.sub(r"\\text\{([^}]*)\}", lambda found: r"\mathrm{" + found[1].replace(r"\_", r"\_") + "}", text)
+    return re.sub(
+        r"\\text\{([^}]*)\}",
+        lambda found: r"\mathrm{" + found[1].replace(r"\_", r"\_") + "}",
+        text,
+    )

@@ -1,7 +1,7 @@
 """Draw the figure of the home page: ``python docs/figures/reject_option.py``.
 
 Two classes of equal frequency, one measurement x, normal with means -1 and 1 and deviation 1. Everything is exact:
-the second class has probability 1 / (1 + exp(-2x)), so Chow's rule declines where \\|x\\| <= log((1 - c) / c) / 2.
+the second class has probability 1 / (1 + exp(-2x)), so Chow's rule declines where |x| <= log((1 - c) / c) / 2.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ STYLE = {
 
 
 def edge(cost: Any) -> Any:
-    """Return the largest \\|x\\| that is declined."""
+    """Return the largest |x| that is declined."""
     return np.maximum(np.log((1 - cost) / cost) / 2, 0)
 
 
@@ -75,8 +75,20 @@ def _draw_classes(axes: Any) -> None:
     axes.text(-2.15, 0.155, "class A", color=ACCENT, ha="right")
     axes.text(2.15, 0.155, "class B", color=QUIET, ha="left")
     for place, words in ((-2.6, "answer A"), (0, "decline"), (2.6, "answer B")):
-        axes.text(place, 0.243, words, ha="center", va="center", weight="bold" if place == 0 else "normal")
-    axes.set(ylim=(0, 0.265), yticks=[], ylabel="how often", title="Where classes overlap, it declines")
+        axes.text(
+            place,
+            0.243,
+            words,
+            ha="center",
+            va="center",
+            weight="bold" if place == 0 else "normal",
+        )
+    axes.set(
+        ylim=(0, 0.265),
+        yticks=[],
+        ylabel="how often",
+        title="Where classes overlap, it declines",
+    )
     axes.spines["left"].set_visible(False)
 
 
@@ -94,22 +106,56 @@ def _draw_certainty(axes: Any) -> None:
 def _draw_costs(axes: Any) -> None:
     cost = np.linspace(1e-3, 0.4999, 120)
     always = float(norm.cdf(-1))
-    axes.plot(cost, np.full_like(cost, always), color=QUIET, linewidth=2, linestyle=(0, (5, 3.5)))
-    axes.plot(cost, cost, color=QUIET, linewidth=2.2, linestyle=(0, (0.5, 2)), dash_capstyle="round")
+    axes.plot(
+        cost,
+        np.full_like(cost, always),
+        color=QUIET,
+        linewidth=2,
+        linestyle=(0, (5, 3.5)),
+    )
+    axes.plot(
+        cost,
+        cost,
+        color=QUIET,
+        linewidth=2.2,
+        linestyle=(0, (0.5, 2)),
+        dash_capstyle="round",
+    )
     axes.plot(cost, average_cost(cost), color=ACCENT, linewidth=2.5)
     mine = float(average_cost(COST))
     axes.plot([COST, COST], [0, mine], color=ACCENT, linewidth=1)
-    axes.plot([COST], [mine], "o", color="white", markeredgecolor=ACCENT, markeredgewidth=2.5, markersize=8)
-    axes.text(0.5, always + 0.004, "answer everything", ha="right", va="bottom", color=QUIET)
+    axes.plot(
+        [COST],
+        [mine],
+        "o",
+        color="white",
+        markeredgecolor=ACCENT,
+        markeredgewidth=2.5,
+        markersize=8,
+    )
+    axes.text(
+        0.5, always + 0.004, "answer everything", ha="right", va="bottom", color=QUIET
+    )
     axes.text(0.185, 0.203, "decline everything", ha="right", va="center", color=QUIET)
     shares = (
         f"at c = {COST:g}: declines {declined(COST):.0%},\n"
         f"is wrong in {wrong(COST) / (1 - declined(COST)):.1%} of its answers\n"
         f"instead of {always:.1%}, and a case\ncosts {mine:.3f} instead of {always:.3f}"
     )
-    axes.text(COST + 0.015, 0.082, shares.replace("%", " %"), color=ACCENT, va="top", linespacing=1.4, size=10)
+    axes.text(
+        COST + 0.015,
+        0.082,
+        shares.replace("%", " %"),
+        color=ACCENT,
+        va="top",
+        linespacing=1.4,
+        size=10,
+    )
     axes.set(xlim=(0, 0.5), ylim=(0, 0.225), title="What that buys")
-    axes.set(xlabel="c, the price of declining (a mistake costs 1)", ylabel="average cost of a case")
+    axes.set(
+        xlabel="c, the price of declining (a mistake costs 1)",
+        ylabel="average cost of a case",
+    )
     axes.set(xticks=np.arange(0, 0.51, 0.1), yticks=np.arange(0, 0.21, 0.05))
 
 
@@ -120,7 +166,11 @@ def _shade(axes: Any) -> None:
 def main() -> None:
     """Write the drawing beside this file."""
     with rc_context(STYLE):
-        draw().savefig(Path(__file__).with_name("reject-option.svg"), metadata={"Date": None}, facecolor="white")
+        draw().savefig(
+            Path(__file__).with_name("reject-option.svg"),
+            metadata={"Date": None},
+            facecolor="white",
+        )
 
 
 if __name__ == "__main__":

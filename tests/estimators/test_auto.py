@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
-from demur.estimators import auto_search
+from demur.estimators import auto_candidates, auto_search
 from demur.estimators.auto_candidates import CANDIDATES
 from demur.estimators.blending import greedy_blend
 from demur.estimators.time_budget import TimeBudget, forecast_fit
@@ -21,6 +21,15 @@ from demur.tables import as_table
 
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_training():
+    """Train networks for a few steps only, and forests of a few trees: what is tested here is how they are combined."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto_candidates, "_STEPS", 500)
+        patch.setattr(auto_candidates, "_TREES", 50)
+        yield
 
 
 @parametrize_with_checks(

@@ -46,6 +46,13 @@ def test_one_row_is_a_list_of_one():
     assert one.json()["model"] == {"name": "lr", "target": "y"}
 
 
+def test_a_large_request_gets_what_its_rows_get():
+    rows = table().take([k % 90 for k in range(900)])
+    document = {"rows": json_rows(rows)}
+    assert len(json.dumps(document)) > 1 << 16  # which another thread decides
+    assert ask(app(), document).json()["decisions"] == model().answers(rows).to_pylist()
+
+
 def test_what_is_declined_has_no_prediction():
     decisions = ask(app(), good(90, cost=0.1)).json()["decisions"]
     assert {one["rejected"] for one in decisions} == {True, False}

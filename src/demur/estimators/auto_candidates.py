@@ -74,6 +74,9 @@ _STEPS = 5000
 """Optimiser steps of each network: on scikit-learn's tables, more made networks more certain rather than better."""
 
 
+_TREES = 300
+
+
 def _networks(task: Task, weight_decay: float = 1e-3) -> RejectClassifier:
     batch_size = int(np.clip(task.n_rows // 50, 16, 128))
     epochs = int(np.clip(_STEPS * batch_size // max(task.n_rows, 1), 10, 150))
@@ -102,11 +105,11 @@ def _boosting(task: Task) -> HistGradientBoostingClassifier:
 
 
 def _extra_trees(task: Task) -> ExtraTreesClassifier:
-    return ExtraTreesClassifier(300, n_jobs=task.n_jobs, random_state=task.random_state)
+    return ExtraTreesClassifier(_TREES, n_jobs=task.n_jobs, random_state=task.random_state)
 
 
 def _random_forest(task: Task) -> RandomForestClassifier:
-    return RandomForestClassifier(300, n_jobs=task.n_jobs, random_state=task.random_state)
+    return RandomForestClassifier(_TREES, n_jobs=task.n_jobs, random_state=task.random_state)
 
 
 def _logistic_regression(task: Task) -> LogisticRegression:

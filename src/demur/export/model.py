@@ -100,7 +100,7 @@ def _features(graph: Graph, model: Any, classifier: Any) -> str:
         names, width = (getattr(classifier, name, None) for name in ("feature_names_in_", "n_features_in_"))
         if width is None:
             raise ExportError(
-                f"{type(classifier.estimator_).__name__} does not say how many features it takes; set its n_features_in_."
+                f"{type(classifier.estimator_).__name__} does not say how many features it takes; set n_features_in_."
             )
         return _with_one_more_row(graph, matrix_input(graph, int(width), names), int(width))
     graph.reserve(input_names(schema).values())

@@ -1,0 +1,87 @@
+"""Whatever the file: a result, or one sentence and exit code 2, and nothing left behind."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
+SLOW = {"many_categories.csv": 3_000, "target_of_thousand_classes.csv": 300}
+"""Files of which the first lines are enough here."""
+
+OTHER_MODELS = {
+    "ce": ["infinities.csv", "mixed_types.csv", "class_of_one_row.csv", "every_row_many_times.csv", "two_rows.csv"],
+    "hgb": ["nested.parquet", "missing_spellings.csv", "beyond_float.csv", "target_of_booleans.csv", "one_class.csv"],
+    "ova+hin": ["target_named_reject.csv", "truncated.csv.gz"],
+}
+
+
+def write(hostile_file, folder):
+    name, data = hostile_file
+    if name in SLOW:
+        data = b"\n".join(data.split(b"\n")[: SLOW[name]]) + b"\n"
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def files_of(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def check(result, folder, before, made):
+    """Hold a call to its contract: ``made`` is what it leaves when it works, and nothing else it ever leaves."""
+    assert result.code in (0, 2), result
+    assert "Traceback" not in result.errors
+    after = [name for name in files_of(folder) if name not in before]
+    if result.code == 0:
+        assert [name for name in after if "/" not in name] == made
+        assert all(line.startswith("Note: ") for line in result.errors.splitlines() if not line.startswith("Wrote"))
+        return
+    assert after == []
+    assert result.output == b""
+    sentence = result.complaint
+    assert sentence.isprintable()
+    assert len(sentence) < 400
+    assert not re.search(r"[.?!] [A-Z]", sentence.replace("...", "")), sentence  # one sentence, not scikit-learn's three
+
+
+def test_fit(demur, hostile, hostile_file, tmp_path):
+    path = write(hostile_file, tmp_path)
+    before = files_of(tmp_path)
+    result = demur("fit", path, "--target", "y", "--model", "lr", "--out", tmp_path / "model")
+    check(result, tmp_path, before, ["model"])
+    if path.name in hostile.REFUSED:
+        assert path.name in result.complaint
+        return
+    if result.code == 0:
+        # What a model was fitted on, it can decide for.
+        again = demur("predict", tmp_path / "model", path)
+        assert again.code == 0, again
+        assert again.text.startswith("prediction,rejected,confidence,first_choice,second_choice\n")
+
+
+@pytest.mark.parametrize(("model", "name"), [(model, name) for model, names in OTHER_MODELS.items() for name in names])
+def test_fit_other_models(demur, hostile, model, name, tmp_path):
+    path = write((name, hostile.hostile_files()[name]), tmp_path)
+    before = files_of(tmp_path)
+    result = demur("fit", path, "--target", "y", "--model", model, "--out", tmp_path / "model")
+    check(result, tmp_path, before, ["model"])
+
+
+def test_fit_auto_on_the_worst_at_once(demur, hostile, tmp_path):
+    path = write(("mixed_types.csv", hostile.hostile_files()["mixed_types.csv"]), tmp_path)
+    before = files_of(tmp_path)
+    options = ("--target", "y", "--time-budget", "0.01", "--out", tmp_path / "model")
+    check(demur("fit", path, *options), tmp_path, before, ["model"])
+
+
+def test_predict_and_evaluate(demur, pets, hostile_file, tmp_path):
+    path = write(hostile_file, tmp_path)
+    for extra in ((), ("--allow-extra", "--keep-all")):
+        before = files_of(tmp_path)
+        result = demur("predict", pets / "model", path, "--out", tmp_path / "out.csv", *extra)
+        check(result, tmp_path, before, ["out.csv"])
+        (tmp_path / "out.csv").unlink(missing_ok=True)
+    before = files_of(tmp_path)
+    check(demur("evaluate", pets / "model", path, "--allow-extra", "--json"), tmp_path, before, [])
