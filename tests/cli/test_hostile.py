@@ -43,7 +43,8 @@ def check(result, folder, before, made):
     sentence = result.complaint
     assert sentence.isprintable()
     assert len(sentence) < 400
-    assert not re.search(r"[.?!] [A-Z]", sentence.replace("...", "")), sentence  # one sentence, not scikit-learn's three
+    own_words = re.sub(r"\(.*\)", "", sentence)  # what a library said stands in brackets
+    assert not re.search(r"[.?!] [A-Z]", own_words), sentence
 
 
 def test_fit(demur, hostile, hostile_file, tmp_path):
@@ -78,10 +79,8 @@ def test_fit_auto_on_the_worst_at_once(demur, hostile, tmp_path):
 
 def test_predict_and_evaluate(demur, pets, hostile_file, tmp_path):
     path = write(hostile_file, tmp_path)
-    for extra in ((), ("--allow-extra", "--keep-all")):
-        before = files_of(tmp_path)
-        result = demur("predict", pets / "model", path, "--out", tmp_path / "out.csv", *extra)
-        check(result, tmp_path, before, ["out.csv"])
-        (tmp_path / "out.csv").unlink(missing_ok=True)
+    before = files_of(tmp_path)
+    options = ("--out", tmp_path / "out.csv", "--allow-extra", "--keep-all")
+    check(demur("predict", pets / "model", path, *options), tmp_path, before, ["out.csv"])
     before = files_of(tmp_path)
     check(demur("evaluate", pets / "model", path, "--allow-extra", "--json"), tmp_path, before, [])

@@ -28,6 +28,7 @@ def assert_agrees(model: Any, rows: Any, tolerance: float = DOUBLE, costs: tuple
 def session(model: Any) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(onnx_model(model).SerializeToString(), options)
 
 

@@ -16,7 +16,7 @@ from .running import SINGLE, assert_agrees, run, session
 START = datetime.datetime(2020, 1, 1)
 
 
-def table(n=300, seed=0, *, unseen=False):
+def table(n=200, seed=0, *, unseen=False):
     rng = np.random.default_rng(seed)
     size = np.round(rng.normal(size=n), 1)
     pet = rng.choice(["cat", "dog", "newt", "été", "a, b"], n)
@@ -51,7 +51,7 @@ def test_a_table_with_everything(model, tolerance):
 
 
 def test_inputs_are_named_like_the_columns_unless_the_graph_needs_the_name():
-    fitted = fit_table(table(), "y", model="lr")
+    fitted = tree_of(table())
     inputs = {value.name: value.type for value in session(fitted).get_inputs()}
     assert inputs == {
         "size (cm)/é": "tensor(double)",
@@ -65,8 +65,8 @@ def test_inputs_are_named_like_the_columns_unless_the_graph_needs_the_name():
 
 
 def test_more_categories_than_codes_share_one():
-    rows = table(2000, seed=3)
-    fitted = fit_table(rows, "y", model="hgb")
+    rows = table(1500, seed=3)
+    fitted = tree_of(rows)
     assert next(column for column in fitted.schema.columns if column.name == "many").other
     assert_agrees(fitted, table(400, seed=4, unseen=True))
     new = table(50, seed=5)
@@ -78,7 +78,7 @@ def test_more_categories_than_codes_share_one():
 
 def test_the_empty_text_is_missing_unless_it_is_a_category():
     rows = pa.table({"word": ["", "a", "b"] * 40, "y": [0, 1, 2] * 40})
-    fitted = fit_table(rows, "y", model="hgb")
+    fitted = tree_of(rows)
     assert_agrees(fitted, rows)
     assert run(fitted, rows)["label"].tolist() == [0, 1, 2] * 40
 
@@ -87,7 +87,7 @@ def test_a_table_of_numbers_is_one_matrix_with_infinities_as_gaps():
     rng = np.random.default_rng(0)
     columns = {name: np.round(rng.normal(size=200), 1) for name in "abc"}
     rows = pa.table({**columns, "y": pa.array(columns["a"] > 0.3)})
-    fitted = fit_table(rows, "y", model="hgb")
+    fitted = tree_of(rows)
     assert [value.name for value in session(fitted).get_inputs()] == ["features"]
     new = np.column_stack(list(columns.values()))
     new[:50, 0], new[50:90, 1] = np.inf, -np.inf
@@ -119,7 +119,7 @@ def test_a_frame_given_to_a_blend_itself():
 
 
 def test_no_rows_and_one_row():
-    fitted = fit_table(table(), "y", model="lr")
+    fitted = tree_of(table())
     inputs = onnx_inputs(fitted, table(5))
     for n in (0, 1):
         label, reject, proba = session(fitted).run(
@@ -129,7 +129,7 @@ def test_no_rows_and_one_row():
 
 
 def test_the_metadata_names_columns_and_categories():
-    proto = onnx_model(fit_table(table(), "y", model="lr"))
+    proto = onnx_model(tree_of(table()))
     props = {entry.key: entry.value for entry in proto.metadata_props}
     assert '"size (cm)/é"' in props["columns"]
     assert "'cat'" in next(value.doc_string for value in proto.graph.input if value.name == "pet")

@@ -29,7 +29,7 @@ def document(name):
 def test_decide_keeps_to_the_document(name, mode):
     seen = set()
 
-    @settings(max_examples=60, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=40, suppress_health_check=list(HealthCheck), database=None)
     @given(case=document(name)["/decide"]["POST"].as_strategy(generation_mode=mode))
     def check(case):
         seen.add(case.call_and_validate().status_code)

@@ -15,6 +15,7 @@ from demur.cli.fit import fit
 from demur.cli.methods import methods
 from demur.cli.predict import predict
 from demur.cli.reproduce import reproduce
+from demur.cli.serve import serve
 
 __all__ = ["app", "run"]
 
@@ -31,6 +32,7 @@ app.command()(fit)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(export)
+app.command()(serve)
 app.command()(check)
 app.command()(methods)
 app.command()(reproduce)

@@ -21,16 +21,21 @@ def serve(
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes a free one.")] = 8000,
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="The most rows of one request.")] = 10_000,
     max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="The largest request.")] = 5_000_000,
+    report: Annotated[
+        Path | None, typer.Option(help="A report to show at /report. [default: report.html in the folder, if any]")
+    ] = None,
 ) -> None:
     """Answer HTTP requests with a model, until Ctrl+C: POST /decide for programs, a page at / for people.
 
-    It listens on this machine only, unless told otherwise. If the folder holds report.html, that is shown at /report.
+    It listens on this machine only, unless told otherwise.
 
     Example: demur serve model/
     """
+    if report is not None and not report.is_file():
+        raise CallError(f"there is no report {report}: make it with demur evaluate --report.")
     with wrong_call_if_refused(), warnings_as_notes():
         loaded = load_table_model(model)
-        app = _app(model, loaded, max_rows, max_bytes)
+        app = _app(report or model / "report.html", loaded, max_rows, max_bytes)
         listening = _listen(host, port)
     place, taken = listening.getsockname()[:2]
     shown = f"[{place}]" if ":" in place else place
@@ -62,10 +67,9 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _app(folder: Path, model: Any, max_rows: int, max_bytes: int) -> Any:
+def _app(report: Path, model: Any, max_rows: int, max_bytes: int) -> Any:
     from demur.service import create_app
 
-    report = folder / "report.html"
     return create_app(model, report=report if report.is_file() else None, max_rows=max_rows, max_bytes=max_bytes)
 
 

@@ -68,6 +68,7 @@ def compare_onnx(model: Any, exported: Any, rows: Any, cost: float | None = None
     content = Path(exported).read_bytes() if is_path else exported.SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # it warns of every optional input
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait take no processor
     session = onnxruntime.InferenceSession(content, options)
     feeds = onnx_inputs(model, rows)
     if cost is not None:

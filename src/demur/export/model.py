@@ -60,10 +60,10 @@ def onnx_model(model: Any) -> Any:
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.naive_bayes import GaussianNB
     >>> from demur import RejectOption
     >>> X, y = load_iris(return_X_y=True)
-    >>> proto = onnx_model(RejectOption(LogisticRegression(max_iter=1000), cost=0.05).fit(X, y))
+    >>> proto = onnx_model(RejectOption(GaussianNB(), cost=0.05).fit(X, y))
     >>> import onnxruntime
     >>> session = onnxruntime.InferenceSession(proto.SerializeToString())
     >>> [values.tolist() for values in session.run(["label", "reject"], {"features": X[[0, 77]]})]
