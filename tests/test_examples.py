@@ -34,7 +34,7 @@ def test_example(path):
 
 def test_an_example_without_its_data_says_what_to_do(tmp_path):
     nowhere = "http://127.0.0.1:9"  # refuses every connection, so that nothing is downloaded
-    proxies = {name: nowhere for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), nowhere)
     result = run(
         ROOT / "examples" / "one_table_cell.py", DEMUR_DATA=str(tmp_path), XDG_CACHE_HOME=str(tmp_path), **proxies
     )

@@ -148,13 +148,13 @@ def test_forests_with_gaps(kind):
 
 
 @pytest.mark.parametrize("unknown", ["infrequent_if_exist", "ignore"])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:Skipping features:UserWarning")
 def test_a_pipeline_with_imputer_scaler_and_indicators(unknown):
-    X, y, new = with_gaps()
+    X, y, new = with_gaps(n=300)
     X[:, 2] = np.nan  # nothing to impute: the column goes
     numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
     indicators = OneHotEncoder(handle_unknown=unknown, max_categories=20)
-    columns = make_column_transformer((numbers, [0, 1]), (indicators, [4, 3]), ("passthrough", []))
+    columns = make_column_transformer((numbers, [0, 1, 2]), (indicators, [4, 3]), ("passthrough", []))
     assert_agrees(RejectOption(make_pipeline(columns, LogisticRegression(max_iter=60)), cv=2).fit(X, y), new)
 
 

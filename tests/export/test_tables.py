@@ -5,11 +5,15 @@ import datetime
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 from demur import RejectOption
 from demur.estimators import AutoClassifier
 from demur.export import onnx_inputs, onnx_model
-from demur.table_model import fit_table
+from demur.table_model import TableModel, fit_table
+from demur.table_model.fitting import labelled_rows
+from demur.table_model.labels import label_type
+from demur.tables import Schema
 
 from .running import SINGLE, assert_agrees, run, session
 
@@ -42,6 +46,13 @@ def table(n=200, seed=0, *, unseen=False):
             "y": pa.array(np.array(["low", "middle", "high"])[y]),
         }
     )
+
+
+def tree_of(rows):
+    """Return a model that is fitted at once."""
+    schema, (_, labels) = Schema.learn(rows, target="y"), labelled_rows(rows, "y")
+    tree = RejectOption(DecisionTreeClassifier(max_depth=8, min_samples_leaf=3, random_state=0), calibration=None)
+    return TableModel(schema, tree.fit(schema.encode(rows), labels), None, label_type(rows["y"], "y"))
 
 
 @pytest.mark.parametrize(("model", "tolerance"), [("lr", 1e-9), ("hgb", 1e-9), ("ce", SINGLE), ("ova+hin", 1e-4)])
@@ -102,7 +113,7 @@ def test_a_table_of_numbers_is_one_matrix_with_infinities_as_gaps():
 def test_labels_have_the_type_of_the_column():
     rows = pa.table({"word": ["a", "b"] * 50})
     for labels, kind in (([7, -(2**62)], np.int64), ([True, False], np.bool_), (["x", "y"], np.object_)):
-        fitted = fit_table(rows.append_column("y", pa.array(labels * 50)), "y", model="lr")
+        fitted = tree_of(rows.append_column("y", pa.array(labels * 50)))
         found = run(fitted, rows)["label"]
         assert found.dtype == kind
         assert found.tolist() == labels * 50

@@ -1,0 +1,281 @@
+"""``demur fit``: what it says, what it refuses, what it leaves behind."""
+
+import datetime
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demur.persistence import load
+
+pytestmark = pytest.mark.usefixtures("few_resamples")
+
+
+def separable(labels, n_each=30, **more):
+    """Return a table in which one number tells the classes apart, but for a few rows."""
+    rng = np.random.default_rng(0)
+    positions = np.repeat(np.arange(len(labels)), n_each)
+    order = rng.permutation(len(positions))
+    size = positions[order] * 3 + rng.normal(size=len(order))
+    return pa.table({"size": size, **more, "y": labels.take(pa.array(positions[order]))})
+
+
+def save_table(table, folder, name="data.parquet"):
+    pq.write_table(table, folder / name)
+    return folder / name
+
+
+@pytest.fixture
+def data(tmp_path):
+    return save_table(separable(pa.array(["cat", "dog", "owl"])), tmp_path)
+
+
+@pytest.fixture
+def fit(demur, tmp_path):
+    def call(data, *options, model="lr"):
+        return demur("fit", data, "--target", "y", "--model", model, "--out", tmp_path / "model", *options)
+
+    return call
+
+
+def test_the_summary_tells_the_story(fit, tmp_path):
+    more = {"customer_id": [f"C{k}" for k in range(90)], "country": ["NL"] * 90}
+    table = separable(pa.array(["cat", "dog", "owl"]), **more)
+    labels = pa.array([None, None, *table["y"].to_pylist()[2:]])
+    result = fit(save_table(table.set_column(3, "y", labels), tmp_path))
+    assert result.code == 0, result
+    words = " ".join(result.text.split())
+    assert "trained on 70 rows of 3 classes" in words
+    assert "2 rows without a label were left out." in words
+    assert "'customer_id' is set aside: it looks like an identifier" in words
+    assert "'country' is set aside: every value is 'NL'" in words
+    assert "Trained logistic regression" in words
+    assert "How it does on 18 held-out rows" in words
+    assert all(word in words for word in ("risk", "coverage", "accepted accuracy", "At cost 0.2, the model answers"))
+    assert f"demur predict {tmp_path / 'model'}" in words
+    counts = load(tmp_path / "model").facts["classes"]
+    assert sum(counts.values()) == 70
+    assert all(f"{name} {count}" in words for name, count in counts.items())
+
+
+def test_json_is_for_programs(fit, data):
+    found = json.loads(fit(data, "--json").text)
+    assert found["rows"] == 72
+    assert found["classes"] == {"cat": 24, "dog": 24, "owl": 24}
+    assert found["evaluation"]["n_rows"] == 18
+    assert 0 <= found["held_out"]["coverage"]["estimate"] <= 1
+
+
+def test_a_model_is_never_replaced_by_accident(fit, data, tmp_path):
+    assert fit(data).code == 0
+    written = (tmp_path / "model" / "model.json").read_bytes()
+    assert "exists already" in fit(data, "--cost", "0.1").complaint
+    assert (tmp_path / "model" / "model.json").read_bytes() == written
+    assert fit(data, "--cost", "0.1", "--force").code == 0
+    assert load(tmp_path / "model").cost == 0.1
+    (tmp_path / "model" / "notes.txt").write_text("mine")
+    assert "notes.txt" in fit(data, "--force").complaint
+    assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
+
+
+LABELS = {
+    "integer": pa.array([3, -1, 7]),
+    "small integer": pa.array([0, 1], pa.int8()),
+    "truth value": pa.array([True, False]),
+    "whole number": pa.array([1.0, 2.0]),
+    "fraction": pa.array([0.5, 1.0, 0.1]),
+    "text": pa.array(["cat", "dog"]),
+    "dictionary": pa.array(["cat", "dog", "owl"]).dictionary_encode(),
+    "called reject": pa.array(["reject", "reject!", "accept"]),
+    "like missing": pa.array(["NA", "nan", "null"]),
+    "empty text": pa.array(["", " ", "x"]),
+    "date": pa.array([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]),
+    "large integer": pa.array([2**62, 2**62 + 1]),
+    "beyond integers": pa.array([2**63, 2**63 + 1], pa.uint64()),
+    "odd text": pa.array(["a\nb", "[bold]c", ":dog:"]),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_predictions_come_back_in_the_labels_type(demur, fit, name, tmp_path):
+    labels = LABELS[name]
+    data = save_table(separable(labels, 20), tmp_path)
+    assert fit(data).code == 0
+    assert demur("predict", tmp_path / "model", data, "--out", tmp_path / "out.parquet").code == 0
+    answers = pq.read_table(tmp_path / "out.parquet")
+    kinds = {"integer": pa.int64(), "small integer": pa.int64(), "truth value": pa.bool_(), "whole number": pa.int64()}
+    kinds |= {"fraction": pa.float64(), "large integer": pa.int64()}
+    wanted = kinds.get(name, pa.string())
+    assert answers["prediction"].type == answers["second_choice"].type == wanted
+    assert set(answers["first_choice"].to_pylist()) == set(labels.cast(wanted).to_pylist())
+    agree = np.array(answers["first_choice"].to_pylist()) == np.array(pq.read_table(data)["y"].cast(wanted).to_pylist())
+    assert agree.mean() > 0.8
+    assert demur("evaluate", tmp_path / "model", data).code == 0
+
+
+def test_text_that_looks_missing_is_a_class_in_csv_too(demur, fit, tmp_path):
+    rows = [f"{k % 2 * 5 + k * 0.01},{('NA', 'other')[k % 2]}" for k in range(60)]
+    (tmp_path / "data.csv").write_text("\n".join(["size,y", *rows, "3.0,"]) + "\n")
+    assert fit(tmp_path / "data.csv").code == 0
+    model = load(tmp_path / "model")
+    assert model.classes.tolist() == ["NA", "other"]
+    assert model.facts["rows_without_label"] == 1
+    assert json.loads(demur("evaluate", tmp_path / "model", tmp_path / "data.csv", "--json").text)["n_rows"] == 60
+
+
+def test_a_rare_class_is_learnt_and_not_held_out(fit, tmp_path):
+    table = separable(pa.array(["cat", "dog"]), 20)
+    rare = pa.concat_tables([table, pa.table({"size": [99.0], "y": ["axolotl"]})])
+    assert fit(save_table(rare, tmp_path)).code == 0
+    assert load(tmp_path / "model").facts["classes"] == {"axolotl": 1, "cat": 16, "dog": 16}
+
+
+@pytest.mark.parametrize(("n_classes", "n_each"), [(2, 5), (30, 8), (3, 2)])
+def test_small_tables_and_many_classes(fit, n_classes, n_each, tmp_path):
+    labels = pa.array([f"class {k:02d}" for k in range(n_classes)])
+    assert fit(save_table(separable(labels, n_each), tmp_path)).code == 0
+    assert len(load(tmp_path / "model").classes) == n_classes
+
+
+def test_two_rows_are_too_few(fit, tmp_path):
+    complaint = fit(save_table(separable(pa.array(["cat", "dog"]), 1), tmp_path)).complaint
+    assert "every one of the 2 labels in 'y' is different" in complaint
+
+
+def test_without_held_out_rows_it_is_not_judged(fit, data, tmp_path):
+    result = fit(data, "--holdout", "0")
+    assert result.code == 0
+    assert "trained on 90 rows" in result.text
+    assert "not judged" in result.text
+    assert "--report needs rows" in fit(data, "--force", "--holdout", "0", "--report", tmp_path / "r.html").complaint
+
+
+def test_other_rows_judge_it(fit, tmp_path):
+    """Labels 01 and 02 alone look like numbers; beside A3 in the training rows they were text."""
+    table = separable(pa.array(["01", "02", "A3"]))
+    lines = [f"{size},{y}" for size, y in zip(table["size"].to_pylist(), table["y"].to_pylist(), strict=True)]
+    (tmp_path / "train.csv").write_text("\n".join(["size,y", *lines]) + "\n")
+    (tmp_path / "test.csv").write_text("y,size\n01,-0.5\n02,3.1\n01,0.1\n,5\n")
+    found = json.loads(fit(tmp_path / "train.csv", "--test", tmp_path / "test.csv", "--json").text)
+    assert found["rows"] == 90
+    assert found["evaluation"]["n_rows"] == 3
+    assert found["evaluation"]["n_unknown"] == 0
+    (tmp_path / "wrong.csv").write_text("size\n1\n")
+    assert "wrong.csv has no column 'y'" in fit(tmp_path / "train.csv", "--force", "--test", tmp_path / "wrong.csv").complaint
+
+
+def test_standard_input(fit, demur, data, tmp_path):
+    options = ("--target", "y", "--model", "lr", "--out")
+    assert demur("fit", "-", *options, tmp_path / "piped", stdin=data.read_bytes()).code == 0
+    assert fit(data).code == 0
+    assert (tmp_path / "piped" / "arrays.safetensors").read_bytes() == (tmp_path / "model" / "arrays.safetensors").read_bytes()
+
+
+def test_columns_can_be_dropped_and_kept(fit, tmp_path):
+    table = separable(pa.array(["cat", "dog"]), n_each=30, noise=[k % 3 for k in range(60)], row=list(range(60)))
+    data = save_table(table, tmp_path)
+    assert fit(data, "--drop", "noise", "--keep", "row").code == 0
+    assert load(tmp_path / "model").schema.names == ("size", "row")
+    assert "no column 'nosie'" in fit(data, "--force", "--drop", "nosie").complaint
+
+
+def test_numbers_beyond_what_models_compare_are_refused_by_name(fit, tmp_path):
+    table = separable(pa.array(["cat", "dog"]), n_each=30, far=[1e200, 2.0] * 30)
+    complaint = fit(save_table(table, tmp_path)).complaint
+    assert "column 'far' holds 1e+200" in complaint
+    assert "--drop" in complaint
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--cost", "1.5"), "1.5"),
+        (("--cost", "-0.1"), "-0.1"),
+        (("--holdout", "1"), "--holdout must be a share"),
+        (("--coverage", "0.9", "--max-risk", "0.1"), "--coverage and --max-risk are different ways"),
+        (("--coverage", "2"), "2"),
+        (("--target", "Y"), "no column 'Y'"),
+        (("--model", "hbg"), "did you mean 'hgb'?"),
+        (("--model", "ova+hin", "--coverage", "0.9"), "ova+hin gives no probabilities"),
+        (("--report", "nowhere/at/all.html"), "there is no folder"),
+        (("--cost-matrix", "costs.csv", "--cost", "0.2"), "leave --cost out"),
+        (("--cost-matrix", "missing.csv"), "there is no file 'missing.csv'"),
+    ],
+)
+def test_wrong_calls_are_one_sentence(fit, data, options, words, tmp_path):
+    assert words in fit(data, *options).complaint
+    assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
+
+
+def test_a_promise_that_cannot_be_made_is_refused(fit, data, tmp_path):
+    complaint = fit(data, "--max-risk", "0.001").complaint
+    assert "0.001" in complaint
+    assert "rows" in complaint
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_promise_that_can_be_made_is_told(fit, tmp_path):
+    result = fit(save_table(separable(pa.array(["cat", "dog"]), 400), tmp_path), "--max-risk", "0.2", "--delta", "0.1")
+    assert result.code == 0, result
+    assert "at most 0.2 of the answers given are wrong" in " ".join(result.text.split())
+
+
+def test_a_coverage_instead_of_a_cost(fit, tmp_path):
+    data = save_table(separable(pa.array(["cat", "dog"]), 400), tmp_path)
+    found = json.loads(fit(data, "--coverage", "0.5", "--json").text)
+    assert 0.4 < found["evaluation"]["figures"]["coverage"]["estimate"] < 0.65
+    assert "Answers where the confidence exceeds" in fit(data, "--coverage", "0.5", "--force").text
+
+
+def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
+    """Calling a dog a cat costs 4, the other way round 1, declining 0.5: order in the file does not matter."""
+    data = save_table(separable(pa.array(["cat", "dog"]), 150), tmp_path)
+    (tmp_path / "costs.csv").write_text("true,reject,dog,cat\ndog,0.5,0,4\ncat,0.5,1,0\n")
+    assert fit(data, "--cost-matrix", tmp_path / "costs.csv").code == 0
+    model, table = load(tmp_path / "model"), pq.read_table(data)
+    proba = model.predict_proba(table)
+    expected = proba @ np.array([[0, 1, 0.5], [4, 0, 0.5]])
+    answers = model.answers(table)
+    np.testing.assert_array_equal(answers["rejected"].to_numpy(), expected[:, 2] <= expected[:, :2].min(axis=1))
+    first = np.where(expected[:, 0] <= expected[:, 1], "cat", "dog")
+    np.testing.assert_array_equal(answers["first_choice"].to_pylist(), first)
+    np.testing.assert_array_equal(answers["confidence"].to_numpy(), np.where(first == "cat", proba[:, 0], proba[:, 1]))
+    price = {("cat", "cat"): 0, ("cat", "dog"): 1, ("dog", "cat"): 4, ("dog", "dog"): 0}
+    pairs = zip(table["y"].to_pylist(), answers["prediction"].to_pylist(), strict=True)
+    by_hand = np.mean([0.5 if said is None else price[true, said] for true, said in pairs])
+    found = json.loads(demur("evaluate", tmp_path / "model", data, "--json").text)
+    assert found["by_cost_matrix"]["cost"] == pytest.approx(by_hand)
+    assert found["by_cost_matrix"]["if_none_answered"] == 0.5
+    assert f"100 rows cost {100 * by_hand:.4g};" in " ".join(demur("evaluate", tmp_path / "model", data).text.split())
+    assert "cannot decide for another cost" in demur("predict", tmp_path / "model", data, "--cost", "0.1").complaint
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        ("true,cat,reject\ncat,0,0.1\ndog,1,0.1\n", "no column 'dog'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\n", "no row 'dog'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "an empty cell"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "'x'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ncat,0,1,0.1\ndog,1,0,0.1\n", "more than one row for the class 'cat'"),
+        ("true,cat,dog,reject\ncat,0,1,9\ndog,1,0,9\n", "rejecting can never pay"),
+    ],
+)
+def test_wrong_cost_matrices_are_refused(fit, matrix, words, tmp_path):
+    data = save_table(separable(pa.array(["cat", "dog"])), tmp_path)
+    (tmp_path / "costs.csv").write_text(matrix)
+    assert words in fit(data, "--cost-matrix", tmp_path / "costs.csv").complaint
+
+
+@pytest.mark.parametrize("moment", ["demur.table_model.fit_table", "os.fsync"])
+def test_an_interrupt_leaves_nothing_behind(fit, data, moment, monkeypatch, tmp_path):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(moment, interrupt)
+    result = fit(data)
+    assert result.code not in (0, 2)
+    assert "Traceback" not in result.errors
+    assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
