@@ -26,7 +26,7 @@ def main() -> None:
         {"svg.hashsalt": "demur", "axes.spines.top": False, "axes.spines.right": False}
     ):
         display = CostCurveDisplay.from_estimator(
-            model, X_test, y_test, name="digits", color="#0b5fa5"
+            model, X_test, y_test, name="digits", max_cost=0.15, color="#0b5fa5"
         )
         target = Path(__file__).with_name("digits-costs.svg")
         display.figure_.savefig(

@@ -161,16 +161,21 @@ def test_other_rows_judge_it(fit, tmp_path):
     found = json.loads(fit(tmp_path / "train.csv", "--test", tmp_path / "test.csv", "--json").text)
     assert found["rows"] == 90
     assert found["evaluation"]["n_rows"] == 3
-    assert found["evaluation"]["n_unknown"] == 0
+    assert found["evaluation"]["n_unknown_labels"] == 0
     (tmp_path / "wrong.csv").write_text("size\n1\n")
-    assert "wrong.csv has no column 'y'" in fit(tmp_path / "train.csv", "--force", "--test", tmp_path / "wrong.csv").complaint
+    assert (
+        "wrong.csv has no column 'y'"
+        in fit(tmp_path / "train.csv", "--force", "--test", tmp_path / "wrong.csv").complaint
+    )
 
 
 def test_standard_input(fit, demur, data, tmp_path):
     options = ("--target", "y", "--model", "lr", "--out")
     assert demur("fit", "-", *options, tmp_path / "piped", stdin=data.read_bytes()).code == 0
     assert fit(data).code == 0
-    assert (tmp_path / "piped" / "arrays.safetensors").read_bytes() == (tmp_path / "model" / "arrays.safetensors").read_bytes()
+    assert (tmp_path / "piped" / "arrays.safetensors").read_bytes() == (
+        tmp_path / "model" / "arrays.safetensors"
+    ).read_bytes()
 
 
 def test_columns_can_be_dropped_and_kept(fit, tmp_path):

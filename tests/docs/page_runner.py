@@ -34,8 +34,8 @@ def agrees(shown, printed):
 class PageRunner:
     """One reading of one page. The working directory is the caller's business."""
 
-    def __init__(self, text, name):
-        self.text, self.name = text, name
+    def __init__(self, text, name, shows_all=True):
+        self.text, self.name, self.shows_all = text, name, shows_all
         self.namespace = {"__name__": "__main__"}
         self.background = []
         self.problems = []
@@ -72,7 +72,7 @@ class PageRunner:
             if not agrees(following.code, printed.getvalue()):
                 self._complain(following, f"shown:\n{following.code}\nprinted:\n{printed.getvalue()}")
                 self.changes.append((following, wrapped(printed.getvalue())))
-        elif printed.getvalue():
+        elif printed.getvalue() and self.shows_all:
             self._complain(block, f"prints what the page does not show:\n{printed.getvalue()}")
             self.changes.append((block, f"{block.code}```\n\n```output\n{printed.getvalue()}"))
 
@@ -134,16 +134,17 @@ def demur(words):
     """Run the command line in this process, which spares the start of Python; return exit code and output."""
     from demur.cli.app import run
 
-    printed, argv = io.StringIO(), sys.argv
+    raw, argv = io.BytesIO(), sys.argv
+    printed = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)  # a table goes to the bytes below it
     sys.argv = ["demur", *words]
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             run()
     except SystemExit as leaving:
-        return int(leaving.code or 0), printed.getvalue()
+        return int(leaving.code or 0), raw.getvalue().decode()
     finally:
         sys.argv = argv
-    return 0, printed.getvalue()
+    return 0, raw.getvalue().decode()
 
 
 def wrapped(printed):

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from filelock import FileLock
 from page_blocks import PAGES, ROOT, name_of
 
 import demur
@@ -26,15 +27,22 @@ MARKDOWN = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    """The site, built once as ``make docs`` does."""
-    out = tmp_path_factory.mktemp("site")
+def site(tmp_path_factory, worker_id):
+    """The site, built once as ``make docs`` does, also where several processes share the tests."""
+    base = tmp_path_factory.getbasetemp()
+    out = (base if worker_id == "master" else base.parent) / "site"
+    with FileLock(f"{out}.lock"):
+        if not (out / "html" / "objects.inv").exists():
+            build(out)
+    return out / "html"
+
+
+def build(out):
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(out / "cache")]
     result = subprocess.run(
         [*command, str(ROOT / "docs"), str(out / "html")], capture_output=True, text=True, timeout=300, check=False
     )
     assert result.returncode == 0, result.stderr
-    return out / "html"
 
 
 class Links(HTMLParser):

@@ -5,11 +5,12 @@ import datetime
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from demur import RejectOption
 from demur.estimators import AutoClassifier
-from demur.export import onnx_inputs, onnx_model
+from demur.export import ExportError, onnx_inputs, onnx_model
 from demur.table_model import TableModel, fit_table
 from demur.table_model.fitting import labelled_rows
 from demur.table_model.labels import label_type
@@ -127,6 +128,11 @@ def test_a_frame_given_to_a_blend_itself():
     new = new.drop(columns="y")
     assert isinstance(new, pandas.DataFrame)
     assert_agrees(model, new)
+    frozen = RejectOption(FrozenEstimator(model.estimator_)).fit(rows.drop(columns="y"), rows["y"])
+    assert_agrees(frozen, new)
+    nested = RejectOption(FrozenEstimator(model)).fit(rows.drop(columns="y"), rows["y"])
+    with pytest.raises(ExportError, match="as a part of another estimator"):
+        onnx_model(nested)
 
 
 def test_no_rows_and_one_row():

@@ -56,9 +56,13 @@ def _read_matrix(path: Path, classes: list[str]) -> list[list[float]]:
             f"answer ({', '.join(classes[:5])}{', ...' if len(classes) > 5 else ''}) and one called reject."
         )
     columns = {name: dict(zip(names, table.column(name).to_pylist(), strict=True)) for name in wanted}
-    matrix = [[columns[answer][true] for answer in wanted] for true in classes]
-    wrong = [value for row in matrix for value in row if not isinstance(value, (int, float))]
-    if wrong:
-        what = "an empty cell" if wrong[0] is None else repr(wrong[0])
-        raise CallError(f"{path} holds {what} where a cost should be: give a number in every cell.")
-    return [[float(value) for value in row] for row in matrix]
+    return [[_cost(columns[answer][true], path) for answer in wanted] for true in classes]
+
+
+def _cost(value: Any, path: Path) -> float:
+    """Read one cell: a single word makes a whole column text."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        what = "an empty cell" if value is None else repr(value)
+        raise CallError(f"{path} holds {what} where a cost should be: give a number in every cell.") from None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import console, warnings_as_notes, wrong_call_if_refused
+from demur.cli.console import EXIT_FAILED, console, warnings_as_notes, wrong_call_if_refused
 
 __all__ = ["export"]
 
@@ -23,16 +23,35 @@ def export(
         Path | None, typer.Option("--out", "-o", help="The file to write. [default: the folder's name and .onnx]")
     ] = None,
     format: Annotated[Format, typer.Option(help="The format to write.")] = Format.ONNX,
+    check: Annotated[
+        str | None, typer.Option(help="A table on whose every row the graph is compared with the model.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
 ) -> None:
     """Write a model as one ONNX graph: from features to label, reject flag and confidence.
 
-    Example: demur export model/ --format onnx --out model.onnx
+    Example: demur export model/ --format onnx --out model.onnx --check test.csv
     """
     target = out or Path(f"{model.resolve().name}.onnx")
     with wrong_call_if_refused(), warnings_as_notes():
         from demur.export import export_onnx
         from demur.persistence import load
 
-        export_onnx(load(model), target, overwrite=force)
-    console.print(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).", markup=False, soft_wrap=True)
+        loaded = load(model)
+        export_onnx(loaded, target, overwrite=force)
+        console.print(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).", markup=False, soft_wrap=True)
+        if check is None:
+            return
+        from demur.export import compare_onnx
+        from demur.tables import read_table
+
+        agreement = compare_onnx(loaded, target, read_table(check))
+    others = agreement.n_labels + agreement.n_rejects
+    console.print(
+        f"onnxruntime and demur decide alike on {agreement.n_rows - others:,} of {agreement.n_rows:,} rows of {check}; "
+        f"confidences differ by at most {agreement.confidence:.1g}.",
+        markup=False,
+        soft_wrap=True,
+    )
+    if not agreement.decisions_agree:
+        raise typer.Exit(EXIT_FAILED)

@@ -29,10 +29,13 @@ def _mean_leaf(graph: Graph, X: str, members: Any, model: Any) -> str:
         raise ExportError(f"{type(model).__name__} has {model.n_outputs_} targets; fit one model for each.")
     trees = [member.tree_ for member in members]
     check_size(sum(tree.node_count for tree in trees), f"{type(model).__name__}")
-    leaves = np.concatenate([tree.value[:, 0, :] for tree in trees])
-    distinct, rows = np.unique(leaves, axis=0, return_inverse=True)  # pure leaves are all alike
-    ends = np.cumsum([0, *(tree.node_count for tree in trees)])
-    parts = [as_tree(tree, rows.ravel()[start:]) for tree, start in zip(trees, ends[:-1], strict=True)]
+    is_leaf = np.concatenate([tree.children_left < 0 for tree in trees])
+    leaves = np.concatenate([tree.value[:, 0, :] for tree in trees])[is_leaf]
+    distinct, places = np.unique(leaves, axis=0, return_inverse=True)  # pure leaves are all alike
+    rows = np.zeros(len(is_leaf), dtype=np.int64)
+    rows[is_leaf] = places.ravel()
+    ends = np.cumsum([tree.node_count for tree in trees])[:-1]
+    parts = [as_tree(tree, part) for tree, part in zip(trees, np.split(rows, ends), strict=True)]
     table, total, single = graph.constant(distinct), "", rounded(graph, X)
     for start in range(0, len(parts), _TREES_AT_A_TIME):
         numbers = leaf_numbers(graph, single, parts[start : start + _TREES_AT_A_TIME])
@@ -57,5 +60,5 @@ def as_tree(tree: Any, content: Any) -> Tree:
         tree.children_right,
         tree.children_left < 0,
         nodes["missing_go_to_left"].astype(bool),
-        content[: tree.node_count],
+        content,
     )

@@ -41,6 +41,7 @@ class Graph:
         self.constants: list[Any] = []
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
+        self.schema: Any = None  # of the table whose columns are the inputs
         self._taken = set(reserved)
         self._count = 0
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
 
 from demur.estimators import AutoClassifier, RejectOption
 from demur.export.errors import ExportError
@@ -33,6 +34,7 @@ def schema_of(model: Any) -> Schema | None:
     if isinstance(model, TableModel):
         return model.schema
     estimator = model.estimator_ if isinstance(model, RejectOption) else None
+    estimator = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
     return estimator.codes_.schema if isinstance(estimator, AutoClassifier) else None
 
 
@@ -61,6 +63,7 @@ def matrix_input(graph: Graph, n_features: int, names: Iterable[str] | None = No
 
 def table_inputs(graph: Graph, schema: Schema) -> str:
     """Declare the columns of a table, and return them as ``Schema.encode`` would."""
+    graph.schema = schema
     if all(column.kind == "number" for column in schema.columns):
         return _without_infinities(graph, matrix_input(graph, len(schema.columns), schema.names))
     names = input_names(schema)

@@ -39,8 +39,10 @@ def onnx_model(model: Any) -> Any:
         as the classes are; ``reject`` (rows,) bool; ``confidence`` (rows,) double; ``proba`` (rows, n_classes) double,
         where the model has probabilities.
 
-    The graph computes in the precision of the model and decides as it does. What the model refuses (NaN where it takes
-    none, another number of columns) the graph may let pass; a row whose confidence is NaN is rejected.
+    The graph computes in the precision of the model and decides as it does: networks in single precision, all else in
+    double. A row may fall on the other side of the rule only where its confidence is as close to it as programs differ
+    in the order of additions: some 5e-7 for networks, 1e-14 otherwise. What the model refuses (NaN where it takes none)
+    the graph lets pass; a row whose confidence is NaN is rejected.
 
     Parameters
     ----------

@@ -71,8 +71,10 @@ class ParquetReader(TableReader):
 
     def _chunks(self, columns: Mapping[str, Any] | None, rows: int) -> Iterator[pa.RecordBatch]:
         with _explained(self.name, "Parquet file"):
-            for batch in self._file.iter_batches(rows, columns=None if columns is None else list(columns)):
-                yield _conform(_validated(batch), columns, self.name)
+            # One row group at a time: over several, Arrow keeps what it has read until the last.
+            for group in range(self._file.num_row_groups):
+                for batch in self._file.iter_batches(rows, [group], columns=None if columns is None else list(columns)):
+                    yield _conform(_validated(batch), columns, self.name)
 
 
 class ArrowReader(TableReader):

@@ -1,0 +1,201 @@
+"""``demur predict``: the same decisions whatever the way in and out, and never half a file that looks whole."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from demur.persistence import load
+from demur.table_model import TableModel
+from demur.tables import read_table
+
+
+@pytest.fixture(scope="module")
+def answers(pets):
+    return load(pets / "model").answers(read_table(pets / "new.csv"))
+
+
+def read_decisions(path):
+    columns = {"prediction": pa.string(), "confidence": pa.float64()}
+    return pacsv.read_csv(path, convert_options=pacsv.ConvertOptions(column_types=columns, strings_can_be_null=True))
+
+
+def same(found, wanted):
+    return found.select(wanted.column_names).combine_chunks().equals(wanted.combine_chunks())
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 499, 65_536])
+@pytest.mark.parametrize("source", ["new.csv", "new.parquet"])
+def test_decisions_are_those_of_the_model(demur, pets, answers, source, chunk_rows, tmp_path):
+    options = ("--out", tmp_path / "out.parquet", "--chunk-rows", chunk_rows)
+    result = demur("predict", pets / "model", pets / source, *options)
+    assert result.code == 0, result
+    assert same(pq.read_table(tmp_path / "out.parquet"), answers)
+    n_declined = sum(answers["rejected"].to_pylist())
+    assert f"Wrote 500 decisions to {tmp_path / 'out.parquet'}: {n_declined} declined" in result.text
+
+
+def test_declined_rows_have_no_prediction(answers):
+    rows = answers.to_pylist()
+    assert any(row["rejected"] for row in rows)
+    assert all(row["prediction"] == (None if row["rejected"] else row["first_choice"]) for row in rows)
+    assert all(row["rejected"] == (row["confidence"] <= 0.8) for row in rows)
+    assert all(row["first_choice"] != row["second_choice"] for row in rows)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.tsv", "out.arrow"])
+def test_every_format_holds_the_same(demur, pets, answers, name, tmp_path):
+    assert demur("predict", pets / "model", pets / "new.csv", "--out", tmp_path / name).code == 0
+    if name == "out.csv":
+        assert same(read_decisions(tmp_path / name), answers)
+    found = read_table(tmp_path / name)
+    assert found["rejected"].to_pylist() == answers["rejected"].to_pylist()
+    assert found["prediction"].to_pylist() == answers["prediction"].to_pylist()
+
+
+def test_standard_input_and_output_are_the_files(demur, pets, tmp_path):
+    demur("predict", pets / "model", pets / "new.csv", "--out", tmp_path / "out.csv")
+    for name in ("new.csv", "new.parquet"):
+        piped = demur("predict", pets / "model", stdin=(pets / name).read_bytes())
+        assert piped.code == 0
+        assert piped.output == (tmp_path / "out.csv").read_bytes()
+        assert "Wrote 500 decisions: " in piped.errors
+
+
+def test_reloading_gives_the_same_bits(pets):
+    table = read_table(pets / "new.csv")
+    assert load(pets / "model").answers(table).equals(load(pets / "model").answers(table))
+
+
+@pytest.mark.parametrize("model", ["lr", "hgb"])
+def test_another_cost_is_as_if_fitted_with_it(demur, pets, model, tmp_path):
+    for cost in ("0.2", "0.05"):
+        options = ("--target", "y", "--model", model, "--cost", cost, "--holdout", "0", "--out", tmp_path / cost)
+        assert demur("fit", pets / "train.csv", *options).code == 0
+    moved = demur("predict", tmp_path / "0.2", pets / "new.csv", "--cost", "0.05")
+    assert moved.output == demur("predict", tmp_path / "0.05", pets / "new.csv").output
+    assert moved.output != demur("predict", tmp_path / "0.2", pets / "new.csv").output
+
+
+def test_a_loss_trained_for_its_cost_refuses_another(demur, pets, tmp_path):
+    options = ("--target", "y", "--model", "ova+hin", "--holdout", "0", "--out", tmp_path / "model")
+    assert demur("fit", pets / "train.csv", *options).code == 0
+    assert demur("predict", tmp_path / "model", pets / "new.csv").code == 0
+    complaint = demur("predict", tmp_path / "model", pets / "new.csv", "--cost", "0.05").complaint
+    assert "ova+hin was trained for the cost 0.2; fit again for another" in complaint
+
+
+def test_chosen_columns_are_kept_in_order(demur, pets):
+    rows = (pets / "new.csv").read_text().splitlines()
+    kept = demur("predict", pets / "model", pets / "new.csv", "--keep", "kind", "--keep", "a").text.splitlines()
+    assert kept[0] == "kind,a,prediction,rejected,confidence,first_choice,second_choice"
+    for line, row in zip(kept[1:], rows[1:], strict=True):
+        a, _, kind, _ = row.split(",")
+        assert line.startswith(f"{kind},{float(a):g},")
+    every = demur("predict", pets / "model", pets / "new.csv", "--keep-all").text
+    assert every.startswith("a,b,kind,y,prediction,")
+    assert "no column 'id' to keep" in demur("predict", pets / "model", pets / "new.csv", "--keep", "id").complaint
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("a,b", ["missing 'kind'"]),
+        ("a,b,kind,weight", ["extra 'weight'", "--allow-extra"]),
+        ("kind,a,b", ["reordered", "--allow-extra"]),
+        ("b,colour", ["missing 'a', 'kind'", "extra 'colour'"]),
+    ],
+)
+def test_other_columns_are_one_error_that_names_them(demur, pets, header, words, tmp_path):
+    (tmp_path / "new.csv").write_text(f"{header}\n" + ",".join("1" * len(header.split(","))) + "\n")
+    complaint = demur("predict", pets / "model", tmp_path / "new.csv", "--out", tmp_path / "out.csv").complaint
+    assert all(word in complaint for word in words)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_columns_of_another_type_are_named_before_anything_is_read(demur, pets, tmp_path):
+    pq.write_table(pa.table({"a": ["x"], "b": [True], "kind": ["red"]}), tmp_path / "new.parquet")
+    result = demur("predict", pets / "model", tmp_path / "new.parquet")
+    assert "of another type 'a' (text, not number), 'b' (true or false, not number)" in result.complaint
+    assert result.output == b""
+
+
+def test_a_bad_value_late_in_the_file_leaves_nothing(demur, pets, tmp_path):
+    (tmp_path / "new.csv").write_text((pets / "new.csv").read_text() + "1.0,many,red,cat\n")
+    before = sorted(tmp_path.iterdir())
+    options = ("--out", tmp_path / "out.csv", "--chunk-rows", "10")
+    complaint = demur("predict", pets / "model", tmp_path / "new.csv", *options).complaint
+    assert "column 'b'" in complaint
+    assert "holds 'many', which is no number" in complaint
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_file_is_never_replaced_by_accident(demur, pets, tmp_path):
+    (tmp_path / "out.csv").write_text("mine")
+    call = ("predict", pets / "model", pets / "new.csv", "--out", tmp_path / "out.csv")
+    assert "is already there" in demur(*call).complaint
+    assert (tmp_path / "out.csv").read_text() == "mine"
+    assert demur(*call, "--force").code == 0
+    onto = demur("predict", pets / "model", pets / "new.csv", "--out", pets / "new.csv", "--force")
+    assert "is what is being read" in onto.complaint
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("nothing", "there is no model"), ("train.csv", "is a file"), (".", "no model.json")],
+)
+def test_what_is_no_model_is_refused(demur, pets, name, words):
+    assert words in demur("predict", pets / name, pets / "new.csv").complaint
+
+
+def test_an_interrupt_leaves_nothing_behind(demur, pets, tmp_path, monkeypatch):
+    calls = iter(range(3))
+    decide = TableModel.answers
+
+    def interrupted(*arguments, **options):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return decide(*arguments, **options)
+
+    monkeypatch.setattr(TableModel, "answers", interrupted)
+    options = ("--out", tmp_path / "out.csv", "--chunk-rows", "10")
+    result = demur("predict", pets / "model", pets / "new.csv", *options)
+    assert result.code not in (0, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_stopped_in_the_middle_there_is_no_output_that_looks_whole(pets, end, tmp_path):
+    command = [sys.executable, "-m", "demur", "predict", str(pets / "model"), "-", "--chunk-rows", "100"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out.csv")], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    header, rows = (pets / "new.csv").read_bytes().split(b"\n", 1)
+    process.stdin.write(header + b"\n" + rows * 1_000)
+    process.stdin.flush()
+    while not any(path.stat().st_size for path in tmp_path.iterdir()):  # until decisions are being written
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(end)
+    process.stdin.close()
+    errors = process.stderr.read()
+    assert process.wait() != 0
+    left = [path.name for path in tmp_path.iterdir()]
+    if end == signal.SIGINT:
+        assert left == []
+        assert b"Traceback" not in errors
+    assert all(name.endswith(".part") for name in left)
+
+
+def test_a_reader_that_goes_away_is_no_mistake(pets):
+    command = (
+        f"{sys.executable} -m demur predict {pets / 'model'} {pets / 'new.csv'} --keep-all --chunk-rows 5 | head -1"
+    )
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.stdout == "a,b,kind,y,prediction,rejected,confidence,first_choice,second_choice\n"
+    assert result.stderr == ""

@@ -1,0 +1,57 @@
+"""What is released: the wheel holds everything, and a base install says which extra a missing feature needs."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_wheel_holds_the_whole_package(tmp_path):
+    build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", build, tmp_path], cwd=ROOT, capture_output=True, text=True, check=True)
+    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+        names = set(wheel.namelist())
+        metadata = next(name for name in names if name.endswith("METADATA"))
+        text = wheel.read(metadata).decode()
+    source = ROOT / "src"
+    files = {path for path in (source / "demur").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    missing = {path.relative_to(source).as_posix() for path in files} - names
+    assert not missing
+    assert "Requires-Python: >=3.11" in text
+    for extra in ("dask", "onnx", "plot", "report", "serve"):
+        assert f"Provides-Extra: {extra}" in text
+
+
+PREPARE = """
+import pyarrow as pa
+from demur.table_model import fit_table
+table = pa.table({"x": [0.0, 0.1, 0.9, 1.0] * 10, "y": ["a", "a", "b", "b"] * 10})
+model = fit_table(table, "y", model="lr")
+"""
+FEATURES = {
+    "report": ("jinja2", "from demur.evaluation import evaluate_table; from demur.report import report_html\n"
+               "report_html(evaluate_table(model, table), 'title')"),
+    "onnx": ("onnx", "from demur.export import onnx_model\nonnx_model(model)"),
+    "serve": ("fastapi", "from demur.service import create_app\ncreate_app(model)"),
+    "dask": ("dask", "from demur.table_model import decide_folder\n"
+             "decide_folder(None, 'in', 'out', scheduler='local')"),
+    "plot": ("matplotlib", "from demur.metrics import RiskCoverageDisplay\n"
+             "RiskCoverageDisplay.from_predictions([0, 1], [[0.9, 0.1], [0.2, 0.8]])"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("extra", FEATURES)
+def test_a_missing_extra_is_named_by_what_needs_it_and_by_nothing_else(extra):
+    package, use = FEATURES[extra]
+    assert extra in PROJECT["optional-dependencies"]
+    script = f"import sys\nsys.modules[{package!r}] = None\n{PREPARE}\nprint('base works')\n{use}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "base works\n", done.stderr
+    assert done.returncode == 1
+    assert f"demur[{extra}]" in done.stderr.splitlines()[-1]
