@@ -8,6 +8,8 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+import demur
+
 MODULES = (
     "estimators",
     "rules",
@@ -53,18 +55,27 @@ def _find(
     for candidate in _elsewhere(wanted):
         if candidate in env.domains.python_domain.objects:
             entry = env.domains.python_domain.objects[candidate]
-            return app.builder and _link(app, node["refdoc"], entry, content)
+            return _link(app, node["refdoc"], entry, content)
     return None
 
 
 def _elsewhere(name: str) -> list[str]:
-    first, _, rest = name.removeprefix("demur.").partition(".")
-    short = name.rpartition(".")[2]
-    return [
-        f"demur.{module}.{tail}"
-        for module in MODULES
-        for tail in {name, f"{first}.{rest}".strip("."), short}
-    ]
+    """Return the places where a name may be documented, the surest first."""
+    parts = name.removeprefix("demur.").split(".")
+    tail = ".".join(parts)
+    places = []
+    if (
+        name.startswith("demur.")
+        and parts[0] in demur.__all__
+        and parts[0] not in MODULES
+    ):
+        home = getattr(demur, parts[0]).__module__.split(".")[1]
+        places.append(f"demur.{home}.{tail}")
+    if (
+        parts[0] in MODULES
+    ):  # the path of the file, such as demur.guarantees.selection.Certificate
+        places.append(f"demur.{parts[0]}.{parts[-1]}")
+    return places + [f"demur.{module}.{tail}" for module in MODULES]
 
 
 def _link(app: Sphinx, page: str, entry: Any, content: nodes.Node) -> nodes.Node:

@@ -82,8 +82,4 @@ def in_mathtext(source: str) -> str:
         .replace(r"\le ", r"\leq ")
     )
     text = text.replace(r"\ge ", r"\geq ").replace(r"\ne ", r"\neq ")
-    return re.sub(
-        r"\\text\{([^}]*)\}",
-        lambda found: r"\mathrm{" + found[1].replace(r"\_", r"\_") + "}",
-        text,
-    )
+    return text.replace(r"\text{", r"\mathrm{")

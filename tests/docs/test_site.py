@@ -1,5 +1,6 @@
 """The site builds without a warning, has every public name, and no link leads nowhere."""
 
+import os
 import re
 import subprocess
 import sys
@@ -27,10 +28,10 @@ MARKDOWN = [*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory, worker_id):
+def site(tmp_path_factory):
     """The site, built once as ``make docs`` does, also where several processes share the tests."""
     base = tmp_path_factory.getbasetemp()
-    out = (base if worker_id == "master" else base.parent) / "site"
+    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
     with FileLock(f"{out}.lock"):
         if not (out / "html" / "objects.inv").exists():
             build(out)

@@ -21,6 +21,8 @@ ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "secon
 LARGEST = 1e30
 """Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
 
+_PIECE = 64
+
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
@@ -119,8 +121,24 @@ class TableModel:
         """Return class probabilities, or None for losses that have none."""
         if not hasattr(self.classifier, "predict_proba"):
             return None
-        proba: NDArray[np.float64] = self.classifier.predict_proba(self.features(table))
+        features = self.features(table)
+        is_option = isinstance(self.classifier, RejectOption)
+        proba: NDArray[np.float64] = (
+            self._option_proba(features) if is_option else self.classifier.predict_proba(features)
+        )
         return proba
+
+    def _option_proba(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return probabilities that do not depend, to the last bit, on how many rows are asked for at once.
+
+        Products of a few rows use other kernels, so that linear models get full pieces of rows, as networks do by
+        themselves; trees need none.
+        """
+        n_rows, missing = len(features), -len(features) % _PIECE
+        if self.dense is not None and missing:
+            features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
+        proba: NDArray[np.float64] = self.classifier.predict_proba(features)
+        return proba[:n_rows]
 
     def decide_and_score(
         self, table: Any, cost: Any = None, *, where: str = "the table"
@@ -130,7 +148,7 @@ class TableModel:
             self.check_cost(cost)
         features = self.features(table, where=where)
         if isinstance(self.classifier, RejectOption):
-            proba = self.classifier.predict_proba(features)
+            proba = self._option_proba(features)
             free = None if self.classifier.rule_ is not None else cost
             return self.classifier.decide_proba(proba, free), proba
         decision = self.classifier.decide(features, cost)

@@ -1,0 +1,97 @@
+"""``demur evaluate``: figures that anybody can count from the decisions."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demur.persistence import load
+from demur.tables import read_table
+
+
+def evaluated(demur, *arguments, stdin=b""):
+    result = demur("evaluate", *arguments, "--json", stdin=stdin)
+    assert result.code == 0, result
+    return json.loads(result.text)
+
+
+def test_the_figures_are_those_of_the_decisions(demur, pets):
+    table = read_table(pets / "new.csv")
+    truth, answers = table["y"].to_pylist(), load(pets / "model").answers(table)["prediction"].to_pylist()
+    given = [(said, true) for said, true in zip(answers, truth, strict=True) if said is not None]
+    wrong = sum(said != true for said, true in given)
+    found = evaluated(demur, pets / "model", pets / "new.csv")
+    figures = {name: one["estimate"] for name, one in found["figures"].items()}
+    assert found["n_rows"] == 500
+    assert figures["coverage"] == pytest.approx(len(given) / 500)
+    assert figures["accepted_accuracy"] == pytest.approx(1 - wrong / len(given))
+    assert figures["risk"] == pytest.approx((wrong + 0.2 * (500 - len(given))) / 500)
+    for one in found["figures"].values():
+        assert one["low"] <= one["estimate"] <= one["high"]
+
+
+@pytest.mark.usefixtures("few_resamples")
+def test_every_way_in_gives_the_same(demur, pets):
+    from_file = evaluated(demur, pets / "model", pets / "new.csv")
+    assert evaluated(demur, pets / "model", pets / "new.parquet") == from_file
+    assert evaluated(demur, pets / "model", "-", stdin=(pets / "new.csv").read_bytes()) == from_file
+
+
+@pytest.mark.usefixtures("few_resamples")
+def test_another_cost_prices_and_decides(demur, pets):
+    dear, cheap = (evaluated(demur, pets / "model", pets / "new.csv", "--cost", cost) for cost in ("0.4", "0.01"))
+    assert dear["cost"] == 0.4
+    assert cheap["figures"]["coverage"]["estimate"] < dear["figures"]["coverage"]["estimate"]
+
+
+@pytest.mark.usefixtures("few_resamples")
+def test_labels_that_are_no_class_count_as_errors_when_answered(demur, pets, tmp_path):
+    lines = (pets / "new.csv").read_text().splitlines()
+    lines[1] = lines[1].rsplit(",", 1)[0] + ",newt"
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
+    found = evaluated(demur, pets / "model", tmp_path / "new.csv")
+    assert found["n_unknown_labels"] == 1
+    words = " ".join(demur("evaluate", pets / "model", tmp_path / "new.csv").text.split())
+    assert "1 row has a label that the model does not know" in words
+    pq.write_table(pa.table({"a": [1.0], "b": [2.0], "kind": ["red"], "y": ["newt"]}), tmp_path / "all.parquet")
+    assert "none of the labels is a class" in demur("evaluate", pets / "model", tmp_path / "all.parquet").complaint
+
+
+@pytest.mark.usefixtures("few_resamples")
+def test_a_text_column_may_look_like_numbers_in_other_rows(demur, tmp_path):
+    rows = [f"{('A1', '07')[k % 2]},{('yes', 'no')[k % 2]}" for k in range(40)]
+    (tmp_path / "train.csv").write_text("\n".join(["code,y", *rows]) + "\n")
+    (tmp_path / "new.csv").write_text("code,y\n07,no\n07,no\n")
+    options = ("--target", "y", "--model", "lr", "--out", tmp_path / "model")
+    assert demur("fit", tmp_path / "train.csv", *options).code == 0
+    assert evaluated(demur, tmp_path / "model", tmp_path / "new.csv")["figures"]["risk"]["estimate"] == 0
+
+
+@pytest.mark.usefixtures("few_resamples")
+def test_the_report_is_written_once(demur, pets, tmp_path):
+    call = ("evaluate", pets / "model", pets / "new.csv", "--report", tmp_path / "report.html")
+    result = demur(*call)
+    assert result.code == 0, result
+    assert "How it does on 500 rows" in result.text
+    page = (tmp_path / "report.html").read_text()
+    assert "new.csv" in page
+    assert "exists already" in demur(*call).complaint
+    assert demur(*call, "--force").code == 0
+    assert "is a folder" in demur(*call[:-1], tmp_path, "--force").complaint
+    assert "there is no folder" in demur(*call[:-1], tmp_path / "no" / "where.html").complaint
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b,kind\n1,2,red\n", "has no column 'y' with the labels"),
+        ("a,b,kind,y\n1,2,red,\n", "is empty"),
+        ("a,kind,y\n1,red,cat\n", "missing 'b'"),
+        ("a,b,kind,y,z\n1,2,red,cat,5\n", "extra 'z'"),
+    ],
+)
+def test_tables_that_cannot_judge_are_refused(demur, pets, text, words, tmp_path):
+    (tmp_path / "new.csv").write_text(text)
+    assert words in demur("evaluate", pets / "model", tmp_path / "new.csv").complaint

@@ -1,0 +1,80 @@
+"""A folder of Parquet files on Dask: the same decisions as file by file, all of them or none."""
+
+import functools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demur.table_model import Decided, decide_folder, fit_table
+from demur.tables import TableError
+
+distributed = pytest.importorskip("dask.distributed")
+
+
+@pytest.fixture(scope="module")
+def model():
+    size = np.random.default_rng(0).normal(size=200)
+    return fit_table(pa.table({"size": size, "y": np.where(size > 0.1, "large", "small")}), "y", model="lr")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(1)
+    for name in ("a.parquet", "b.parquet", "more/c.parquet"):
+        path = tmp_path / "new" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"size": rng.normal(size=50), "id": np.arange(50)}), path)
+    return tmp_path / "new"
+
+
+@pytest.fixture(autouse=True)
+def threads_for_processes(monkeypatch):
+    """Start the local cluster in this process, which takes a fraction of the time."""
+    light = functools.partial(distributed.LocalCluster, processes=False, n_workers=1, threads_per_worker=2)
+    monkeypatch.setattr(distributed, "LocalCluster", light)
+
+
+def test_each_file_gets_its_decisions(model, folder, tmp_path):
+    done = []
+    options = {"scheduler": "local", "keep": ("id",), "strict": False, "progress": done.append}
+    total = decide_folder(lambda: model, folder, tmp_path / "out", **options)
+    written = {}
+    for path in folder.rglob("*.parquet"):
+        found = pq.read_table(tmp_path / "out" / path.relative_to(folder))
+        assert found.column_names[0] == "id"
+        assert found.drop_columns("id").equals(model.answers(pq.read_table(path)))
+        written[path.name] = sum(found["rejected"].to_pylist())
+    assert total == Decided(150, sum(written.values()))
+    assert len(written) == len(done) == 3
+
+
+def test_one_bad_file_and_there_is_no_folder(model, folder, tmp_path):
+    pq.write_table(pa.table({"length": [1.0]}), folder / "b.parquet")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(TableError, match=r"b\.parquet does not have the columns .* missing 'size'"):
+        decide_folder(lambda: model, folder, tmp_path / "out", scheduler="local", strict=False)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_folders_are_replaced_on_request_only(model, folder, tmp_path):
+    call = functools.partial(decide_folder, lambda: model, folder, scheduler="local", strict=False)
+    call(tmp_path / "out")
+    with pytest.raises(TableError, match="exists already"):
+        call(tmp_path / "out")
+    call(tmp_path / "out", overwrite=True)
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(TableError, match=r"notes\.txt"):
+        call(tmp_path / "out", overwrite=True)
+
+
+def test_places_that_cannot_be_are_refused(model, folder, tmp_path):
+    call = functools.partial(decide_folder, lambda: model, scheduler="local")
+    with pytest.raises(TableError, match="lies in the folder that is read"):
+        call(folder, folder / "out")
+    with pytest.raises(TableError, match="there is no folder"):
+        call(folder, tmp_path / "no" / "where")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TableError, match=r"no \.parquet file"):
+        call(tmp_path / "empty", tmp_path / "out")

@@ -1,0 +1,71 @@
+"""A fitted table model: laws of its answers."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from demur import CostMatrix
+from demur.table_model import fit_table, labelled_rows
+from demur.tables import TableError
+
+
+def table_of(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    size, pet = rng.normal(size=n), rng.choice(["cat", "dog", "owl"], n)
+    y = np.where(size + (pet == "dog") + rng.normal(size=n) * 0.5 > 0.3, "in", "out")
+    return pa.table({"size": size, "pet": pet, "y": y})
+
+
+@pytest.fixture(scope="module")
+def table():
+    return table_of()
+
+
+@pytest.fixture(scope="module", params=["lr", "ce", "hgb"])
+def model(request, table):
+    return fit_table(table, "y", model=request.param)
+
+
+def test_answers_do_not_depend_on_the_rows_beside_them(model, table):
+    whole = model.answers(table)
+    for start, length in ((0, 1), (17, 2), (100, 63), (5, 130)):
+        assert model.answers(table.slice(start, length)).equals(whole.slice(start, length))
+
+
+def test_columns_may_stand_in_any_order_and_the_label_is_not_needed(model, table):
+    assert model.answers(table.select(["pet", "size"])).equals(model.answers(table))
+
+
+def test_what_is_missing_unseen_infinite_or_too_large_is_decided_alike(model):
+    odd = pa.table({"size": [None, float("inf"), -1e300, float("nan")], "pet": ["cat"] * 4})
+    confidence = model.answers(odd)["confidence"].to_pylist()
+    assert len(set(confidence)) == 1
+    assert 0.5 <= confidence[0] <= 1
+    assert model.answers(pa.table({"size": [0.0], "pet": ["newt"]})).num_rows == 1
+
+
+def test_a_higher_cost_never_declines_more(model, table):
+    declined = [set(np.flatnonzero(model.decide(table, cost).reject)) for cost in (0.01, 0.1, 0.3)]
+    assert declined[0] > declined[2]
+    assert declined[0] >= declined[1] >= declined[2]
+
+
+def test_a_cost_per_row(model, table):
+    costs = np.where(np.arange(table.num_rows) % 2, 0.3, 0.01)
+    mixed = model.decide(table, costs).reject
+    np.testing.assert_array_equal(mixed[1::2], model.decide(table, 0.3).reject[1::2])
+    np.testing.assert_array_equal(mixed[::2], model.decide(table, 0.01).reject[::2])
+
+
+def test_the_confidence_of_a_cost_matrix_is_a_probability(table):
+    model = fit_table(table, "y", model="lr", rule=CostMatrix([[0, 5, 0.5], [1, 0, 0.5]]))
+    proba, answers = model.predict_proba(table), model.answers(table)
+    label = np.searchsorted(model.classes, answers["first_choice"].to_pylist())
+    np.testing.assert_array_equal(answers["confidence"].to_numpy(), proba[np.arange(len(proba)), label])
+    assert (label != proba.argmax(axis=1)).any()  # the likeliest is not always the cheapest
+
+
+def test_long_texts_are_no_class_names(table):
+    long = table.set_column(2, "y", pa.array(["x" * 2_000, "short"] * 120))
+    with pytest.raises(TableError, match="a text of 2,000 characters, which is no name of a class"):
+        labelled_rows(long, "y")
