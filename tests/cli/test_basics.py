@@ -27,12 +27,20 @@ def test_methods_lists_every_loss():
     assert not by_name["ova+log"]["refit_when_cost_changes"]
 
 
-def test_demo_tells_the_main_story():
-    result = demur("demo")
+def test_demo_is_the_whole_journey(tmp_path):
+    result = demur("demo", "--out", str(tmp_path / "tour"))
     assert result.returncode == 0, result.stderr
-    assert "hands the rest to a person" in result.stdout
-    assert result.stdout.count("mpc+log") >= 5
     assert "Traceback" not in result.stderr
+    for command in ("fit", "evaluate", "predict"):
+        assert f"$ demur {command} " in result.stdout
+    assert "At cost 0.1, the model answers" in result.stdout
+    for name in ("report.html", "decisions.csv", "model"):
+        assert str(tmp_path / "tour" / name) in result.stdout
+        assert (tmp_path / "tour" / name).exists()
+    assert len((tmp_path / "tour" / "decisions.csv").read_text().splitlines()) == 101
+    again = demur("demo", "--out", str(tmp_path / "tour"))
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
 
 
 def test_help_and_version():

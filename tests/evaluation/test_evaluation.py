@@ -178,7 +178,6 @@ def test_bad_input_is_one_clear_error():
         ({"classes": ["a", "a", "b", "c"]}, "distinct"),
         ({"rows": {"age": [1]}}, "column 'age' of rows has 1 entries but there are 20 labels"),
         ({"row_numbers": [1, 2]}, "row_numbers has 2 entries"),
-        ({"proba": None, "cost_is_free": True}, "needs proba"),
     ]:
         with pytest.raises(ValueError, match=message):
             Evaluation.of(NAMES[y], decision, **(good | wrong))

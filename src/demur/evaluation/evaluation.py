@@ -218,7 +218,7 @@ class Evaluation:
         figures = {name: entry(found, k, 0) for k, name in enumerate(("risk", "coverage", "accepted_accuracy"))}
         figures["risk_if_all_answered"] = bootstrap(np.mean, self.wrong, seed=0)
         areas = bootstrap(
-            lambda confidence, wrong: [getattr(RiskCoverage.from_confidence(confidence, wrong), a) for a in _AREAS],
+            _areas,
             sortable(self.decision.confidence),
             self.wrong,
             n_resamples=int(np.clip(10_000_000 // self.n_rows, 100, 1000)),
@@ -251,3 +251,8 @@ class Evaluation:
             f"Evaluation({self.n_rows:,} rows, {len(self.class_names)} classes, cost={self.cost:g}, "
             f"risk={self.risk:.4g}, coverage={self.coverage:.4g}, accepted_accuracy={self.accepted_accuracy:.4g})"
         )
+
+
+def _areas(confidence: NDArray[Any], wrong: NDArray[np.bool_]) -> list[float]:
+    curve = RiskCoverage.from_confidence(confidence, wrong)
+    return [getattr(curve, name) for name in _AREAS]

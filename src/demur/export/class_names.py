@@ -26,6 +26,8 @@ def class_values(model: Any) -> NDArray[Any]:
         names = [str(name) for name in model.classes]
         if model.label_type == "integer":
             return _integers([int(name) for name in names])
+        if model.label_type == "number":
+            return np.array([float(name) for name in names])
         return np.array([name == "true" for name in names]) if model.label_type == "boolean" else np.array(names)
     classes = np.asarray(model.classes_)
     if classes.dtype.kind in "iu":
