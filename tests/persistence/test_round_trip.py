@@ -144,9 +144,8 @@ VALUES = [
 
 def same(one, other):
     """Say whether two values are alike; a set has no order, and NaN is unlike itself."""
-    return type(one) is type(other) and (
-        one == other if isinstance(one, (set, frozenset)) else repr(one) == repr(other)
-    )
+    alike = one == other if isinstance(one, (set, frozenset)) else repr(one) == repr(other)
+    return type(one) is type(other) and alike
 
 
 @pytest.mark.parametrize("value", VALUES, ids=[f"{k}-{type(value).__name__}" for k, value in enumerate(VALUES)])
