@@ -68,3 +68,26 @@ def test_a_class_without_rows():
     proba, y = sample(3)
     calibrated = OneVsRestCalibration("isotonic").fit(proba[y != 2], y[y != 2]).transform(proba)
     assert (calibrated[:, 2] == 0).all()
+
+
+def test_a_row_alone_is_the_row_among_others_to_the_last_bit():
+    proba = np.random.default_rng(0).dirichlet(np.ones(26), 50)
+    scaling = TemperatureScaling(1.7)
+    together = scaling.transform(proba)
+    for k in range(50):
+        np.testing.assert_array_equal(scaling.transform(proba[k : k + 1])[0], together[k])
+
+
+def test_rows_without_an_error_do_not_make_certain():
+    """The log loss alone would choose the lowest temperature there is."""
+    proba = np.array([[0.9, 0.1], [0.2, 0.8]] * 100)
+    temperature = TemperatureScaling.fit(proba, [0, 1] * 100).temperature
+    assert 0.2 < temperature < 1
+
+
+def test_what_holds_the_temperature_vanishes_beside_many_rows():
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet([1, 1, 1], size=20_000)
+    y = (proba.cumsum(axis=1) > rng.random((20_000, 1))).argmax(axis=1)
+    sharp = proba**3 / (proba**3).sum(axis=1, keepdims=True)
+    assert TemperatureScaling.fit(sharp, y).temperature == pytest.approx(3, rel=0.03)

@@ -34,6 +34,9 @@ def short_training():
 
 @parametrize_with_checks(
     [AutoClassifier(("logistic regression",), time_budget=None, random_state=0)],
+    expected_failed_checks=lambda estimator: {
+        "check_sample_weight_equivalence_on_dense_data": "features are imputed and scaled by rows, not by weights"
+    },
 )
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
@@ -149,8 +152,31 @@ def test_forecasts_pass_a_line_through_two_small_fits():
         asked.append(n)
         return 0.5 + n / 2000
 
-    assert forecast_fit(fit_on, 40_000) == pytest.approx(20.5)
+    assert forecast_fit(fit_on, 40_000, 2) == pytest.approx(20.5)
     assert asked == [2500, 5000]
+    assert forecast_fit(fit_on, 1500, 2) == 0  # little work
+    assert forecast_fit(fit_on, 1500, 100) == pytest.approx(1.25)  # a hundred classes are much work
+
+
+def test_a_candidate_that_turns_out_slow_is_given_up(noisy, monkeypatch):
+    monkeypatch.setattr(auto_search.CandidateSearch, "_forecast", lambda self, candidate: 0.0)
+    clock, ticks = [0.0], {"extra trees": 1.0, "logistic regression": 30.0}
+    fit_fold = auto_search.out_of_fold_proba
+
+    def slow(estimator, *arguments, after_fold):
+        name = "extra trees" if "Trees" in type(estimator).__name__ else "logistic regression"
+
+        def later():
+            clock[0] += ticks[name]
+            after_fold()
+
+        return fit_fold(estimator, *arguments, after_fold=later)
+
+    monkeypatch.setattr(auto_search, "out_of_fold_proba", slow)
+    monkeypatch.setattr("demur.estimators.auto_search.time.perf_counter", lambda: clock[0])
+    model = AutoClassifier(("extra trees", "logistic regression"), time_budget=60.0, random_state=0).fit(*noisy)
+    assert [one.weight for one in model.tried_] == [1.0, 0.0]
+    assert "180 s" in model.tried_[1].outcome  # six fits of 30 s, seen after the first
 
 
 def test_a_budget_counts_what_is_spent(monkeypatch):

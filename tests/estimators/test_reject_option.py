@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -11,7 +12,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score, train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -252,3 +253,59 @@ def test_decide_proba_is_decide(shifted):
         one, two = model.decide(X, cost), model.decide_proba(model.predict_proba(X), cost)
         np.testing.assert_array_equal(one.reject, two.reject)
         np.testing.assert_array_equal(one.confidence, two.confidence)
+
+
+# Rows that a rule is fitted on
+
+
+def test_a_rule_does_not_weigh_rows():
+    with pytest.raises(ValueError, match="counts rows and cannot weigh them"):
+        RejectOption(GaussianNB(), rule=Coverage(0.8)).fit(X, Y, sample_weight=np.ones(len(Y)))
+
+
+class Remembers(GaussianNB):
+    """Keeps the first feature of the rows that it was fitted on."""
+
+    seen: list = []  # noqa: RUF012 # shared on purpose: clones are what is fitted
+
+    def fit(self, X, y, sample_weight=None):
+        self.seen.append(np.asarray(X)[:, 0])
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["list", "splitter"])
+def test_a_rule_keeps_to_the_folds_it_is_given(kind):
+    rng = np.random.default_rng(0)
+    data = np.column_stack([np.arange(200.0), rng.normal(size=200)])
+    labels = rng.integers(2, size=200)
+    folds = [(np.arange(100), np.arange(100, 150)), (np.arange(150), np.arange(150, 200))]
+    cv = folds if kind == "list" else TimeSeriesSplit(2, test_size=50)
+    Remembers.seen.clear()
+    model = RejectOption(Remembers(), cv=cv, rule=Coverage(0.5)).fit(data, labels)
+    assert all(rows.max() < 150 for rows in Remembers.seen)  # the last fold's test rows belong to the rule
+    assert all((np.diff(rows) > 0).all() for rows in Remembers.seen)
+    assert model.rule_.explain()
+
+
+def test_names_of_features_are_the_estimators():
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    assert RejectOption(GaussianNB()).fit(frame, Y).feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert not hasattr(RejectOption(GaussianNB()), "feature_names_in_")
+
+
+def test_weights_calibrate_a_frozen_estimator(hard):
+    data, rest, labels, rest_labels = hard
+    fitted = FrozenEstimator(GaussianNB().fit(data, labels))
+    weight = np.arange(len(rest_labels)) % 3
+    weighted = RejectOption(fitted).fit(rest, rest_labels, sample_weight=weight)
+    repeated = RejectOption(fitted).fit(np.repeat(rest, weight, axis=0), np.repeat(rest_labels, weight))
+    assert weighted.calibrator_.temperature == pytest.approx(repeated.calibrator_.temperature, rel=1e-6)
+    np.testing.assert_allclose(weighted.class_prior_, repeated.class_prior_)
+
+
+def test_adapt_says_which_class_it_knows_nothing_of(hard):
+    data, rest, labels, rest_labels = hard
+    known = rest_labels != 2
+    model = RejectOption(FrozenEstimator(GaussianNB().fit(data, labels))).fit(rest[known], rest_labels[known])
+    with pytest.raises(ValueError, match="fit saw no row of class 2"):
+        model.adapt(rest)

@@ -100,7 +100,7 @@ def fit(
             write_report(judged, report, title=f"{target} from {data}", made=about(fitted, data), overwrite=force)
     if as_json:
         evaluation = None if judged is None else evaluation_json(judged, fitted)
-        typer.echo(json.dumps({"model": str(out), "seconds": seconds, **fitted.facts, "evaluation": evaluation}))
+        typer.echo(json.dumps({"folder": str(out), "seconds": seconds, **fitted.facts, "evaluation": evaluation}))
         return
     print_fit(fitted, data, seconds)
     if judged is not None:

@@ -162,6 +162,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         """Return the calibrated probabilities of the blend."""
         check_is_fitted(self)
         matrix = self.codes_.of(self, X)
+        if not len(matrix):
+            return np.empty((0, len(self.classes_)))
         views = {"codes": matrix}
         if "dense" in self.views_:
             views["dense"] = self._dense(matrix)

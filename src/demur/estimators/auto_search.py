@@ -51,11 +51,14 @@ class CrossFitted:
     scaling: TemperatureScaling
     proba: NDArray[np.float64]
     true_class: NDArray[np.float64]
-    seconds: float
 
     def log_loss(self, weight: NDArray[np.float64] | None) -> float:
         """Return the mean log loss out of fold."""
         return float(-np.average(np.log(np.maximum(self.true_class, 1e-12)), weights=weight))
+
+
+class _OutOfTimeError(Exception):
+    """A candidate takes longer than the budget leaves."""
 
 
 class CandidateSearch:
@@ -98,21 +101,27 @@ class CandidateSearch:
 
     def run(self, wanted: Sequence[CandidateModel]) -> list[CrossFitted]:
         """Cross-fit all that fit into the budget, and at least the one that is forecast to be cheapest."""
-        fitted, left_out = [], []
+        fitted: list[CrossFitted] = []
+        left_out: list[CandidateModel] = []
         for candidate in wanted:
             started = time.perf_counter()
             self.forecasts[candidate.name] = self._forecast(candidate) * (len(self.folds) + 1)
+            done = None
             if self.budget.allows(self.forecasts[candidate.name] + self.reserved):
-                fitted.append(self._cross_fit(candidate))
+                done = self._cross_fit(candidate, may_give_up=bool(fitted))
+            if done is None:
+                left_out.append(candidate)
+            else:
+                fitted.append(done)
                 took = time.perf_counter() - started
                 self.reserved += took / len(self.folds)  # for its last fit, on all rows
-            else:
-                left_out.append(candidate)
-                self.advance(len(self.folds))
             self.seconds[candidate.name] = time.perf_counter() - started
         if not fitted:
             cheapest = min(left_out, key=lambda candidate: self.forecasts[candidate.name])
-            fitted.append(self._cross_fit(cheapest))
+            started = time.perf_counter()
+            only = self._cross_fit(cheapest, may_give_up=False)
+            self.seconds[cheapest.name] += time.perf_counter() - started
+            fitted += [] if only is None else [only]
         return fitted
 
     def fit_all_rows(self, candidate: CandidateModel) -> Any:
@@ -137,22 +146,36 @@ class CandidateSearch:
         outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
         return Tried(name, share, fitted.log_loss(weight), fitted.scaling.temperature, seconds, outcome)
 
-    def _cross_fit(self, candidate: CandidateModel) -> CrossFitted:
-        started = time.perf_counter()
-        rows, proba = out_of_fold_proba(
-            candidate.make(self.task),
-            self.views[candidate.view],
-            self.y,
-            np.arange(self.n_classes),
-            self.folds,
-            self._parameters(),
-            after_fold=lambda: self.advance(1),
-        )
+    def _cross_fit(self, candidate: CandidateModel, *, may_give_up: bool) -> CrossFitted | None:
+        """Return the candidate, fitted fold by fold; None if that turns out to take longer than is left."""
+        started, n_done = time.perf_counter(), 0
+
+        def after_fold() -> None:
+            nonlocal n_done
+            n_done += 1
+            self.advance(1)
+            to_come = (time.perf_counter() - started) / n_done * (len(self.folds) + 1 - n_done)
+            if may_give_up and not self.budget.allows(to_come + self.reserved):
+                self.forecasts[candidate.name] = to_come + time.perf_counter() - started
+                raise _OutOfTimeError
+
+        try:
+            rows, proba = out_of_fold_proba(
+                candidate.make(self.task),
+                self.views[candidate.view],
+                self.y,
+                np.arange(self.n_classes),
+                self.folds,
+                self._parameters(),
+                after_fold=after_fold,
+            )
+        except _OutOfTimeError:
+            return None
         self.held_out_rows = rows
         scaling = TemperatureScaling.fit(proba, self.y[rows], self.held_out_weight)
         proba = np.asarray(scaling.transform(proba), dtype=np.float64)
         true_class = proba[np.arange(len(rows)), self.y[rows]]
-        return CrossFitted(candidate, scaling, proba, true_class, time.perf_counter() - started)
+        return CrossFitted(candidate, scaling, proba, true_class)
 
     def _forecast(self, candidate: CandidateModel) -> float:
         """Return the seconds that one fold will take; infinity where no time is left to find out."""
@@ -171,7 +194,7 @@ class CandidateSearch:
             candidate.make(self.task).fit(self.views[candidate.view][rows], self.y[rows], **weights)
             return time.perf_counter() - started
 
-        return forecast_fit(fit_on, len(self.folds[0][0]))
+        return forecast_fit(fit_on, len(self.folds[0][0]), self.n_classes)
 
     def _parameters(self) -> dict[str, Any]:
         return {} if self.weight is None else {"sample_weight": self.weight}

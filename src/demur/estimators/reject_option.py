@@ -1,6 +1,7 @@
 """RejectOption: a reject option for any classifier."""
 
 from copy import copy
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.costs import check_cost
 from demur.estimators.auto import AutoClassifier
-from demur.estimators.folds import stratified_folds
+from demur.estimators.folds import folds_within, set_aside, stratified_folds
 from demur.estimators.labels import choose_reject_label
 from demur.estimators.probabilities import out_of_fold_proba, proba_of
 from demur.label_shift import LabelShift
@@ -67,7 +67,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     rule_ : Rule or None
         The fitted rule, None for Chow's.
     class_prior_ : array of shape (n_classes,)
-        The class frequencies in training.
+        The class frequencies among the rows that ``fit`` was given.
     label_shift_ : LabelShift or None
         The correction that :meth:`adapt` found.
     classes_, reject_label_
@@ -121,9 +121,9 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             fit_params = {**fit_params, "sample_weight": weights}
-        parameters = self._routed(fit_params)
         base = self._base()
         frozen = isinstance(base, FrozenEstimator)
+        parameters = {} if frozen else self._routed(fit_params)
         needs_rows = hasattr(self.rule, "fit")
         train = np.arange(_num_samples(X))
         if frozen:
@@ -140,15 +140,23 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
         rule_rows = np.array([], dtype=np.int64)
         if needs_rows:
-            train, rule_rows = self._set_aside(train, labels)
+            if sample_weight is not None:
+                raise ValueError(
+                    f"{type(self.rule).__name__} counts rows and cannot weigh them; leave sample_weight out, or decide "
+                    "by a cost."
+                )
+            train, rule_rows = set_aside(self.cv, X, labels)
         cross_fits_itself = isinstance(base, AutoClassifier)
         if not frozen:
             part, own = _safe_indexing(X, train), _check_method_params(X, parameters, indices=train)
             if self.calibration is not None and not cross_fits_itself:
-                folds = stratified_folds(self.cv, part, labels[train])
+                folds = folds_within(stratified_folds(self.cv, X, labels), train)
                 held_out, proba = out_of_fold_proba(base, part, labels[train], self.classes_, folds, own)
                 held_out = train[held_out]
-            self.estimator_ = clone(base).fit(part, labels[train], **own)
+            self.estimator_ = clone(base)
+            if cross_fits_itself and needs_rows and not isinstance(self.cv, Integral):
+                self.estimator_.set_params(cv=folds_within(stratified_folds(self.cv, X, labels), train))
+            self.estimator_.fit(part, labels[train], **own)
             if cross_fits_itself:
                 held_out, proba = train[self.estimator_.held_out_rows_], self.estimator_.held_out_proba_
         elif needs_rows:
@@ -234,6 +242,12 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 f"{type(self.rule_).__name__} was fitted under the class frequencies of training and promises nothing "
                 "under others; use a cost (Chow's rule), or fit again on labelled rows as they come now."
             )
+        unseen = self.classes_[self.class_prior_ == 0].tolist()
+        if unseen:
+            raise ValueError(
+                f"fit saw no row of class {unseen[0]!r}, so that nobody can say how much more frequent it is now; fit "
+                "with rows of every class."
+            )
         adapted: Self = copy(self)
         adapted.label_shift_ = LabelShift.fit(self._calibrated_proba(X), self.class_prior_)
         return adapted
@@ -258,6 +272,14 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             raise AttributeError(f"{type(self).__name__} has no attribute n_features_in_ before fit.")
         count: int = self.estimator_.n_features_in_
         return count
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the columns that the fitted estimator saw, where they had names."""
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute feature_names_in_ before fit.")
+        names: NDArray[Any] = self.estimator_.feature_names_in_
+        return names
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -299,13 +321,6 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         if not len(labels):
             raise ValueError("X and y are empty: 0 rows, at least two classes are needed.")
         return labels
-
-    def _set_aside(self, rows: NDArray[np.int64], y: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        share = 1 / self.cv if isinstance(self.cv, int) else 0.2
-        counts = np.unique(y, return_counts=True)[1]
-        stratify = y if counts.min() >= 2 and share * len(y) >= len(counts) else None
-        train, aside = train_test_split(rows, test_size=share, random_state=0, stratify=stratify)
-        return train, aside
 
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):

@@ -59,7 +59,10 @@ class TableCodes:
             )
             return array
         if not _is_frame(X):
-            raise ValueError(f"fitted on a table with named columns, so it cannot read a {type(X).__name__}.")
+            raise ValueError(
+                f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
+                "same columns."
+            )
         from demur.tables import as_table
 
         validate_data(estimator, X, reset=False, skip_check_array=True)
@@ -76,9 +79,11 @@ def _checked_codes(array: NDArray[np.float64], categorical_features: ArrayLike |
     if categorical_features is None:
         return mask
     wanted = np.asarray(categorical_features)
+    if not wanted.size:
+        return mask
     if wanted.dtype == bool and wanted.shape != mask.shape:
         raise ValueError(f"categorical_features has {wanted.size} entries for {mask.size} columns; give one for each.")
-    if wanted.dtype.kind not in "biu" or (wanted.dtype != bool and wanted.size and wanted.max() >= mask.size):
+    if wanted.dtype.kind not in "biu" or (wanted.dtype != bool and (wanted.max() >= mask.size or wanted.min() < 0)):
         raise ValueError(
             f"categorical_features must be a mask or numbers of the {mask.size} columns, got {categorical_features!r}."
         )

@@ -15,7 +15,7 @@ from demur.evaluation.inputs import check_decision, check_free_cost, sortable
 from demur.evaluation.label_codes import class_codes, class_names
 from demur.evaluation.plain import as_json
 from demur.evaluation.reliability import Reliability
-from demur.evaluation.words import headline, price
+from demur.evaluation.words import headline, price, shares
 from demur.metrics import Interval, RiskCoverage, bootstrap, confusion_matrix
 from demur.rules import Decision, check_proba, chow_acceptance
 
@@ -128,6 +128,8 @@ class Evaluation:
         if not self.cost_is_free:
             raise ValueError(f"these decisions are fixed at cost {self.cost:g}; fit or decide again for cost {cost:g}.")
         prices, old = check_cost(cost), self.decision
+        if prices.ndim:
+            raise ValueError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
         decision = Decision.from_acceptance(old.label, chow_acceptance(old.confidence, prices), old.confidence)
         return replace(self, cost=float(prices), decision=decision)
 
@@ -236,7 +238,10 @@ class Evaluation:
 
     def sentences(self) -> list[str]:
         """Say what the choice means, for a reader who has never met a reject option."""
-        sentences = [headline(self.counts, self.cost, int(self.wrong.sum())), price(self.cost)]
+        if self.rule_words is not None and not self.cost_is_free:
+            sentences = [shares(self.counts)]  # the rule did not look at the cost
+        else:
+            sentences = [headline(self.counts, self.cost, int(self.wrong.sum())), price(self.cost)]
         if self.n_unknown:
             rows = "1 row has a label" if self.n_unknown == 1 else f"{self.n_unknown:,} rows have labels"
             sentences.append(f"{rows} that the model does not know; such a row counts as an error when answered.")

@@ -17,7 +17,8 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
     table : pyarrow.Table
         With the model's columns and its target.
     cost : float, optional
-        Another than the model's, where it may move; elsewhere it only prices the rejections.
+        Another than the model's, where it may move. For a model with a rule that reads no cost, it only prices the
+        rejections.
     where : str
         What messages call the table.
 
@@ -29,8 +30,9 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
     >>> evaluate_table(fit_table(table, "pet", model="lr"), table).accepted_accuracy
     1.0
     """
-    rows, labels = labelled_rows(table, model.target)
-    decision, scores = model.decide_and_score(rows, cost, where=where)
+    rows, labels = labelled_rows(table, model.target, where=where)
+    by_rule = getattr(model.classifier, "rule_", None) is not None
+    decision, scores = model.decide_and_score(rows, None if by_rule else cost, where=where)
     has_proba = hasattr(model.classifier, "predict_proba")
     return Evaluation.of(
         labels,

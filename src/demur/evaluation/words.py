@@ -10,7 +10,7 @@ import numpy as np
 
 from demur.evaluation.counts import Counts
 
-__all__ = ["SENTENCES", "UNDEFINED", "cost_words", "headline", "per_hundred", "percent", "price"]
+__all__ = ["SENTENCES", "UNDEFINED", "cost_words", "headline", "per_hundred", "percent", "price", "shares"]
 
 UNDEFINED = "\N{EN DASH}"
 """Stands for a figure that nothing defines, such as the accuracy of no answers."""
@@ -63,6 +63,24 @@ def cost_words(cost: float) -> str:
     ('0.2', '0', '0.00001')
     """
     return str(np.format_float_positional(cost, trim="-"))
+
+
+def shares(counts: Counts) -> str:
+    """Say in one sentence how many rows are answered and how well, for rules that read no cost.
+
+    Examples
+    --------
+    >>> shares(Counts(1000, 900, 20))
+    'The model answers 90.0 % of the rows, 97.8 % of those correctly, and hands on 10.0 %.'
+    """
+    if not counts.n_answered:
+        return "The model answers no row and hands on all of them."
+    if not counts.n_rejected:
+        return f"The model answers every row, {percent(counts.accepted_accuracy)} of them correctly."
+    return (
+        f"The model answers {percent(counts.coverage)} of the rows, {percent(counts.accepted_accuracy)} of those "
+        f"correctly, and hands on {percent(counts.n_rejected / counts.n_rows)}."
+    )
 
 
 def headline(counts: Counts, cost: float, n_wrong_if_all: int) -> str:

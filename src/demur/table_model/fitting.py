@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from demur.estimators.auto_candidates import dense_view
+from demur.estimators.folds import set_aside
 from demur.rules import Rule
 from demur.table_model.labels import class_texts, label_type
 from demur.table_model.model import LARGEST, TableModel
@@ -37,6 +38,10 @@ def labelled_rows(table: Any, target: str, *, where: str = "the table") -> tuple
             "choose another target"
         )
     return (table if known.all() else table.filter(known)), labels[known].astype(str)
+
+
+_FOLDS = 5
+"""RejectOption's own number of folds, which also says how many rows it sets aside for a rule."""
 
 
 def check_classes(labels: Any, target: str) -> None:
@@ -95,10 +100,13 @@ def fit_table(
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     classes, counts = np.unique(labels, return_counts=True)
-    schema = schema or Schema.learn(rows, target=target)
+    train = np.arange(len(labels))
+    if hasattr(rule, "fit"):
+        train, _ = set_aside(_FOLDS, labels, labels)  # nothing may be learnt from the rows that the rule is fitted on
+    schema = schema or Schema.learn(rows.take(train), target=target)
     codes = schema.encode(rows)
     _check_sizes(codes, schema)
-    dense = dense_view(schema.categorical).fit(codes) if kind.view == "dense" else None
+    dense = dense_view(schema.categorical).fit(codes[train]) if kind.view == "dense" else None
     features = codes if dense is None else np.asarray(dense.transform(codes), dtype=np.float64)
     classifier = kind.classifier(
         len(rows), schema.categorical, cost=cost, rule=rule, time_budget=time_budget, verbose=verbose

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
-from demur.estimators.auto_candidates import CANDIDATES, Task
+from demur.estimators.auto_candidates import CANDIDATES, Task, batch_size_for
 from demur.losses import available, get
 from demur.rules import Rule
 
@@ -69,7 +69,7 @@ class ModelKind:
             self.name,
             cost=cost,
             n_members=5 if loss.has_link else 1,
-            batch_size=int(np.clip(n_rows // 50, 16, 128)),
+            batch_size=batch_size_for(n_rows),
             calibration="temperature" if with_temperature else None,
             random_state=_SEED,
             verbose=verbose,
