@@ -57,9 +57,8 @@ def main(arguments=None):
         ratios.append(ratio)
         cells = [f"{risk:.4f} ({one:.2f})" for risk, one in zip(found, ratio, strict=True)]
         table.add_row(name, f"{len(data.y_test):,}", f"{seconds:.0f} s", *cells, f"{geometric_mean(ratio):.3f}")
-        console.print(
-            name, [(one.name, f"{one.weight:.0%}", f"{one.seconds:.0f} s") for one in model.estimator_.tried_]
-        )
+        tried = [f"{one.name} {one.weight:.0%} in {one.seconds:.0f} s" for one in model.estimator_.tried_]
+        console.print(f"{name}: {', '.join(tried)}")
     console.print(table)
     console.print(f"geometric mean of {np.size(ratios)} ratios: {geometric_mean(ratios):.3f}")
 

@@ -40,7 +40,9 @@ def serve(
     place, taken = listening.getsockname()[:2]
     shown = f"[{place}]" if ":" in place else place
     name, n_classes = loaded.facts.get("model", "a model"), len(loaded.classes)
-    console.print(f"Serving {name} for {loaded.target!r}, {n_classes:,} classes, from {model}.", markup=False)
+    console.print(
+        f"Serving {name} for {loaded.target!r}, {n_classes:,} classes, from {model}.", markup=False, soft_wrap=True
+    )
     console.print(f"Open http://{shown}:{taken} in a browser; Ctrl+C ends it.", markup=False, soft_wrap=True)
     if not ipaddress.ip_address(place.partition("%")[0]).is_loopback:
         notes.print(f"Note: whoever reaches {shown}:{taken} can ask this model; there is no password.", markup=False)
