@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from demur.metrics.cost_curve import CostCurve
-from demur.metrics.display.axes import axes_or_new, confidence_and_errors_of, labelled
+from demur.metrics.display.axes import axes_or_new, labelled
+from demur.metrics.display.curve_display import CurveDisplay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ _N_COSTS = 1000
 _YLABEL = {"risk": "0-1-c risk", "coverage": "coverage", "accuracy": "accuracy of the answers given"}
 
 
-class CostCurveDisplay:
+class CostCurveDisplay(CurveDisplay[CostCurve]):
     """Draw the 0-1-c risk, the coverage or the accuracy against the rejection cost.
 
     Parameters
@@ -37,48 +38,6 @@ class CostCurveDisplay:
     >>> CostCurveDisplay(curve, name="model").plot().line_.get_label()
     'model (mean risk = 0.185)'
     """
-
-    def __init__(self, curve: CostCurve, *, name: str | None = None) -> None:
-        self.curve = curve
-        self.name = name
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        name: str | None = None,
-        ax: "Axes | None" = None,
-        **line: Any,
-    ) -> Self:
-        """Draw the curve of a fitted classifier with probabilities; parameters as for ``RiskCoverageDisplay``."""
-        if not hasattr(estimator, "predict_proba"):
-            raise TypeError(
-                f"a cost curve needs probabilities, which {type(estimator).__name__} has not; draw its "
-                "RiskCoverageDisplay instead."
-            )
-        confidence, wrong = confidence_and_errors_of(estimator, X, y)
-        curve = CostCurve.from_confidence(confidence, wrong, sample_weight)
-        return cls(curve, name=name or type(estimator).__name__).plot(ax, **line)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        proba: ArrayLike,
-        *,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        name: str | None = None,
-        ax: "Axes | None" = None,
-        **line: Any,
-    ) -> Self:
-        """Draw the curve of class probabilities; parameters as for ``RiskCoverageDisplay``."""
-        curve = CostCurve.from_proba(proba, y_true, classes=classes, sample_weight=sample_weight)
-        return cls(curve, name=name).plot(ax, **line)
 
     def plot(
         self,
@@ -131,3 +90,15 @@ class CostCurveDisplay:
             axes.legend(loc="best", frameon=False)
         self.ax_, self.figure_ = axes, axes.figure
         return self
+
+    @classmethod
+    def _curve(cls, confidence: Any, wrong: Any, sample_weight: ArrayLike | None) -> CostCurve:
+        return CostCurve.from_confidence(confidence, wrong, sample_weight)
+
+    @classmethod
+    def _check(cls, estimator: Any) -> None:
+        if not hasattr(estimator, "predict_proba"):
+            raise TypeError(
+                f"a cost curve needs probabilities, which {type(estimator).__name__} has not; draw its "
+                "RiskCoverageDisplay instead."
+            )

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from demur.metrics.cost_curve import confidence_and_errors
 from demur.metrics.curves import RiskCoverage
-from demur.metrics.display.axes import axes_or_new, confidence_and_errors_of, labelled
+from demur.metrics.display.axes import axes_or_new, labelled
+from demur.metrics.display.curve_display import CurveDisplay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ _MOST_POINTS = 5000
 """More points than this cannot be told apart on a screen."""
 
 
-class RiskCoverageDisplay:
+class RiskCoverageDisplay(CurveDisplay[RiskCoverage]):
     """Draw the risk of the answers given against the share of rows answered.
 
     Parameters
@@ -38,66 +38,6 @@ class RiskCoverageDisplay:
     >>> RiskCoverageDisplay(curve, name="model").plot().line_.get_label()
     'model (AURC = 0.146)'
     """
-
-    def __init__(self, curve: RiskCoverage, *, name: str | None = None) -> None:
-        self.curve = curve
-        self.name = name
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        name: str | None = None,
-        ax: "Axes | None" = None,
-        **line: Any,
-    ) -> Self:
-        """Draw the curve of a fitted classifier, ordered by its own confidence.
-
-        Parameters
-        ----------
-        estimator : classifier
-            With ``decide`` (as those of demur) or ``predict_proba``.
-        X, y, sample_weight
-            Rows the classifier has not seen, their classes, and how much each counts.
-        name : str, optional
-            The class of the estimator by default.
-        ax, **line
-            As for :meth:`plot`.
-        """
-        curve = RiskCoverage.from_confidence(*confidence_and_errors_of(estimator, X, y), sample_weight)
-        return cls(curve, name=name or type(estimator).__name__).plot(ax, **line)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        proba: ArrayLike,
-        *,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        name: str | None = None,
-        ax: "Axes | None" = None,
-        **line: Any,
-    ) -> Self:
-        """Draw the curve of class probabilities, ordered by the largest.
-
-        Parameters
-        ----------
-        y_true : array of shape (n,)
-            Column numbers, or entries of ``classes``.
-        proba : array of shape (n, n_classes)
-        classes, sample_weight
-            As for :meth:`CostCurve.from_proba <demur.metrics.CostCurve.from_proba>`.
-        name : str, optional
-        ax, **line
-            As for :meth:`plot`.
-        """
-        curve = RiskCoverage.from_confidence(*confidence_and_errors(proba, y_true, classes), sample_weight)
-        return cls(curve, name=name).plot(ax, **line)
 
     def plot(
         self,
@@ -138,3 +78,7 @@ class RiskCoverageDisplay:
         axes.legend(loc="best", frameon=False)
         self.ax_, self.figure_ = axes, axes.figure
         return self
+
+    @classmethod
+    def _curve(cls, confidence: Any, wrong: Any, sample_weight: ArrayLike | None) -> RiskCoverage:
+        return RiskCoverage.from_confidence(confidence, wrong, sample_weight)
