@@ -13,7 +13,7 @@ from demur.cli.predict import predict
 __all__ = ["demo"]
 
 _COST = 0.1
-_SECONDS = 20.0
+_SECONDS = 10.0
 """For the search among models: the demonstration is to be over soon."""
 
 
