@@ -1,6 +1,6 @@
 """``python -m demur`` is ``demur``."""
 
-from demur.cli import run
+from demur.cli import main
 
 if __name__ == "__main__":
-    run()
+    main()

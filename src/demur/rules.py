@@ -144,6 +144,10 @@ class Threshold(Rule):
         confidence = proba.max(axis=-1)
         return Decision.from_acceptance(proba.argmax(axis=-1), confidence - self.threshold, confidence)
 
+    def explain(self) -> str:
+        """Say in words how the rule decides."""
+        return f"It answers where its confidence exceeds {np.asarray(self.threshold).tolist()}; it promises nothing."
+
 
 @dataclass(frozen=True, eq=False)
 class CostMatrix(Rule):
@@ -184,6 +188,13 @@ class CostMatrix(Rule):
                 "expensive as the last column. Lower the last column, or predict without a reject option."
             )
         object.__setattr__(self, "costs", matrix)
+
+    def explain(self) -> str:
+        """Say in words how the rule decides."""
+        return (
+            "It takes what costs least by its cost matrix, given the probabilities: one of the answers, or to hand the "
+            "row on; it promises nothing."
+        )
 
     def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
         matrix = np.asarray(self.costs)

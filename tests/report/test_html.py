@@ -92,7 +92,7 @@ def test_a_fixed_cost_says_why_and_needs_no_script():
     proba = [[0.9, 0.1], [0.4, 0.6]]
     decision = CostMatrix([[0, 1, 0.3], [1, 0, 0.3]]).decide(proba)
     other = report_html(Evaluation.of([0, 1], decision, classes=[0, 1], cost=0.3, proba=proba), "Rule")
-    assert "a rule that does not read it" in other
+    assert "a rule that does not read one" in other
 
 
 def test_it_stays_small_however_many_rows():
@@ -153,3 +153,20 @@ def test_a_missing_template_engine_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"pip install demur\[report\]"):
         report_html(fixed(), "None")
+
+
+def test_decisions_by_a_rule_are_not_priced_by_a_cost_that_nobody_gave():
+    proba = [[0.9, 0.1], [0.4, 0.6]]
+    rule = CostMatrix([[0, 1, 0.3], [1, 0, 0.3]])
+    judged = Evaluation.of([0, 1], rule.decide(proba), classes=[0, 1], cost=0.2, proba=proba, rule_words=rule.explain())
+    page = report_html(judged, "Rule")
+    assert rule.explain().split(";")[0] in page
+    assert "Cost per 100 rows" not in page
+    assert "At cost" not in page
+    found = judged.to_json()
+    assert found["cost"] is None
+    assert "risk" not in found["figures"]
+    assert found["sentences"] == [
+        "The model answers 50.0 % of the rows, 100.0 % of those correctly, and hands on 50.0 %.",
+        rule.explain(),
+    ]

@@ -1,5 +1,5 @@
 """The command line: one file per command, put together in ``app``."""
 
-from demur.cli.app import run
+from demur.cli.app import main, run
 
-__all__ = ["run"]
+__all__ = ["main", "run"]

@@ -1,5 +1,6 @@
 """The ``demur`` program: its commands, its exit codes, its one way to report a mistake."""
 
+import os
 import sys
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from demur.cli.predict import predict
 from demur.cli.reproduce import reproduce
 from demur.cli.serve import serve
 
-__all__ = ["app", "run"]
+__all__ = ["app", "main", "run"]
 
 app = typer.Typer(
     name="demur",
@@ -62,3 +63,20 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+
+
+def main() -> None:
+    """Run the program as a process of its own, and leave at once where it went wrong.
+
+    A thread of Arrow's may then still be reading ahead, and the interpreter's orderly end would bring it down with an
+    abort and another exit code.
+    """
+    try:
+        run()
+    except SystemExit as leaving:
+        if not leaving.code:
+            raise
+        for stream in (sys.stdout, sys.stderr):
+            if not stream.closed:
+                stream.flush()
+        os._exit(leaving.code if isinstance(leaving.code, int) else 1)

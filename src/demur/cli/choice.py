@@ -19,6 +19,14 @@ class Choice:
     delta: float = 0.05
     cost_matrix: Path | None = None
 
+    def check_alone(self) -> None:
+        """Refuse another way to choose beside a cost."""
+        if self.cost_matrix is not None:
+            raise CallError("--cost-matrix holds all costs, the ones of declining included: leave --cost out.")
+        if self.coverage is not None or self.max_risk is not None:
+            option = "--coverage" if self.coverage is not None else "--max-risk"
+            raise CallError(f"--cost and {option} are different ways to choose what to decline: give one of them.")
+
     def rule(self, classes: list[str]) -> Any:
         """Return the rule, None for Chow's at the cost."""
         from demur import CostMatrix, Coverage, RiskControl

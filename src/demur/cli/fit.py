@@ -48,11 +48,12 @@ def fit(
     """
     _check_call(out, report, force, holdout, test)
     choice = Choice(0.2 if cost is None else cost, coverage, max_risk, delta, cost_matrix)
-    if cost is not None and choice.cost_matrix is not None:
-        raise CallError("--cost-matrix holds all costs, the ones of declining included: leave --cost out.")
+    if cost is not None:
+        choice.check_alone()
     with wrong_call_if_refused(), warnings_as_notes():
         from demur.costs import check_cost
         from demur.evaluation import evaluate_table
+        from demur.guarantees import NoGuaranteeError
         from demur.persistence import save
         from demur.persistence.folder import check_target
         from demur.table_model import check_classes, fit_table, labelled_rows, read_labelled
@@ -77,16 +78,19 @@ def fit(
             if not held_out.num_rows and report is not None:
                 raise CallError(f"{data} has too few rows to hold some out for --report: give --test.")
         started = time.perf_counter()
-        fitted = fit_table(
-            rows,
-            target,
-            model=model,
-            cost=choice.cost,
-            rule=rule,
-            schema=schema,
-            time_budget=time_budget or None,
-            verbose=int(is_watched()),
-        )
+        try:
+            fitted = fit_table(
+                rows,
+                target,
+                model=model,
+                cost=choice.cost,
+                rule=rule,
+                schema=schema,
+                time_budget=time_budget or None,
+                verbose=int(is_watched()),
+            )
+        except NoGuaranteeError as error:
+            raise CallError(_more_rows(str(error), len(labels), holdout if test is None else 0.0)) from error
         seconds = time.perf_counter() - started
         fitted.facts["rows_without_label"] = table.num_rows - len(labels)
         judged = None
@@ -106,9 +110,18 @@ def fit(
     if judged is not None:
         print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows", fitted)
     else:
+        if fitted.rule_words:
+            console.print(fitted.rule_words, markup=False)
         console.print("It was not judged: no rows were held out.")
     written = f"Wrote {out}" + (f" and {report}" if report and judged is not None else "")
     console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
+
+
+def _more_rows(refusal: str, n_rows: int, holdout: float) -> str:
+    """Say in the command's words where the rows for a promise come from, and how to get more."""
+    words = refusal.replace("target_risk", "--max-risk").replace("delta", "--delta").rstrip(".")
+    kept = f", after --holdout kept {holdout:.0%} back; --holdout 0 or --test FILE leaves more" if holdout else ""
+    return f"{words}. A fifth of the {n_rows:,} rows is set aside for the promise{kept}."
 
 
 def _check_call(out: Path, report: Path | None, force: bool, holdout: float, test: Path | None) -> None:

@@ -17,7 +17,9 @@ def print_fit(model: Any, data: str, seconds: float) -> None:
     """Say what was read, what was made of its columns, and what was trained."""
     facts = model.facts
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
-    console.print(f"{data}: trained on {facts['rows']:,} rows of {len(counts)} classes.", markup=False)
+    aside = facts.get("rows_for_the_rule", 0)
+    more = f"; {aside:,} more were set aside for the rule" if aside else ""
+    console.print(f"{data}: trained on {facts['rows']:,} rows of {len(counts)} classes{more}.", markup=False)
     shown = ", ".join(f"{_in_line(name)} {count:,}" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES} more" if len(counts) > _MOST_CLASSES else ""
     console.print(f"  Classes: {shown}{more}.", markup=False)
@@ -38,8 +40,6 @@ def print_fit(model: Any, data: str, seconds: float) -> None:
             loss = "" if one.log_loss is None else f"{one.log_loss:.4f}"
             table.add_row(one.name, f"{one.weight:.0%}", loss, f"{one.seconds:.1f}", one.outcome)
         console.print(table)
-    if model.rule_words:
-        console.print(model.rule_words, markup=False)
 
 
 def print_evaluation(evaluation: Any, where: str, model: Any) -> None:
@@ -57,14 +57,15 @@ def print_evaluation(evaluation: Any, where: str, model: Any) -> None:
         ("aurc", "{:.4f}", "area under risk-coverage"),
     )
     for name, form, meaning in rows:
-        if by_matrix and name.startswith("risk"):
-            continue  # it counts every mistake as 1
+        if name.startswith("risk") and not evaluation.is_priced:
+            continue  # the rule did not look at this cost
         one = figures[name]
         value = form.format(one.estimate) if one.estimate == one.estimate else "none given"
         between = f"{form.format(one.low)} to {form.format(one.high)}" if one.low == one.low else ""
         table.add_row(name.replace("_", " "), value, between, meaning)
     console.print(table)
     if by_matrix:
+        console.print(model.rule_words, markup=False)
         words = (
             "By the cost matrix, 100 rows cost {:.4g}; they would cost {:.4g} if all were answered, and {:.4g} if none."
         )

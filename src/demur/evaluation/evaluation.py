@@ -134,6 +134,11 @@ class Evaluation:
         return replace(self, cost=float(prices), decision=decision)
 
     @property
+    def is_priced(self) -> bool:
+        """Whether the decisions were made for the cost, so that it is fair to price them by it."""
+        return self.cost_is_free or self.rule_words is None
+
+    @property
     def n_rows(self) -> int:
         """The number of labelled rows."""
         return len(self.true)
@@ -238,10 +243,10 @@ class Evaluation:
 
     def sentences(self) -> list[str]:
         """Say what the choice means, for a reader who has never met a reject option."""
-        if self.rule_words is not None and not self.cost_is_free:
-            sentences = [shares(self.counts)]  # the rule did not look at the cost
-        else:
+        if self.is_priced:
             sentences = [headline(self.counts, self.cost, int(self.wrong.sum())), price(self.cost)]
+        else:
+            sentences = [shares(self.counts), str(self.rule_words)]
         if self.n_unknown:
             rows = "1 row has a label" if self.n_unknown == 1 else f"{self.n_unknown:,} rows have labels"
             sentences.append(f"{rows} that the model does not know; such a row counts as an error when answered.")

@@ -26,7 +26,7 @@ def as_json(evaluation: "Evaluation") -> dict[str, Any]:
         "n_rows": evaluation.n_rows,
         "n_unknown_labels": evaluation.n_unknown,
         "classes": list(evaluation.class_names),
-        "cost": evaluation.cost,
+        "cost": evaluation.cost if evaluation.is_priced else None,
         "cost_is_free": evaluation.cost_is_free,
         "rule": evaluation.rule_words,
         "sentences": evaluation.sentences(),
@@ -38,10 +38,11 @@ def as_json(evaluation: "Evaluation") -> dict[str, Any]:
         "figures": {
             name: {"estimate": finite(found.estimate), "low": finite(found.low), "high": finite(found.high)}
             for name, found in evaluation.figures.items()
+            if evaluation.is_priced or name != "risk"
         },
         "baselines": {
             "answer_everything": evaluation.risk_if_all_answered,
-            "reject_everything": evaluation.risk_if_all_rejected,
+            "reject_everything": evaluation.risk_if_all_rejected if evaluation.is_priced else None,
         },
         "by_class": [
             {

@@ -117,6 +117,8 @@ def _tiles(evaluation: Evaluation) -> Iterator[tuple[str, str, float, str, str]]
         ("accuracy", "Right among the answers", "accepted_accuracy", percent),
         ("everything", "Cost per 100 rows, all answered", "risk_if_all_answered", per_hundred),
     ):
+        if write is per_hundred and not evaluation.is_priced:
+            continue
         value, found = getattr(evaluation, figure), evaluation.figures[figure]
         yield key, name, value, write(value), _interval_words(found.low, found.high, write)
 

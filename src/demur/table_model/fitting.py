@@ -121,7 +121,8 @@ def fit_table(
     facts = {
         "model": kind.name,
         "model_in_words": kind.words,
-        "rows": len(rows),
+        "rows": len(train),
+        "rows_for_the_rule": len(rows) - len(train),
         "rows_without_label": table.num_rows - len(rows),
         "classes": {str(name): int(count) for name, count in zip(classes, counts, strict=True)},
     }

@@ -11,7 +11,7 @@ from demur.costs import check_cost
 from demur.estimators import RejectClassifier, RejectOption
 from demur.rules import Decision
 from demur.table_model.labels import as_column
-from demur.tables import Schema
+from demur.tables import Schema, as_table
 
 __all__ = ["ANSWER_COLUMNS", "TableModel"]
 
@@ -92,7 +92,8 @@ class TableModel:
             return None
         if self.classifier.rule_ is None:
             return None
-        return f"the model decides by {type(self.classifier.rule_).__name__}, which does not look at a cost"
+        name = type(self.classifier.rule_).__name__
+        return f"it decides by {name}, which does not look at a cost; fit again with a cost and without {name}"
 
     def check_cost(self, cost: Any) -> None:
         """Refuse a cost that is none, or another than the model's where it cannot move."""
@@ -102,16 +103,23 @@ class TableModel:
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the numbers that the classifier takes."""
+        if not isinstance(table, (pa.Table, pa.RecordBatch)):
+            table = as_table(table)
         codes = self.schema.encode(table, where=where)
         codes[np.abs(codes) > LARGEST] = np.nan
         return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+
+    def __repr__(self) -> str:
+        model = self.facts.get("model", type(self.classifier).__name__)
+        shape = f"{len(self.classes)} classes, {len(self.schema.columns)} columns"
+        return f"TableModel({model!r} for {self.target!r}: {shape})"
 
     def decide(self, table: Any, cost: Any = None) -> Decision[NDArray[Any]]:
         """Decide for each row of a table.
 
         Parameters
         ----------
-        table : pyarrow.Table or RecordBatch
+        table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
         cost : float or one per row, optional
             Another than the model was fitted with, where it may move.
         """
@@ -158,7 +166,7 @@ class TableModel:
         return decision, np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
 
     def answers(self, table: Any, cost: Any = None, *, where: str = "the table") -> Any:
-        """Return the decisions as a table, in the words of ``demur predict``.
+        """Return the decisions as an Arrow table, in the words of ``demur predict``.
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of

@@ -91,6 +91,7 @@ class CsvReader(TableReader):
         if not first.strip() and not (first := first + self._rest.read()).strip():
             return
         n_rows, pending = 0, []
+        batches: Any = None
         try:
             batches = pacsv.open_csv(Rewound(first, self._rest), *self._options(types, only=list(types)))  # type: ignore[arg-type]
             for batch in batches:
@@ -101,6 +102,9 @@ class CsvReader(TableReader):
                     pending = [whole.slice(len(whole) // rows * rows)]
         except pa.ArrowException as error:
             raise self._explained(error, types) from error
+        finally:
+            if batches is not None:
+                batches.close()  # else Arrow may still read ahead when the program ends, and bring it down
         self._check_quotes(n_rows)
         yield from pending
 
