@@ -30,7 +30,8 @@ def fit(
     ] = None,
     delta: Annotated[float, typer.Option(help="With --max-risk: how often the promise may fail.")] = 0.05,
     cost_matrix: Annotated[
-        Path | None, typer.Option(help="Instead of a cost: a table of what each answer, and declining, costs.")
+        Path | None,
+        typer.Option(help="Instead of a cost: a table, a row per true class, a column per answer and reject."),
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
     keep: Annotated[
