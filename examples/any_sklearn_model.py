@@ -3,12 +3,12 @@
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
 
 from demur import RejectOption
 from demur.metrics import zero_one_c_scorer
@@ -21,7 +21,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_
 classifiers = [
     GaussianNB(),
     LinearDiscriminantAnalysis(),
-    make_pipeline(StandardScaler(), LinearSVC(random_state=0)),  # has no predict_proba
+    make_pipeline(StandardScaler(), RidgeClassifier()),  # has no predict_proba
     make_pipeline(StandardScaler(), KNeighborsClassifier()),
     RandomForestClassifier(random_state=0),
 ]
