@@ -18,8 +18,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from demur.persistence import save
-from demur.table_model import fit_table
+from demur.deploy import save
+from demur.tabular import fit_table
 
 MODELS = ("ce", "rf", "auto")
 CONNECTIONS = (1, 8, 32)

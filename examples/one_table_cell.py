@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from demur.datasets import DatasetError, load
-from demur.experiments import BENCHMARK, DataPlace, Store, make_plan, run_here
+from demur.paper import BENCHMARK, DataPlace, Store, make_plan, run_here
 
 PUBLISHED = {0.05: 0.036, 0.1: 0.063, 0.2: 0.110, 0.3: 0.148, 0.4: 0.182}  # Ni et al. 2019, means over ten trials
 

@@ -28,16 +28,16 @@ def test_the_wheel_holds_the_whole_package(tmp_path):
 
 PREPARE = """
 import pyarrow as pa
-from demur.table_model import fit_table
+from demur.tabular import fit_table
 table = pa.table({"x": [0.0, 0.1, 0.9, 1.0] * 10, "y": ["a", "a", "b", "b"] * 10})
 model = fit_table(table, "y", model="lr")
 """
 FEATURES = {
-    "report": ("jinja2", "from demur.evaluation import evaluate_table; from demur.report import report_html\n"
+    "report": ("jinja2", "from demur.tabular import evaluate_table; from demur.tabular import report_html\n"
                "report_html(evaluate_table(model, table), 'title')"),
-    "onnx": ("onnx", "from demur.export import onnx_model\nonnx_model(model)"),
-    "serve": ("fastapi", "from demur.service import create_app\ncreate_app(model)"),
-    "dask": ("dask", "from demur.table_model import decide_folder\n"
+    "onnx": ("onnx", "from demur.deploy.onnx import onnx_model\nonnx_model(model)"),
+    "serve": ("fastapi", "from demur.deploy import create_app\ncreate_app(model)"),
+    "dask": ("dask", "from demur.tabular import decide_folder\n"
              "decide_folder(None, 'in', 'out', scheduler='local')"),
     "plot": ("matplotlib", "from demur.metrics import RiskCoverageDisplay\n"
              "RiskCoverageDisplay.from_predictions([0, 1], [[0.9, 0.1], [0.2, 0.8]])"),

@@ -70,7 +70,7 @@ def one_thread():
 @pytest.fixture
 def few_resamples(monkeypatch):
     """Bootstrap with few resamples, where the figures do not matter."""
-    from demur.evaluation import counts, evaluation
+    from demur.tabular import counts, evaluation
 
     every = evaluation.bootstrap
     few = functools.wraps(every)(lambda *data, **options: every(*data, **{**options, "n_resamples": 20}))

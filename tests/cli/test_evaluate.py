@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demur.persistence import load
-from demur.tables import read_table
+from demur.deploy import load
+from demur.tabular import read_table
 
 
 def evaluated(demur, *arguments, stdin=b""):

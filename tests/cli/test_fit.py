@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demur.persistence import load
+from demur.deploy import load
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 
@@ -274,7 +274,7 @@ def test_wrong_cost_matrices_are_refused(fit, matrix, words, tmp_path):
     assert words in fit(data, "--cost-matrix", tmp_path / "costs.csv").complaint
 
 
-@pytest.mark.parametrize("moment", ["demur.table_model.fit_table", "os.fsync"])
+@pytest.mark.parametrize("moment", ["demur.tabular.fit_table", "os.fsync"])
 def test_an_interrupt_leaves_nothing_behind(fit, data, moment, monkeypatch, tmp_path):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt

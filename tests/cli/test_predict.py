@@ -11,9 +11,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from demur.persistence import load
-from demur.table_model import TableModel
-from demur.tables import read_table
+from demur.deploy import load
+from demur.tabular import TableModel, read_table
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from demur.cli.app import app
 from demur.cli.console import CallError
-from demur.experiments import render
+from demur.paper import render
 
 SMALL = [
     *("reproduce", "benchmark", "--quick", "--data", "/nonexistent", "--problems", "vehicle", "--methods", "CE"),
@@ -99,7 +99,7 @@ def test_work_that_fails_is_exit_code_one():
 
 
 def test_an_interrupt_says_how_to_continue(monkeypatch):
-    from demur.experiments import runner
+    from demur.paper import runner
 
     def stop(*arguments):
         raise KeyboardInterrupt

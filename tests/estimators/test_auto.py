@@ -17,7 +17,7 @@ from demur.estimators import auto_candidates, auto_search
 from demur.estimators.auto_candidates import CANDIDATES
 from demur.estimators.blending import greedy_blend
 from demur.estimators.time_budget import TimeBudget, forecast_fit
-from demur.tables import as_table
+from demur.tabular import as_table
 
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES)

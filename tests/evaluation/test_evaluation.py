@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from demur import Chow, CostMatrix, Decision, Threshold
-from demur.evaluation import Evaluation
 from demur.metrics import (
     RiskCoverage,
     accepted_accuracy,
@@ -16,6 +15,7 @@ from demur.metrics import (
     precision_recall_f1,
     zero_one_c_risk,
 )
+from demur.tabular import Evaluation
 
 NAMES = np.array(["ant", "bee", "cow", "doe"])
 

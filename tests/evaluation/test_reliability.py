@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from demur.evaluation import Reliability
+from demur.tabular import Reliability
 
 
 def test_edges_and_ends():

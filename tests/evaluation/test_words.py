@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demur.evaluation import Counts
-from demur.evaluation.words import headline, per_hundred, percent
+from demur.tabular import Counts
+from demur.tabular.words import headline, per_hundred, percent
 
 
 @given(whole=st.integers(1, 10**6), data=st.data())

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from demur.experiments.paper import BENCHMARK, SYNTHETIC
-from demur.experiments.problems import DataPlace
+from demur.paper.methods import BENCHMARK, SYNTHETIC
+from demur.paper.problems import DataPlace
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,15 @@ import signal
 import pytest
 import torch
 
-from demur.experiments.numbers import collect
-from demur.experiments.plan import make_plan, matching
-from demur.experiments.progress import Silent
-from demur.experiments.runner import run_here
-from demur.experiments.store import Store
+from demur.paper.numbers import collect
+from demur.paper.plan import make_plan, matching
+from demur.paper.progress import Silent
+from demur.paper.runner import run_here
+from demur.paper.store import Store
 
 pytest.importorskip("distributed", reason='Dask is an optional extra: pip install "demur[dask]"')
 
-from demur.experiments.distributed import connect, run_on_cluster
+from demur.paper.distributed import connect, run_on_cluster
 
 
 class Killer(Silent):

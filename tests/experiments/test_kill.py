@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from demur.experiments import render
-from demur.experiments.problems import DataPlace
-from demur.experiments.published import find_published
-from demur.experiments.run import chosen_experiments, main, parse_settings
-from demur.experiments.store import Store
+from demur.paper import render
+from demur.paper.problems import DataPlace
+from demur.paper.published import find_published
+from demur.paper.run import chosen_experiments, main, parse_settings
+from demur.paper.store import Store
 
 SETTINGS = ["epochs=3", "trials=1"]
 ARGUMENTS = [
@@ -26,7 +26,7 @@ def test_kill_minus_nine(tmp_path, monkeypatch, capsys):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert main([*ARGUMENTS, "--out", str(whole)]) == 0
     victim = subprocess.Popen(
-        [sys.executable, "-m", "demur.experiments.run", *ARGUMENTS, "--out", str(broken)],
+        [sys.executable, "-m", "demur.paper.run", *ARGUMENTS, "--out", str(broken)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
     )

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from demur.datasets import paper_gaussians
-from demur.experiments.claims import judge
-from demur.experiments.claims_benchmark import BENCHMARK_CLAIMS
-from demur.experiments.claims_synthetic import synthetic_claims
-from demur.experiments.comparison import compare
-from demur.experiments.numbers import Numbers, Value, collect
-from demur.experiments.paper import BENCHMARK, SYNTHETIC
-from demur.experiments.published import Published, find_published
-from demur.experiments.records import Record, Score
-from demur.experiments.significance import best_and_equivalent, worse_than
-from demur.experiments.tables import benchmark_csv, full_table, rejection_table, synthetic_csv
-from demur.experiments.units import spec_of
+from demur.paper.claims import judge
+from demur.paper.claims_benchmark import BENCHMARK_CLAIMS
+from demur.paper.claims_synthetic import synthetic_claims
+from demur.paper.comparison import compare
+from demur.paper.methods import BENCHMARK, SYNTHETIC
+from demur.paper.numbers import Numbers, Value, collect
+from demur.paper.published import Published, find_published
+from demur.paper.records import Record, Score
+from demur.paper.significance import best_and_equivalent, worse_than
+from demur.paper.tables import benchmark_csv, full_table, rejection_table, synthetic_csv
+from demur.paper.units import spec_of
 
 PAPER = Path(os.environ.get("DEMUR_PUBLISHED", Path(__file__).parents[2].parent / "shared" / "paper"))
 needs_paper = pytest.mark.skipif(not PAPER.is_dir(), reason=f"the paper's tables are not in {PAPER}")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from demur.experiments.grid import grid_size, make_grid, split_rows
-from demur.experiments.paper import BENCHMARK, SYNTHETIC, quick
-from demur.experiments.problems import DataIdentity
-from demur.experiments.protocol import Method
-from demur.experiments.units import make_units
 from demur.losses import get
+from demur.paper.grid import grid_size, make_grid, split_rows
+from demur.paper.methods import BENCHMARK, SYNTHETIC, quick
+from demur.paper.problems import DataIdentity
+from demur.paper.protocol import Method
+from demur.paper.units import make_units
 
 
 def test_the_benchmark_trains_7950_networks_for_the_papers_methods():

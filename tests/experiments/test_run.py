@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from demur.experiments import render, runner, store
-from demur.experiments import run as module
-from demur.experiments.numbers import MixedDataError, collect
-from demur.experiments.plan import make_plan, matching
-from demur.experiments.problems import DataPlace
-from demur.experiments.progress import Lines, RunFailedError, Silent
-from demur.experiments.published import find_published
-from demur.experiments.records import DamagedRecordError, Record
-from demur.experiments.render import NothingToShowError, write_outputs
-from demur.experiments.runner import run_here
-from demur.experiments.store import Store, StoreError, UnusableFolderError
+from demur.paper import render, runner, store
+from demur.paper import run as module
+from demur.paper.numbers import MixedDataError, collect
+from demur.paper.plan import make_plan, matching
+from demur.paper.problems import DataPlace
+from demur.paper.progress import Lines, RunFailedError, Silent
+from demur.paper.published import find_published
+from demur.paper.records import DamagedRecordError, Record
+from demur.paper.render import NothingToShowError, write_outputs
+from demur.paper.runner import run_here
+from demur.paper.store import Store, StoreError, UnusableFolderError
 
 CPU = torch.device("cpu")
 
@@ -227,8 +227,8 @@ def test_an_empty_store_has_nothing_to_show(benchmark, tmp_path):
 
 
 def test_results_do_not_depend_on_the_number_of_stacks_at_a_time(benchmark, place):
-    from demur.experiments.compute import Workplace
-    from demur.experiments.compute import compute as compute_unit
+    from demur.paper.compute import Workplace
+    from demur.paper.compute import compute as compute_unit
 
     plan = make_plan(benchmark.only(problems=("yeast",), methods=("MPC+log",)), Store("/nonexistent", "x"), place)
     outcomes = [compute_unit(plan.units[0], Workplace(CPU, place, n_workers)).scores for n_workers in (1, 2)]
@@ -248,7 +248,7 @@ def test_lines_are_for_log_files(done, capsys):
 
 
 def make_plan_unit():
-    from demur.experiments.paper import BENCHMARK
+    from demur.paper.methods import BENCHMARK
 
     plan = make_plan(BENCHMARK, Store("/nonexistent", "benchmark"), DataPlace("/nonexistent", stand_ins=True))
     return next(unit for unit in plan.units if unit.method.name == "CE")
@@ -263,7 +263,7 @@ def test_the_module_needs_numpy_scipy_and_torch_alone(tmp_path):
         "import sys\n"
         "for name in ('typer', 'rich', 'pooch', 'matplotlib', 'dask', 'distributed', 'sklearn', 'pandas'):\n"
         "    sys.modules[name] = None\n"
-        "from demur.experiments.run import main\n"
+        "from demur.paper.run import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", code, "benchmark", *SMALL, "--out", str(tmp_path)]
@@ -299,7 +299,7 @@ def test_the_module_fails_with_one_when_the_work_fails(capsys, tmp_path):
 
 def test_synthetic_risks_are_close_to_those_of_the_rule_that_knows_the_distribution(synthetic, place):
     """The counts of false accepts and rejects, and the test risk, fit the exact posterior."""
-    from demur.experiments.problems import gaussians_of, prepare
+    from demur.paper.problems import gaussians_of, prepare
 
     problem = prepare("20", synthetic.protocol, place, CPU)
     gaussians = gaussians_of(synthetic.protocol)
@@ -325,7 +325,7 @@ def test_the_other_scaling_is_shown_beside_the_standard_one_when_both_are_in_the
 
 @pytest.mark.parametrize(("scaling", "low", "high"), [("range", -1, 1), ("standard", None, None), ("none", None, None)])
 def test_features_are_scaled_with_the_training_rows_statistics(benchmark, place, scaling, low, high):
-    from demur.experiments.problems import prepare
+    from demur.paper.problems import prepare
 
     X = prepare("vehicle", benchmark.with_settings({"scaling": scaling}).protocol, place, CPU).X.double()
     if scaling == "range":
@@ -339,15 +339,15 @@ def test_features_are_scaled_with_the_training_rows_statistics(benchmark, place,
 
 
 def test_an_unknown_scaling_is_refused(benchmark, place):
-    from demur.experiments.problems import prepare
+    from demur.paper.problems import prepare
 
     with pytest.raises(ValueError, match="scaling must be 'standard', 'range' or 'none', got 'log'"):
         prepare("vehicle", benchmark.with_settings({"scaling": "log"}).protocol, place, CPU)
 
 
 def test_figures_on_some_of_the_test_rows_say_on_how_many(monkeypatch):
-    from demur.experiments import problems
-    from demur.experiments.paper import BENCHMARK, quick
+    from demur.paper import problems
+    from demur.paper.methods import BENCHMARK, quick
 
     monkeypatch.setattr(problems, "fingerprint", lambda name, folder: ("0", "whole"))
     short, whole = quick(BENCHMARK).protocol, BENCHMARK.protocol

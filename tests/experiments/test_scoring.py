@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from demur.experiments import scoring
-from demur.experiments.grid import Candidate, make_grid, split_rows
-from demur.experiments.paper import BENCHMARK
 from demur.losses import get
 from demur.metrics import accepted_accuracy, rejection_rate, zero_one_c_risk
+from demur.paper import scoring
+from demur.paper.grid import Candidate, make_grid, split_rows
+from demur.paper.methods import BENCHMARK
 from demur.training import MLP, Trained
 
 

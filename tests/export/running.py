@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from demur.export import Agreement, compare_onnx, onnx_inputs, onnx_model
+from demur.deploy.onnx import Agreement, compare_onnx, onnx_inputs, onnx_model
 
 SINGLE = 2e-6
 """Networks compute in single precision, in an order of additions that differs between programs."""

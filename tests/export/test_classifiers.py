@@ -25,8 +25,8 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from demur import Chow, RejectOption
+from demur.deploy.onnx import ExportError, boosting, onnx_model
 from demur.estimators import AutoClassifier
-from demur.export import ExportError, boosting, onnx_model
 
 from .running import assert_agrees, mixed_rows, run
 

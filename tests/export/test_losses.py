@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from demur import RejectClassifier, RejectOption
-from demur.export import ExportError, compare_onnx, onnx_model
+from demur.deploy.onnx import ExportError, compare_onnx, onnx_model
 from demur.losses import CrossEntropy, OneVsAllHinge, available, get
 
 from .running import SINGLE, assert_agrees, mixed_rows

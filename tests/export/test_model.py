@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from demur import RejectClassifier, RejectOption
 from demur._version import __version__
-from demur.export import ExportError, compare_onnx, export_onnx, onnx_model, trees
+from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_model, trees
 
 from .running import run, session
 

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from demur import Chow, CostMatrix, Coverage, RejectOption, RiskControl, Threshold
 from demur.calibration import OneVsRestCalibration
-from demur.export import ExportError, compare_onnx, onnx_model
+from demur.deploy.onnx import ExportError, compare_onnx, onnx_model
 from demur.rules import Rule
 
 from .running import assert_agrees, mixed_rows, run

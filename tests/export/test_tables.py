@@ -9,12 +9,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from demur import RejectOption
+from demur.deploy.onnx import ExportError, onnx_inputs, onnx_model
 from demur.estimators import AutoClassifier
-from demur.export import ExportError, onnx_inputs, onnx_model
-from demur.table_model import TableModel, fit_table
-from demur.table_model.fitting import labelled_rows
-from demur.table_model.labels import label_type
-from demur.tables import Schema
+from demur.tabular import Schema, TableModel, fit_table
+from demur.tabular.fitting import labelled_rows
+from demur.tabular.labels import label_type
 
 from .running import SINGLE, assert_agrees, run, session
 

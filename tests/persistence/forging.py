@@ -4,7 +4,7 @@ import io
 import json
 import zipfile
 
-from demur.persistence.manifest import checksum, parse, render
+from demur.deploy.manifest import checksum, parse, render
 
 
 def forge_manifest(folder, change):

@@ -9,8 +9,8 @@ from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
 from demur import Chow, RejectClassifier, RejectOption, Threshold
-from demur.persistence import ModelFileError, folder, load, save
-from demur.persistence.manifest import VERSION
+from demur.deploy import ModelFileError, folder, load, save
+from demur.deploy.manifest import VERSION
 
 from .forging import forge_manifest
 

@@ -8,8 +8,8 @@ import torch
 from sklearn.datasets import load_iris
 
 from demur import RejectClassifier
+from demur.deploy import ModelFileError, load, save
 from demur.losses import Loss, register, unregister
-from demur.persistence import ModelFileError, load, save
 from demur.rules import Decision, chow_acceptance
 
 X, Y = load_iris(return_X_y=True)

@@ -8,11 +8,11 @@ from sklearn.datasets import load_iris
 
 from demur import Chow, CostMatrix, Coverage, RejectClassifier, RiskControl, Threshold
 from demur.calibration import TemperatureScaling
+from demur.deploy import load, save
+from demur.deploy.classes import CLASSES, class_named, name_of
+from demur.deploy.encoding import Encoder
 from demur.label_shift import LabelShift
 from demur.losses import available, get
-from demur.persistence import load, save
-from demur.persistence.classes import CLASSES, class_named, name_of
-from demur.persistence.encoding import Encoder
 
 X, Y = load_iris(return_X_y=True)
 X, Y = X[::2], Y[::2]

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from demur import Chow, RejectClassifier, RejectOption
-from demur.persistence import ModelFileError, load, save
+from demur.deploy import ModelFileError, load, save
 
 from .forging import forge_file, forge_manifest, forge_skops
 

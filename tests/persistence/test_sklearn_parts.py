@@ -26,10 +26,10 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from demur import CostMatrix, Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
+from demur.deploy import ModelFileError, ModelVersionWarning, load, save
+from demur.deploy.sklearn_parts import dump
+from demur.deploy.sklearn_parts import load as load_parts
 from demur.estimators.auto import AutoClassifier
-from demur.persistence import ModelFileError, ModelVersionWarning, load, save
-from demur.persistence.sklearn_parts import dump
-from demur.persistence.sklearn_parts import load as load_parts
 
 X, Y = load_iris(return_X_y=True)
 TABLE = pd.DataFrame(

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from demur import Chow, Decision
-from demur.evaluation import Evaluation
+from demur.tabular import Evaluation
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -6,7 +6,7 @@ import pytest
 from report_samples import HOSTILE, fixed, free
 
 from demur.metrics import accepted_accuracy, coverage, zero_one_c_risk
-from demur.report import write_report
+from demur.tabular import write_report
 
 sync_api = pytest.importorskip("playwright.sync_api")
 

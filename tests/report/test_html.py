@@ -12,9 +12,8 @@ import pytest
 from report_samples import HOSTILE, fixed, free
 
 from demur import Chow, CostMatrix
-from demur.evaluation import Evaluation
-from demur.report import report_html, write_report
-from demur.report.shown_classes import ShownClasses
+from demur.tabular import Evaluation, report_html, write_report
+from demur.tabular.shown_classes import ShownClasses
 
 
 class Page(HTMLParser):

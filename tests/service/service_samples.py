@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 
+from demur.deploy import create_app
 from demur.estimators import AutoClassifier, RejectOption
 from demur.estimators.auto_candidates import dense_view
-from demur.service import create_app
-from demur.table_model import TableModel, fit_table
-from demur.tables import Schema
+from demur.tabular import Schema, TableModel, fit_table
 
 HOSTILE = "</script><script>alert(1)</script> \"'{{ 7 * 7 }}"
 CLASSES = ("ant", "<b>bee</b>", "cow")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from service_samples import CLASSES, HOSTILE, app, ask, good, json_rows, model, send, table, wrapped
 
 from demur import Threshold
-from demur.service import create_app
-from demur.service.decider import Decider
-from demur.table_model import ANSWER_COLUMNS, TableModel, fit_table
+from demur.deploy import create_app
+from demur.deploy.decider import Decider
+from demur.tabular import ANSWER_COLUMNS, TableModel, fit_table
 
 SERVED = {
     "lr": model,

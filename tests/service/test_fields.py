@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from demur.service.fields import Field
-from demur.service.refusal import RefusedError
-from demur.tables import Column
+from demur.deploy.fields import Field
+from demur.deploy.refusal import RefusedError
+from demur.tabular import Column
 
 SAME = {
     "number": (Column("x", "number"), [1, 2.5, None, -3, 2**60], pa.array([1, 2.5, None, -3, 2.0**60])),

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from service_samples import CLASSES, HOSTILE, model, table
 
-from demur.service import create_app
+from demur.deploy import create_app
 
 sync_api = pytest.importorskip("playwright.sync_api")
 

@@ -8,10 +8,10 @@ import pytest
 from service_samples import HOSTILE, app, ask, good, json_rows, send, table
 
 from demur.costs import check_cost
-from demur.service import create_app
-from demur.service.lanes import Lanes
-from demur.service.refusal import RefusedError
-from demur.table_model import fit_table
+from demur.deploy import create_app
+from demur.deploy.lanes import Lanes
+from demur.deploy.refusal import RefusedError
+from demur.tabular import fit_table
 
 
 def with_value(column, value):

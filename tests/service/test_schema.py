@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from service_samples import app, good, model, send
 
-from demur.service import create_app
+from demur.deploy import create_app
 
 # OpenAPI's registry has both; schemathesis does not know them by itself
 schemathesis.openapi.format("date-time-local", st.datetimes().map(lambda moment: moment.isoformat()))

@@ -15,7 +15,7 @@ from service_samples import good, model, table
 from demur import RejectClassifier
 from demur.cli.console import CallError
 from demur.cli.serve import serve
-from demur.persistence import save
+from demur.deploy import save
 
 CALL = (sys.executable, "-m", "demur", "serve")
 

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demur.table_model import Decided, decide_folder, fit_table
-from demur.tables import TableError
+from demur.tabular import Decided, TableError, decide_folder, fit_table
 
 distributed = pytest.importorskip("dask.distributed")
 

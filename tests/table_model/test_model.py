@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 
 from demur import CostMatrix
-from demur.table_model import fit_table, labelled_rows
-from demur.tables import TableError
+from demur.tabular import TableError, fit_table, labelled_rows
 
 
 def table_of(n=240, seed=0):

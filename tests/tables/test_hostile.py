@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from demur.tables import Schema, TableError, TableWarning, open_chunks, open_table, read_table
+from demur.tabular import Schema, TableError, TableWarning, open_chunks, open_table, read_table
 
 NOTHING_TO_LEARN = {
     "all_rows_equal.csv",

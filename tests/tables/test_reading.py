@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demur.tables import TableError, TableWarning, open_chunks, open_table, read_table
-from demur.tables.text import Utf8Stream
+from demur.tabular import TableError, TableWarning, open_chunks, open_table, read_table
+from demur.tabular.text import Utf8Stream
 
 
 def table_of(text, **options):
@@ -174,7 +174,7 @@ def test_standard_input_is_known_by_its_content(kind):
             writer.write_table(table)
     data = sink.getvalue() or b"x,y\n1,a\n2,b\n"
     data = gzip.compress(data) if kind == "gzip" else data
-    program = "from demur.tables import read_table; print(read_table('-').to_pydict())"
+    program = "from demur.tabular import read_table; print(read_table('-').to_pydict())"
     done = subprocess.run([sys.executable, "-c", program], input=data, capture_output=True, check=True)
     assert done.stdout.decode().strip() == str(table.to_pydict())
 
@@ -201,7 +201,7 @@ def test_streaming_needs_little_memory(tmp_path):
         path = tmp_path / f"{n}.csv"
         path.write_bytes(b"a,b\n" + ROWS * n * 2)
         program = (
-            "import sys, pyarrow as pa; from demur.tables import open_chunks\n"
+            "import sys, pyarrow as pa; from demur.tabular import open_chunks\n"
             "for _ in open_chunks(sys.argv[1], columns={'b': pa.string()}): pass\n"
             "print(pa.default_memory_pool().max_memory())"
         )

@@ -61,7 +61,7 @@ def _write_digits(folder: Path) -> tuple[Path, Path, Path]:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
-    from demur.tables import TableWriter
+    from demur.tabular import TableWriter
 
     X, y = load_digits(return_X_y=True)
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=550, random_state=0, stratify=y)

@@ -32,15 +32,14 @@ def evaluate(
     if report is not None:
         check_free(report, "--report", force, is_file=True)
     with wrong_call_if_refused(), warnings_as_notes():
-        from demur.evaluation import evaluate_table
-        from demur.table_model import read_labelled
+        from demur.tabular import evaluate_table, read_labelled
 
         fitted = load_table_model(model)
         classes = fitted.classes.tolist()
         table = read_labelled(data, fitted.schema, classes, delimiter=delimiter, strict=not allow_extra)
         judged = evaluate_table(fitted, table, cost=cost, where=data)
         if report is not None:
-            from demur.report import write_report
+            from demur.tabular import write_report
 
             title = f"{fitted.target}: {Path(data).name}"
             write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)

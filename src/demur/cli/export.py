@@ -34,16 +34,16 @@ def export(
     """
     target = out or Path(f"{model.resolve().name}.onnx")
     with wrong_call_if_refused(), warnings_as_notes():
-        from demur.export import export_onnx
-        from demur.persistence import load
+        from demur.deploy import load
+        from demur.deploy.onnx import export_onnx
 
         loaded = load(model)
         export_onnx(loaded, target, overwrite=force)
         console.print(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).", markup=False, soft_wrap=True)
         if check is None:
             return
-        from demur.export import compare_onnx
-        from demur.tables import read_table
+        from demur.deploy.onnx import compare_onnx
+        from demur.tabular import read_table
 
         agreement = compare_onnx(loaded, target, read_table(check))
     others = agreement.n_labels + agreement.n_rejects

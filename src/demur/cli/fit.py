@@ -53,13 +53,19 @@ def fit(
         choice.check_alone()
     with wrong_call_if_refused(), warnings_as_notes():
         from demur.costs import check_cost
-        from demur.evaluation import evaluate_table
+        from demur.deploy import save
+        from demur.deploy.folder import check_target
         from demur.guarantees import NoGuaranteeError
-        from demur.persistence import save
-        from demur.persistence.folder import check_target
-        from demur.table_model import check_classes, fit_table, labelled_rows, read_labelled
-        from demur.table_model.model_names import model_kind
-        from demur.tables import Schema, read_table
+        from demur.tabular import (
+            Schema,
+            check_classes,
+            evaluate_table,
+            fit_table,
+            labelled_rows,
+            read_labelled,
+            read_table,
+        )
+        from demur.tabular.model_names import model_kind
 
         check_target(out, overwrite=force)
         check_cost(choice.cost)
@@ -100,7 +106,7 @@ def fit(
             fitted.facts["held_out"] = {"rows": judged.n_rows, **judged.to_json()["figures"]}
         save(fitted, out, overwrite=force)
         if report is not None and judged is not None:
-            from demur.report import write_report
+            from demur.tabular import write_report
 
             write_report(judged, report, title=f"{target} from {data}", made=about(fitted, data), overwrite=force)
     if as_json:

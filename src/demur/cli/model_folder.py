@@ -10,8 +10,8 @@ __all__ = ["load_table_model"]
 
 def load_table_model(path: Path | str) -> Any:
     """Return the model in a folder, if it reads tables."""
-    from demur.persistence import load
-    from demur.table_model import TableModel
+    from demur.deploy import load
+    from demur.tabular import TableModel
 
     model = load(path)
     if not isinstance(model, TableModel):

@@ -46,7 +46,7 @@ def predict(
         "chunk_rows": chunk_rows,
     }
     with wrong_call_if_refused(), warnings_as_notes():
-        from demur.table_model import decide_file, decide_folder
+        from demur.tabular import decide_file, decide_folder
 
         if scheduler is not None:
             if not Path(data).is_dir() or out == "-":

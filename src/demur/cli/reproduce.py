@@ -9,8 +9,8 @@ import typer
 from demur.cli.console import EXIT_FAILED, CallError, complain, console, plain_table, wrong_call_if_refused
 
 if TYPE_CHECKING:
-    from demur.experiments import DataPlace, Experiment
-    from demur.experiments.progress import Progress
+    from demur.paper import DataPlace, Experiment
+    from demur.paper.progress import Progress
 
 __all__ = ["reproduce"]
 
@@ -49,12 +49,12 @@ def reproduce(
 
     Example: demur reproduce all --quick
     """
-    from demur.experiments.numbers import MixedDataError
-    from demur.experiments.problems import DataPlace
-    from demur.experiments.published import find_published
-    from demur.experiments.render import NothingToShowError, write_outputs
-    from demur.experiments.run import chosen_experiments, parse_settings, restrict
-    from demur.experiments.store import StoreError
+    from demur.paper.numbers import MixedDataError
+    from demur.paper.problems import DataPlace
+    from demur.paper.published import find_published
+    from demur.paper.render import NothingToShowError, write_outputs
+    from demur.paper.run import chosen_experiments, parse_settings, restrict
+    from demur.paper.store import StoreError
 
     folder = out or Path("results", "quick" if quick else "paper")
     place = DataPlace(data, stand_ins=quick)
@@ -87,10 +87,10 @@ def _compute(
 ) -> str | None:
     """Compute what is not done yet; return what to say if some of it failed."""
     from demur.datasets import DatasetError
-    from demur.experiments.bar import watching
-    from demur.experiments.plan import make_plan
-    from demur.experiments.progress import RunFailedError
-    from demur.experiments.store import Store, StoreError, UnusableFolderError
+    from demur.paper.bar import watching
+    from demur.paper.plan import make_plan
+    from demur.paper.progress import RunFailedError
+    from demur.paper.store import Store, StoreError, UnusableFolderError
     from demur.training import resolve_device
 
     with wrong_call_if_refused():
@@ -123,7 +123,7 @@ def _compute(
 
 
 def _run(plan: Any, device: str, scheduler: str | None, progress: "Progress") -> None:
-    from demur.experiments.runner import run_here
+    from demur.paper.runner import run_here
     from demur.training import resolve_device
 
     if not plan.units:
@@ -131,7 +131,7 @@ def _run(plan: Any, device: str, scheduler: str | None, progress: "Progress") ->
     if scheduler is None:
         run_here(plan, resolve_device(device), progress)
         return
-    from demur.experiments.distributed import DaskMissingError, connect, run_on_cluster
+    from demur.paper.distributed import DaskMissingError, connect, run_on_cluster
 
     try:
         with wrong_call_if_refused(), connect(scheduler) as client:

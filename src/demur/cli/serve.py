@@ -70,7 +70,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _app(report: Path, model: Any, max_rows: int, max_bytes: int) -> Any:
-    from demur.service import create_app
+    from demur.deploy import create_app
 
     return create_app(model, report=report if report.is_file() else None, max_rows=max_rows, max_bytes=max_bytes)
 

@@ -20,9 +20,9 @@ from demur.estimators.auto_search import CandidateSearch, CrossFitted
 from demur.estimators.blending import greedy_blend
 from demur.estimators.folds import stratified_folds
 from demur.estimators.probabilities import proba_of
-from demur.estimators.progress import no_progress, progress_bar
 from demur.estimators.table_codes import TableCodes
 from demur.estimators.time_budget import TimeBudget
+from demur.progress import no_progress, progress_bar
 
 __all__ = ["AutoClassifier"]
 

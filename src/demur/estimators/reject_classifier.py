@@ -315,6 +315,6 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
 
 def _progress(verbose: int, total: int) -> Any:
-    from demur.estimators.progress import no_progress, progress_bar
+    from demur.progress import no_progress, progress_bar
 
     return progress_bar("training", total) if verbose and sys.stderr.isatty() else no_progress()

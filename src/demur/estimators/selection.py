@@ -13,7 +13,8 @@ from demur.calibration import TemperatureScaling
 from demur.losses import Loss, get
 from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
-from demur.training import Network, Trained, on_workers
+from demur.training import Network, Trained
+from demur.workers import on_workers
 
 __all__ = ["Candidate", "FittedNetworks", "GridEntry", "grid_of", "select"]
 

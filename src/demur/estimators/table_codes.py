@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 if TYPE_CHECKING:
-    from demur.tables import Schema
+    from demur.columns import Schema
 
 __all__ = ["TableCodes"]
 
@@ -43,7 +43,7 @@ class TableCodes:
                 f"categorical_features={categorical_features!r} is for arrays; a DataFrame says by its column types "
                 "which are categories: give those the type category or text, and leave categorical_features out."
             )
-        from demur.tables import Schema, as_table  # Arrow is imported where there is a table to read
+        from demur.columns import Schema, as_table  # Arrow is imported where there is a table to read
 
         validate_data(estimator, X, skip_check_array=True)
         check_consistent_length(X, y)
@@ -63,7 +63,7 @@ class TableCodes:
                 f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
                 "same columns."
             )
-        from demur.tables import as_table
+        from demur.columns import as_table
 
         validate_data(estimator, X, reset=False, skip_check_array=True)
         return self.schema.encode(as_table(X))

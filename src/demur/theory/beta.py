@@ -10,7 +10,7 @@ from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.theory.conditions import rejector_slope
 from demur.theory.errors import require_cost, require_n_classes
 from demur.theory.extremes import extreme_over
-from demur.training.workers import single_threaded_kernels
+from demur.workers import single_threaded_kernels
 
 __all__ = ["beta_bounds", "numeric_beta_bounds"]
 

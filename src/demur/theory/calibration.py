@@ -12,7 +12,7 @@ from demur.theory.facts import Facts, examine
 from demur.theory.report import BetaFindings, CalibrationReport
 from demur.theory.search import SearchFindings, search_simplex
 from demur.theory.witness import Witness, verify
-from demur.training.workers import single_threaded_kernels
+from demur.workers import single_threaded_kernels
 
 __all__ = ["check_calibration"]
 

@@ -12,7 +12,7 @@ from demur.theory.facts import Facts
 from demur.theory.pointwise import RiskProblem
 from demur.theory.regions import REJECT, best_in_region, decision_constraints
 from demur.theory.ties import Ties, equal_values
-from demur.training.workers import single_threaded_kernels
+from demur.workers import single_threaded_kernels
 
 __all__ = ["least_gaps"]
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from demur.training.workers import single_threaded_kernels
+from demur.workers import single_threaded_kernels
 
 __all__ = ["Objective", "minimise_rows"]
 

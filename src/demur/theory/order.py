@@ -20,7 +20,7 @@ from demur.theory.facts import examine
 from demur.theory.pointwise import pointwise_risk
 from demur.theory.search import minimisers
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta, tops_around
-from demur.training.workers import single_threaded_kernels
+from demur.workers import single_threaded_kernels
 
 __all__ = ["OrderReport", "OrderTheorem", "is_order_preserving"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from demur.losses import OneVsAll, available, get
 from demur.margins import MarginFunction
 from demur.theory.newton import minimise_rows
-from demur.training.workers import single_threaded_kernels
+from demur.workers import single_threaded_kernels
 
 __all__ = ["TableOne", "TableOneRow", "margin_excess", "table_one"]
 

@@ -8,7 +8,6 @@ from demur.training.mlp import MLP
 from demur.training.module import ModuleArchitecture, ModuleFactory
 from demur.training.networks import Network
 from demur.training.trained import Trained
-from demur.training.workers import on_workers
 
 __all__ = [
     "MLP",
@@ -19,7 +18,6 @@ __all__ = [
     "Network",
     "Trained",
     "TrainingData",
-    "on_workers",
     "resolve_device",
     "train",
     "train_all",

@@ -15,7 +15,7 @@ from demur.training.machine import schedule_for
 from demur.training.networks import Chunk, Network, plan_chunks
 from demur.training.step import TrainingStep
 from demur.training.trained import Trained
-from demur.training.workers import on_workers, single_threaded_kernels
+from demur.workers import on_workers, single_threaded_kernels
 
 __all__ = ["Job", "train", "train_all"]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 
 from demur.training.architecture import Architecture
+from demur.workers import n_cores
 
-__all__ = ["Schedule", "n_cores", "resolve_device", "schedule_for"]
+__all__ = ["Schedule", "resolve_device", "schedule_for"]
 
 
 _CUDA_STREAMS = 8
@@ -67,11 +68,6 @@ def resolve_device(device: str) -> torch.device:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f'device {device!r} is not there: PyTorch sees no CUDA GPU. Use device="cpu" or "auto".')
     return found
-
-
-def n_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cache_per_core() -> int:

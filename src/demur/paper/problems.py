@@ -1,0 +1,216 @@
+"""The data of a problem, scaled and on the device, with the hash that records are matched by."""
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from demur.datasets import GaussianClasses, load, make_gaussian_classes, paper_gaussians
+from demur.datasets.uci import fingerprint, is_local
+from demur.datasets.uci_sources import SOURCES
+from demur.paper.protocol import BenchmarkProtocol, Protocol, SyntheticProtocol
+from demur.paper.seeds import seed_for
+
+__all__ = [
+    "STAND_IN_NOTE",
+    "DataIdentity",
+    "DataPlace",
+    "Problem",
+    "ensure",
+    "gaussians_of",
+    "identify",
+    "prepare",
+    "training_rows",
+]
+
+STAND_IN_NOTE = "synthetic stand-in of the same shape, not the real data"
+
+
+@dataclass(frozen=True)
+class DataPlace:
+    """Where real data come from.
+
+    Parameters
+    ----------
+    folder : str, optional
+        The local folder; see :func:`demur.datasets.load`.
+    stand_ins : bool
+        Whether a data set that is not in the folder is replaced by Gaussian classes of the same shape.
+    """
+
+    folder: str | None = None
+    stand_ins: bool = False
+
+    def stands_in(self, name: str) -> bool:
+        """Return whether the real data set is replaced."""
+        return self.stand_ins and not is_local(name, self.folder)
+
+
+@dataclass(frozen=True)
+class DataIdentity:
+    """Which data: a hash to match records by, and what must be said of figures measured on them."""
+
+    sha256: str
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Training and test data as tensors, features scaled.
+
+    Parameters
+    ----------
+    name : str
+    n_classes : int
+    X, X_test : tensor of float32
+    y, y_test : tensor of int64
+    best_confidence : tensor, optional
+        max_y eta_y(x) of each test row, where the distribution is known.
+    """
+
+    name: str
+    n_classes: int
+    X: Tensor
+    y: Tensor
+    X_test: Tensor
+    y_test: Tensor
+    best_confidence: Tensor | None = None
+
+    def to(self, device: torch.device) -> "Problem":
+        """Return the problem with all its tensors on a device."""
+        confidence = None if self.best_confidence is None else self.best_confidence.to(device)
+        X, y, X_test, y_test = (part.to(device) for part in (self.X, self.y, self.X_test, self.y_test))
+        return replace(self, X=X, y=y, X_test=X_test, y_test=y_test, best_confidence=confidence)
+
+
+def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
+    """Return the identity of a problem's data without reading all of them.
+
+    Examples
+    --------
+    >>> identify("1000", SyntheticProtocol(), DataPlace()).note
+    ''
+    """
+    if isinstance(protocol, SyntheticProtocol):
+        gaussians = gaussians_of(protocol)
+        return DataIdentity(_hash("gaussians", gaussians.means.tolist(), gaussians.variance))
+    if place.stands_in(name):
+        source = SOURCES[name]
+        return DataIdentity(_hash("stand-in", name, source.n_features, source.n_classes), STAND_IN_NOTE)
+    assert isinstance(protocol, BenchmarkProtocol)
+    sha256, note = fingerprint(name, place.folder)
+    limit, n_test = protocol.max_test_rows, SOURCES[name].n_test
+    if limit is not None and limit < (SOURCES[name].n_test_local or n_test):
+        note = f"measured on {limit:,} of {n_test:,} test rows"
+    return DataIdentity(sha256, note)
+
+
+def ensure(name: str, protocol: Protocol, place: DataPlace) -> None:
+    """Download a problem's data now if they will have to be, so that a run without them ends before it begins.
+
+    Raises
+    ------
+    DatasetError
+        If they cannot be had.
+    """
+    if isinstance(protocol, BenchmarkProtocol) and not place.stands_in(name) and not is_local(name, place.folder):
+        load(name, place.folder)
+
+
+def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.device) -> Problem:
+    """Read or draw a problem's data, scale the features with the training rows' statistics, move them to the device."""
+    confidence = None
+    if isinstance(protocol, SyntheticProtocol):
+        X, y, X_test, y_test, confidence = _draw(int(name), protocol)
+        n_classes = len(gaussians_of(protocol).means)
+    else:
+        assert isinstance(protocol, BenchmarkProtocol)
+        X, y, X_test, y_test = _stand_in(name) if place.stands_in(name) else _real(name, protocol, place)
+        n_classes = SOURCES[name].n_classes
+        X, y = _some_rows(X, y, protocol.max_train_rows, seed_for(protocol.seed, name, "train rows"))
+        X_test, y_test = _some_rows(X_test, y_test, protocol.max_test_rows, seed_for(protocol.seed, name, "test rows"))
+    shift, scale = _scaling(X, protocol.scaling)
+    return Problem(
+        name,
+        n_classes,
+        torch.as_tensor((X - shift) / scale, dtype=torch.float32),
+        torch.as_tensor(y),
+        torch.as_tensor((X_test - shift) / scale, dtype=torch.float32),
+        torch.as_tensor(y_test),
+        None if confidence is None else torch.as_tensor(confidence),
+    ).to(device)
+
+
+def training_rows(name: str, protocol: Protocol) -> int:
+    """Return the number of training rows of a problem, validation part included.
+
+    Examples
+    --------
+    >>> training_rows("vehicle", BenchmarkProtocol()), training_rows("20", SyntheticProtocol())
+    (700, 160)
+    """
+    if isinstance(protocol, SyntheticProtocol):
+        return int(name) * len(gaussians_of(protocol).means)
+    assert isinstance(protocol, BenchmarkProtocol)
+    n_rows = SOURCES[name].n_train
+    return n_rows if protocol.max_train_rows is None else min(n_rows, protocol.max_train_rows)
+
+
+def gaussians_of(protocol: SyntheticProtocol) -> GaussianClasses:
+    """Return the distribution of the synthetic problems."""
+    if protocol.gaussian_seed is None:
+        return paper_gaussians()
+    return make_gaussian_classes(8, 2, seed=protocol.gaussian_seed)
+
+
+def _draw(size: int, protocol: SyntheticProtocol) -> tuple[NDArray[Any], ...]:
+    gaussians = gaussians_of(protocol)
+    X, y = gaussians.sample(n_per_class=size, seed=seed_for(protocol.seed, "synthetic", size))
+    X_test, y_test = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
+    return X, y, X_test, y_test, gaussians.posterior(X_test).max(axis=1)
+
+
+def _real(name: str, protocol: BenchmarkProtocol, place: DataPlace) -> tuple[NDArray[Any], ...]:
+    data = load(name, place.folder, split_seed=protocol.split_seed)
+    return data.X_train, data.y_train, data.X_test, data.y_test
+
+
+def _stand_in(name: str) -> tuple[NDArray[Any], ...]:
+    """Draw overlapping Gaussian classes of the data set's shape, with at most 10,000 test rows."""
+    source = SOURCES[name]
+    gaussians = make_gaussian_classes(
+        source.n_classes, source.n_features, spread=2.0 / source.n_features**0.5, seed=seed_for("stand-in", name)
+    )
+    n_test = min(source.n_test, 10_000)
+    X, y = gaussians.sample(n=source.n_train + n_test, seed=seed_for("stand-in rows", name))
+    return X[: source.n_train], y[: source.n_train], X[source.n_train :], y[source.n_train :]
+
+
+def _some_rows(X: NDArray[Any], y: NDArray[Any], limit: int | None, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    if limit is None or limit >= len(X):
+        return X, y
+    rows = np.random.default_rng(seed).permutation(len(X))[:limit]
+    return X[rows], y[rows]
+
+
+def _scaling(X: NDArray[Any], scaling: str) -> tuple[Any, Any]:
+    """Return what to subtract from each feature and what to divide it by; a constant feature becomes 0."""
+    if scaling == "none":
+        return 0.0, 1.0
+    if scaling == "range":
+        low, high = X.min(axis=0), X.max(axis=0)
+        shift, scale = (low + high) / 2, (high - low) / 2
+    elif scaling == "standard":
+        shift, scale = X.mean(axis=0), X.std(axis=0)
+    else:
+        raise ValueError(f"scaling must be 'standard', 'range' or 'none', got {scaling!r}.")
+    return shift, np.where(scale > 0, scale, 1.0)
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,0 +1,191 @@
+"""TableModel: from a table to decisions."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from demur.columns.frames import as_table
+from demur.columns.schema import Schema
+from demur.costs import check_cost
+from demur.estimators import RejectClassifier, RejectOption
+from demur.rules import Decision
+from demur.tabular.labels import as_column
+
+__all__ = ["ANSWER_COLUMNS", "TableModel"]
+
+ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice")
+"""The columns of :meth:`TableModel.answers`."""
+
+LARGEST = 1e30
+"""Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
+
+_PIECE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A fitted classifier with a reject option, and the columns it reads; made by :func:`fit_table`.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns it was fitted on, and the target.
+    classifier : RejectOption or RejectClassifier
+    dense : fitted transformer or None
+        Turns the codes of the schema into numbers on one scale, for classifiers that need it.
+    label_type : {"text", "integer", "number", "boolean"}
+        How classes are written. Inside they are text.
+    facts : dict
+        What there is to know about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
+
+    Examples
+    --------
+    >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 20, "pet": ["cat"] * 60 + ["dog"] * 60})
+    >>> from demur.tabular import fit_table
+    >>> model = fit_table(table.append_column("y", pa.array([0, 0, 0, 1, 1, 1] * 20)), "y", model="lr")
+    >>> model.answers(pa.table({"size": [1.05, 5.1], "pet": ["cat", "dog"]})).column("prediction").to_pylist()
+    [0, 1]
+    """
+
+    schema: Schema
+    classifier: Any
+    dense: Any = None
+    label_type: str = "text"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        """The name of the column with the labels."""
+        return str(self.schema.target)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The class names, as text."""
+        classes: NDArray[Any] = self.classifier.classes_
+        return classes
+
+    @property
+    def cost(self) -> float:
+        """The price of one rejection."""
+        return float(self.classifier.cost)
+
+    @property
+    def rule_words(self) -> str | None:
+        """What the rule chose and promises, in words; None for Chow's rule and for the losses' own."""
+        rule: Any = getattr(self.classifier, "rule_", None)
+        return rule.explain() if hasattr(rule, "explain") else None
+
+    @property
+    def cost_is_free(self) -> bool:
+        """Whether another cost needs no refit."""
+        return self.why_cost_is_fixed is None
+
+    @property
+    def why_cost_is_fixed(self) -> str | None:
+        """Say in words why another cost needs a refit, or return None."""
+        if isinstance(self.classifier, RejectClassifier):
+            loss = self.classifier.loss_
+            if loss.trained_for_cost:
+                return f"{loss.name} was trained for the cost {self.cost:g}; fit again for another"
+            return None
+        if self.classifier.rule_ is None:
+            return None
+        name = type(self.classifier.rule_).__name__
+        return f"it decides by {name}, which does not look at a cost; fit again with a cost and without {name}"
+
+    def check_cost(self, cost: Any) -> None:
+        """Refuse a cost that is none, or another than the model's where it cannot move."""
+        prices = check_cost(cost)
+        if self.why_cost_is_fixed is not None and not np.all(prices == self.cost):
+            raise ValueError(f"this model cannot decide for another cost: {self.why_cost_is_fixed}.")
+
+    def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
+        """Return the numbers that the classifier takes."""
+        if not isinstance(table, (pa.Table, pa.RecordBatch)):
+            table = as_table(table)
+        codes = self.schema.encode(table, where=where)
+        codes[np.abs(codes) > LARGEST] = np.nan
+        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+
+    def __repr__(self) -> str:
+        model = self.facts.get("model", type(self.classifier).__name__)
+        shape = f"{len(self.classes)} classes, {len(self.schema.columns)} columns"
+        return f"TableModel({model!r} for {self.target!r}: {shape})"
+
+    def decide(self, table: Any, cost: Any = None) -> Decision[NDArray[Any]]:
+        """Decide for each row of a table.
+
+        Parameters
+        ----------
+        table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
+        cost : float or one per row, optional
+            Another than the model was fitted with, where it may move.
+        """
+        return self.decide_and_score(table, cost)[0]
+
+    def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
+        """Return class probabilities, or None for losses that have none."""
+        if not hasattr(self.classifier, "predict_proba"):
+            return None
+        features = self.features(table)
+        is_option = isinstance(self.classifier, RejectOption)
+        proba: NDArray[np.float64] = (
+            self._option_proba(features) if is_option else self.classifier.predict_proba(features)
+        )
+        return proba
+
+    def _option_proba(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return probabilities that do not depend, to the last bit, on how many rows are asked for at once.
+
+        Products of a few rows use other kernels, so that linear models get full pieces of rows, as networks do by
+        themselves; trees need none.
+        """
+        n_rows, missing = len(features), -len(features) % _PIECE
+        if self.dense is not None and missing:
+            features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
+        proba: NDArray[np.float64] = self.classifier.predict_proba(features)
+        return proba[:n_rows]
+
+    def decide_and_score(
+        self, table: Any, cost: Any = None, *, where: str = "the table"
+    ) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
+        """Return the decisions and one score per class: probabilities, or trained scores where there are none."""
+        if cost is not None:
+            self.check_cost(cost)
+        features = self.features(table, where=where)
+        if isinstance(self.classifier, RejectOption):
+            proba = self._option_proba(features)
+            free = None if self.classifier.rule_ is not None else cost
+            return self.classifier.decide_proba(proba, free), proba
+        decision = self.classifier.decide(features, cost)
+        if hasattr(self.classifier, "predict_proba"):
+            return decision, self.classifier.predict_proba(features)
+        scores = self.classifier.decision_function(features)
+        return decision, np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+
+    def answers(self, table: Any, cost: Any = None, *, where: str = "the table") -> Any:
+        """Return the decisions as an Arrow table, in the words of ``demur predict``.
+
+        ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
+        ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
+        the first choice, or a trained score for losses without probabilities.
+        """
+        decision, scores = self.decide_and_score(table, cost, where=where)
+        label, rows = decision.label, np.arange(len(scores))
+        # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
+        is_option = isinstance(self.classifier, RejectOption)
+        confidence = scores[rows, label] if is_option else np.asarray(decision.confidence, dtype=np.float64)
+        others = np.array(scores, dtype=np.float64)
+        others[rows, label] = -np.inf
+        names = as_column(self.classes, self.label_type)
+        columns = [
+            names.take(pa.array(label, mask=decision.reject)),
+            pa.array(decision.reject),
+            pa.array(confidence),
+            names.take(pa.array(label)),
+            names.take(pa.array(others.argmax(axis=1))),
+        ]
+        return pa.table(columns, names=list(ANSWER_COLUMNS))

@@ -1,0 +1,97 @@
+"""Files and folders that are there whole or not at all, even if the machine stops in between."""
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+__all__ = ["move_into_place", "part_of", "write_whole"]
+
+
+def part_of(path: Path) -> Path:
+    """Return a name beside a path, hidden and unlike any other, for what is not complete yet."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite: bool = False) -> Path:
+    r"""Write a file that appears under its name once it is complete, and return its path.
+
+    Parameters
+    ----------
+    path : path
+        Its folder must exist.
+    content : str or bytes
+    overwrite : bool, default False
+        Whether a file that is there already may be replaced.
+
+    Raises
+    ------
+    FileExistsError, FileNotFoundError, IsADirectoryError
+        If it cannot be written there; in one sentence.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> write_whole(path, "one\n").read_text()
+    'one\n'
+    >>> write_whole(path, "two\n")
+    Traceback (most recent call last):
+    FileExistsError: ...notes.txt exists already; choose another name or allow it to be replaced.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file in it.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already; choose another name or allow it to be replaced.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist; make it first.")
+    part = part_of(target)
+    try:
+        with part.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())  # so that a crash of the machine leaves no short file under the name
+        part.replace(target)
+        _sync_folder(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+def move_into_place(new: Path, path: Path) -> None:
+    """Give a complete folder its name; what was there before is removed, or back in its place if that fails.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("new", "model"):
+    ...     (folder / name).mkdir()
+    ...     _ = (folder / name / "file").write_text(name)
+    >>> move_into_place(folder / "new", folder / "model")
+    >>> [path.name for path in folder.iterdir()], (folder / "model" / "file").read_text()
+    (['model'], 'new')
+    """
+    if not path.exists():
+        new.rename(path)
+        return
+    old = part_of(path).with_suffix(".replaced")
+    path.rename(old)
+    try:
+        new.rename(path)
+    except BaseException:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last; only POSIX can, and needs to."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
