@@ -11,6 +11,8 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import has_fit_parameter
 
+from demur.errors import InputError
+
 __all__ = ["OneVsRestCalibration", "TemperatureScaling"]
 
 _SMALLEST = 1e-12
@@ -38,7 +40,7 @@ class TemperatureScaling:
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < np.inf:
-            raise ValueError(f"temperature must be positive, got {self.temperature!r}.")
+            raise InputError(f"temperature must be positive, got {self.temperature!r}.")
 
     @classmethod
     def fit(cls, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "TemperatureScaling":

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError, InputTypeError
+
 __all__ = ["PAPER_COSTS", "CostWarning", "check_cost", "cost_per_row"]
 
 PAPER_COSTS = (0.05, 0.1, 0.2, 0.3, 0.4)
@@ -51,10 +53,10 @@ def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
     >>> check_cost(1.5)
     Traceback (most recent call last):
         ...
-    ValueError: cost must be in [0, 1), got 1.5: rejecting has to be cheaper than a wrong answer, which costs 1.
+    demur.errors.InputError: cost must be in [0, 1), got 1.5: rejecting has to be cheaper than a wrong answer, ...
     """
     if cost is None:
-        raise TypeError(
+        raise InputTypeError(
             "cost is missing: give the price of one rejection, a number in [0, 1) (a wrong answer costs 1)."
         )
     try:
@@ -62,11 +64,11 @@ def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
             raise TypeError
         values: NDArray[np.float64] = np.asarray(cost, dtype=np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"cost must be a number in [0, 1), got {cost!r}.") from None
+        raise InputTypeError(f"cost must be a number in [0, 1), got {cost!r}.") from None
     outside = ~((values >= 0) & (values < 1))
     if np.any(outside):
         worst = _first(values, outside)
-        raise ValueError(
+        raise InputError(
             f"cost must be in [0, 1), got {worst:g}: rejecting has to be cheaper than a wrong answer, which costs 1."
         )
     if np.any(values >= 0.5):
@@ -87,11 +89,11 @@ def cost_per_row(cost: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]
     >>> cost_per_row([0.1, 0.2], shape=(3,))
     Traceback (most recent call last):
         ...
-    ValueError: cost must be one number or one per row, of shape (3,); got shape (2,).
+    demur.errors.InputError: cost must be one number or one per row, of shape (3,); got shape (2,).
     """
     values = check_cost(cost)
     if values.shape not in ((), shape):
-        raise ValueError(f"cost must be one number or one per row, of shape {shape}; got shape {values.shape}.")
+        raise InputError(f"cost must be one number or one per row, of shape {shape}; got shape {values.shape}.")
     return values
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
+from demur.errors import InputError
 from demur.rules import check_proba
 
 __all__ = ["LabelShift", "LabelShiftWarning", "correct_proba", "estimate_prior"]
@@ -46,7 +47,7 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
     sums = weighted.sum(axis=1, keepdims=True)
     if not (sums > 0).all():
         row = int(np.flatnonzero(sums[:, 0] <= 0)[0])
-        raise ValueError(
+        raise InputError(
             f"row {row} is certain of a class that new_prior says does not occur, so that nothing is left of it; give "
             "that class a positive frequency, or calibrate the probabilities."
         )
@@ -253,7 +254,7 @@ def _precision(ratios: Floats, prior: Floats) -> tuple[Floats, float]:
 def _check(proba: ArrayLike, train_prior: ArrayLike) -> tuple[Floats, Floats]:
     values = check_proba(proba).astype(np.float64)
     if values.ndim != 2 or len(values) == 0:
-        raise ValueError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
+        raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
     values = np.clip(values, 0, None)
     values /= values.sum(axis=1, keepdims=True)
     return values, _check_prior("train_prior", train_prior, values.shape[1], positive=True)
@@ -262,9 +263,9 @@ def _check(proba: ArrayLike, train_prior: ArrayLike) -> tuple[Floats, Floats]:
 def _check_prior(name: str, prior: ArrayLike, n_classes: int, *, positive: bool) -> Floats:
     frequencies = np.asarray(prior, dtype=np.float64)
     if frequencies.shape != (n_classes,):
-        raise ValueError(f"{name} must have one entry for each of the {n_classes} classes, got {frequencies.shape}.")
+        raise InputError(f"{name} must have one entry for each of the {n_classes} classes, got {frequencies.shape}.")
     if not np.isfinite(frequencies).all() or (frequencies < 0).any() or abs(frequencies.sum() - 1) > 1e-6:
-        raise ValueError(f"{name} must be frequencies that sum to 1, got {frequencies.tolist()}.")
+        raise InputError(f"{name} must be frequencies that sum to 1, got {frequencies.tolist()}.")
     if positive and not (frequencies > 0).all():
-        raise ValueError(f"{name} must be positive for every class, got {frequencies.tolist()}; remove the others.")
+        raise InputError(f"{name} must be positive for every class, got {frequencies.tolist()}; remove the others.")
     return np.asarray(frequencies / frequencies.sum())

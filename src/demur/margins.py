@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from demur.errors import InputTypeError
+
 __all__ = [
     "Exponential",
     "Hinge",
@@ -24,7 +26,7 @@ __all__ = [
 ]
 
 
-class NoInverseLinkError(TypeError):
+class NoInverseLinkError(InputTypeError):
     """The loss determines no class probabilities: its minimiser does not depend smoothly on them."""
 
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
 from demur.costs import check_cost, cost_per_row
+from demur.errors import InputError
 
 __all__ = ["Chow", "CostMatrix", "Decision", "Rule", "Threshold", "check_proba", "chow_acceptance"]
 
@@ -138,7 +139,7 @@ class Threshold(Rule):
     def __post_init__(self) -> None:
         values = np.asarray(self.threshold, dtype=np.float64)
         if not np.all((values >= 0) & (values <= 1)):
-            raise ValueError(f"threshold must be in [0, 1], got {self.threshold}.")
+            raise InputError(f"threshold must be in [0, 1], got {self.threshold}.")
 
     def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
         confidence = proba.max(axis=-1)
@@ -176,14 +177,14 @@ class CostMatrix(Rule):
     def __post_init__(self) -> None:
         matrix = np.asarray(self.costs, dtype=np.float64)
         if matrix.ndim not in (2, 3) or matrix.shape[-1] != matrix.shape[-2] + 1 or matrix.shape[-2] < 2:
-            raise ValueError(
+            raise InputError(
                 f"a cost matrix has shape (K, K + 1), true class by answer with rejection last, or (n, K, K + 1); "
                 f"got {matrix.shape}."
             )
         if not np.isfinite(matrix).all():
-            raise ValueError("a cost matrix must be finite; use a large number instead of infinity.")
+            raise InputError("a cost matrix must be finite; use a large number instead of infinity.")
         if matrix.ndim == 2 and not _rejecting_can_pay(matrix):
-            raise ValueError(
+            raise InputError(
                 "rejecting can never pay with these costs: whatever the probabilities, some answer is at most as "
                 "expensive as the last column. Lower the last column, or predict without a reject option."
             )
@@ -200,9 +201,9 @@ class CostMatrix(Rule):
         matrix = np.asarray(self.costs)
         n_classes = matrix.shape[-2]
         if proba.shape[-1] != n_classes:
-            raise ValueError(f"the cost matrix is for {n_classes} classes, the probabilities have {proba.shape[-1]}.")
+            raise InputError(f"the cost matrix is for {n_classes} classes, the probabilities have {proba.shape[-1]}.")
         if matrix.ndim == 3 and proba.shape[:-1] != matrix.shape[:1]:
-            raise ValueError(
+            raise InputError(
                 f"the cost matrix is for {matrix.shape[0]} rows, the probabilities have {proba.shape[:-1]}."
             )
         expected = np.einsum("...k,...kj->...j", proba, matrix)
@@ -218,24 +219,24 @@ def check_proba(proba: ArrayLike) -> NDArray[np.floating[Any]]:
     >>> check_proba([[0.5, 0.6]])
     Traceback (most recent call last):
         ...
-    ValueError: probabilities must sum to 1 in each row; row 0 sums to 1.1. Normalise them first.
+    demur.errors.InputError: probabilities must sum to 1 in each row; row 0 sums to 1.1. Normalise them first.
     """
     values = np.asarray(proba)
     if not np.issubdtype(values.dtype, np.floating):
         values = values.astype(np.float64)
     if values.ndim == 0 or values.shape[-1] < 2:
-        raise ValueError(f"probabilities need shape (..., n_classes) with at least two classes, got {values.shape}.")
+        raise InputError(f"probabilities need shape (..., n_classes) with at least two classes, got {values.shape}.")
     slack = 1e-3  # room for float16 and for sums over many classes
     if values.size and not (values.min() >= -slack and values.max() <= 1 + slack):  # NaN compares as False
         if not np.isfinite(values).all():
-            raise ValueError("probabilities contain NaN or infinity; remove or impute those rows first.")
+            raise InputError("probabilities contain NaN or infinity; remove or impute those rows first.")
         bad = values[(values < -slack) | (values > 1 + slack)].flat[0]
-        raise ValueError(f"probabilities must lie in [0, 1], got {bad:g}. Scores need an inverse link first.")
+        raise InputError(f"probabilities must lie in [0, 1], got {bad:g}. Scores need an inverse link first.")
     sums = values.sum(axis=-1)
     wrong = np.abs(sums - 1) > slack
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise ValueError(
+        raise InputError(
             f"probabilities must sum to 1 in each row; row {row} sums to {sums.flat[row]:g}. Normalise them first."
         )
     return values

@@ -11,6 +11,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from demur.errors import UserError
+
 __all__ = [
     "EXIT_FAILED",
     "EXIT_WRONG_CALL",
@@ -38,7 +40,7 @@ notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 _FOR_PROGRAMMERS = (DeprecationWarning, FutureWarning, ImportWarning, PendingDeprecationWarning, ResourceWarning)
 
 
-class CallError(Exception):
+class CallError(UserError):
     """The call or its input is wrong: one sentence for the user, exit code 2, no traceback."""
 
 
@@ -49,7 +51,7 @@ def wrong_call_if_refused() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise  # whoever read the output has gone away, which is no mistake in the call
-    except (TypeError, ValueError, OSError, ImportError) as error:
+    except (UserError, OSError) as error:
         raise CallError(" ".join(str(error).split())) from error
 
 

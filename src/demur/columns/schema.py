@@ -12,6 +12,7 @@ from demur.columns.checking import mismatches
 from demur.columns.column import KINDS, Column
 from demur.columns.table_errors import TableError, listed, shown
 from demur.columns.understanding import understand
+from demur.errors import InputError
 
 __all__ = ["Schema"]
 
@@ -184,10 +185,10 @@ class Schema:
         """Return the schema that :meth:`to_json` wrote."""
         try:
             if document["version"] != _VERSION:
-                raise ValueError(f"its version is {document['version']!r} and not {_VERSION}")
+                raise InputError(f"its version is {document['version']!r} and not {_VERSION}")
             columns = tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in document["columns"])
             if unknown := {column.kind for column in columns} - set(KINDS):
-                raise ValueError(f"it has columns of kind {listed(unknown)}")
+                raise InputError(f"it has columns of kind {listed(unknown)}")
             return cls(columns, document["target"], dict(document["set_aside"]), dict(document["remarks"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TableError(f"this is no schema of a table ({error!r}): fit the model again") from error

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 
+from demur.errors import InputError
+
 __all__ = ["TableError", "TableWarning", "listed", "shown"]
 
 _LONGEST_VALUE = 40
 _MOST_NAMES = 8
 
 
-class TableError(ValueError):
+class TableError(InputError):
     r"""A table that cannot be read, understood or written: one sentence that says what is wrong and what to do.
 
     Examples

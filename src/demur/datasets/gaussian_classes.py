@@ -9,6 +9,7 @@ from scipy.special import softmax
 
 from demur.datasets.bayes_quadrature import by_quadrature
 from demur.datasets.bayes_summary import BayesSummary, by_monte_carlo
+from demur.errors import InputError, InputTypeError
 from demur.rules import Chow
 
 __all__ = ["GaussianClasses", "check_count"]
@@ -47,13 +48,13 @@ class GaussianClasses:
     def __init__(self, means: ArrayLike, variance: float = 0.2, prior: ArrayLike | None = None) -> None:
         centres = np.array(means, dtype=np.float64)
         if centres.ndim != 2 or centres.shape[0] < 2 or centres.shape[1] < 1:
-            raise ValueError(
+            raise InputError(
                 f"means must have shape (n_classes, n_features) with at least two classes, got {centres.shape}."
             )
         if not np.isfinite(centres).all():
-            raise ValueError("means must be finite, got NaN or infinity.")
+            raise InputError("means must be finite, got NaN or infinity.")
         if not isinstance(variance, (int, float, np.number)) or not 0 < variance < np.inf:
-            raise ValueError(
+            raise InputError(
                 f"variance must be one positive number (the covariance is variance * I), got {variance!r}."
             )
         frequencies = _check_prior(prior, len(centres))
@@ -71,9 +72,9 @@ class GaussianClasses:
         """
         points = np.asarray(X, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != self.means.shape[1]:
-            raise ValueError(f"X must have shape (n, {self.means.shape[1]}) like the means, got {points.shape}.")
+            raise InputError(f"X must have shape (n, {self.means.shape[1]}) like the means, got {points.shape}.")
         if not np.isfinite(points).all():
-            raise ValueError("X must be finite, got NaN or infinity.")
+            raise InputError("X must be finite, got NaN or infinity.")
         origin = self.means.mean(axis=0)
         centres = self.means - origin
         logits = ((points - origin) @ centres.T - (centres**2).sum(axis=1) / 2) / self.variance + np.log(self.prior)
@@ -106,7 +107,7 @@ class GaussianClasses:
         ((40, 2), [20, 20])
         """
         if (n is None) == (n_per_class is None):
-            raise TypeError("give either n (independent draws) or n_per_class (exact counts), and not both.")
+            raise InputTypeError("give either n (independent draws) or n_per_class (exact counts), and not both.")
         rng = np.random.default_rng(seed)
         n_classes, n_features = self.means.shape
         if n is not None:
@@ -115,7 +116,7 @@ class GaussianClasses:
             given: list[Any] = np.atleast_1d(np.asarray(n_per_class)).tolist()
             counts = [check_count("n_per_class", count) for count in given]
             if len(counts) not in (1, n_classes):
-                raise ValueError(f"n_per_class must be one number or {n_classes}, one per class, got {counts}.")
+                raise InputError(f"n_per_class must be one number or {n_classes}, one per class, got {counts}.")
             y = rng.permutation(np.repeat(np.arange(n_classes), counts if len(counts) > 1 else counts[0]))
         noise = rng.standard_normal((len(y), n_features))
         return self.means[y] + np.sqrt(self.variance) * noise, y
@@ -151,14 +152,14 @@ class GaussianClasses:
         (0.022, 'quadrature')
         """
         if np.ndim(cost) != 0:
-            raise ValueError(f"cost must be a single number here, got an array of shape {np.shape(cost)}.")
+            raise InputError(f"cost must be a single number here, got an array of shape {np.shape(cost)}.")
         if method not in ("auto", "quadrature", "monte_carlo"):
-            raise ValueError(f"method must be 'auto', 'quadrature' or 'monte_carlo', got {method!r}.")
+            raise InputError(f"method must be 'auto', 'quadrature' or 'monte_carlo', got {method!r}.")
         rule = Chow(cost)
         seen = self._in_span_of_means()
         n_dimensions = seen.means.shape[1]
         if method == "quadrature" and n_dimensions > 2:
-            raise ValueError(
+            raise InputError(
                 f"quadrature needs centres in a plane, these span {n_dimensions} dimensions; use method='monte_carlo'."
             )
         if method == "monte_carlo" or n_dimensions > 2:
@@ -178,14 +179,14 @@ def _check_prior(prior: ArrayLike | None, n_classes: int) -> Floats:
         return np.full(n_classes, 1.0 / n_classes)
     values = np.array(prior, dtype=np.float64)
     if values.shape != (n_classes,):
-        raise ValueError(f"prior must have one entry for each of the {n_classes} classes, got shape {values.shape}.")
+        raise InputError(f"prior must have one entry for each of the {n_classes} classes, got shape {values.shape}.")
     if not (values > 0).all() or abs(values.sum() - 1) > 1e-6:
-        raise ValueError(f"prior must be positive and sum to 1, got {values.tolist()}, which sums to {values.sum():g}.")
+        raise InputError(f"prior must be positive and sum to 1, got {values.tolist()}, which sums to {values.sum():g}.")
     return np.asarray(values / values.sum())
 
 
 def check_count(name: str, value: Any) -> int:
     """Check that a number of things is a positive integer, and return it."""
     if not isinstance(value, (int, np.integer)) or value <= 0:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+        raise InputError(f"{name} must be a positive integer, got {value!r}.")
     return int(value)

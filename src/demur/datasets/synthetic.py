@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from demur.datasets.gaussian_classes import GaussianClasses, check_count
+from demur.errors import InputError
 
 __all__ = ["make_gaussian_classes", "paper_gaussians"]
 
@@ -34,7 +35,7 @@ def make_gaussian_classes(
     check_count("n_classes", n_classes)
     check_count("n_features", n_features)
     if not 0 < spread < np.inf:
-        raise ValueError(f"spread must be a positive number, got {spread!r}.")
+        raise InputError(f"spread must be a positive number, got {spread!r}.")
     means = np.random.default_rng(seed).uniform(-spread, spread, size=(n_classes, n_features))
     return GaussianClasses(means, variance)
 

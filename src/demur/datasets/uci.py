@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from demur.datasets.uci_download import download_lines
 from demur.datasets.uci_sources import COVTYPE_ARCHIVE, DATA_FOLDER_VARIABLE, SOURCES, DatasetError, Source
+from demur.errors import InputError
 
 __all__ = ["Dataset", "DatasetError", "available_datasets", "fingerprint", "is_local", "load"]
 
@@ -95,7 +96,7 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, *, split_see
     >>> load("lettre")
     Traceback (most recent call last):
         ...
-    ValueError: unknown data set 'lettre'. Did you mean 'letter'? Available: vehicle, satimage, ...
+    demur.errors.InputError: unknown data set 'lettre'. Did you mean 'letter'? Available: vehicle, satimage, ...
     """
     source = _find(name)
     folder = _local_folder(source, data_dir)
@@ -163,7 +164,7 @@ def _find(name: str) -> Source:
     if name not in SOURCES:
         close = get_close_matches(str(name), SOURCES, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown data set {name!r}.{hint} Available: {', '.join(SOURCES)}.")
+        raise InputError(f"unknown data set {name!r}.{hint} Available: {', '.join(SOURCES)}.")
     return SOURCES[name]
 
 

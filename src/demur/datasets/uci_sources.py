@@ -6,13 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from demur.errors import UserError
+
 __all__ = ["COVTYPE_ARCHIVE", "DATA_FOLDER_VARIABLE", "SOURCES", "DatasetError", "LocalFile", "Source"]
 
 DATA_FOLDER_VARIABLE = "DEMUR_DATA"
 """The environment variable that names a folder with the data sets."""
 
 
-class DatasetError(Exception):
+class DatasetError(UserError):
     """A data set could not be had, or is not the one it should be."""
 
 

@@ -11,6 +11,7 @@ from demur.deploy.lanes import Lanes
 from demur.deploy.openapi import openapi_document
 from demur.deploy.refusal import RefusedError
 from demur.deploy.try_page import COMMON_HEADERS, SANDBOX, try_page
+from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ def create_app(
         from starlette.responses import JSONResponse, Response
         from starlette.routing import Route
     except ImportError:
-        raise ImportError("the service needs FastAPI: pip install demur[serve].") from None
+        raise MissingExtraError("the service needs FastAPI: pip install demur[serve].") from None
     for name, limit in (("max_rows", max_rows), ("max_bytes", max_bytes)):
         if limit < 1:
-            raise ValueError(f"{name} must be at least 1, got {limit!r}.")
+            raise InputError(f"{name} must be at least 1, got {limit!r}.")
     decider = Decider(model, max_rows)
     lanes = Lanes(decider.answer)
     document = openapi_document(model, max_rows=max_rows, max_bytes=max_bytes, has_report=report is not None)

@@ -1,9 +1,11 @@
 """What can go wrong with a model file."""
 
+from demur.errors import InputError
+
 __all__ = ["ModelFileError", "ModelVersionWarning"]
 
 
-class ModelFileError(ValueError):
+class ModelFileError(InputError):
     """A model cannot be saved, or a path holds no model that can be loaded; the message says why in one sentence.
 
     Examples

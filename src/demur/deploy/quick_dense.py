@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from demur.errors import InputError
+
 __all__ = ["QuickDense"]
 
 
@@ -34,7 +36,7 @@ class QuickDense:
             imputer, scaler = numbers[0], numbers[1]
             self._fill, self._told = imputer.statistics_, imputer.indicator_.features_
             if np.isnan(self._fill).any():
-                raise ValueError("a column of the dense view held no value when it was fitted, and is left out there.")
+                raise InputError("a column of the dense view held no value when it was fitted, and is left out there.")
             self._mean, self._scale = scaler.mean_, scaler.scale_
         self._tables = _tables(categories) if len(self._categories) else []
 

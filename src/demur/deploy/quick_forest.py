@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from demur.errors import InputError
+
 __all__ = ["QuickForest"]
 
 
@@ -37,7 +39,7 @@ class QuickForest:
         with np.errstate(over="ignore"):  # it is refused just below
             rows = np.ascontiguousarray(X, dtype=np.float32)
         if np.isinf(rows).any():
-            raise ValueError("the rows hold infinity, or a number too large for single precision.")
+            raise InputError("the rows hold infinity, or a number too large for single precision.")
         total = np.zeros((len(rows), len(self.classes_)))
         for tree in self._trees:
             total += tree.predict(rows)

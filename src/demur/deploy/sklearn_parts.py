@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.exceptions import InconsistentVersionWarning
 
 from demur.deploy.errors import ModelFileError
+from demur.errors import InputError, InputTypeError
 
 __all__ = ["TRUSTED", "dump", "load"]
 
@@ -92,7 +93,7 @@ def load(data: bytes) -> list[Any]:
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # the loader warns once, with our own class
             parts = skops.io.loads(data, trusted=TRUSTED)
         if not isinstance(parts, list):
-            raise TypeError(f"a list was expected, not a {type(parts).__name__}")
+            raise InputTypeError(f"a list was expected, not a {type(parts).__name__}")
         check_trees(parts)
     except UntrustedTypesFoundException as error:
         names = sorted(set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED))
@@ -131,7 +132,7 @@ def _check_protocol(data: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         protocol = json.loads(archive.read("schema.json"))["protocol"]
     if protocol < _OLDEST_PROTOCOL:
-        raise ValueError(f"its protocol {protocol} is older than any that demur has written")
+        raise InputError(f"its protocol {protocol} is older than any that demur has written")
 
 
 def _canonical(data: bytes) -> bytes:

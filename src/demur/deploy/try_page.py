@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from demur._version import __version__
+from demur.errors import MissingExtraError
 from demur.tabular import TableModel
 from demur.tabular.labels import as_column
 from demur.tabular.report_text import visible
@@ -93,7 +94,7 @@ def _environment() -> Any:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
-        raise ImportError("the service needs Jinja2: pip install demur[serve].") from None
+        raise MissingExtraError("the service needs Jinja2: pip install demur[serve].") from None
     environment = Environment(
         loader=FunctionLoader(lambda name: _asset("demur.deploy", name)),
         autoescape=True,

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, column_or_1d
 
 from demur.calibration import TemperatureScaling
+from demur.errors import InputError
 from demur.estimators.auto_candidates import CANDIDATES, CandidateModel, Task, dense_view
 from demur.estimators.auto_search import CandidateSearch, CrossFitted
 from demur.estimators.blending import greedy_blend
@@ -110,11 +111,11 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         sample_weight : array of shape (n,), optional
         """
         if self.time_budget is not None and not self.time_budget > 0:
-            raise ValueError(f"time_budget must be a positive number of seconds or None, got {self.time_budget!r}.")
+            raise InputError(f"time_budget must be a positive number of seconds or None, got {self.time_budget!r}.")
         budget = TimeBudget(self.time_budget)
         wanted = self._wanted()
         if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
+            raise InputError("requires y to be passed, but the target y is None.")
         labels: NDArray[Any] = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
@@ -122,7 +123,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         matrix = self.codes_.of(self, X)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
@@ -197,7 +198,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         names = list(by_name) if self.candidates is None else list(self.candidates)
         unknown = [name for name in names if name not in by_name]
         if unknown or not names:
-            raise ValueError(f"candidates must be some of {', '.join(by_name)}; got {self.candidates!r}.")
+            raise InputError(f"candidates must be some of {', '.join(by_name)}; got {self.candidates!r}.")
         return [by_name[name] for name in dict.fromkeys(names)]
 
     def _dense(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:

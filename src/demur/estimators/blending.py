@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
+
 __all__ = ["Blend", "greedy_blend"]
 
 _ROUNDS = 50
@@ -54,7 +56,7 @@ def greedy_blend(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike
     """
     models = [np.maximum(np.asarray(column, dtype=np.float64), _SMALLEST) for column in true_class_proba]
     if not models:
-        raise ValueError("there is no model to blend; give at least one.")
+        raise InputError("there is no model to blend; give at least one.")
     weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     total = np.zeros_like(models[0])
     draws: list[int] = []

@@ -10,6 +10,8 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params
 
+from demur.errors import InputError, InputTypeError
+
 __all__ = ["out_of_fold_proba", "proba_of"]
 
 
@@ -28,12 +30,12 @@ def proba_of(estimator: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float6
         elif scores.shape[1] == len(estimator.classes_):
             proba = softmax(scores, axis=1)
         else:
-            raise ValueError(
+            raise InputError(
                 f"decision_function of {type(estimator).__name__} has {scores.shape[1]} columns for "
                 f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."
             )
     else:
-        raise TypeError(
+        raise InputTypeError(
             f"{type(estimator).__name__} has neither predict_proba nor decision_function; no confidence, no rule."
         )
     if len(estimator.classes_) == len(classes):
@@ -69,5 +71,5 @@ def out_of_fold_proba(
         probas.append(proba_of(model, _safe_indexing(X, test), classes))
         after_fold()
     if not rows:
-        raise ValueError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
+        raise InputError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
     return np.concatenate(rows), np.concatenate(probas)

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from demur.costs import check_cost, cost_per_row
+from demur.errors import InputError, InputTypeError
 from demur.estimators.labels import choose_reject_label
 from demur.estimators.rows import in_canonical_order, split_rows
 from demur.estimators.selection import FittedNetworks, grid_of, select
@@ -156,14 +157,14 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
         given = None
         if sample_weight is not None:
             given = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
         rows = in_canonical_order(features, codes.astype(np.int64), given)
         if len(np.unique(rows.y)) < 2:
-            raise ValueError("only one class has rows with a positive weight; a classifier needs at least two.")
+            raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
 
         rng = check_random_state(self.random_state)
         grid = grid_of(self.loss, len(self.classes_), self.weight_decay, float(self.cost))
@@ -217,7 +218,7 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         array = self._validated(X)
         cost = cost_per_row(cost, (len(array),))
         if self.loss_.trained_for_cost and not np.all(cost == self.fit_cost_):
-            raise ValueError(
+            raise InputError(
                 f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
@@ -278,38 +279,38 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         with np.errstate(over="ignore", invalid="ignore"):
             scaler = StandardScaler().fit(X.astype(np.float64), sample_weight=weight)
         if not (np.isfinite(scaler.mean_).all() and np.isfinite(scaler.scale_).all()):
-            raise ValueError(
+            raise InputError(
                 "a feature is too large to be standardised in double precision; rescale the features first."
             )
         return scaler.mean_, scaler.scale_
 
     def _check_parameters(self) -> None:
         if check_cost(self.cost).ndim:
-            raise ValueError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
         for name in ("epochs", "batch_size", "n_members"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
         for name in ("learning_rate", "validation_fraction"):
             if not isinstance(getattr(self, name), Real):
-                raise TypeError(f"{name} must be a number, got {getattr(self, name)!r}.")
+                raise InputTypeError(f"{name} must be a number, got {getattr(self, name)!r}.")
         if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate!r}.")
+            raise InputError(f"learning_rate must be positive, got {self.learning_rate!r}.")
         if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
+            raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
         units = self._hidden_units()
         if any(isinstance(one, bool) or not isinstance(one, (int, np.integer)) or one < 1 for one in units):
-            raise ValueError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
+            raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
         if self.calibration not in (None, "temperature"):
-            raise ValueError(f"calibration must be None or 'temperature', got {self.calibration!r}.")
+            raise InputError(f"calibration must be None or 'temperature', got {self.calibration!r}.")
         loss = get(self.loss) if isinstance(self.loss, str) else self.loss
         if not isinstance(loss, Loss):
-            raise TypeError(f"loss must be the name of a registered loss or a Loss, got {type(loss).__name__}.")
+            raise InputTypeError(f"loss must be the name of a registered loss or a Loss, got {type(loss).__name__}.")
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)
         if not loss.has_link and (self.n_members > 1 or self.calibration):
             what = "n_members > 1" if self.n_members > 1 else "calibration"
-            raise ValueError(
+            raise InputError(
                 f"{what} needs probabilities, which {loss.name} has not; use a loss with a link such as 'ce'."
             )
 

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.costs import check_cost
+from demur.errors import InputError, InputTypeError
 from demur.estimators.auto import AutoClassifier
 from demur.estimators.folds import folds_within, set_aside, stratified_folds
 from demur.estimators.labels import choose_reject_label
@@ -113,9 +114,9 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
         """
         if check_cost(self.cost).ndim:
-            raise ValueError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
         if self.rule is not None and not hasattr(self.rule, "decide"):
-            raise TypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
+            raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
         X, y = indexable(X, y)
         labels = self._checked_labels(y)
         if sample_weight is not None:
@@ -131,17 +132,17 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             self.classes_ = self.estimator_.classes_
             unknown = np.setdiff1d(labels, self.classes_)
             if len(unknown):
-                raise ValueError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
+                raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
             held_out, proba = train, proba_of(self.estimator_, X, self.classes_)
         else:
             self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
         rule_rows = np.array([], dtype=np.int64)
         if needs_rows:
             if sample_weight is not None:
-                raise ValueError(
+                raise InputError(
                     f"{type(self.rule).__name__} counts rows and cannot weigh them; leave sample_weight out, or decide "
                     "by a cost."
                 )
@@ -197,7 +198,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         if self.rule_ is not None:
             if cost is not None:
-                raise ValueError(
+                raise InputError(
                     f"{type(self.rule_).__name__} decides without this cost; drop cost={cost!r}, or leave out the rule."
                 )
             return self.rule_.decide(proba)
@@ -238,13 +239,13 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         """
         check_is_fitted(self)
         if hasattr(self.rule_, "fit"):
-            raise ValueError(
+            raise InputError(
                 f"{type(self.rule_).__name__} was fitted under the class frequencies of training and promises nothing "
                 "under others; use a cost (Chow's rule), or fit again on labelled rows as they come now."
             )
         unseen = self.classes_[self.class_prior_ == 0].tolist()
         if unseen:
-            raise ValueError(
+            raise InputError(
                 f"fit saw no row of class {unseen[0]!r}, so that nobody can say how much more frequent it is now; fit "
                 "with rows of every class."
             )
@@ -300,7 +301,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     def _base(self) -> Any:
         if isinstance(self.estimator, str):
             if self.estimator != "auto":
-                raise ValueError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
+                raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
             return AutoClassifier(time_budget=self.time_budget, cv=self.cv, random_state=0)
         return self.estimator
 
@@ -309,24 +310,24 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
             return routed
         if "sample_weight" in fit_params and not has_fit_parameter(self._base(), "sample_weight"):
-            raise TypeError(f"{type(self.estimator).__name__} takes no sample_weight; leave it out.")
+            raise InputTypeError(f"{type(self.estimator).__name__} takes no sample_weight; leave it out.")
         return fit_params
 
     def _checked_labels(self, y: Any) -> NDArray[Any]:
         if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
+            raise InputError("requires y to be passed, but the target y is None.")
         labels: NDArray[Any] = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         if not len(labels):
-            raise ValueError("X and y are empty: 0 rows, at least two classes are needed.")
+            raise InputError("X and y are empty: 0 rows, at least two classes are needed.")
         return labels
 
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):
             return TemperatureScaling.fit(proba, y, weight)
         if isinstance(self.calibration, str) and self.calibration not in ("isotonic", "sigmoid"):
-            raise ValueError(
+            raise InputError(
                 'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or an object, '
                 f"got {self.calibration!r}."
             )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from demur.calibration import TemperatureScaling
+from demur.errors import InputError
 from demur.losses import Loss, get
 from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
@@ -60,7 +61,7 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
     except (TypeError, ValueError):
         decays = []
     if not decays or any(not 0 <= value < np.inf for value in decays):
-        raise ValueError(f"weight_decay must be one or more numbers of at least 0, got {weight_decay!r}.")
+        raise InputError(f"weight_decay must be one or more numbers of at least 0, got {weight_decay!r}.")
     entries: list[GridEntry] = []
     for variant in base.variants_to_train() if named else [base]:
         hyper: dict[str, float] = {}
@@ -108,7 +109,7 @@ def select(
             )
     best = min(candidates, key=lambda candidate: candidate.risk)
     if best.failed:
-        raise ValueError(
+        raise InputError(
             f"all {len(failed)} networks diverged: their weights overflowed. Lower learning_rate, standardise the "
             f"features, or choose another loss than {best.loss.name!r}."
         )

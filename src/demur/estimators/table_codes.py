@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, validate_data
 
+from demur.errors import InputError
+
 if TYPE_CHECKING:
     from demur.columns import Schema
 
@@ -39,7 +41,7 @@ class TableCodes:
             check_consistent_length(array, y)
             return cls(None, _checked_codes(array, categorical_features))
         if categorical_features is not None:
-            raise ValueError(
+            raise InputError(
                 f"categorical_features={categorical_features!r} is for arrays; a DataFrame says by its column types "
                 "which are categories: give those the type category or text, and leave categorical_features out."
             )
@@ -59,7 +61,7 @@ class TableCodes:
             )
             return array
         if not _is_frame(X):
-            raise ValueError(
+            raise InputError(
                 f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
                 "same columns."
             )
@@ -82,16 +84,16 @@ def _checked_codes(array: NDArray[np.float64], categorical_features: ArrayLike |
     if not wanted.size:
         return mask
     if wanted.dtype == bool and wanted.shape != mask.shape:
-        raise ValueError(f"categorical_features has {wanted.size} entries for {mask.size} columns; give one for each.")
+        raise InputError(f"categorical_features has {wanted.size} entries for {mask.size} columns; give one for each.")
     if wanted.dtype.kind not in "biu" or (wanted.dtype != bool and (wanted.max() >= mask.size or wanted.min() < 0)):
-        raise ValueError(
+        raise InputError(
             f"categorical_features must be a mask or numbers of the {mask.size} columns, got {categorical_features!r}."
         )
     mask[wanted] = True
     codes = array[:, mask]
     known = codes[~np.isnan(codes)]
     if ((known < 0) | (known >= _MOST_CODES) | (known != np.floor(known))).any():
-        raise ValueError(
+        raise InputError(
             f"categorical columns of an array must hold codes from 0 to {_MOST_CODES - 1}; pass a DataFrame with "
             "columns of type category instead, which may hold anything."
         )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError, InputTypeError
 from demur.rules import Decision, Rule
 
 __all__ = ["FittedThreshold", "check_confidence", "check_share"]
@@ -53,9 +54,9 @@ def check_share(name: str, value: Any, *, closed: bool) -> float:
     """Check a number in (0, 1), or in (0, 1] where ``closed``, and return it as a float."""
     interval = "(0, 1]" if closed else "(0, 1)"
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name} must be a number in {interval}, got {value!r}.")
+        raise InputTypeError(f"{name} must be a number in {interval}, got {value!r}.")
     if not (0 < value < 1 or (closed and value == 1)):
-        raise ValueError(f"{name} must be in {interval}, got {value!r}.")
+        raise InputError(f"{name} must be in {interval}, got {value!r}.")
     return float(value)
 
 
@@ -63,9 +64,9 @@ def check_confidence(confidence: ArrayLike) -> NDArray[np.float64]:
     """Check the confidences of a calibration sample: one per row, at least one row, all finite."""
     values = np.asarray(confidence, dtype=np.float64)
     if values.ndim != 1:
-        raise ValueError(f"the calibration sample needs one confidence per row, got shape {values.shape}.")
+        raise InputError(f"the calibration sample needs one confidence per row, got shape {values.shape}.")
     if len(values) == 0:
-        raise ValueError("the calibration sample is empty; set rows aside that the model was not trained on.")
+        raise InputError("the calibration sample is empty; set rows aside that the model was not trained on.")
     if not np.isfinite(values).all():
-        raise ValueError("the confidences contain NaN or infinity; remove those rows first.")
+        raise InputError("the confidences contain NaN or infinity; remove those rows first.")
     return values

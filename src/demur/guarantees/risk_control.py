@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError, InputTypeError
 from demur.guarantees.fitted_threshold import FittedThreshold, check_confidence, check_share
 from demur.guarantees.selection import Certificate, fixed_sequence, sgr
 from demur.rules import check_proba
@@ -85,7 +86,7 @@ class RiskControl(FittedThreshold):
         check_share("target_risk", self.target_risk, closed=False)
         check_share("delta", self.delta, closed=False)
         if self.method not in _METHODS:
-            raise ValueError(f"method must be 'auto', 'fixed-sequence' or 'sgr', got {self.method!r}.")
+            raise InputError(f"method must be 'auto', 'fixed-sequence' or 'sgr', got {self.method!r}.")
 
     def fit(self, proba: ArrayLike, y: ArrayLike) -> "RiskControl":
         """Return the rule with the threshold that this calibration sample gives.
@@ -104,7 +105,7 @@ class RiskControl(FittedThreshold):
         """
         values = check_proba(proba)
         if values.ndim != 2:
-            raise ValueError(f"proba must have shape (n, n_classes), got {values.shape}.")
+            raise InputError(f"proba must have shape (n, n_classes), got {values.shape}.")
         true = _check_columns(y, values.shape)
         return self.fit_confidence(values.max(axis=1), values.argmax(axis=1) != true)
 
@@ -120,13 +121,13 @@ class RiskControl(FittedThreshold):
         """
         scores, errors = check_confidence(confidence), np.asarray(wrong)
         if errors.dtype != np.bool_ or errors.shape != scores.shape:
-            raise ValueError(
+            raise InputError(
                 f"wrong must be a boolean array of shape {scores.shape}, True where the answer is wrong, got dtype "
                 f"{errors.dtype} and shape {errors.shape}."
             )
         choose = _METHODS[self.method]
         if choose is fixed_sequence and not ((scores >= 0) & (scores <= 1 + 1e-3)).all():
-            raise ValueError(
+            raise InputError(
                 f"fixed-sequence testing needs confidences in [0, 1], got {scores.min():g} to {scores.max():g}; use "
                 "method='sgr' for another scale."
             )
@@ -164,10 +165,10 @@ class RiskControl(FittedThreshold):
 def _check_columns(y: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.integer]:
     true = np.asarray(y)
     if true.shape != shape[:1]:
-        raise ValueError(f"y must have shape {shape[:1]}, one class per row of proba, got {true.shape}.")
+        raise InputError(f"y must have shape {shape[:1]}, one class per row of proba, got {true.shape}.")
     if len(true) and true.dtype.kind not in "iu":
-        raise TypeError(f"y must hold column numbers of proba (integers), got dtype {true.dtype}.")
+        raise InputTypeError(f"y must hold column numbers of proba (integers), got dtype {true.dtype}.")
     if ((true < 0) | (true >= shape[1])).any():
         outside = true[(true < 0) | (true >= shape[1])][0]
-        raise ValueError(f"y must hold column numbers from 0 to {shape[1] - 1}, got {outside}.")
+        raise InputError(f"y must hold column numbers from 0 to {shape[1] - 1}, got {outside}.")
     return true

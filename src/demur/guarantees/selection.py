@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from demur.errors import InputError
 from demur.guarantees.binomial import p_value, rows_needed, upper_bound
 
 __all__ = ["Certificate", "NoGuaranteeError", "fixed_sequence", "fixed_thresholds", "sgr"]
@@ -38,7 +39,7 @@ class Certificate:
     method: str
 
 
-class NoGuaranteeError(ValueError):
+class NoGuaranteeError(InputError):
     """No threshold keeps the risk at its target with the confidence asked for.
 
     Attributes

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from demur.costs import check_cost
+from demur.errors import InputError, InputTypeError
 from demur.margins import NoInverseLinkError
 from demur.rules import Decision
 
@@ -154,9 +155,9 @@ class Loss(ABC):
 
     def _check_n_classes(self, n_classes: int) -> None:
         if n_classes < 2:
-            raise ValueError(f"a classifier needs at least two classes, got {n_classes}.")
+            raise InputError(f"a classifier needs at least two classes, got {n_classes}.")
         if self.binary_only and n_classes != 2:
-            raise ValueError(f"{self.name} is for two classes only, got {n_classes}; 'ce' takes any number.")
+            raise InputError(f"{self.name} is for two classes only, got {n_classes}; 'ce' takes any number.")
 
     def _n_classes(self, n_outputs: int) -> int:
         """Return the largest number of classes that ``n_outputs`` scores can tell apart."""
@@ -168,41 +169,41 @@ class Loss(ABC):
     def _check_scores(self, scores: Tensor) -> None:
         if not isinstance(scores, Tensor) or not scores.is_floating_point():
             kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-            raise TypeError(f"scores must be a tensor of floats, got {kind}.")
+            raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
         n_outputs = scores.shape[-1] if scores.ndim else 0
         n_classes = self._n_classes(n_outputs)
         if n_outputs != self.n_outputs(n_classes):
-            raise ValueError(
+            raise InputError(
                 f"{self.name} needs scores of shape (..., n_outputs) with n_outputs = {self.n_outputs(n_classes)} for "
                 f"{n_classes} classes, got shape {tuple(scores.shape)}."
             )
         if scores.isnan().any():
-            raise ValueError(
+            raise InputError(
                 "scores contain NaN: the network has diverged; lower the learning rate or scale the features."
             )
 
     def _check_labels(self, scores: Tensor, y: Tensor) -> None:
         if not isinstance(y, Tensor) or y.is_floating_point() or y.dtype == torch.bool:
             kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
-            raise TypeError(f"y must be a tensor of integer class numbers, got {kind}.")
+            raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
         if y.shape != scores.shape[:-1]:
-            raise ValueError(
+            raise InputError(
                 f"y must have shape {tuple(scores.shape[:-1])} to match scores {tuple(scores.shape)}, "
                 f"got {tuple(y.shape)}."
             )
         n_classes = self._n_classes(scores.shape[-1])
         if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-            raise ValueError(
+            raise InputError(
                 f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
             )
 
     def check_cost(self, cost: Any) -> None:
         """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
         if cost is None:
-            raise TypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")
+            raise InputTypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")
         values = check_cost(cost.detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
         if not self.defined_at_zero_cost() and (values == 0).any():
-            raise ValueError(f"{self.name} is infinite at cost 0; use a small positive cost.")
+            raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
 
 
 def over_classes(value: Hyper) -> Hyper:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from demur.errors import InputError
 from demur.losses.base import Hyper, Loss
 from demur.losses.pairwise import AdditivePairwise, PairwiseLoss
 from demur.losses.registry import register
@@ -130,7 +131,7 @@ class Margin(Loss):
 
     def __post_init__(self) -> None:
         if self.phi.bound_exponent is None:
-            raise ValueError(f"Margin needs a phi with an inverse link, got {self.phi}; see ModifiedHinge.")
+            raise InputError(f"Margin needs a phi with an inverse link, got {self.phi}; see ModifiedHinge.")
 
     @property
     def name(self) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from demur.errors import InputError
 from demur.losses.base import Hyper, Loss, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
@@ -93,7 +94,7 @@ class OneVsAll(_ConfidenceLoss):
 
     def __post_init__(self) -> None:
         if self.margin.bound_exponent is None:
-            raise ValueError(f"OneVsAll needs a margin with an inverse link, got {self.margin}; see OneVsAllHinge.")
+            raise InputError(f"OneVsAll needs a margin with an inverse link, got {self.margin}; see OneVsAllHinge.")
 
     @property
     def name(self) -> str:

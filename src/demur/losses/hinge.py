@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from demur.errors import InputError
 from demur.losses.base import Hyper, Loss, over_classes, score_of_label
 from demur.losses.registry import register
 from demur.rules import Decision
@@ -32,7 +33,7 @@ class _HingeLoss(Loss):
         low, high = self.tau_range
         tau = torch.as_tensor(self.tau)
         if not bool(((tau > low) & (tau < high)).all()):
-            raise ValueError(f"tau must lie strictly between {low:g} and {high:g}, got {self.tau}.")
+            raise InputError(f"tau must lie strictly between {low:g} and {high:g}, got {self.tau}.")
 
     def variants_to_decide(self) -> list[Loss]:
         return [replace(self, tau=tau) for tau in self.tau_candidates]

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
+from demur.errors import InputError
 from demur.losses.base import Hyper, Loss, over_classes, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
@@ -24,7 +25,7 @@ BetaSide: TypeAlias = Literal["acc", "rej", "mean"]
 Beta: TypeAlias = Hyper | BetaSide
 
 
-class NoClosedFormError(ValueError):
+class NoClosedFormError(InputError):
     """No closed form of the beta conditions is known for these margin functions."""
 
 
@@ -48,10 +49,10 @@ class PairwiseLoss(Loss):
         if self.psi is None:
             object.__setattr__(self, "psi", self.phi)
         if isinstance(self.beta, str) and self.beta not in get_args(BetaSide):
-            raise ValueError(f"beta must be a positive number, 'acc', 'rej' or 'mean', got {self.beta!r}.")
+            raise InputError(f"beta must be a positive number, 'acc', 'rej' or 'mean', got {self.beta!r}.")
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if not isinstance(value, str) and not bool(torch.all(torch.as_tensor(value) > 0)):
-                raise ValueError(f"{name} must be positive, got {value}.")
+                raise InputError(f"{name} must be positive, got {value}.")
 
     def n_outputs(self, n_classes: int) -> int:
         return n_classes + 1

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+from demur.errors import InputError
 from demur.losses.base import Loss
 
 __all__ = ["available", "get", "register", "unregister"]
@@ -70,7 +71,7 @@ def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
             name = cls(**fields).name
             known = _variants.get(name)
             if known is not None and _identity(known[0]) != _identity(cls):
-                raise ValueError(
+                raise InputError(
                     f"a loss named {name!r} is registered already, by {known[0].__module__}.{known[0].__qualname__}; "
                     "give yours another name, or unregister that one first."
                 )
@@ -88,7 +89,7 @@ def unregister(name: str) -> None:
     >>> unregister("no such loss")
     Traceback (most recent call last):
         ...
-    ValueError: unknown loss 'no such loss'. Available: apc+exp, apc+log, ...
+    demur.errors.InputError: unknown loss 'no such loss'. Available: apc+exp, apc+log, ...
     """
     _find(name)
     del _variants[name]
@@ -106,7 +107,7 @@ def get(name: str, **fields: Any) -> Loss:
     >>> get("ova+logg")
     Traceback (most recent call last):
         ...
-    ValueError: unknown loss 'ova+logg'. Did you mean 'ova+log'? Available: ...
+    demur.errors.InputError: unknown loss 'ova+logg'. Did you mean 'ova+log'? Available: ...
     """
     cls, defaults = _find(name)
     return cls(**{**defaults, **fields})
@@ -129,7 +130,7 @@ def _find(name: str) -> tuple[type[Loss], Mapping[str, Any]]:
     if name not in _variants:
         close = get_close_matches(str(name), _variants, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown loss {name!r}.{hint} Available: {', '.join(sorted(_variants))}.")
+        raise InputError(f"unknown loss {name!r}.{hint} Available: {', '.join(sorted(_variants))}.")
     return _variants[name]
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
+
 __all__ = ["Interval", "bootstrap"]
 
 
@@ -80,9 +82,9 @@ def bootstrap(
     """
     rows = _check_arrays(arrays)
     if not isinstance(n_resamples, (int, np.integer)) or isinstance(n_resamples, bool) or n_resamples < 1:
-        raise ValueError(f"n_resamples must be a positive integer, got {n_resamples!r}.")
+        raise InputError(f"n_resamples must be a positive integer, got {n_resamples!r}.")
     if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level!r}.")
+        raise InputError(f"confidence_level must be in (0, 1), got {confidence_level!r}.")
     rng = np.random.default_rng(seed)
     n_rows = len(rows[0])
     estimate = np.asarray(statistic(*rows), dtype=np.float64)
@@ -91,7 +93,7 @@ def bootstrap(
         chosen = rng.integers(n_rows, size=n_rows)
         value = np.asarray(statistic(*(array[chosen] for array in rows)), dtype=np.float64)
         if value.shape != estimate.shape:
-            raise ValueError(
+            raise InputError(
                 f"statistic must return one fixed shape, got {estimate.shape} for all rows and {value.shape} for a "
                 "resample; read a curve off at fixed points."
             )
@@ -119,7 +121,7 @@ def _check_arrays(arrays: tuple[ArrayLike, ...]) -> list[NDArray[Any]]:
     rows = [np.asarray(array) for array in arrays]
     lengths = [len(array) if array.ndim else None for array in rows]
     if not rows or lengths[0] in (None, 0) or len(set(lengths)) > 1:
-        raise ValueError(f"give one or more arrays with the same number of rows, at least one; got lengths {lengths}.")
+        raise InputError(f"give one or more arrays with the same number of rows, at least one; got lengths {lengths}.")
     return rows
 
 

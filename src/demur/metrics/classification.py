@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
 from demur.metrics.labels import _as_labels, check_weights, correct_and_rejected
 
 __all__ = ["ClassScores", "confusion_matrix", "labelled_confusion_matrix", "precision_recall_f1"]
@@ -65,7 +66,7 @@ def labelled_confusion_matrix(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the matrix of :func:`confusion_matrix` and the classes that its rows stand for."""
     if normalize not in _SUMMED:
-        raise ValueError(f"normalize must be None, 'true', 'pred' or 'all', got {normalize!r}.")
+        raise InputError(f"normalize must be None, 'true', 'pred' or 'all', got {normalize!r}.")
     counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)
     if normalize is None:
         return (counts if sample_weight is not None else counts.astype(np.int64)), names
@@ -110,7 +111,7 @@ class ClassScores:
                       _ratio(answers, total)]  # fmt: skip
             return {name: float(value) for name, value in zip(names, values, strict=True)}
         if kind not in ("macro", "weighted"):
-            raise ValueError(f"kind must be 'macro', 'weighted' or 'micro', got {kind!r}.")
+            raise InputError(f"kind must be 'macro', 'weighted' or 'micro', got {kind!r}.")
         weights = np.ones_like(self.support) if kind == "macro" else self.support
         return {name: _mean_of_defined(getattr(self, name), weights) for name in names}
 
@@ -195,9 +196,9 @@ def _check_labels(labels: ArrayLike, true: NDArray[Any]) -> NDArray[Any]:
     names = _as_labels("labels", labels)
     listed = names.tolist()
     if len(set(listed)) < len(listed):
-        raise ValueError(f"labels must be distinct, got {listed}.")
+        raise InputError(f"labels must be distinct, got {listed}.")
     if (_codes(true, names) < 0).all():
-        raise ValueError(f"none of the labels {listed} is in y_true.")
+        raise InputError(f"none of the labels {listed} is in y_true.")
     return names
 
 

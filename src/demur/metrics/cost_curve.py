@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
+from demur.errors import InputError
 from demur.metrics.curves import RiskCoverage
 from demur.metrics.tied_groups import Floats
 from demur.rules import check_proba
@@ -87,7 +88,7 @@ class CostCurve:
         curve = RiskCoverage.from_confidence(confidence, wrong, sample_weight)
         most, least = float(curve.groups.confidence[0]), float(curve.groups.confidence[-1])
         if least < 0 or most > 1 + _SLACK:
-            raise ValueError(
+            raise InputError(
                 f"a cost curve needs probabilities of being right, in [0, 1]; got {least if least < 0 else most:g}. "
                 "Use RiskCoverage for a confidence on another scale."
             )
@@ -125,7 +126,7 @@ class CostCurve:
         0.01
         """
         if not 0 <= low < high <= 1:
-            raise ValueError(f"low and high must satisfy 0 <= low < high <= 1, got {low!r} and {high!r}.")
+            raise InputError(f"low and high must satisfy 0 <= low < high <= 1, got {low!r} and {high!r}.")
         groups = self.curve.groups
         switch = np.clip(self.breakpoints, low, high)
         share, errors = np.diff(groups.weight, prepend=0.0), np.diff(groups.loss, prepend=0.0)
@@ -175,14 +176,14 @@ def confidence_and_errors(
     names = np.arange(values.shape[-1]) if classes is None else np.asarray(classes)
     true = np.asarray(y)
     if values.ndim != 2 or true.shape != values.shape[:1] or len(true) == 0:
-        raise ValueError(
+        raise InputError(
             f"proba and y need shapes (n, n_classes) and (n,) with n >= 1, got {values.shape} and {true.shape}."
         )
     if names.shape != values.shape[1:]:
-        raise ValueError(f"classes must name the {values.shape[1]} columns of proba, got shape {names.shape}.")
+        raise InputError(f"classes must name the {values.shape[1]} columns of proba, got shape {names.shape}.")
     unknown = ~np.isin(true, names)
     if unknown.any():
-        raise ValueError(
+        raise InputError(
             f"y contains {true[unknown].tolist()[0]!r}, which is no column of proba (columns: {_shown(names)}); pass "
             "classes= if y holds class names."
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
 from demur.metrics.labels import check_weights
 from demur.metrics.tied_groups import Floats, TiedGroups
 
@@ -122,14 +123,14 @@ class RiskCoverage:
         weights = check_weights(sample_weight, len(scores))
         names = np.asarray(group)
         if names.shape != scores.shape:
-            raise ValueError(f"group must have shape {scores.shape} like confidence, got {names.shape}.")
+            raise InputError(f"group must have shape {scores.shape} like confidence, got {names.shape}.")
         if any(name is None or name != name for name in (names if names.dtype.kind == "O" else names[names != names])):
-            raise ValueError("group contains missing values (None or NaN); give those rows a name or remove them.")
+            raise InputError("group contains missing values (None or NaN); give those rows a name or remove them.")
         curves = {}
         for name in np.unique(names).tolist():
             rows = names == name
             if not weights[rows].any():
-                raise ValueError(f"every row of group {name!r} has weight zero; remove the group first.")
+                raise InputError(f"every row of group {name!r} has weight zero; remove the group first.")
             given = None if sample_weight is None else weights[rows]
             curves[name] = cls.from_confidence(scores[rows], losses[rows], given)
         return curves
@@ -184,7 +185,7 @@ class RiskCoverage:
         """
         wanted = _check_number("coverage", coverage)
         if ((wanted <= 0) | (wanted > 1)).any():
-            raise ValueError(f"coverage must be in (0, 1], got {coverage!r}: without answers there is no risk.")
+            raise InputError(f"coverage must be in (0, 1], got {coverage!r}: without answers there is no risk.")
         return _as_given(self.risk[np.searchsorted(self.coverage, wanted)], coverage)
 
     def at_threshold(self, threshold: ArrayLike) -> tuple[Any, Any]:
@@ -215,19 +216,19 @@ def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, NDArray
     if losses.dtype != np.bool_:
         losses = losses.astype(np.float64, copy=False)
     if scores.ndim != 1 or scores.shape != losses.shape or len(scores) == 0:
-        raise ValueError(
+        raise InputError(
             f"confidence and loss need the same shape (n,) with n >= 1, got {scores.shape} and {losses.shape}."
         )
     for name, values in (("confidence", scores), ("loss", losses)):
         if not np.isfinite(values).all():
-            raise ValueError(f"{name} contains NaN or infinity; remove those rows, or clip the values, first.")
+            raise InputError(f"{name} contains NaN or infinity; remove those rows, or clip the values, first.")
     return scores, losses
 
 
 def _check_number(name: str, value: ArrayLike) -> Floats:
     numbers = np.asarray(value, dtype=np.float64)
     if np.isnan(numbers).any():
-        raise ValueError(f"{name} must be a number, got {value!r}.")
+        raise InputError(f"{name} must be a number, got {value!r}.")
     return numbers
 
 

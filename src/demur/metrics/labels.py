@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError, InputTypeError
+
 __all__ = ["NEVER", "check_weights", "correct_and_rejected", "rejected"]
 
 NEVER: Any = object()
@@ -44,11 +46,11 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Any
     """
     true, pred = _as_labels("y_true", y_true), _as_labels("y_pred", y_pred)
     if len(true) != len(pred):
-        raise ValueError(f"y_true and y_pred must have the same length, got {len(true)} and {len(pred)}.")
+        raise InputError(f"y_true and y_pred must have the same length, got {len(true)} and {len(pred)}.")
     if _is_missing(true).any():
-        raise ValueError("y_true contains missing values (None or NaN); remove those rows first.")
+        raise InputError("y_true contains missing values (None or NaN); remove those rows first.")
     if _equals(true, reject_label).any():
-        raise ValueError(
+        raise InputError(
             f"reject_label {reject_label!r} is also a class in y_true; choose a marker that is no class, "
             "such as reject_label=None."
         )
@@ -56,7 +58,7 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Any
     answered = pred[~reject]
     strangers = _kinds(answered) - _kinds(true)
     if strangers:
-        raise TypeError(
+        raise InputTypeError(
             f"y_true holds {_listed(_kinds(true))} but y_pred answers with {_listed(strangers)}, which can never be "
             f"equal; convert one of them, or set reject_label (now {_shown(reject_label)}) if this is the marker."
         )
@@ -71,13 +73,13 @@ def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[n
         return np.ones(n_examples)
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != (n_examples,):
-        raise ValueError(f"sample_weight must have shape ({n_examples},), one per example, got {weights.shape}.")
+        raise InputError(f"sample_weight must have shape ({n_examples},), one per example, got {weights.shape}.")
     if not np.isfinite(weights).all():
-        raise ValueError("sample_weight must be finite, got NaN or infinity.")
+        raise InputError("sample_weight must be finite, got NaN or infinity.")
     if (weights < 0).any():
-        raise ValueError(f"sample_weight must not be negative, got {weights.min():g}.")
+        raise InputError(f"sample_weight must not be negative, got {weights.min():g}.")
     if not weights.any():
-        raise ValueError("sample_weight is zero for every example; at least one must count.")
+        raise InputError("sample_weight is zero for every example; at least one must count.")
     return weights
 
 
@@ -91,16 +93,16 @@ def _as_labels(name: str, labels: Any) -> NDArray[Any]:
     if values.dtype.kind == "T":
         values = values.astype(object)
     if values.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, one label per example, got shape {values.shape}.")
+        raise InputError(f"{name} must be one-dimensional, one label per example, got shape {values.shape}.")
     if len(values) == 0:
-        raise ValueError(f"{name} is empty; give at least one example.")
+        raise InputError(f"{name} is empty; give at least one example.")
     return values
 
 
 def _rejected(pred: NDArray[Any], reject_label: Any, classes: Iterable[Any]) -> Mask:
     reject = _equals(pred, reject_label)
     if (_is_missing(pred) & ~reject).any():
-        raise ValueError(
+        raise InputError(
             "y_pred contains missing values (None or NaN); if they mean rejection, pass reject_label=None, "
             f"which is now {_shown(reject_label)}."
         )
@@ -108,7 +110,7 @@ def _rejected(pred: NDArray[Any], reject_label: Any, classes: Iterable[Any]) -> 
         unknown = set(pred.tolist()) - set(classes)
         for text in ("reject", str(reject_label)):
             if text in unknown:
-                raise ValueError(
+                raise InputError(
                     f"y_pred contains the string {text!r}, which is no class in y_true, while reject_label is "
                     f"{reject_label!r}; if it means rejection, pass reject_label={text!r}."
                 )

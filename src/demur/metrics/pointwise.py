@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
+from demur.errors import InputError
 from demur.metrics.labels import check_weights, correct_and_rejected, rejected
 
 __all__ = ["accepted_accuracy", "coverage", "rejection_rate", "zero_one_c_loss", "zero_one_c_risk"]
@@ -41,7 +42,7 @@ def zero_one_c_loss(
     correct, reject = correct_and_rejected(y_true, y_pred, reject_label)
     prices = check_cost(cost)
     if prices.shape not in ((), reject.shape):
-        raise ValueError(f"cost must be one number or have shape {reject.shape} like y_true, got {prices.shape}.")
+        raise InputError(f"cost must be one number or have shape {reject.shape} like y_true, got {prices.shape}.")
     return np.where(reject, prices, np.where(correct, 0.0, 1.0))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
+from demur.errors import InputError, InputTypeError
 from demur.metrics.labels import check_weights
 from demur.rules import check_proba, chow_acceptance
 
@@ -70,19 +71,19 @@ def _against_bayes(
     """Return the decisions, the Bayes-optimal acceptance with zero at ties, and the weights."""
     reject = np.asarray(decision_reject)
     if reject.dtype != np.bool_:
-        raise TypeError(
+        raise InputTypeError(
             f"decision_reject must be a boolean mask, True where rejected, got dtype {reject.dtype}; "
             "use decision.reject, or y_pred == reject_label."
         )
     eta = check_proba(proba)
     if reject.ndim != 1 or len(reject) == 0 or eta.shape[:-1] != reject.shape:
-        raise ValueError(
+        raise InputError(
             f"decision_reject and proba need shapes (n,) and (n, n_classes) with n >= 1, got {reject.shape} and "
             f"{eta.shape}."
         )
     prices = check_cost(cost)
     if prices.shape not in ((), reject.shape):
-        raise ValueError(f"cost must be one number or have shape {reject.shape}, got {prices.shape}.")
+        raise InputError(f"cost must be one number or have shape {reject.shape}, got {prices.shape}.")
     acceptance = chow_acceptance(eta.max(axis=-1), prices)
     ties = np.abs(acceptance) <= 4 * np.finfo(eta.dtype).eps
     return reject, np.where(ties, 0.0, acceptance), check_weights(sample_weight, len(reject))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from demur.costs import check_cost
+from demur.errors import InputError
 from demur.metrics.labels import NEVER
 from demur.metrics.pointwise import zero_one_c_risk
 
@@ -22,7 +23,7 @@ class ZeroOneCScorer:
 
     def __post_init__(self) -> None:
         if np.ndim(self.cost) != 0:
-            raise ValueError(f"a scorer takes a single cost, got an array of shape {np.shape(self.cost)}.")
+            raise InputError(f"a scorer takes a single cost, got an array of shape {np.shape(self.cost)}.")
         check_cost(self.cost)
 
     def __call__(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

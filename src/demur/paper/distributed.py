@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from demur.errors import InputError, UserError
 from demur.paper.compute import Workplace, compute
 from demur.paper.plan import Plan
 from demur.paper.problems import DataPlace
@@ -19,7 +20,7 @@ from demur.training import resolve_device
 __all__ = ["DaskMissingError", "connect", "run_on_cluster"]
 
 
-class DaskMissingError(Exception):
+class DaskMissingError(UserError):
     """Dask distributed is not installed."""
 
 
@@ -40,7 +41,7 @@ def connect(scheduler: str) -> Iterator[Any]:
     ...     pass
     Traceback (most recent call last):
         ...
-    ValueError: scheduler must be 'local:N' with N worker processes, or an address such as 'tcp://host:8786', ...
+    demur.errors.InputError: scheduler must be 'local:N' with N worker processes, or an address such as ...
     """
     dask = _dask()
     kind, _, number = scheduler.partition(":")
@@ -59,14 +60,14 @@ def connect(scheduler: str) -> Iterator[Any]:
             yield client
         return
     if "://" not in scheduler:
-        raise ValueError(
+        raise InputError(
             "scheduler must be 'local:N' with N worker processes, or an address such as 'tcp://host:8786', got "
             f"{scheduler!r}."
         )
     try:
         client = dask.Client(scheduler, timeout=20)
     except (OSError, ValueError) as error:
-        raise ValueError(f"the scheduler {scheduler} does not answer; is it running, and can it be reached?") from error
+        raise InputError(f"the scheduler {scheduler} does not answer; is it running, and can it be reached?") from error
     with client:
         yield client
 

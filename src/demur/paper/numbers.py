@@ -6,6 +6,7 @@ from math import isnan
 
 import numpy as np
 
+from demur.errors import UserError
 from demur.paper.protocol import Experiment
 from demur.paper.records import Record, Score
 from demur.paper.significance import best_and_equivalent
@@ -15,7 +16,7 @@ __all__ = ["METRICS", "MixedDataError", "Numbers", "Results", "Value", "collect"
 METRICS = ("zoc_risk", "accepted_accuracy", "rejection_ratio")
 
 
-class MixedDataError(Exception):
+class MixedDataError(UserError):
     """The store holds records of one problem that were made with different data."""
 
 

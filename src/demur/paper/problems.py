@@ -13,6 +13,7 @@ from torch import Tensor
 from demur.datasets import GaussianClasses, load, make_gaussian_classes, paper_gaussians
 from demur.datasets.uci import fingerprint, is_local
 from demur.datasets.uci_sources import SOURCES
+from demur.errors import InputError
 from demur.paper.protocol import BenchmarkProtocol, Protocol, SyntheticProtocol
 from demur.paper.seeds import seed_for
 
@@ -208,7 +209,7 @@ def _scaling(X: NDArray[Any], scaling: str) -> tuple[Any, Any]:
     elif scaling == "standard":
         shift, scale = X.mean(axis=0), X.std(axis=0)
     else:
-        raise ValueError(f"scaling must be 'standard', 'range' or 'none', got {scaling!r}.")
+        raise InputError(f"scaling must be 'standard', 'range' or 'none', got {scaling!r}.")
     return shift, np.where(scale > 0, scale, 1.0)
 
 

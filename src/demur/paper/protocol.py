@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from demur.costs import PAPER_COSTS
+from demur.errors import InputError
 
 __all__ = ["BenchmarkProtocol", "Choice", "Experiment", "Method", "Protocol", "SyntheticProtocol"]
 
@@ -179,13 +180,13 @@ class Experiment:
         >>> plain.with_settings({"speed": "9"})
         Traceback (most recent call last):
             ...
-        ValueError: the benchmark experiment has no setting 'speed'; it has hidden_units, epochs, ...
+        demur.errors.InputError: the benchmark experiment has no setting 'speed'; it has hidden_units, epochs, ...
         """
         known = {item.name: item for item in fields(self.protocol)}
         values = {}
         for name, text in settings.items():
             if name not in known:
-                raise ValueError(f"the {self.name} experiment has no setting {name!r}; it has {', '.join(known)}.")
+                raise InputError(f"the {self.name} experiment has no setting {name!r}; it has {', '.join(known)}.")
             values[name] = _read(name, text, known[name].default)
         return replace(self, protocol=replace(self.protocol, **values))
 
@@ -209,4 +210,4 @@ def _read(name: str, text: str, like: Any) -> Any:
         return type(like)(text)
     except ValueError:
         kind = "numbers separated by commas" if isinstance(like, tuple) else f"like {like!r}"
-        raise ValueError(f"setting {name} must be {kind}, got {text!r}.") from None
+        raise InputError(f"setting {name} must be {kind}, got {text!r}.") from None

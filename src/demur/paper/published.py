@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from demur.errors import InputError
 from demur.paper.numbers import Numbers, Value
 
 __all__ = ["BENCHMARK_FILE", "PUBLISHED_FOLDER_VARIABLE", "SYNTHETIC_FILE", "Published", "find_published"]
@@ -44,13 +45,13 @@ def find_published(folder: str | os.PathLike[str] | None = None) -> Published:
     >>> find_published("/nowhere")
     Traceback (most recent call last):
         ...
-    ValueError: /nowhere has no benchmark_tables.csv; --published names the folder with the paper's tables as CSV.
+    demur.errors.InputError: /nowhere has no benchmark_tables.csv; --published names the folder with the paper's ...
     """
     named = folder or os.environ.get(PUBLISHED_FOLDER_VARIABLE)
     place = Path(named) if named else Path("..", "shared", "paper")
     if not (place / BENCHMARK_FILE).is_file():
         if named:
-            raise ValueError(
+            raise InputError(
                 f"{place} has no {BENCHMARK_FILE}; --published names the folder with the paper's tables as CSV."
             )
         return Published(Numbers(), Numbers())

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from demur.errors import UserError
+
 __all__ = ["DamagedRecordError", "Record", "Score"]
 
 
-class DamagedRecordError(Exception):
+class DamagedRecordError(UserError):
     """A record that cannot be read, or is not what was written."""
 
 

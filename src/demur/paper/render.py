@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from demur.errors import UserError
 from demur.paper.claims import judge
 from demur.paper.claims_benchmark import BENCHMARK_CLAIMS
 from demur.paper.claims_synthetic import synthetic_claims
@@ -28,7 +29,7 @@ FIGURE_2 = (("satimage", "yeast", "letter"), ("APC+log", "MPC+log", "OVA+log", "
 FIGURE_1_COSTS = (0.05, 0.2, 0.4)
 
 
-class NothingToShowError(Exception):
+class NothingToShowError(UserError):
     """The store has no record of the experiments asked for."""
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from demur.datasets import DatasetError
+from demur.errors import InputError
 from demur.paper.methods import EXPERIMENTS, quick
 from demur.paper.plan import make_plan
 from demur.paper.problems import DataPlace
@@ -35,7 +36,7 @@ def chosen_experiments(which: str, *, short: bool, settings: Mapping[str, str]) 
     ['synthetic', 'benchmark']
     """
     if which not in (*EXPERIMENTS, "all"):
-        raise ValueError(f"unknown experiment {which!r}; there are {', '.join(EXPERIMENTS)} and all.")
+        raise InputError(f"unknown experiment {which!r}; there are {', '.join(EXPERIMENTS)} and all.")
     chosen = [one for name, one in EXPERIMENTS.items() if which in (name, "all")]
     if short:
         chosen = [quick(one) for one in chosen]
@@ -69,7 +70,7 @@ def restrict(experiments: Sequence[Experiment], problems: str, methods: str) -> 
     ):
         for name in wanted:
             if name not in known:
-                raise ValueError(f"unknown {kind} {name!r}; there are {', '.join(dict.fromkeys(known))}.")
+                raise InputError(f"unknown {kind} {name!r}; there are {', '.join(dict.fromkeys(known))}.")
     kept = [one.only(problems=wanted_problems, methods=wanted_methods) for one in experiments]
     return [one for one in kept if one.problems and one.all_methods]
 
@@ -86,7 +87,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ValueError(f"--set takes NAME=VALUE, got {text!r}.")
+            raise InputError(f"--set takes NAME=VALUE, got {text!r}.")
         settings[name.strip()] = value.strip()
     return settings
 

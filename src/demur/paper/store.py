@@ -5,12 +5,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from demur.errors import UserError
 from demur.paper.records import DamagedRecordError, Record
 
 __all__ = ["Store", "StoreError", "UnusableFolderError"]
 
 
-class StoreError(Exception):
+class StoreError(UserError):
     """A record could not be written: the disk is full, or the folder has gone."""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from demur.errors import InputError
 from demur.tabular.inputs import sortable
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class RowTable:
             lengths |= {f"column {name!r} of rows": len(values) for name, values in self.columns.items()}
         for what, length in lengths.items():
             if length != n_rows:
-                raise ValueError(
+                raise InputError(
                     f"{what} has {length} entries but there are {n_rows} labels; give one per labelled row."
                 )
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
+from demur.errors import InputError
 from demur.metrics import Interval, RiskCoverage, bootstrap, confusion_matrix
 from demur.rules import Decision, check_proba, chow_acceptance
 from demur.tabular.by_class import ClassFigures, figures_by_class
@@ -111,12 +112,12 @@ class Evaluation:
         """
         prices = check_cost(cost)
         if prices.ndim:
-            raise ValueError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
+            raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
         true, names = class_codes(y, classes), class_names(classes)
         found = check_decision(decision, len(true), len(names))
         values = None if proba is None else check_proba(proba)
         if values is not None and values.shape != (len(true), len(names)):
-            raise ValueError(f"proba must have shape ({len(true)}, {len(names)}), rows by classes, got {values.shape}.")
+            raise InputError(f"proba must have shape ({len(true)}, {len(names)}), rows by classes, got {values.shape}.")
         if cost_is_free:
             check_free_cost(found, float(prices))
         table = RowTable(rows, row_numbers)
@@ -126,10 +127,10 @@ class Evaluation:
     def at(self, cost: float) -> "Evaluation":
         """Return the evaluation of the same model at another cost, where the cost is free."""
         if not self.cost_is_free:
-            raise ValueError(f"these decisions are fixed at cost {self.cost:g}; fit or decide again for cost {cost:g}.")
+            raise InputError(f"these decisions are fixed at cost {self.cost:g}; fit or decide again for cost {cost:g}.")
         prices, old = check_cost(cost), self.decision
         if prices.ndim:
-            raise ValueError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
+            raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
         decision = Decision.from_acceptance(old.label, chow_acceptance(old.confidence, prices), old.confidence)
         return replace(self, cost=float(prices), decision=decision)
 

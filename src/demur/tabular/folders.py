@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from demur.columns.table_errors import TableError
+from demur.errors import MissingExtraError
 from demur.tabular.streaming import Decided, decide_file
 
 __all__ = ["decide_folder"]
@@ -42,7 +43,7 @@ def decide_folder(
     try:
         from dask.distributed import Client, LocalCluster, as_completed
     except ImportError as error:
-        raise ImportError("a scheduler needs Dask: pip install demur[dask]") from error
+        raise MissingExtraError("a scheduler needs Dask: pip install demur[dask]") from error
     read, final = Path(source), Path(target)
     files = sorted(path for path in read.rglob("*.parquet") if path.is_file())
     if not files:

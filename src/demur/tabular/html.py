@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from demur._version import __version__
+from demur.errors import MissingExtraError
 from demur.tabular.charts import Chart, cost_chart, reliability_chart, risk_coverage_chart
 from demur.tabular.cost_grid import cells, cost_grid, counts_along, n_rejections
 from demur.tabular.counts import counts_interval
@@ -152,7 +153,7 @@ def _environment() -> Any:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
-        raise ImportError("the report needs Jinja2: pip install demur[report].") from None
+        raise MissingExtraError("the report needs Jinja2: pip install demur[report].") from None
     environment = Environment(
         loader=FunctionLoader(_asset),
         autoescape=True,

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
+
 __all__ = ["class_codes", "class_names"]
 
 
@@ -19,20 +21,20 @@ def class_codes(y: ArrayLike, classes: ArrayLike) -> NDArray[np.int64]:
     >>> class_codes(["1", "0"], [0, 1])
     Traceback (most recent call last):
         ...
-    ValueError: none of the labels is a class of the model: y starts with '1', the classes with 0; check that labels and
+    demur.errors.InputError: none of the labels is a class of the model: y starts with '1', the classes with 0; ...
     classes are of one kind.
     """
     names, labels = _plain(classes), _plain(y)
     position = {name: code for code, name in enumerate(names)}
     if len(position) < len(names) or len(names) < 2:
-        raise ValueError(f"classes must be at least two distinct names, got {names[:10]}.")
+        raise InputError(f"classes must be at least two distinct names, got {names[:10]}.")
     if not labels:
-        raise ValueError("y is empty; give at least one labelled row.")
+        raise InputError("y is empty; give at least one labelled row.")
     if any(label is None or label != label for label in labels):
-        raise ValueError("y contains missing labels (None or NaN); remove those rows first.")
+        raise InputError("y contains missing labels (None or NaN); remove those rows first.")
     codes = np.array([position.get(label, len(names)) for label in labels], dtype=np.int64)
     if (codes == len(names)).all():
-        raise ValueError(
+        raise InputError(
             f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}; "
             "check that labels and classes are of one kind."
         )
@@ -56,6 +58,6 @@ def _plain(values: Any) -> list[Any]:
         return [value.item() if isinstance(value, np.generic) else value for value in values]
     array = np.asarray(values)
     if array.ndim != 1:
-        raise ValueError(f"labels and classes must be one-dimensional, got shape {array.shape}.")
+        raise InputError(f"labels and classes must be one-dimensional, got shape {array.shape}.")
     plain: Iterable[Any] = array.tolist()
     return list(plain)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from demur.errors import InputError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.estimators.auto_candidates import CANDIDATES, Task, batch_size_for
 from demur.losses import available, get
@@ -60,7 +61,7 @@ class ModelKind:
     def _networks(self, n_rows: int, cost: float, rule: Rule | None, verbose: int) -> Any:
         loss = get(self.name)
         if rule is not None and not loss.has_link:
-            raise ValueError(
+            raise InputError(
                 f"{self.name} gives no probabilities, which {type(rule).__name__} needs; use a cost, or another model "
                 "such as ce."
             )
@@ -98,13 +99,13 @@ def model_kind(name: str) -> ModelKind:
     >>> model_kind("hbg")
     Traceback (most recent call last):
         ...
-    ValueError: there is no model 'hbg'; did you mean 'hgb'?
+    demur.errors.InputError: there is no model 'hbg'; did you mean 'hgb'?
     """
     names = model_names()
     if name not in names:
         close = get_close_matches(name, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}."
-        raise ValueError(f"there is no model {name!r}; {hint}")
+        raise InputError(f"there is no model {name!r}; {hint}")
     views = {candidate.key: candidate.view for candidate in CANDIDATES}
     view: Literal["codes", "dense"] = "codes" if name == "auto" else views.get(name, "dense")
     return ModelKind(name, view, names[name])

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
+
 __all__ = ["Reliability"]
 
 Floats = NDArray[np.float64]
@@ -58,14 +60,14 @@ class Reliability:
         n_bins : int, default 10
         """
         if n_bins < 1:
-            raise ValueError(f"n_bins must be at least 1, got {n_bins}.")
+            raise InputError(f"n_bins must be at least 1, got {n_bins}.")
         values, correct = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
         if values.ndim != 1 or values.shape != correct.shape or len(values) == 0:
-            raise ValueError(
+            raise InputError(
                 f"confidence and right need the same shape (n,) with n >= 1, got {values.shape} and {correct.shape}."
             )
         if not np.isfinite(values).all():
-            raise ValueError("confidence contains NaN or infinity; leave those rows out first.")
+            raise InputError("confidence contains NaN or infinity; leave those rows out first.")
         edges = np.arange(n_bins + 1) / n_bins
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bins - 1)
         n_rows = np.bincount(bins, minlength=n_bins)

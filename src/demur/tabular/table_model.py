@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
+from demur.errors import InputError
 from demur.estimators import RejectClassifier, RejectOption
 from demur.rules import Decision
 from demur.tabular.labels import as_column
@@ -100,7 +101,7 @@ class TableModel:
         """Refuse a cost that is none, or another than the model's where it cannot move."""
         prices = check_cost(cost)
         if self.why_cost_is_fixed is not None and not np.all(prices == self.cost):
-            raise ValueError(f"this model cannot decide for another cost: {self.why_cost_is_fixed}.")
+            raise InputError(f"this model cannot decide for another cost: {self.why_cost_is_fixed}.")
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the numbers that the classifier takes."""

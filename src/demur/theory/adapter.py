@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
+from demur.errors import InputError, InputTypeError
 from demur.losses import Hyper, Loss, get
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.rules import Decision, chow_acceptance
@@ -64,7 +65,7 @@ class FunctionLoss(Loss):
 
     def __post_init__(self) -> None:
         if isinstance(self.decision_rule, str) and self.decision_rule not in get_args(RuleName):
-            raise ValueError(
+            raise InputError(
                 f"the decision rule must be 'softmax', 'rejector' or a function of (scores, cost), got "
                 f"{self.decision_rule!r}."
             )
@@ -135,12 +136,14 @@ def as_loss(loss: LossLike, n_classes: int, cost: float, *, rule: RuleName | Rul
         subject = subject()
     if not isinstance(subject, Loss):
         if not callable(subject):
-            raise TypeError(
+            raise InputTypeError(
                 f"a loss is a registered name, a Loss, or a function of (scores, y, cost), got {type(loss).__name__}."
             )
         subject = FunctionLoss(subject, rule or "softmax")
     elif rule is not None:
-        raise TypeError(f"{subject.name} brings its own decision rule; a rule can be given for a plain function only.")
+        raise InputTypeError(
+            f"{subject.name} brings its own decision rule; a rule can be given for a plain function only."
+        )
     return _with_number_for_beta(subject.for_classes(n_classes), n_classes, cost)
 
 

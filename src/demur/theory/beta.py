@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from demur.errors import InputError, InputTypeError
 from demur.losses import get
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.theory.conditions import rejector_slope
@@ -72,7 +73,7 @@ def numeric_beta_bounds(
     subject, n_classes, cost = _pairwise(loss, n_classes, cost)
     assert subject.psi is not None
     if not (subject.phi.smooth and subject.psi.smooth):
-        raise ValueError(
+        raise InputError(
             f"beta has no bounds for {subject.name}: Corollary 5 needs differentiable phi and psi, got {subject.phi} "
             f"and {subject.psi}."
         )
@@ -80,7 +81,7 @@ def numeric_beta_bounds(
     (psi_slope,) = torch.autograd.grad(subject.psi(zero), zero)
     per_beta = cost * psi_slope
     if per_beta == 0:
-        raise ValueError(f"beta has no effect at r = 0 for psi = {subject.psi}: its slope there is zero.")
+        raise InputError(f"beta has no effect at r = 0 for psi = {subject.psi}: its slope there is zero.")
     unit = replace(subject, beta=1.0)
     symmetric = unit.n_outputs(n_classes) > n_classes
 
@@ -97,8 +98,8 @@ def _pairwise(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[Pa
     subject = get(loss) if isinstance(loss, str) else loss
     if not isinstance(subject, PairwiseLoss):
         name = getattr(subject, "name", type(subject).__name__)
-        raise TypeError(f"{name} has no beta; beta_bounds is for the losses apc+..., mpc+... and pb+....")
+        raise InputTypeError(f"{name} has no beta; beta_bounds is for the losses apc+..., mpc+... and pb+....")
     n_classes = require_n_classes(n_classes)
     if subject.binary_only and n_classes != 2:
-        raise ValueError(f"{subject.name} is for two classes only, got {n_classes}.")
+        raise InputError(f"{subject.name} is for two classes only, got {n_classes}.")
     return subject, n_classes, require_cost(cost)

@@ -6,6 +6,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
 from demur.losses import CrossEntropy, Loss, Margin, OneVsAll, get
 from demur.theory.errors import NoBoundError, require_cost
 
@@ -54,7 +55,7 @@ class ExcessRiskBound:
         """
         excess = np.asarray(surrogate_excess, dtype=np.float64)
         if not np.all(excess >= 0):
-            raise ValueError(f"an excess risk is a number >= 0, got {float(np.min(excess)):g}.")
+            raise InputError(f"an excess risk is a number >= 0, got {float(np.min(excess)):g}.")
         bound = np.minimum(1.0, self.multiplier * excess ** (1 / self.exponent))
         return float(bound) if bound.ndim == 0 else bound
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
 from demur.losses import Loss
 from demur.theory.adapter import LossLike, as_loss
 from demur.theory.bounds import ExcessRiskBound, excess_risk_bound
@@ -88,7 +89,7 @@ class CalibrationFunction:
         surrogate_excess : float
         """
         if not surrogate_excess >= 0:
-            raise ValueError(f"an excess risk is a number >= 0, got {surrogate_excess:g}.")
+            raise InputError(f"an excess risk is a number >= 0, got {surrogate_excess:g}.")
         low, high = 0.0, 1.0
         if float(self(1.0)) <= surrogate_excess:
             return 1.0
@@ -154,7 +155,7 @@ def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes
 def _excesses(zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
     z = np.asarray(zero_one_c_excess, dtype=np.float64)
     if not np.all((z >= 0) & (z <= 1)):
-        raise ValueError(f"an excess 0-1-c risk lies in [0, 1], got {z}.")
+        raise InputError(f"an excess 0-1-c risk lies in [0, 1], got {z}.")
     return z
 
 

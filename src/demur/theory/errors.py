@@ -1,17 +1,19 @@
 """What the theory refuses, by kind; each is a ``ValueError``, so that old habits still catch it."""
 
+from demur.errors import InputError
+
 __all__ = ["CostRangeError", "LossContractError", "NoBoundError", "require_cost", "require_n_classes"]
 
 
-class CostRangeError(ValueError):
+class CostRangeError(InputError):
     """The statement asked for does not hold, or says nothing, at this rejection cost."""
 
 
-class LossContractError(ValueError):
+class LossContractError(InputError):
     """A loss of the user's own does not behave as a loss: wrong shape, NaN, or no derivative."""
 
 
-class NoBoundError(ValueError):
+class NoBoundError(InputError):
     """No theorem gives this loss the bound that was asked for."""
 
 
@@ -47,10 +49,10 @@ def require_n_classes(n_classes: int) -> int:
     >>> require_n_classes(1)
     Traceback (most recent call last):
         ...
-    ValueError: a classifier needs at least two classes, got 1.
+    demur.errors.InputError: a classifier needs at least two classes, got 1.
     """
     if isinstance(n_classes, bool) or int(n_classes) != n_classes:
-        raise ValueError(f"the number of classes must be a whole number, got {n_classes!r}.")
+        raise InputError(f"the number of classes must be a whole number, got {n_classes!r}.")
     if n_classes < 2:
-        raise ValueError(f"a classifier needs at least two classes, got {n_classes}.")
+        raise InputError(f"a classifier needs at least two classes, got {n_classes}.")
     return int(n_classes)

@@ -5,6 +5,7 @@ from math import log, sqrt
 
 import torch
 
+from demur.errors import InputError
 from demur.losses import Loss, OneVsAll, get
 from demur.margins import MarginFunction
 from demur.theory.bounds import excess_risk_bound
@@ -108,11 +109,11 @@ def estimation_error_bound(
         raise NoBoundError(f"Proposition 9 is about the smooth one-versus-all losses, not about {subject.name}.")
     n_classes = require_n_classes(n_classes)
     if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        raise InputError(f"n_samples must be at least 1, got {n_samples}.")
     if not 0 < delta < 1:
-        raise ValueError(f"delta is a probability in (0, 1), got {delta}.")
+        raise InputError(f"delta is a probability in (0, 1), got {delta}.")
     if not approximation >= 0:
-        raise ValueError(f"the approximation error is an excess risk, at least 0, got {approximation}.")
+        raise InputError(f"the approximation error is an excess risk, at least 0, got {approximation}.")
     bound = excess_risk_bound(subject, cost)
     lipschitz, largest = _on_range(subject.margin, function_class.range_bound())
     rademacher = function_class.rademacher(n_samples)

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from demur.errors import InputError
 from demur.losses import AdditivePairwise, Loss, MultiplicativePairwise
 from demur.losses.pairwise import PairwiseLoss
 from demur.margins import MarginFunction
@@ -100,7 +101,7 @@ def is_order_preserving(loss: LossLike, n_classes: int, cost: float, *, seed: in
     cost = require_cost(cost, below=1 - 1 / n_classes)
     subject = as_loss(loss, n_classes, cost)
     if subject.n_outputs(n_classes) < n_classes:
-        raise ValueError(f"the order of scores needs one score per class; {subject.name} has fewer.")
+        raise InputError(f"the order of scores needs one score per class; {subject.name} has fewer.")
     facts = examine(subject, n_classes, cost)
     eta = _trials(subject, n_classes, cost, seed)
     scores, resolved = minimisers(subject, facts, eta, cost, seed=seed)

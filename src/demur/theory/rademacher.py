@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from math import log, sqrt
 
+from demur.errors import InputError
+
 __all__ = ["FunctionClass", "NormBoundedLinear", "NormBoundedNetwork"]
 
 
@@ -15,7 +17,7 @@ class FunctionClass(ABC):
         for field in fields(self):
             value = getattr(self, field.name)
             if not value > 0:
-                raise ValueError(f"{field.name} must be positive, got {value}.")
+                raise InputError(f"{field.name} must be positive, got {value}.")
 
     @abstractmethod
     def range_bound(self) -> float:

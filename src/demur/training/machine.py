@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from demur.errors import InputError
 from demur.training.architecture import Architecture
 from demur.workers import n_cores
 
@@ -55,7 +56,7 @@ def resolve_device(device: str) -> torch.device:
     >>> resolve_device("gpu")
     Traceback (most recent call last):
         ...
-    ValueError: unknown device 'gpu'; use "auto", "cpu", "cuda" or "cuda:0".
+    demur.errors.InputError: unknown device 'gpu'; use "auto", "cpu", "cuda" or "cuda:0".
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -64,9 +65,9 @@ def resolve_device(device: str) -> torch.device:
     except (RuntimeError, TypeError):
         found = None
     if found is None or found.type not in ("cpu", "cuda"):
-        raise ValueError(f'unknown device {device!r}; use "auto", "cpu", "cuda" or "cuda:0".')
+        raise InputError(f'unknown device {device!r}; use "auto", "cpu", "cuda" or "cuda:0".')
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f'device {device!r} is not there: PyTorch sees no CUDA GPU. Use device="cpu" or "auto".')
+        raise InputError(f'device {device!r} is not there: PyTorch sees no CUDA GPU. Use device="cpu" or "auto".')
     return found
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
+from demur.errors import InputError
 from demur.training.architecture import Architecture, Stack, one_vector
 
 __all__ = ["ModuleArchitecture", "ModuleFactory"]
@@ -98,7 +99,7 @@ class ModuleArchitecture(Architecture):
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             shape = self._template(torch.zeros(4, self.n_features)).shape
         if shape != (4, self.n_outputs):
-            raise ValueError(
+            raise InputError(
                 f"module(n_features={self.n_features}, n_outputs={self.n_outputs}) must map (batch, n_features) to "
                 f"(batch, n_outputs), but four rows gave {tuple(shape)}."
             )

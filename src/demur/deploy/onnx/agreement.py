@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from demur.deploy.onnx.class_names import class_values
 from demur.deploy.onnx.inputs import onnx_inputs
+from demur.errors import MissingExtraError
 
 __all__ = ["Agreement", "compare_onnx"]
 
@@ -61,7 +62,7 @@ def compare_onnx(model: Any, exported: Any, rows: Any, cost: float | None = None
     try:
         import onnxruntime  # type: ignore[import-untyped,unused-ignore] # it has no type hints
     except ImportError:
-        raise ImportError(
+        raise MissingExtraError(
             "running an exported model needs the package onnxruntime; install it with: pip install demur[onnx]"
         ) from None
     is_path = isinstance(exported, (str, os.PathLike))

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from demur.errors import InputError, MissingExtraError
+
 __all__ = ["ExportError", "require_onnx"]
 
 
-class ExportError(ValueError):
+class ExportError(InputError):
     """A model has no equal in the other format; the message says which part, why, and what to do.
 
     Examples
@@ -23,5 +25,5 @@ def require_onnx() -> Any:
     try:
         import onnx
     except ImportError:
-        raise ImportError("exporting needs the package onnx; install it with: pip install demur[onnx]") from None
+        raise MissingExtraError("exporting needs the package onnx; install it with: pip install demur[onnx]") from None
     return onnx

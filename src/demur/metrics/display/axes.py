@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputTypeError, MissingExtraError
 from demur.metrics.labels import NEVER, correct_and_rejected
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def axes_or_new(ax: "Axes | None", size: tuple[float, float] = (5.5, 4.0)) -> "A
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError("drawing needs matplotlib; install it with: pip install 'demur[plot]'") from error
+        raise MissingExtraError("drawing needs matplotlib; install it with: pip install 'demur[plot]'") from error
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
@@ -39,7 +40,7 @@ def confidence_and_errors_of(
         proba = np.asarray(estimator.predict_proba(X))
         label, confidence = proba.argmax(axis=1), proba.max(axis=1)
     else:
-        raise TypeError(
+        raise InputTypeError(
             f"{type(estimator).__name__} has neither decide nor predict_proba, so its confidence is unknown; make the "
             "curve with RiskCoverage.from_confidence and pass it to the display."
         )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.errors import InputError
 from demur.metrics.classification import labelled_confusion_matrix
 from demur.metrics.display.axes import axes_or_new
 from demur.metrics.scorer import _marker_of
@@ -44,13 +45,13 @@ class RejectConfusionMatrixDisplay:
     ) -> None:
         matrix = np.asarray(confusion_matrix)
         if matrix.ndim != 2 or matrix.shape[1] != matrix.shape[0] + 1:
-            raise ValueError(
+            raise InputError(
                 f"a confusion matrix with a reject column has shape (K, K + 1), got {matrix.shape}; make it with "
                 "demur.metrics.confusion_matrix."
             )
         names = np.arange(len(matrix)) if display_labels is None else np.asarray(display_labels)
         if len(names) != len(matrix):
-            raise ValueError(f"display_labels must name {len(matrix)} classes, got {len(names)}.")
+            raise InputError(f"display_labels must name {len(matrix)} classes, got {len(names)}.")
         self.confusion_matrix = matrix
         self.display_labels = names
         self.reject_name = reject_name

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from demur.errors import InputError, InputTypeError
 from demur.metrics.cost_curve import CostCurve
 from demur.metrics.display.axes import axes_or_new, labelled
 from demur.metrics.display.curve_display import CurveDisplay
@@ -66,7 +67,7 @@ class CostCurveDisplay(CurveDisplay[CostCurve]):
             Passed on to matplotlib's ``plot``.
         """
         if quantity not in _YLABEL:
-            raise ValueError(f"quantity must be 'risk', 'coverage' or 'accuracy', got {quantity!r}.")
+            raise InputError(f"quantity must be 'risk', 'coverage' or 'accuracy', got {quantity!r}.")
         axes = axes_or_new(ax)
         costs = np.linspace(0, max_cost, _N_COSTS, endpoint=False)
         values = getattr(self.curve, f"{quantity}_at")(costs)
@@ -98,7 +99,7 @@ class CostCurveDisplay(CurveDisplay[CostCurve]):
     @classmethod
     def _check(cls, estimator: Any) -> None:
         if not hasattr(estimator, "predict_proba"):
-            raise TypeError(
+            raise InputTypeError(
                 f"a cost curve needs probabilities, which {type(estimator).__name__} has not; draw its "
                 "RiskCoverageDisplay instead."
             )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from demur.errors import InputError
 from demur.metrics.curves import RiskCoverage
 from demur.metrics.display.axes import axes_or_new, labelled
 from demur.metrics.display.curve_display import CurveDisplay
@@ -61,7 +62,7 @@ class RiskCoverageDisplay(CurveDisplay[RiskCoverage]):
             Passed on to matplotlib's ``plot``.
         """
         if quantity not in ("risk", "generalized_risk"):
-            raise ValueError(f"quantity must be 'risk' or 'generalized_risk', got {quantity!r}.")
+            raise InputError(f"quantity must be 'risk' or 'generalized_risk', got {quantity!r}.")
         axes = axes_or_new(ax)
         area = f"AURC = {self.curve.aurc:#.3g}" if quantity == "risk" else f"AUGRC = {self.curve.augrc:#.3g}"
         values = getattr(self.curve, quantity)

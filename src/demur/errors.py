@@ -1,0 +1,32 @@
+"""Errors that are for the user: what is wrong, the value, and what to do.
+
+The command line prints the message of a :class:`UserError` as one sentence with exit code 2. Any other exception is a
+mistake in demur itself, and keeps its traceback.
+"""
+
+__all__ = ["InputError", "InputTypeError", "MissingExtraError", "UserError"]
+
+
+class UserError(Exception):
+    """The call or its input is wrong; the message says what to do about it."""
+
+
+class InputError(UserError, ValueError):
+    """A value cannot be used.
+
+    Examples
+    --------
+    >>> from demur import Chow
+    >>> Chow(cost=20)
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: cost must be in [0, 1), got 20: ...
+    """
+
+
+class InputTypeError(UserError, TypeError):
+    """A value is of a kind that cannot be used."""
+
+
+class MissingExtraError(UserError, ImportError):
+    """An optional package is not installed; the message names the extra that brings it."""
