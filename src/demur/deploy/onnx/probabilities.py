@@ -1,4 +1,4 @@
-"""Class probabilities of any supported classifier, as ``demur.estimators.probabilities`` defines them."""
+"""Class probabilities of any supported classifier, as ``demur.estimators.cross_fitting`` defines them."""
 
 from collections.abc import Callable
 from typing import Any
