@@ -36,7 +36,7 @@ def calibrated(graph: Graph, proba: str, calibrator: Any) -> str:
 def temperature(graph: Graph, proba: str, scaling: TemperatureScaling, dtype: Any) -> str:
     """Return probabilities at a temperature, computed in their own precision."""
     logs = graph.op("Log", graph.op("Max", proba, np.array(_SMALLEST, dtype=dtype)))
-    return softmax(graph, graph.op("Div", logs, np.array(scaling.temperature, dtype=dtype)))
+    return softmax(graph, graph.op("Div", logs, np.array(scaling.temperature_, dtype=dtype)))
 
 
 def shifted(graph: Graph, proba: str, shift: LabelShift | None) -> str:

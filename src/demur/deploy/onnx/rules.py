@@ -42,7 +42,7 @@ def apply_rule(graph: Graph, proba: str, rule: Any, cost: float) -> tuple[Ruled,
         threshold = _number(rule.threshold, "the rule Threshold has thresholds")
         words = f"Answers where the largest class probability exceeds {threshold:.6g}."
     elif type(rule) in (Coverage, RiskControl):
-        threshold, words = float(rule.threshold), rule.explain()
+        threshold, words = float(rule.threshold_), rule.explain()
     else:
         raise ExportError(
             f"the rule {type(rule).__name__} is not one of demur's own; use Chow, Threshold, CostMatrix, Coverage or "
