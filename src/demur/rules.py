@@ -400,7 +400,7 @@ def check_proba(proba: ArrayLike) -> NDArray[np.floating[Any]]:
     >>> check_proba([[0.5, 0.6]])
     Traceback (most recent call last):
         ...
-    demur.errors.InputError: probabilities must sum to 1 in each row; row 0 sums to 1.1. Normalise them first.
+    demur.errors.InputError: probabilities must sum to 1 in each row; row 1 sums to 1.1. Normalise them first.
     """
     values = np.asarray(proba)
     if not np.issubdtype(values.dtype, np.floating):
@@ -418,7 +418,7 @@ def check_proba(proba: ArrayLike) -> NDArray[np.floating[Any]]:
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise InputError(
-            f"probabilities must sum to 1 in each row; row {row} sums to {sums.flat[row]:g}. Normalise them first."
+            f"probabilities must sum to 1 in each row; row {row + 1} sums to {sums.flat[row]:g}. Normalise them first."
         )
     return values
 

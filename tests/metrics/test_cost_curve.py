@@ -88,7 +88,7 @@ def test_a_cost_at_which_nothing_is_answered():
 @pytest.mark.parametrize(
     ("proba", "y", "classes", "message"),
     [
-        ([[0.5, 0.6]], [0], None, r"row 0 sums to 1\.1"),
+        ([[0.5, 0.6]], [0], None, r"row 1 sums to 1\.1"),
         ([[0.5, np.nan]], [0], None, "NaN or infinity"),
         (np.empty((0, 2)), [], None, r"with n >= 1, got \(0, 2\) and \(0,\)"),
         ([[0.5, 0.5]], [0, 1], None, r"got \(1, 2\) and \(2,\)"),
