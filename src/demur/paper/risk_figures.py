@@ -1,16 +1,18 @@
-"""The paper's figures, drawn from stored results: the only matplotlib import of the experiments."""
+"""The paper's figures of risks, drawn from stored results: the only matplotlib import of the experiments."""
 
 import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from demur.datasets import BayesSummary
-from demur.paper.numbers import Numbers
+from demur.errors import MissingExtraError
+from demur.paper.trial_means import Numbers
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["benchmark_figure", "render", "synthetic_figure"]
+__all__ = ["benchmark_figure", "check_matplotlib", "render", "synthetic_figure"]
 
 STYLES: dict[str, dict[str, Any]] = {
     "APC+log": {"color": "#E69F00", "linestyle": "--", "marker": "o"},
@@ -27,6 +29,22 @@ STYLES: dict[str, dict[str, Any]] = {
     "MPC+log+acc": {"color": "#D55E00", "linestyle": "--", "marker": "^"},
     "MPC+log+rej": {"color": "#D55E00", "linestyle": ":", "marker": "^"},
 }
+
+
+def check_matplotlib() -> None:
+    """Refuse to go on where nothing can be drawn.
+
+    Raises
+    ------
+    MissingExtraError
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            'the figures need matplotlib: pip install "demur[paper]". Without it, --records-only computes the records '
+            "and draws nothing."
+        ) from error
 
 
 def synthetic_figure(
@@ -90,12 +108,12 @@ def render(figure: "Figure", kind: str) -> bytes:
 
     content = io.BytesIO()
     with rc_context({"svg.hashsalt": "demur", "svg.fonttype": "none"}):
-        metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
+        metadata: dict[str, str | None] = {"Date": None} if kind == "svg" else {"Software": None}
         figure.savefig(content, format=kind, dpi=150, metadata=metadata)
     return content.getvalue()
 
 
-def _panels(number: int, title: str) -> tuple["Figure", list[Any]]:
+def _panels(number: int, title: str) -> tuple["Figure", list["Axes"]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.6 * number, 4.4), layout="constrained")
@@ -104,6 +122,6 @@ def _panels(number: int, title: str) -> tuple["Figure", list[Any]]:
     return figure, panels
 
 
-def _legend(figure: "Figure", panel: Any) -> None:
+def _legend(figure: "Figure", panel: "Axes") -> None:
     handles, labels = panel.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), fontsize=8, frameon=False)

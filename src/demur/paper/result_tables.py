@@ -5,9 +5,9 @@ import io
 from collections.abc import Sequence
 
 from demur.datasets import BayesSummary
-from demur.paper.numbers import METRICS, Numbers, Results, Value
+from demur.paper.trial_means import METRICS, Numbers, Results, Value
 
-__all__ = ["BAYES", "benchmark_csv", "full_table", "rejection_table", "synthetic_csv"]
+__all__ = ["BAYES", "TITLES", "benchmark_csv", "full_table", "rejection_table", "synthetic_csv"]
 
 BAYES = "Bayes"
 """The name of the best possible rule in tables."""

@@ -1,16 +1,35 @@
-"""The vocabulary in which an experiment is declared: methods, and the protocol that all of them go through."""
+"""The paper's experiments, declared: which methods, on which data, by which protocol.
 
-from collections.abc import Mapping
+Adding a method to the benchmark is one line in ``BENCHMARK``.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from demur.costs import PAPER_COSTS
 from demur.errors import InputError
+from demur.losses import resolve
+from demur.losses.pairwise import PairwiseLoss
 
-__all__ = ["BenchmarkProtocol", "Choice", "Experiment", "Method", "Protocol", "SyntheticProtocol"]
+__all__ = [
+    "BENCHMARK",
+    "EXPERIMENTS",
+    "SYNTHETIC",
+    "BenchmarkProtocol",
+    "Choice",
+    "Experiment",
+    "Method",
+    "Protocol",
+    "SyntheticProtocol",
+    "chosen_experiments",
+    "parse_settings",
+    "quick",
+    "restrict",
+    "with_losses",
+]
 
-
-def _published(default: Any, where: str) -> Any:
+def _published(default: Any, where: str) -> Any:  # as dataclasses.field itself, which takes the type of the field
     """Declare a value that the paper prints."""
     return field(default=default, metadata={"where": where})
 
@@ -31,7 +50,8 @@ class Method:
     name : str
         As the tables print it.
     loss : str, optional
-        The registry's name of the loss; the lower-case ``name`` by default.
+        As :func:`demur.losses.resolve` takes it, a registered name or "file.py:Class"; the lower-case ``name`` by
+        default.
     betas : tuple of str
         The sides of Corollary 5 to try, for losses with a trained rejector: "acc", "rej", "mean".
 
@@ -96,7 +116,7 @@ class Protocol:
             if "why" in item.metadata
         ]
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, int | float | str | None | list[float]]:
         """Return everything that decides the outcome of one trial: all values but the number of trials."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         del values["trials"]
@@ -190,6 +210,13 @@ class Experiment:
             values[name] = _read(name, text, known[name].default)
         return replace(self, protocol=replace(self.protocol, **values))
 
+    def find(self, name: str) -> Method | None:
+        """Return the method of that name, in whichever case, or of that file.py:Class; None if there is none."""
+        for method in self.all_methods:
+            if name.lower() == method.name.lower() or (":" in name and name == method.loss):
+                return method
+        return None
+
     def only(self, *, problems: tuple[str, ...] = (), methods: tuple[str, ...] = ()) -> "Experiment":
         """Return the experiment restricted to some problems and methods, by name; empty means all."""
         return replace(
@@ -211,3 +238,177 @@ def _read(name: str, text: str, like: Any) -> Any:
     except ValueError:
         kind = "numbers separated by commas" if isinstance(like, tuple) else f"like {like!r}"
         raise InputError(f"setting {name} must be {kind}, got {text!r}.") from None
+
+
+ALL_BETAS = ("acc", "rej", "mean")
+
+BENCHMARK = Experiment(
+    "benchmark",
+    problems=("vehicle", "satimage", "yeast", "covtype", "letter"),
+    methods=(
+        Method("APC+log", betas=ALL_BETAS),
+        Method("APC+exp", betas=ALL_BETAS),
+        Method("MPC+log", betas=ALL_BETAS),
+        Method("OVA+log"),
+        Method("OVA+exp"),
+        Method("CE"),
+        Method("OVA+hin"),
+    ),
+    more=(
+        Method("OVA+sq"),
+        Method("OVA+sqhin"),
+        Method("CS+hin"),
+        Method("BEP"),
+    ),
+    protocol=BenchmarkProtocol(),
+)
+"""Tables 6 to 8 and Figures 2 and 4: 7,950 networks for the paper's seven methods, 1,800 for four more."""
+
+SYNTHETIC = Experiment(
+    "synthetic",
+    problems=("20", "50", "100", "200", "500", "1000", "1500", "2000", "5000", "10000"),
+    methods=(
+        Method("APC+log+acc", "apc+log", betas=("acc",)),
+        Method("APC+log+rej", "apc+log", betas=("rej",)),
+        Method("APC+exp+acc", "apc+exp", betas=("acc",)),
+        Method("APC+exp+rej", "apc+exp", betas=("rej",)),
+        Method("MPC+log+acc", "mpc+log", betas=("acc",)),
+        Method("MPC+log+rej", "mpc+log", betas=("rej",)),
+        Method("OVA+log"),
+        Method("OVA+exp"),
+        Method("CE"),
+    ),
+    protocol=SyntheticProtocol(),
+)
+"""Table 2 and Figure 1; a problem is a number of training points per class."""
+
+EXPERIMENTS = {"synthetic": SYNTHETIC, "benchmark": BENCHMARK}
+
+
+def quick(experiment: Experiment) -> Experiment:
+    """Return a short version of an experiment: every method, and every data set, but fewer of everything else.
+
+    Examples
+    --------
+    >>> quick(SYNTHETIC).problems
+    ('20', '200', '1000')
+    """
+    protocol = experiment.protocol
+    if isinstance(protocol, SyntheticProtocol):
+        short: Protocol = replace(protocol, trials=2, epochs=20, n_test=20_000)
+        return replace(experiment, problems=("20", "200", "1000"), protocol=short, quick=True)
+    assert isinstance(protocol, BenchmarkProtocol)
+    short = replace(protocol, trials=2, epochs=10, max_train_rows=4_000, max_test_rows=10_000)
+    return replace(experiment, protocol=short, quick=True)
+
+
+def chosen_experiments(which: str, *, short: bool, settings: Mapping[str, str]) -> list[Experiment]:
+    """Return the experiments of a name, "synthetic", "benchmark" or "all", with their settings.
+
+    Raises
+    ------
+    InputError
+        If there is no such experiment, or no such setting in any of them.
+
+    Examples
+    --------
+    >>> [one.name for one in chosen_experiments("all", short=True, settings={"n_test": "1000"})]
+    ['synthetic', 'benchmark']
+    """
+    if which not in (*EXPERIMENTS, "all"):
+        raise InputError(f"unknown experiment {which!r}; there are {', '.join(EXPERIMENTS)} and all.")
+    chosen = [one for name, one in EXPERIMENTS.items() if which in (name, "all")]
+    if short:
+        chosen = [quick(one) for one in chosen]
+    known = [set(vars(one.protocol)) for one in chosen]
+    for name in settings:
+        if not any(name in names for names in known):
+            chosen[0].with_settings({name: settings[name]})
+    return [
+        one.with_settings({name: text for name, text in settings.items() if name in names})
+        for one, names in zip(chosen, known, strict=True)
+    ]
+
+
+def with_losses(experiments: Sequence[Experiment], names: Sequence[str]) -> list[Experiment]:
+    """Add losses that the experiments do not have: registered ones by name, and any other as "file.py:Class".
+
+    Raises
+    ------
+    InputError
+        If a name is neither that of a method nor of a loss.
+
+    Examples
+    --------
+    >>> [method.name for method in with_losses([BENCHMARK], ["CE", "apc+log"])[0].more]
+    ['OVA+sq', 'OVA+sqhin', 'CS+hin', 'BEP']
+    >>> with_losses([SYNTHETIC], ["bep"])[0].more
+    (Method(name='bep', loss='bep', betas=()),)
+    """
+    extended = list(experiments)
+    for name in dict.fromkeys(names):
+        if any(one.find(name) for one in experiments):
+            continue
+        method = _method_of(name, experiments)
+        extended = [replace(one, more=(*one.more, method)) for one in extended]
+    return extended
+
+
+def _method_of(name: str, experiments: Sequence[Experiment]) -> Method:
+    try:
+        loss = resolve(name)
+    except InputError as error:
+        if ":" in name:
+            raise
+        known = dict.fromkeys(method.name for one in experiments for method in one.all_methods)
+        raise InputError(
+            f"unknown method {name!r}; there are {', '.join(known)}, every loss of `demur methods`, and file.py:Class "
+            "for a loss of your own."
+        ) from error
+    if loss.binary_only:
+        raise InputError(f"{name} is for two classes only; the experiments have four and more.")
+    if any(one.find(loss.name) for one in experiments):
+        raise InputError(f"the loss of {name} is named {loss.name!r} like a method of the paper; give it another name.")
+    return Method(loss.name, name, betas=ALL_BETAS if isinstance(loss, PairwiseLoss) else ())
+
+
+def restrict(experiments: Sequence[Experiment], problems: Sequence[str], methods: Sequence[str]) -> list[Experiment]:
+    """Keep some problems and methods; empty means all.
+
+    Raises
+    ------
+    InputError
+        If a problem is unknown to every experiment.
+
+    Examples
+    --------
+    >>> [one.name for one in restrict([SYNTHETIC, BENCHMARK], ["letter", "yeast"], ["CE"])]
+    ['benchmark']
+    """
+    known = list(dict.fromkeys(name for one in experiments for name in one.problems))
+    for name in problems:
+        if name not in known:
+            raise InputError(f"unknown problem {name!r}; there are {', '.join(known)}.")
+    kept = []
+    for one in experiments:
+        found = [method.name for name in methods if (method := one.find(name)) is not None]
+        if not methods or found:
+            kept.append(one.only(problems=tuple(problems), methods=tuple(found)))
+    return [one for one in kept if one.problems]
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Read NAME=VALUE texts.
+
+    Examples
+    --------
+    >>> parse_settings(["epochs=10"])
+    {'epochs': '10'}
+    """
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set takes NAME=VALUE, got {text!r}.")
+        settings[name.strip()] = value.strip()
+    return settings

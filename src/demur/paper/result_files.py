@@ -1,25 +1,22 @@
-"""From the store to tables, figures and the page: nothing here is computed but means."""
+"""From the store to files: tables, figures and the page. Nothing here is computed but means."""
 
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from demur.errors import UserError
-from demur.paper.claims import judge
-from demur.paper.claims_benchmark import BENCHMARK_CLAIMS
-from demur.paper.claims_synthetic import synthetic_claims
-from demur.paper.figures import benchmark_figure, render, synthetic_figure
-from demur.paper.material import Material
-from demur.paper.numbers import Numbers, Results, collect
-from demur.paper.page import page
-from demur.paper.plan import matching
+from demur.paper.claims import BENCHMARK_CLAIMS, judge, synthetic_claims
+from demur.paper.experiments import Experiment, SyntheticProtocol
 from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify
-from demur.paper.protocol import Experiment, SyntheticProtocol
-from demur.paper.published import Published
-from demur.paper.store import Store, StoreError
-from demur.paper.tables import TITLES, benchmark_csv, full_table, synthetic_csv
+from demur.paper.published_tables import Published
+from demur.paper.records import Store, StoreError
+from demur.paper.result_page import Outcome, page
+from demur.paper.result_tables import TITLES, benchmark_csv, full_table, synthetic_csv
+from demur.paper.risk_figures import benchmark_figure, check_matplotlib, render, synthetic_figure
+from demur.paper.trial_jobs import matching
+from demur.paper.trial_means import Numbers, Results, collect
+from demur.whole_file import write_whole
 
 __all__ = ["NothingToShowError", "write_outputs"]
 
@@ -38,7 +35,7 @@ def write_outputs(
     experiments: Sequence[Experiment],
     published: Published,
     place: DataPlace | None = None,
-) -> Material:
+) -> Outcome:
     """Write tables, figures and the page for the records in a folder, and return what they were made from.
 
     Parameters
@@ -54,24 +51,27 @@ def write_outputs(
     ------
     NothingToShowError
         If there is no record at all.
+    MissingExtraError
+        If matplotlib is not installed.
     StoreError
         If a file could not be written.
     """
-    material = _material(out, experiments, published, place)
-    files: dict[str, str | bytes] = {"README.md": page(material), "tables.md": _tables_page(material)}
-    if material.benchmark is not None:
-        files["benchmark.csv"] = benchmark_csv(material.benchmark, material.published.benchmark)
-    if material.synthetic is not None:
-        files["synthetic.csv"] = synthetic_csv(material.synthetic, material.published.synthetic, material.bayes)
-    files |= _figures(material)
+    check_matplotlib()
+    outcome = _gather(out, experiments, published, place)
+    files: dict[str, str | bytes] = {"README.md": page(outcome), "tables.md": _tables_page(outcome)}
+    if outcome.benchmark is not None:
+        files["benchmark.csv"] = benchmark_csv(outcome.benchmark, outcome.published.benchmark)
+    if outcome.synthetic is not None:
+        files["synthetic.csv"] = synthetic_csv(outcome.synthetic, outcome.published.synthetic, outcome.bayes)
+    files |= _figures(outcome)
     for name, content in files.items():
         _write(Path(out) / name, content)
-    return material
+    return outcome
 
 
-def _material(
+def _gather(
     out: str | os.PathLike[str], experiments: Sequence[Experiment], published: Published, place: DataPlace | None
-) -> Material:
+) -> Outcome:
     found: dict[str, Results] = {}
     for experiment in experiments:
         identities = None
@@ -95,7 +95,7 @@ def _material(
         published = replace(published, benchmark=published.benchmark.without(stand_ins))
         rescaled = _rescaled(out, benchmark.experiment)
         claims += judge(BENCHMARK_CLAIMS, benchmark, published.benchmark, rescaled)
-    return Material(benchmark, synthetic, bayes, published, claims, rescaled)
+    return Outcome(benchmark, synthetic, bayes, published, claims, rescaled)
 
 
 def _rescaled(out: str | os.PathLike[str], experiment: Experiment) -> Results | None:
@@ -107,10 +107,10 @@ def _rescaled(out: str | os.PathLike[str], experiment: Experiment) -> Results | 
     return results if results.records and not results.missing else None
 
 
-def _tables_page(material: Material) -> str:
+def _tables_page(outcome: Outcome) -> str:
     """Return tables.md: the three full tables of the paper's appendix, and those of the four more losses."""
-    sections = ["# All tables", material.warning()]
-    part = material.benchmark
+    sections = ["# All tables", outcome.warning()]
+    part = outcome.benchmark
     if part is not None:
         paper = [method.name for method in part.experiment.methods]
         more = ["CE", *(method.name for method in part.experiment.more)]
@@ -119,14 +119,14 @@ def _tables_page(material: Material) -> str:
                 table = full_table(
                     metric,
                     part.numbers(methods),
-                    material.published.benchmark if methods == paper else Numbers(),
+                    outcome.published.benchmark if methods == paper else Numbers(),
                     part.problems,
                     part.experiment.protocol.costs,
                     methods,
                     part.notes,
                 )
                 sections.append(f"## {heading}\n\n{_explanation(metric)}\n\n{table}")
-    part = material.synthetic
+    part = outcome.synthetic
     if part is not None:
         methods = [method.name for method in part.experiment.methods]
         table = full_table(
@@ -152,19 +152,19 @@ def _explanation(metric: str) -> str:
     return text
 
 
-def _figures(material: Material) -> dict[str, bytes]:
+def _figures(outcome: Outcome) -> dict[str, bytes]:
     drawn = {}
-    suffix = " (quick run)" if material.quick else ""
-    if material.synthetic is not None:
-        part = material.synthetic
+    suffix = " (quick run)" if outcome.quick else ""
+    if outcome.synthetic is not None:
+        part = outcome.synthetic
         methods = [method.name for method in part.experiment.methods]
-        costs = [cost for cost in FIGURE_1_COSTS if cost in material.bayes] or list(material.bayes)[:3]
+        costs = [cost for cost in FIGURE_1_COSTS if cost in outcome.bayes] or list(outcome.bayes)[:3]
         title = f"Figure 1: 0-1-c risk on synthetic data against training size{suffix}"
         drawn["figure-1"] = synthetic_figure(
-            part.numbers(methods), material.bayes, part.problems, methods, costs, title
+            part.numbers(methods), outcome.bayes, part.problems, methods, costs, title
         )
-    if material.benchmark is not None:
-        part = material.benchmark
+    if outcome.benchmark is not None:
+        part = outcome.benchmark
         methods = [method.name for method in part.experiment.methods]
         numbers, costs = part.numbers(methods), list(part.experiment.protocol.costs)
         some = [problem for problem in FIGURE_2[0] if problem in part.problems] or part.problems
@@ -176,13 +176,9 @@ def _figures(material: Material) -> dict[str, bytes]:
 
 
 def _write(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, path)
+        write_whole(path, content, overwrite=True)
     except OSError as error:
         raise StoreError(
             f"cannot write {path}: {error.strerror or error}. Make room, then run the command again."

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demur.errors import InputError
-from demur.paper.numbers import Numbers, Value
+from demur.paper.trial_means import Numbers, Value
 
-__all__ = ["BENCHMARK_FILE", "PUBLISHED_FOLDER_VARIABLE", "SYNTHETIC_FILE", "Published", "find_published"]
+__all__ = ["BENCHMARK_FILE", "LARGEST_SIZE", "PUBLISHED_FOLDER_VARIABLE", "SYNTHETIC_FILE", "Published", "find_published"]
 
 PUBLISHED_FOLDER_VARIABLE = "DEMUR_PUBLISHED"
 """The environment variable that names a folder with the paper's tables."""
@@ -37,7 +37,7 @@ def find_published(folder: str | os.PathLike[str] | None = None) -> Published:
 
     Raises
     ------
-    ValueError
+    InputError
         If a folder is named that does not have them.
 
     Examples
