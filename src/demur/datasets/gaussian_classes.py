@@ -3,8 +3,8 @@ r"""Gaussian classes: a distribution whose class probabilities, and so whose bes
 The figures of the Bayes-optimal rule come from deterministic quadrature where the centres lie on a line or in a plane.
 There the region where Chow's rule answers class k is convex: :math:`\sum_{j \ne k} e^{\ell_j - \ell_k} < c / (1 - c)`,
 with log-odds linear in x. So a ray from a point inside leaves the region once, the mass of a Gaussian up to
-there is a formula, and a trapezoid sum over all directions converges exponentially. Elsewhere the figures are means over
-random examples.
+there is a formula, and a trapezoid sum over all directions converges exponentially. Elsewhere the figures are means
+over random examples.
 """
 
 from dataclasses import dataclass

@@ -2,8 +2,8 @@
 
 from demur.estimators.auto import AutoClassifier
 from demur.estimators.auto_search import Tried
+from demur.estimators.network_selection import Candidate
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
-from demur.estimators.network_selection import Candidate
 
 __all__ = ["AutoClassifier", "Candidate", "RejectClassifier", "RejectOption", "Tried"]

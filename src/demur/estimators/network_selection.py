@@ -11,7 +11,7 @@ from torch import Tensor
 
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
-from demur.losses import Loss, get
+from demur.losses import Loss, resolve
 from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
 from demur.training import NetworkSpec, Trained
@@ -52,10 +52,10 @@ class Candidate:
 def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[float], cost: float) -> list[GridEntry]:
     """Return all combinations to train.
 
-    A loss given by name brings its own candidates (beta, tau); a :class:`Loss` is used as it is.
+    A loss given by name or as "file.py:Class" brings its own candidates (beta, tau); a :class:`Loss` is used as it is.
     """
     named = isinstance(loss, str)
-    base = (get(loss) if isinstance(loss, str) else loss).for_classes(n_classes)
+    base = resolve(loss).for_classes(n_classes)
     try:
         decays = np.atleast_1d(np.asarray(weight_decay)).astype(np.float64, casting="same_kind").tolist()
     except (TypeError, ValueError):
@@ -178,7 +178,7 @@ class _HeldOut:
 
         def of_some_rows(start: int) -> Tensor:
             rows = slice(start, start + _ROWS_AT_A_TIME)
-            scores = networks.scores(self.X[rows]).unflatten(0, (n_entries, -1))
+            scores = torch.stack(networks.scores(self.X[rows]).tensor_split(n_entries))
             counted = []
             for decider in deciders:
                 decision = _decide_as_stack(decider, scores, self.cost)

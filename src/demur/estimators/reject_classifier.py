@@ -18,8 +18,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.estimators.labels import choose_reject_label
-from demur.estimators.rows import in_canonical_order, split_rows
 from demur.estimators.network_selection import FittedNetworks, grid_of, select
+from demur.estimators.rows import in_canonical_order, split_rows
 from demur.losses import Loss, get
 from demur.metrics import zero_one_c_risk
 from demur.rules import Decision

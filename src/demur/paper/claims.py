@@ -95,12 +95,14 @@ def judge(
     claims: Iterable[Claim], results: Results, published: Numbers, rescaled: Results | None = None
 ) -> list[Judged]:
     """Test every claim on our figures, and on the paper's printed ones where these suffice."""
+    ours = _numbers(results)
+    others = Numbers() if rescaled is None else _numbers(rescaled)
     return [
         Judged(
             claim,
-            ours=claim.test(_numbers(results), results),
+            ours=claim.test(ours, results),
             paper=_if_tested(claim.test(published, None)) if published.values else None,
-            rescaled=None if rescaled is None else _if_tested(claim.test(_numbers(rescaled), rescaled)),
+            rescaled=None if rescaled is None else _if_tested(claim.test(others, rescaled)),
         )
         for claim in claims
     ]
@@ -332,7 +334,9 @@ def synthetic_claims(bayes: dict[float, BayesSummary], sizes: list[str]) -> tupl
             "Section 5, Figure 1",
             partial(_converges, bayes, sizes),
         ),
-        Claim("CE is the best or equivalent to the best at the largest size", "Section 5", partial(_ce_best_at, largest)),
+        Claim(
+            "CE is the best or equivalent to the best at the largest size", "Section 5", partial(_ce_best_at, largest)
+        ),
         Claim("OVA+log does no better than CE in spite of its calibration", "Section 5", partial(_ova_behind, largest)),
         Claim("MPC+log with beta acc over-accepts", "Section 5, Table 2", partial(over_accept, "MPC+log+acc")),
         Claim("MPC+log with beta rej over-rejects", "Section 5, Table 2", partial(over_reject, "MPC+log+rej")),

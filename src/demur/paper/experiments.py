@@ -29,6 +29,7 @@ __all__ = [
     "with_losses",
 ]
 
+
 def _published(default: Any, where: str) -> Any:  # as dataclasses.field itself, which takes the type of the field
     """Declare a value that the paper prints."""
     return field(default=default, metadata={"where": where})
@@ -116,7 +117,7 @@ class Protocol:
             if "why" in item.metadata
         ]
 
-    def spec(self) -> dict[str, int | float | str | None | list[float]]:
+    def spec(self) -> dict[str, int | float | str | list[float] | None]:
         """Return everything that decides the outcome of one trial: all values but the number of trials."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         del values["trials"]

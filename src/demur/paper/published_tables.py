@@ -8,7 +8,14 @@ from pathlib import Path
 from demur.errors import InputError
 from demur.paper.trial_means import Numbers, Value
 
-__all__ = ["BENCHMARK_FILE", "LARGEST_SIZE", "PUBLISHED_FOLDER_VARIABLE", "SYNTHETIC_FILE", "Published", "find_published"]
+__all__ = [
+    "BENCHMARK_FILE",
+    "LARGEST_SIZE",
+    "PUBLISHED_FOLDER_VARIABLE",
+    "SYNTHETIC_FILE",
+    "Published",
+    "find_published",
+]
 
 PUBLISHED_FOLDER_VARIABLE = "DEMUR_PUBLISHED"
 """The environment variable that names a folder with the paper's tables."""

@@ -41,7 +41,7 @@ __all__ = [
     "trace",
 ]
 
-Setting: TypeAlias = int | float | str | None | list[float]
+Setting: TypeAlias = int | float | str | list[float] | None
 """A value of a protocol, as JSON has it."""
 
 

@@ -160,9 +160,7 @@ def _figures(outcome: Outcome) -> dict[str, bytes]:
         methods = [method.name for method in part.experiment.methods]
         costs = [cost for cost in FIGURE_1_COSTS if cost in outcome.bayes] or list(outcome.bayes)[:3]
         title = f"Figure 1: 0-1-c risk on synthetic data against training size{suffix}"
-        drawn["figure-1"] = synthetic_figure(
-            part.numbers(methods), outcome.bayes, part.problems, methods, costs, title
-        )
+        drawn["figure-1"] = synthetic_figure(part.numbers(methods), outcome.bayes, part.problems, methods, costs, title)
     if outcome.benchmark is not None:
         part = outcome.benchmark
         methods = [method.name for method in part.experiment.methods]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from demur.datasets import BayesSummary
 from demur.datasets.uci import SOURCES
@@ -49,12 +50,12 @@ class Outcome:
         """Whether these are results of a quick run."""
         return any(part.experiment.quick for part in self.parts)
 
-    @property
+    @cached_property
     def compared(self) -> list[Comparison]:
         """The benchmark's risks against the published ones, by method; empty where there is nothing to compare."""
         return self._compared(self.benchmark)
 
-    @property
+    @cached_property
     def rescaled_compared(self) -> list[Comparison]:
         """The same for the benchmark on features scaled to [-1, 1]."""
         return self._compared(self.rescaled)
@@ -115,8 +116,8 @@ demur reproduce all --data DIR --out results/paper
 ```
 
 The command continues where it was stopped; with a complete store it only draws the tables and figures again. With
-`--records-only` it draws nothing and needs no matplotlib; the records can be computed elsewhere and brought back. `--pack`
-puts the records of a finished run into one file per experiment. These figures, drawn again from the records alone:
+`--records-only` it draws nothing and needs no matplotlib, so that records can be computed elsewhere and brought back.
+`--pack` puts the records of a finished run into one file per experiment. From the records alone, all this is drawn by
 
 ```
 demur reproduce all --out results/paper --tables-only

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from demur.datasets import BayesSummary
@@ -59,7 +60,8 @@ def synthetic_figure(
     figure, panels = _panels(len(costs), title)
     for panel, cost in zip(panels, costs, strict=True):
         for method in methods:
-            means = [numbers.mean("zoc_risk", size, cost, method) for size in sizes]
+            found = [numbers.mean("zoc_risk", size, cost, method) for size in sizes]
+            means = [nan if mean is None else mean for mean in found]
             panel.plot([int(size) for size in sizes], means, label=method, markersize=4, **STYLES.get(method, {}))
         panel.axhline(bayes[cost].risk.value, color="black", linewidth=1, label="Bayes-optimal")
         panel.set(xscale="log", xlabel="training points per class", title=f"c = {cost:g}")

@@ -22,7 +22,7 @@ from demur.paper.problems import DataIdentity, DataPlace, Problem, prepare, seed
 from demur.paper.records import Record, Score, describe_environment
 from demur.paper.trial_jobs import TrialJob
 from demur.rules import chow_acceptance
-from demur.training import MLP, Network, Trained, TrainingData, train
+from demur.training import MLP, NetworkSpec, Trained, TrainingData, train
 
 __all__ = [
     "AllDivergedError",
@@ -158,7 +158,7 @@ class GridPart:
 class TrialGrid:
     """All networks of some trials, and the parts that validation chooses from."""
 
-    networks: list[Network] = field(default_factory=list)
+    networks: list[NetworkSpec] = field(default_factory=list)
     parts: list[GridPart] = field(default_factory=list)
 
 
@@ -277,7 +277,7 @@ def _told_apart_by(chosen: Loss, method: Method) -> dict[str, float | str]:
 
 def _score(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Score]:
     """Count on the test rows, once for every trial and cost."""
-    width = max(job.protocol.hidden_units, 4 * trained.architecture.n_outputs)
+    width = max(job.protocol.hidden_units, 4 * chosen[0].loss.n_outputs(problem.n_classes))
     counts = count(
         trained, chosen, problem.X_test, problem.y_test, width=width, best_confidence=problem.best_confidence
     )
@@ -347,15 +347,15 @@ def count(
     for start in range(0, len(X), n_rows):
         block = slice(start, start + n_rows)
         scores = networks.scores(X[block])
-        for loss, members, position, cost in groups:
+        for loss, those, position, cost in groups:
             decision = loss.rule(scores.index_select(0, position), cost)
             accept = ~decision.reject
-            totals[0, members] += decision.reject.sum(1)
-            totals[1, members] += (accept & (decision.label != y[block])).sum(1)
+            totals[0, those] += decision.reject.sum(1)
+            totals[1, those] += (accept & (decision.label != y[block])).sum(1)
             if best_confidence is not None:
                 should_accept = chow_acceptance(best_confidence[block], cost.double()) > 0
-                totals[2, members] += (accept & ~should_accept).sum(1)
-                totals[3, members] += (decision.reject & should_accept).sum(1)
+                totals[2, those] += (accept & ~should_accept).sum(1)
+                totals[3, those] += (decision.reject & should_accept).sum(1)
     rejected, wrong, false_accepts, false_rejects = totals.cpu().numpy()
     if best_confidence is None:
         return Counts(len(X), rejected, wrong)
