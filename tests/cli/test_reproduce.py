@@ -54,7 +54,7 @@ def test_a_small_run_then_only_tables(tmp_path):
 def test_12_20_a_quick_run_says_that_the_data_are_stand_ins_before_its_verdicts():
     done = call(*SMALL)
     assert done.exit_code == 0, done.output
-    assert done.stderr.startswith("Not the real data: vehicle are replaced by synthetic stand-ins")
+    assert done.stderr.startswith("Not the real data: synthetic stand-ins of the same shape replace vehicle.")
     said, verdicts = done.stdout.index("stand-in"), done.stdout.index("The paper's statements on these figures")
     assert said < verdicts
 
@@ -123,7 +123,7 @@ def test_published_figures_are_shown_beside_real_data_only(tmp_path):
         ([*SMALL, "--methods", "mine.py:Loss"], "there is no file mine.py"),
         ([*SMALL, "--problems", "nowhere"], "unknown problem 'nowhere'; there are vehicle"),
         ([*SMALL, "--set", "epochs"], "--set takes NAME=VALUE"),
-        ([*SMALL, "--set", "epochs=many"], "setting epochs must be like 10, got 'many'"),
+        ([*SMALL, "--set", "epochs=many"], "setting epochs must be like 150, got 'many'"),
     ],
 )
 def test_wrong_calls(arguments, message):
