@@ -131,8 +131,8 @@ def _say_what_the_data_are(experiments: "list[Experiment]", place: "DataPlace") 
         ]
     if stand_ins:
         notes.print(
-            f"Not the real data: synthetic stand-ins of the same shape replace {', '.join(stand_ins)}. --data names the "
-            "folder with the real ones.",
+            f"Not the real data: synthetic stand-ins of the same shape replace {', '.join(stand_ins)}. --data names "
+            "the folder with the real ones.",
             markup=False,
         )
 
