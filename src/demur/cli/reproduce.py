@@ -106,7 +106,7 @@ def reproduce(
                 typer.echo(json.dumps(_summary(folder, outcome, failure), indent=2))
             else:
                 _print_summary(folder, outcome)
-        for experiment in chosen if pack else []:
+        for experiment in chosen if pack and failure is None else []:
             n_records = Store(folder, experiment.name).pack()
             notes.print(f"{n_records} records of the {experiment.name} experiment are in one file.", markup=False)
     if failure:
