@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,15 +25,16 @@ from demur.losses import (
     OneVsAllHinge,
 )
 from demur.margins import Exponential, Hinge, Logistic, MarginFunction, Squared, SquaredHinge
-from demur.training.batches import Batches, TrainingData
+from demur.training.jobs import Job, NetworkSpec
 from demur.training.mlp import MLP
+from demur.training.training_step import Batches
 from demur.workers import on_workers
 
-if TYPE_CHECKING:
-    from demur.training.architecture import Architecture
-    from demur.training.networks import Network
-
 __all__ = ["can_fuse", "train_fused"]
+
+_HYPER = ("alpha", "beta")
+"""The hyper-parameters of a loss that enter its gradient, besides the cost."""
+
 
 _STREAMS = 8
 _WARPS = 8
@@ -64,12 +65,18 @@ _LOSSES: dict[type[Loss], str] = {
 """The losses whose gradient the kernel knows. A subclass may have another, so that only the class itself counts."""
 
 
-def can_fuse(loss: Loss, architecture: "Architecture") -> bool:
+def can_fuse(job: Job) -> bool:
     """Say whether one program can train a whole network: one hidden layer, small enough, with a known loss."""
-    if find_spec("triton") is None or type(architecture) is not MLP or len(architecture.sizes) != 3:
+    architecture = job.architecture
+    if find_spec("triton") is None or not isinstance(architecture, MLP) or len(architecture.sizes) != 3:
         return False
     features, hidden, outputs = (_padded(size) for size in architecture.sizes)
-    return hidden * (features + outputs) <= _MOST_WEIGHTS and _kind(loss) is not None
+    if hidden * (features + outputs) > _MOST_WEIGHTS or _kind(job.loss) is None:
+        return False
+    return all(
+        set(one.hyper) <= {*_HYPER, "tau"} and all(_hyper(job.loss, one, name) is not None for name in _HYPER)
+        for one in job.networks
+    )
 
 
 def _kind(loss: Loss) -> tuple[str, str] | None:
@@ -81,7 +88,7 @@ def _kind(loss: Loss) -> tuple[str, str] | None:
         margins = {_MARGINS.get(type(margin)) for margin in (loss.phi, loss.psi or loss.phi)}
         margin = margins.pop() if len(margins) == 1 else None
     else:
-        margin = _MARGINS.get(type(loss.margin)) if isinstance(loss, OneVsAll) else "log"
+        margin = _MARGINS.get(type(loss.phi)) if isinstance(loss, OneVsAll) else "log"
     return None if margin is None else (name, margin)
 
 
@@ -115,7 +122,7 @@ class Orders:
     """
 
     def __init__(
-        self, groups: "dict[Any, tuple[NDArray[np.int64], int]]", batch_size: int, epochs: int, device: torch.device
+        self, groups: dict[Any, tuple[NDArray[np.int64], int]], batch_size: int, epochs: int, device: torch.device
     ) -> None:
         self.position = {key: number for number, key in enumerate(groups)}
         rows, seeds = zip(*groups.values(), strict=True)
@@ -146,12 +153,10 @@ class FusedStack:
 
     Parameters
     ----------
-    loss : Loss
-        One that :func:`can_fuse` accepts; ``alpha`` and ``beta`` come from the networks, or else from here.
-    architecture : MLP
-    data : TrainingData
-        On the device.
-    networks : sequence of Network
+    job : Job
+        One that :func:`can_fuse` accepts, with its data on the device.
+    networks : sequence of NetworkSpec
+        Those of the job that have equally many rows.
     orders : Orders
     keys : sequence
         For each network the key of its trial in ``orders``.
@@ -163,10 +168,8 @@ class FusedStack:
 
     def __init__(
         self,
-        loss: Loss,
-        architecture: MLP,
-        data: TrainingData,
-        networks: "Sequence[Network]",
+        job: Job,
+        networks: Sequence[NetworkSpec],
         orders: Orders,
         keys: Sequence[Any],
         *,
@@ -174,6 +177,7 @@ class FusedStack:
         learning_rate: float,
         precision: str = "tf32",
     ) -> None:
+        loss, architecture, data = job.loss, cast(MLP, job.architecture), job.data
         device = data.X.device
         kind = _kind(loss)
         assert kind is not None
@@ -218,7 +222,7 @@ class FusedStack:
 
 
 def train_fused(
-    work: "Sequence[tuple[Loss, MLP, TrainingData, Sequence[Network]]]",
+    jobs: Sequence[Job],
     *,
     epochs: int,
     batch_size: int,
@@ -236,28 +240,28 @@ def train_fused(
     list of pairs of tensors
         For each job the vectors, and which networks failed.
     """
-    keys = [[(one.seed, one.rows.tobytes()) for one in networks] for *_, networks in work]
+    keys = [[(one.seed, one.rows.tobytes()) for one in job.networks] for job in jobs]
     groups: dict[int, dict[Any, tuple[NDArray[np.int64], int]]] = defaultdict(dict)
-    for (*_, networks), own in zip(work, keys, strict=True):
-        for network, key in zip(networks, own, strict=True):
+    for job, own in zip(jobs, keys, strict=True):
+        for network, key in zip(job.networks, own, strict=True):
             groups[len(network.rows)][key] = (network.rows, network.seed)
     results: list[tuple[Tensor, Tensor]] = [
         (
-            torch.zeros(len(networks), architecture.n_parameters, device=device),
-            torch.zeros(len(networks), dtype=torch.bool, device=device),
+            torch.zeros(len(job.networks), cast(MLP, job.architecture).n_parameters, device=device),
+            torch.zeros(len(job.networks), dtype=torch.bool, device=device),
         )
-        for _, architecture, _, networks in work
+        for job in jobs
     ]
-    streams = [torch.cuda.Stream() for _ in range(_STREAMS)] if device.type == "cuda" else [None]
+    streams = [_stream() for _ in range(_STREAMS)] if device.type == "cuda" else [None]
     for n_rows, trials in sorted(groups.items(), reverse=True):
         orders = Orders(trials, batch_size, epochs, device)
         stacks = []
-        for number, ((loss, architecture, data, networks), own) in enumerate(zip(work, keys, strict=True)):
-            places = [place for place, one in enumerate(networks) if len(one.rows) == n_rows]
+        for number, (job, own) in enumerate(zip(jobs, keys, strict=True)):
+            places = [place for place, one in enumerate(job.networks) if len(one.rows) == n_rows]
             if places:
                 stack = FusedStack(
-                    loss, architecture, data, [networks[place] for place in places], orders,
-                    [own[place] for place in places], epochs=epochs, learning_rate=learning_rate, precision=precision,
+                    job, [job.networks[place] for place in places], orders, [own[place] for place in places],
+                    epochs=epochs, learning_rate=learning_rate, precision=precision,
                 )  # fmt: skip
                 stacks.append((number, places, stack))
         for start, count, block in orders.blocks():
@@ -268,6 +272,10 @@ def train_fused(
             for all_of_them, found in zip(results[number], stack.outcome(), strict=True):
                 all_of_them[torch.tensor(places, device=device)] = found
     return results
+
+
+def _stream() -> Any:
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch's stubs
 
 
 def _on_streams(streams: Sequence[Any], launches: Sequence[Callable[[], None]]) -> None:
@@ -294,9 +302,10 @@ def _initial_vectors(architecture: MLP, seeds: Sequence[int]) -> Tensor:
     return vectors[[place[seed] for seed in seeds]]
 
 
-def _hyper(loss: Loss, network: "Network", name: str) -> float:
+def _hyper(loss: Loss, network: NetworkSpec, name: str) -> float | None:
+    """Return a hyper-parameter of a network, 1 where its loss has none of that name, None where it is not a number."""
     value: Any = network.hyper.get(name, getattr(loss, name, 1.0))
-    return float(value) if isinstance(value, (int, float)) else 1.0
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _bias_corrections(n_steps: int, learning_rate: float) -> Tensor:

@@ -1,9 +1,9 @@
 """One GPU program trains one network, from its first batch to its last.
 
-Weights, both moments of AMSGrad and the gradients stay in registers over all steps of a launch; only the rows of a batch
-are read from memory. Everything is padded to powers of two: a padded unit has weights of zero, and its gradient is zero,
-so that it stays there. This module needs Triton, which comes with the CUDA build of torch; nothing else imports it before a
-network is trained on a GPU.
+Weights, both moments of AMSGrad and the gradients stay in registers over all steps of a launch; only the rows of a
+batch are read from memory. Everything is padded to powers of two: a padded unit has weights of zero, and its gradient is
+zero, so that it stays there. This module needs Triton, which comes with the CUDA build of torch; nothing imports it
+before a network is trained on a GPU.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ import triton.language as tl
 __all__ = ["train_networks"]
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def _value_and_slope(z: Any, margin: tl.constexpr) -> Any:
     """Return phi(z) and phi'(z) of a margin function."""
     if margin == "log":
@@ -40,7 +40,7 @@ def _value_and_slope(z: Any, margin: tl.constexpr) -> Any:
     return value, slope
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def _kinked_slope(m: Any, cost: Any) -> Any:
     """Return the slope of 2 max(c gamma, (1 - c) gamma) with gamma = max(m, -1), split evenly at 0 as autograd does."""
     steep, flat = 2.0 * tl.maximum(cost, 1.0 - cost), 2.0 * tl.minimum(cost, 1.0 - cost)
@@ -48,7 +48,7 @@ def _kinked_slope(m: Any, cost: Any) -> Any:
     return tl.where(m >= -1.0, inside, 0.0)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def _shared_among_largest(values: Any, is_in: Any) -> Any:
     """Return the maximum of each row, and 1 / n at each of the n places that have it."""
     masked = tl.where(is_in, values, -float("inf"))
@@ -57,7 +57,7 @@ def _shared_among_largest(values: Any, is_in: Any) -> Any:
     return top, hits / tl.sum(hits, 1)[:, None]
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def _score_gradient(
     scores: Any, y: Any, weight: Any, cost: Any, alpha: Any, beta: Any, column: Any, n_outputs: Any,
     loss: tl.constexpr, margin: tl.constexpr,
@@ -112,7 +112,7 @@ def _score_gradient(
     return tl.where(in_use, gradient, 0.0)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def _updated(w: Any, g: Any, mean: Any, square: Any, largest: Any, decay: Any, step_size: Any, root: Any) -> Any:
     """Return one step of AMSGrad as torch.optim.Adam(amsgrad=True) makes it: weights and the three moments."""
     g = g + decay * w
@@ -122,25 +122,25 @@ def _updated(w: Any, g: Any, mean: Any, square: Any, largest: Any, decay: Any, s
     return w - step_size * mean / (tl.sqrt(largest) / root + 1e-8), mean, square, largest
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def _at(unit: Any, source: Any, n_units: Any, n_sources: Any) -> Any:
     """Return the places of a weight matrix (units, sources) in a network's vector, and which of them exist."""
     return unit[:, None] * n_sources + source[None, :], (unit[:, None] < n_units) & (source[None, :] < n_sources)
 
 
-@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
+@triton.jit
 def train_networks(
     x_ptr, y_ptr, weight_ptr, order_ptr, place_ptr, orders_ptr, state_ptr, step_ptr, cost_ptr, decay_ptr, alpha_ptr,
     beta_ptr, n_networks, order_length, n_steps, epoch_steps, batch_size, n_features, n_hidden, n_outputs,
     n_parameters,
     features: tl.constexpr, hidden: tl.constexpr, outputs: tl.constexpr, rows: tl.constexpr,
     loss: tl.constexpr, margin: tl.constexpr, weighted: tl.constexpr, precision: tl.constexpr,
-):  # type: ignore[no-untyped-def,unused-ignore] # fmt: skip
+):  # fmt: skip
     """Train one network on ``n_steps`` batches; its state is read before and written after.
 
     ``state`` holds, one after the other, the vectors of all networks, their means, squares and largest squares.
-    ``orders`` says which of the rows of ``order`` a network follows, ``place`` gives each position of an epoch its weight,
-    and ``step`` holds the two bias corrections of each step.
+    ``orders`` says which of the rows of ``order`` a network follows, ``place`` gives each position of an epoch its
+    weight, and ``step`` holds the two bias corrections of each step.
     """
     network = tl.program_id(0)
     f, h, o = tl.arange(0, features), tl.arange(0, hidden), tl.arange(0, outputs)
@@ -184,11 +184,12 @@ def train_networks(
         g1 = tl.dot(tl.trans(below), x, input_precision=precision)
         step_size, root = tl.load(step_ptr + 2 * step), tl.load(step_ptr + 2 * step + 1)
         b2, b2_mean, b2_square, b2_largest = _updated(
-            b2, tl.sum(signal, 0), b2_mean, b2_square, b2_largest, decay, step_size, root)
+            b2, tl.sum(signal, 0), b2_mean, b2_square, b2_largest, decay, step_size, root
+        )
         b1, b1_mean, b1_square, b1_largest = _updated(
-            b1, tl.sum(below, 0), b1_mean, b1_square, b1_largest, decay, step_size, root)
-        w2, w2_mean, w2_square, w2_largest = _updated(
-            w2, g2, w2_mean, w2_square, w2_largest, decay, step_size, root)
+            b1, tl.sum(below, 0), b1_mean, b1_square, b1_largest, decay, step_size, root
+        )
+        w2, w2_mean, w2_square, w2_largest = _updated(w2, g2, w2_mean, w2_square, w2_largest, decay, step_size, root)
         w1, w1_mean, w1_square, w1_largest = _updated(
             w1, g1, w1_mean, w1_square, w1_largest, decay, step_size, root)  # fmt: skip
 
