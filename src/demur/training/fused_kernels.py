@@ -1,12 +1,10 @@
 """One GPU program trains one network, from its first batch to its last.
 
 Weights, both moments of AMSGrad and the gradients stay in registers over all steps of a launch; only the rows of a
-batch are read from memory. Everything is padded to powers of two: a padded unit has weights of zero, and its gradient is
-zero, so that it stays there. This module needs Triton, which comes with the CUDA build of torch; nothing imports it
+batch are read from memory. Everything is padded to powers of two: a padded unit has weights and gradients of zero,
+and keeps them. This module needs Triton, which comes with the CUDA build of torch; nothing imports it
 before a network is trained on a GPU.
 """
-
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -15,7 +13,7 @@ __all__ = ["train_networks"]
 
 
 @triton.jit
-def _value_and_slope(z: Any, margin: tl.constexpr) -> Any:
+def _value_and_slope(z, margin: tl.constexpr):
     """Return phi(z) and phi'(z) of a margin function."""
     if margin == "log":
         small = tl.exp(-tl.abs(z))
@@ -41,7 +39,7 @@ def _value_and_slope(z: Any, margin: tl.constexpr) -> Any:
 
 
 @triton.jit
-def _kinked_slope(m: Any, cost: Any) -> Any:
+def _kinked_slope(m, cost):
     """Return the slope of 2 max(c gamma, (1 - c) gamma) with gamma = max(m, -1), split evenly at 0 as autograd does."""
     steep, flat = 2.0 * tl.maximum(cost, 1.0 - cost), 2.0 * tl.minimum(cost, 1.0 - cost)
     inside = tl.where(m > 0.0, steep, tl.where(m < 0.0, flat, 0.5 * (steep + flat)))
@@ -49,7 +47,7 @@ def _kinked_slope(m: Any, cost: Any) -> Any:
 
 
 @triton.jit
-def _shared_among_largest(values: Any, is_in: Any) -> Any:
+def _shared_among_largest(values, is_in):
     """Return the maximum of each row, and 1 / n at each of the n places that have it."""
     masked = tl.where(is_in, values, -float("inf"))
     top = tl.max(masked, 1)
@@ -59,9 +57,9 @@ def _shared_among_largest(values: Any, is_in: Any) -> Any:
 
 @triton.jit
 def _score_gradient(
-    scores: Any, y: Any, weight: Any, cost: Any, alpha: Any, beta: Any, column: Any, n_outputs: Any,
+    scores, y, weight, cost, alpha, beta, column, n_outputs,
     loss: tl.constexpr, margin: tl.constexpr,
-) -> Any:  # fmt: skip
+):  # fmt: skip
     """Return the gradient of the weighted losses of a batch with respect to its scores (rows, outputs)."""
     in_use = column[None, :] < n_outputs
     own = column[None, :] == y[:, None]
@@ -113,7 +111,7 @@ def _score_gradient(
 
 
 @triton.jit
-def _updated(w: Any, g: Any, mean: Any, square: Any, largest: Any, decay: Any, step_size: Any, root: Any) -> Any:
+def _updated(w, g, mean, square, largest, decay, step_size, root):
     """Return one step of AMSGrad as torch.optim.Adam(amsgrad=True) makes it: weights and the three moments."""
     g = g + decay * w
     mean = mean + 0.1 * (g - mean)
@@ -123,7 +121,7 @@ def _updated(w: Any, g: Any, mean: Any, square: Any, largest: Any, decay: Any, s
 
 
 @triton.jit
-def _at(unit: Any, source: Any, n_units: Any, n_sources: Any) -> Any:
+def _at(unit, source, n_units, n_sources):
     """Return the places of a weight matrix (units, sources) in a network's vector, and which of them exist."""
     return unit[:, None] * n_sources + source[None, :], (unit[:, None] < n_units) & (source[None, :] < n_sources)
 
