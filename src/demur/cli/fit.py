@@ -9,7 +9,7 @@ import typer
 
 from demur.cli.choice import Choice
 from demur.cli.console import CallError, check_free, console, is_watched, warnings_as_notes, wrong_call_if_refused
-from demur.cli.summary import about, evaluation_json, print_evaluation, print_fit
+from demur.cli.summary import about, print_evaluation, print_fit
 
 __all__ = ["fit"]
 
@@ -110,12 +110,12 @@ def fit(
 
             write_report(judged, report, title=f"{target} from {data}", made=about(fitted, data), overwrite=force)
     if as_json:
-        evaluation = None if judged is None else evaluation_json(judged, fitted)
+        evaluation = None if judged is None else judged.to_json()
         typer.echo(json.dumps({"folder": str(out), "seconds": seconds, **fitted.facts, "evaluation": evaluation}))
         return
     print_fit(fitted, data, seconds)
     if judged is not None:
-        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows", fitted)
+        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows")
     else:
         if fitted.rule_words:
             console.print(fitted.rule_words, markup=False)
