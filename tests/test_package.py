@@ -6,8 +6,7 @@ import inspect
 import pkgutil
 import subprocess
 import sys
-
-import pytest
+from pathlib import Path
 
 import demur
 
@@ -25,24 +24,32 @@ def test_every_name_of_the_top_level_exists():
     assert demur.__version__ == importlib.metadata.version("demur")
 
 
-def public_objects():
+def test_every_public_name_is_documented():
+    undocumented = []
     for module in pkgutil.walk_packages(demur.__path__, "demur."):
         if module.name.endswith("__main__"):
             continue
         found = importlib.import_module(module.name)
         for name in getattr(found, "__all__", []):
             thing = getattr(found, name)
-            if getattr(thing, "__module__", "").startswith("demur"):
-                yield pytest.param(thing, id=f"{module.name}.{name}")
+            if not getattr(thing, "__module__", "").startswith("demur"):
+                continue
+            if not inspect.getdoc(thing):
+                undocumented.append(f"{module.name}.{name}")
+            if inspect.isclass(thing):
+                undocumented += [
+                    f"{module.name}.{name}.{member}"
+                    for member, value in vars(thing).items()
+                    if not member.startswith("_")
+                    and (inspect.isfunction(value) or isinstance(value, property))
+                    and not inspect.getdoc(getattr(thing, member))
+                ]
+    assert not undocumented
 
 
-@pytest.mark.parametrize("thing", list(public_objects()))
-def test_every_public_name_is_documented(thing):
-    assert inspect.getdoc(thing)
-    if inspect.isclass(thing):
-        for name, member in vars(thing).items():
-            if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
-                assert inspect.getdoc(getattr(thing, name)), name
+def test_no_two_modules_share_a_name():
+    names = [path.stem for path in Path(demur.__file__).parent.rglob("*.py") if not path.name.startswith("__")]
+    assert not {name for name in names if names.count(name) > 1}
 
 
 def test_modules_list_their_public_names():

@@ -16,21 +16,19 @@ MODULES = (
     "guarantees",
     "calibration",
     "label_shift",
+    "costs",
     "metrics",
-    "evaluation",
-    "report",
     "losses",
     "margins",
-    "costs",
     "theory",
     "training",
+    "columns",
+    "tabular",
+    "deploy",
+    "deploy.onnx",
     "datasets",
-    "tables",
-    "table_model",
-    "persistence",
-    "export",
-    "service",
-    "experiments",
+    "paper",
+    "errors",
 )
 """The public modules, each with a page of its own in the reference."""
 
@@ -75,7 +73,11 @@ def _elsewhere(name: str) -> list[str]:
         parts[0] in MODULES
     ):  # the path of the file, such as demur.guarantees.selection.Certificate
         places.append(f"demur.{parts[0]}.{parts[-1]}")
-    return places + [f"demur.{module}.{tail}" for module in MODULES]
+    last = parts[-1]  # or of a method: demur.tabular.table_model.TableModel.answers
+    places += [f"demur.{module}.{one}" for module in MODULES for one in (tail, last)]
+    if len(parts) > 1:
+        places += [f"demur.{module}.{parts[-2]}.{last}" for module in MODULES]
+    return places
 
 
 def _link(app: Sphinx, page: str, entry: Any, content: nodes.Node) -> nodes.Node:
@@ -102,6 +104,11 @@ def _escape_bars(
             and ":math:" not in line
         ):
             lines[number] = line.replace("|", r"\|")
+
+
+def page_of(module: str) -> str:
+    """Return the page of the reference that a module stands on, without its suffix."""
+    return module.rsplit(".")[-1]
 
 
 def public_names() -> dict[str, list[str]]:

@@ -3,6 +3,7 @@ from . import columns as columns
 from . import costs as costs
 from . import datasets as datasets
 from . import deploy as deploy
+from . import errors as errors
 from . import estimators as estimators
 from . import guarantees as guarantees
 from . import label_shift as label_shift

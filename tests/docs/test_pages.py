@@ -21,6 +21,7 @@ def _losses_as_before():
         unregister(name)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_losses_as_before")
 @pytest.mark.parametrize("page", [page for page in PAGES if "```" in page.read_text()], ids=name_of)
 def test_blocks_run_and_print_what_is_shown(page, tmp_path, monkeypatch):
