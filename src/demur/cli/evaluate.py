@@ -17,7 +17,12 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
     data: Annotated[str, typer.Argument(help="A table of rows with labels, that the model has not seen.")],
     report: Annotated[Path | None, typer.Option(help="Write a page with everything to this HTML file.")] = None,
-    cost: Annotated[float | None, typer.Option("--cost", "-c", help="Judge it at another price of declining; an assumed one where it decides by none.")] = None,
+    cost: Annotated[
+        float | None,
+        typer.Option(
+            "--cost", "-c", help="Judge it at another price of declining; an assumed one where it decides by none."
+        ),
+    ] = None,
     allow_extra: Annotated[
         bool, typer.Option("--allow-extra", help="Accept columns that the model does not know, and any order.")
     ] = False,

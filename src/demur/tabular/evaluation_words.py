@@ -181,7 +181,7 @@ def matrix_headline(counts: Counts, cost: float, if_all_answered: float, if_all_
 def _compared(counts: Counts, risk: float, answered: float, declined: float, write: Callable[[float], str]) -> str:
     """Compare with the better of the two extremes; say nothing where the model is that extreme itself."""
     alternative, better = ("answered", answered) if answered <= declined else ("declined", declined)
-    if counts.n_rejected == 0 and alternative == "answered" or counts.n_answered == 0 and alternative == "declined":
+    if (counts.n_rejected == 0 and alternative == "answered") or (counts.n_answered == 0 and alternative == "declined"):
         return ""
     looks_equal = write(risk) == write(better)
     kind = "same" if looks_equal else "less" if risk < better else "more"

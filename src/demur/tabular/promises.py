@@ -125,7 +125,9 @@ class CoveragePromise(Promise):
 
     def judged(self, counts: Counts) -> KeptOrNot:
         seen, n_rows = counts.coverage, counts.n_rows
-        beside = f"Asked for: at least {percent(self.at_least)} of the rows answered. Seen: {percent(seen)} of {n_rows:,}."
+        beside = (
+            f"Asked for: at least {percent(self.at_least)} of the rows answered. Seen: {percent(seen)} of {n_rows:,}."
+        )
         if seen >= self.at_least:
             return KeptOrNot("coverage", self.at_least, seen, n_rows, None, beside)
         left_out = self.n_calibration - self.n_accepted

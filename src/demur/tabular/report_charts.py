@@ -1,5 +1,4 @@
-"""The three drawings of the report, risk against coverage, risk against cost, accuracy against confidence, as numbers
-that an SVG needs."""
+"""The three drawings of the report: risk against coverage, risk against cost, accuracy against confidence."""
 
 import math
 from dataclasses import dataclass, field
