@@ -1,7 +1,7 @@
 """Every 95 % interval that an evaluation prints holds the true figure in 93 % of samples or more, at the extremes too.
 
-Confidences are uniform, the least confident fifth is declined, and an answer is wrong with a probability that is the same
-for every row, or grows with its rank; so every figure is known.
+Confidences are uniform, the least confident fifth is declined, and an answer is wrong with a probability that is the
+same for every row, or grows with its rank; so every figure is known.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ SIZES, RATES = (10, 20, 100, 1000), (0.0, 0.01, 0.1, 0.5)
 
 
 def draw(rng, n_rows, rate, depends):
-    """Return an evaluation of fresh rows: rank u, 0 for the surest, is wrong with probability ``rate`` or 2 u ``rate``."""
+    """Return an evaluation of fresh rows: rank u, 0 for the surest, is wrong with probability rate or 2 u rate."""
     u = rng.uniform(size=n_rows)
     wrong = rng.uniform(size=n_rows) < (2 * rate * u if depends else rate)
     label = rng.integers(2, size=n_rows)
