@@ -45,7 +45,7 @@ class Choice:
 def _read_matrix(path: Path, classes: list[str]) -> list[list[float]]:
     """Read a table with a row for each true class and a column for each answer, and one called ``reject``."""
     from demur.tabular import read_table
-    from demur.tabular.labels import class_texts
+    from demur.tabular.class_labels import class_texts
 
     if "reject" in classes:
         raise CallError("a class is called reject, as is the column for declining in a cost matrix: rename the class.")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from demur.tabular.class_labels import labelled_rows
 from demur.tabular.evaluation import Evaluation
-from demur.tabular.fitting import labelled_rows
 from demur.tabular.table_model import TableModel
 
 __all__ = ["evaluate_table"]
@@ -41,7 +41,7 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
         classes=model.classes,
         cost=model.cost if cost is None else cost,
         proba=scores if has_proba else None,
-        cost_is_free=model.cost_is_free,
-        rule_words=model.rule_words,
+        cost_is_free=model.cost_adjustable,
+        rule_words=model.explain(),
         rows=rows,
     )
