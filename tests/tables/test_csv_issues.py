@@ -68,7 +68,7 @@ def closes(text):
     return not inside
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(pieces, max_size=25).map("".join), st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_12_8_open_quotes_are_found_however_the_text_is_cut(text, sizes):
     rows = csv_files._Rows(b"", io.BytesIO(text.encode()), ",")
@@ -79,7 +79,7 @@ def test_12_8_open_quotes_are_found_however_the_text_is_cut(text, sizes):
     assert rows.quote_is_open == (not closes(text))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.integers(1, 3).flatmap(
         lambda n: st.lists(
@@ -135,7 +135,7 @@ def test_12_15_a_header_beyond_256_kib(n, name):
 
 def test_12_15_a_header_with_an_open_quote_is_refused_in_bounded_memory(monkeypatch):
     monkeypatch.setattr(csv_files, "_LONGEST_HEADER", 1 << 19)
-    with pytest.raises(TableError, match="quotation mark left open"):
+    with pytest.raises(TableError, match="quotation mark"):
         table_of('a,"b\n' + "1,2\n" * 200_000)
 
 

@@ -556,6 +556,8 @@ def _sniffed(head: str, name: str, delimiter: str | None) -> tuple[bool, Dialect
     try:
         header = next(record for record in records if record)
     except (StopIteration, csv.Error) as error:
+        if isinstance(error, csv.Error) and _ends_inside_quotes(head.encode(), delimiter):
+            raise _open_quote(name) from error
         problem = f"{name} has no header: its first line must name the columns"
         raise TableError(problem) from error
     names = tuple(column.strip() for column in header)
