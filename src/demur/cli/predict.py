@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from demur.cli.console import CallError, console, is_watched, notes, warnings_as_notes, wrong_call_if_refused
-from demur.cli.model_folder import load_table_model
+from demur.cli.console import CallError, check_share, console, is_watched, load_table_model, notes, warnings_as_notes, wrong_call_if_refused
 
 __all__ = ["predict"]
 
@@ -22,9 +21,16 @@ def predict(
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy into the output; may be repeated.")] = None,
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Copy every column into the output.")] = False,
     allow_extra: Annotated[
-        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know, and any order.")
+        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
     ] = False,
     delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="The decimal sign, a comma or a point. [default: as in the training table]")
+    ] = None,
+    dayfirst: Annotated[
+        bool | None,
+        typer.Option(help="How dates as 1.2.2024 begin. [default: as in the training table]", show_default=False),
+    ] = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows in memory at a time.")] = 65_536,
     scheduler: Annotated[
         str | None, typer.Option(help="Work through a folder of Parquet files on Dask: an address, or local.")
@@ -38,6 +44,7 @@ def predict(
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
+    check_share("--cost", cost, what="price")
     options: dict[str, Any] = {
         "cost": cost,
         "keep": None if keep_all else tuple(keep or ()),
@@ -63,7 +70,8 @@ def predict(
         else:
             fitted = load_table_model(model)
             with _progress("rows") as advance:
-                total = decide_file(fitted, data, out, delimiter=delimiter, progress=advance, **options)
+                written = {"delimiter": delimiter, "decimal": decimal, "dayfirst": dayfirst}
+                total = decide_file(fitted, data, out, progress=advance, **written, **options)
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     where = "" if out == "-" else f" to {out}"
     summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} declined{share}."

@@ -11,6 +11,7 @@ from .decide_files import decide_folder as decide_folder
 from .evaluation import Evaluation as Evaluation
 from .fit_file import FittedFile as FittedFile
 from .fit_file import fit_file as fit_file
+from .fit_file import read_cost_matrix as read_cost_matrix
 from .html import report_html as report_html
 from .model_kinds import model_names as model_names
 from .of_table import evaluate_table as evaluate_table

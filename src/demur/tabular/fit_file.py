@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from demur.columns.schema import Schema
 from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
-from demur.rules import Rule
+from demur.rules import CostMatrix, Rule
 from demur.tabular.class_labels import check_classes, check_target, class_texts, labelled_rows
-from demur.tabular.table_files import open_table, read_labelled
+from demur.tabular.table_files import open_table, read_labelled, read_table
 from demur.tabular.table_sources import Source, source_name
 
 if TYPE_CHECKING:
     from demur.tabular.evaluation import Evaluation
     from demur.tabular.table_model import TableModel
 
-__all__ = ["FittedFile", "fit_file"]
+__all__ = ["FittedFile", "fit_file", "read_cost_matrix"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,3 +224,52 @@ def _notes(
         notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
     notes += [str(leak) for leak in likely_leaks(model.schema.encode(train), train_labels, model.schema)]
     return tuple(notes)
+
+
+def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
+    """Read costs from a table with a row for each true class and a column for each answer, and one called ``reject``.
+
+    Parameters
+    ----------
+    path : path
+        The first column names the true class.
+    classes : sequence of str
+        In the order of the model.
+
+    Examples
+    --------
+    >>> import io
+    >>> costs = io.BytesIO(b"true,reject,dog,cat\ndog,0.5,0,4\ncat,0.5,1,0\n")
+    >>> read_cost_matrix(costs, ["cat", "dog"])
+    CostMatrix(costs=[[0.0, 1.0, 0.5], [4.0, 0.0, 0.5]])
+    """
+    name = source_name(path)
+    if "reject" in classes:
+        raise TableError(
+            "a class is called reject, as is the column for declining in a cost matrix: rename the class"
+        )
+    table = read_table(path)
+    names = class_texts(table.column(0)).tolist()
+    twice = [one for one in classes if names.count(one) > 1]
+    if twice:
+        raise TableError(f"{name} has more than one row for the class {shown(twice[0])}: leave one")
+    wanted = [*classes, "reject"]
+    missing_columns = [one for one in wanted if one not in table.column_names[1:]]
+    missing_rows = [one for one in classes if one not in names]
+    if missing_columns or missing_rows:
+        what = f"column {shown(missing_columns[0])}" if missing_columns else f"row {shown(missing_rows[0])}"
+        raise TableError(
+            f"{name} has no {what}: the first column names the true class, and there is a column of costs for each "
+            f"answer ({listed(classes)}) and one called reject"
+        )
+    columns = {one: dict(zip(names, table.column(one).to_pylist(), strict=True)) for one in wanted}
+    return CostMatrix([[_cost(columns[answer][true], name) for answer in wanted] for true in classes])
+
+
+def _cost(value: float | str | None, name: str) -> float:
+    """Read one cell: a single word makes a whole column text."""
+    try:
+        return float(value)  # type: ignore[arg-type] # what it cannot take is refused here
+    except (TypeError, ValueError):
+        what = "an empty cell" if value is None else shown(value)
+        raise TableError(f"{name} holds {what} where a cost should be: give a number in every cell") from None
