@@ -17,7 +17,7 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
-from demur.cli.summary import about, evaluation_json, print_evaluation, print_fit
+from demur.cli.summary import about, print_evaluation, print_fit
 
 if TYPE_CHECKING:
     from demur.rules import Rule
@@ -105,12 +105,12 @@ def fit(
         note(sentence)
     if as_json:
         found = {"folder": str(out), "seconds": fitted.seconds, "notes": fitted.notes, **fitted.model.facts}
-        evaluation = None if judged is None else evaluation_json(judged, fitted.model)
+        evaluation = None if judged is None else judged.to_json()
         typer.echo(json.dumps({**found, "evaluation": evaluation}))
         return
     print_fit(fitted.model, data, fitted.seconds)
     if judged is not None:
-        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows", fitted.model)
+        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows")
     else:
         if words := fitted.model.explain():
             console.print(words, markup=False)

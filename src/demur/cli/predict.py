@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from demur.cli.console import CallError, check_share, console, is_watched, load_table_model, notes, warnings_as_notes, wrong_call_if_refused
+from demur.cli.console import (
+    CallError,
+    check_share,
+    console,
+    is_watched,
+    load_table_model,
+    notes,
+    warnings_as_notes,
+    wrong_call_if_refused,
+)
 
 __all__ = ["predict"]
 

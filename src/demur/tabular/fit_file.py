@@ -245,9 +245,7 @@ def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
     """
     name = source_name(path)
     if "reject" in classes:
-        raise TableError(
-            "a class is called reject, as is the column for declining in a cost matrix: rename the class"
-        )
+        raise TableError("a class is called reject, as is the column for declining in a cost matrix: rename the class")
     table = read_table(path)
     names = class_texts(table.column(0)).tolist()
     twice = [one for one in classes if names.count(one) > 1]

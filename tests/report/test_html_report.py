@@ -9,11 +9,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from report_samples import HOSTILE, fixed, free
+from report_samples import HOSTILE, by_matrix, fixed, free
 
-from demur import Chow, CostMatrix
+from demur import Chow, CostMatrix, Threshold
 from demur.tabular import Evaluation, report_html, write_report
-from demur.tabular.shown_classes import ShownClasses
+from demur.tabular.evaluation_words import matrix_words
+from demur.tabular.html_report import ShownClasses
+from demur.tabular.promises import RiskPromise
 
 
 class Page(HTMLParser):
@@ -119,13 +121,13 @@ def test_degenerate_evaluations_have_a_page(evaluation):
     assert evaluation.sentences()[0] in text.replace("\xa0", " ")
     assert "nan" not in text
     if evaluation.counts.n_rejected == 0:
-        assert "No row was handed on." in text
+        assert "No row was declined." in text
 
 
 def test_many_classes_are_shown_in_part_without_losing_a_row():
     evaluation = free(n_rows=2000, classes=tuple(f"class {k}" for k in range(60)), unknown=(30, 31), sharpness=0.05)
     shown = ShownClasses.of(evaluation)
-    assert shown.counts.shape == (22, 22)  # twenty, the others, and labels that are no class; or handed on
+    assert shown.counts.shape == (22, 22)  # twenty, the others, and labels that are no class; or declined
     assert shown.counts.sum() == 2000
     assert shown.counts[:, -1].sum() == evaluation.counts.n_rejected
     assert shown.counts[-1].sum() == 2
@@ -154,18 +156,44 @@ def test_a_missing_template_engine_is_named(monkeypatch):
         report_html(fixed(), "None")
 
 
-def test_decisions_by_a_rule_are_not_priced_by_a_cost_that_nobody_gave():
+def test_12_3_decisions_by_a_rule_are_not_priced_by_a_cost_that_nobody_gave():
     proba = [[0.9, 0.1], [0.4, 0.6]]
-    rule = CostMatrix([[0, 1, 0.3], [1, 0, 0.3]])
-    judged = Evaluation.of([0, 1], rule.decide(proba), classes=[0, 1], cost=0.2, proba=proba, rule_words=rule.explain())
+    rule = Threshold(0.7)
+    judged = Evaluation.of([0, 1], rule.decide(proba), classes=[0, 1], proba=proba, explanation=rule.explain())
     page = report_html(judged, "Rule")
-    assert rule.explain().split(";")[0] in page
+    assert rule.explain() in page
     assert "Cost per 100 rows" not in page
     assert "At cost" not in page
     found = judged.to_json()
     assert found["cost"] is None
     assert "risk" not in found["figures"]
     assert found["sentences"] == [
-        "The model answers 50.0 % of the rows, 100.0 % of those correctly, and hands on 50.0 %.",
+        "The model answers 50.0 % of the rows, 100.0 % of those correctly, and declines 50.0 %.",
         rule.explain(),
     ]
+
+
+def test_12_4_the_cost_by_the_matrix_comes_first_on_the_page():
+    judged = by_matrix()
+    page = Page(report_html(judged, "Matrix"))
+    text = " ".join("".join(page.text).split()).replace("\xa0", " ")
+    headline = judged.headline()
+    assert headline.startswith("By its cost matrix, each 100 rows cost ")
+    assert headline in text
+    tile = text.index("Cost of 100 rows by the cost matrix")
+    assert tile < text.index("Rows answered") < text.index("Right among the answers")
+    found = judged.figures["mean_cost"]
+    assert f"95 % interval {matrix_words(found.low)} to {matrix_words(found.high)}" in text[tile:]
+    figures = text[text.index("All figures") :]
+    assert figures.index("Mean cost") < figures.index("Coverage")
+    assert "At cost" not in text
+
+
+def test_12_17_and_12_18_the_page_says_promises_and_rows_left_out():
+    proba, y = [[0.9, 0.1]] * 60, [0] * 30 + [1] * 30
+    judged = Evaluation.of(
+        y, Threshold(0.5).decide(proba), classes=[0, 1], proba=proba, promise=RiskPromise(0.1, 0.05), n_unlabelled=3
+    )
+    text = " ".join("".join(Page(report_html(judged, "Promise")).text).split()).replace("\xa0", " ")
+    assert "Promised: at most 10.0 % of the answers wrong. Seen: 50.0 % of 60 answered. The promise is broken" in text
+    assert "3 rows have no label and are left out." in text
