@@ -227,7 +227,7 @@ def _notes(
 
 
 def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
-    """Read costs from a table with a row for each true class and a column for each answer, and one called ``reject``.
+    r"""Read costs from a table: a row for each true class, a column for each answer and one called ``reject``.
 
     Parameters
     ----------

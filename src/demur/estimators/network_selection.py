@@ -205,4 +205,4 @@ class FittedNetworks:
     def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> "FittedNetworks":
         """Return the same networks with a temperature chosen on these (already scaled) rows."""
         proba = replace(self, mean=None, scale=None).proba(X.numpy())
-        return replace(self, temperature=TemperatureScaling.fit(proba, y, weight))
+        return replace(self, temperature=TemperatureScaling().fit(proba, y, weight))
