@@ -114,7 +114,11 @@ ROWS = b"".join(b"%d,some words to fill the blocks with\n" % i for i in range(20
         (b'a,b\n1,"x\n' + ROWS, {"a": pa.float64()}, ["quotation mark", "2 MB"]),
         (b'a,b\n1,"x\n2,3\n', {"a": pa.float64()}, ["quotation mark"]),
         (b"a,b\n1,2\n3,\0\n", None, ["NUL", "line 3"]),
-        (b"a\n2024-01-01\n1/2/2024\n", {"a": pa.timestamp("us")}, ["column 'a'", "row 2", "'1/2/2024'", "not a date", "--dayfirst"]),
+        (
+            b"a\n2024-01-01\n1/2/2024\n",
+            {"a": pa.timestamp("us")},
+            ["column 'a'", "row 2", "'1/2/2024'", "not a date", "--dayfirst"],
+        ),
         (b"a\ntrue\nmaybe\n", {"a": pa.bool_()}, ["row 2", "'maybe'", "truth value"]),
         (b"a,b\n1,2\n", {"c": pa.float64()}, ["no column 'c'", "'a', 'b'"]),
     ],
