@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -92,7 +92,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     array([0, 0])
     """
 
-    __metadata_request__fit = {"groups": True}  # noqa: RUF012 # scikit-learn's way to ask for groups by default
+    __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
         self,

@@ -344,7 +344,7 @@ class CandidateSearch:
             outcome = f"left out for want of time: {takes}"
             return Tried(name, 0.0, None, None, seconds, outcome)
         outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
-        return Tried(name, share, fitted.log_loss(weight), _temperature(fitted.scaling), seconds, outcome)
+        return Tried(name, share, fitted.log_loss(weight), fitted.scaling.temperature_, seconds, outcome)
 
     def _cross_fit(self, candidate: CandidateModel, *, may_give_up: bool) -> CrossFitted | None:
         """Return the candidate, fitted fold by fold; None if that turns out to take longer than is left."""
@@ -408,7 +408,3 @@ class CandidateSearch:
 
     def _parameters(self) -> dict[str, Any]:
         return {} if self.weight is None else {"sample_weight": self.weight}
-
-
-def _temperature(scaling: Any) -> float:
-    return float(getattr(scaling, "temperature_", scaling.temperature))

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -46,16 +46,17 @@ _FEW_ROWS = 100_000
 def _in_canonical_order(
     X: NDArray[Any], y: NDArray[np.int64], weight: NDArray[np.float64] | None, groups: ArrayLike | None = None
 ) -> _Examples:
-    """Sort the examples by their values, with weights turned into repetitions where they are whole numbers.
+    """Sort the examples by the bytes of their values, with weights turned into repetitions where they are whole numbers.
 
     So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
     come does not matter. Other weights multiply the loss.
 
     Examples
     --------
-    >>> examples = _in_canonical_order(np.array([[1.0], [0.0]]), np.array([1, 0]), np.array([2.0, 1.0]))
+    >>> rows, weight = np.array([[1.0], [2.0], [0.0]]), np.array([1.0, 2.0, 1.0])
+    >>> examples = _in_canonical_order(rows, np.array([0, 1, 0]), weight)
     >>> examples.X.ravel(), examples.y, examples.weight, examples.blocks.of_row
-    (array([0., 1., 1.]), array([0, 1, 1]), array([1., 1., 1.]), array([0, 1, 1]))
+    (array([0., 2., 2., 1.]), array([0, 1, 1, 0]), array([1., 1., 1., 1.]), array([0, 1, 1, 2]))
     """
     weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
     kept = weights > 0
@@ -154,7 +155,7 @@ class RejectClassifier(RejectingClassifier):
     True
     """
 
-    __metadata_request__fit = {"groups": True}  # noqa: RUF012 # scikit-learn's way to ask for groups by default
+    __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
         self,

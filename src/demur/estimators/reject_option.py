@@ -4,7 +4,7 @@ import warnings
 from copy import copy
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -127,7 +127,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
     array([ 0, -1])
     """
 
-    __metadata_request__fit = {"groups": True}  # noqa: RUF012 # scikit-learn's way to ask for groups by default
+    __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
 
     @property
     def effective_cost(self) -> float | None:
-        price = self.cost if self.rule is None else getattr(self.rule, "cost", None)
+        price = self.cost if self.rule is None else self.rule.cost
         return None if price is None or np.ndim(price) else float(price)
 
     @property
@@ -286,8 +286,8 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         return f"it decides by {name}, which does not look at a cost; fit again with a cost and without {name}"
 
     def explain(self) -> str | None:
-        rule: Any = self.rule_
-        return rule.explain() if hasattr(rule, "explain") else None
+        rule = self.rule_
+        return None if rule is None else rule.explain()
 
     def adapt(self, X: Any) -> Self:
         """Return a copy for rows whose classes have other frequencies than in training (Saerens et al. 2002).
@@ -379,7 +379,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
     def _check_parameters(self) -> None:
         if check_cost(self.cost).ndim:
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
-        if self.rule is not None and not hasattr(self.rule, "decide"):
+        if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 
     def _learn_classes(self, base: Any, labels: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
@@ -468,7 +468,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             )
         proba = self._calibrated_proba(_safe_indexing(X, counted))
         codes = np.searchsorted(self.classes_, labels[counted])
-        self.fitted_rule_ = clone(self.rule, safe=False).fit(proba, codes)
+        self.fitted_rule_ = clone(self.rule).fit(proba, codes)
 
     def _base(self) -> Any:
         if isinstance(self.estimator, str):
@@ -530,7 +530,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
 
 
 def _needs_fit(rule: Any) -> bool:
-    return bool(getattr(rule, "needs_fit", hasattr(rule, "fit")))
+    return rule is not None and bool(rule.needs_fit)
 
 
 def _name(rule: Any) -> str:
@@ -541,7 +541,5 @@ def _is_fit_of(fitted: Any, rule: Any) -> bool:
     """Say whether a fitted rule was made from a rule with these parameters."""
     if type(fitted) is not type(rule):
         return False
-    if not hasattr(rule, "get_params"):
-        return True
     then, now = fitted.get_params(deep=False), rule.get_params(deep=False)
     return all(np.array_equal(then[name], value) for name, value in now.items())

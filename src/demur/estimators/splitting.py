@@ -108,10 +108,11 @@ def blocks_of(X: Any, y: NDArray[Any], groups: ArrayLike | None = None) -> Block
 
     Examples
     --------
-    >>> blocks_of(np.array([[1.0], [2.0], [1.0]]), np.array([0, 1, 1])).of_row
-    array([0, 1, 0])
-    >>> blocks_of(np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 1]), groups=["ann", "bob", "ann"]).of_row
-    array([0, 1, 0])
+    >>> y = np.array([0, 1, 0, 1])
+    >>> blocks_of(np.array([[1.0], [2.0], [1.0], [3.0]]), y).of_row
+    array([0, 1, 0, 2])
+    >>> blocks_of(np.array([[1.0], [2.0], [3.0], [4.0]]), y, groups=["ann", "bob", "ann", "bob"]).of_row
+    array([0, 1, 0, 1])
     """
     return blocks_from(_numbered(_row_keys(X)), y, groups)
 
@@ -145,8 +146,8 @@ def folds_of(
 
     A number stands for as many shuffled folds by class, always the same, or for fewer where the largest class has fewer
     rows; for rows whose order matters give a splitter. A class with fewer rows than folds is missing from some of
-    them, which is for the caller to handle. Of the folds of a splitter or a list, those rows are left out of the
-    training part that belong to the same block as a row to predict.
+    them, which is for the caller to handle. Of the folds of a splitter, those rows are left out of the training part
+    that belong to the same block as a row to predict. Folds that are listed row by row stay as they are.
 
     Examples
     --------
@@ -154,7 +155,7 @@ def folds_of(
     >>> [test.tolist() for train, test in folds_of(2, X, y)]
     [[2, 3, 4], [0, 1]]
     >>> [test.tolist() for train, test in folds_of(2, X[[0, 1, 2, 0, 4]], y)]
-    [[0, 3, 4], [1, 2]]
+    [[0, 1, 3], [2, 4]]
     """
     blocks = blocks_of(X, y, groups) if blocks is None else blocks
     cv = 5 if cv is None else cv
@@ -168,7 +169,7 @@ def folds_of(
     if not found:
         raise InputError("cv gives no folds; a generator can be used only once, so give list(...) of it instead.")
     rows = [(np.asarray(train), np.asarray(test)) for train, test in found]
-    if blocks.single:
+    if blocks.single or not hasattr(cv, "split"):
         return rows
     apart = [(train[~np.isin(blocks.of_row[train], blocks.of_row[test])], test) for train, test in rows]
     kept = [fold for fold in apart if len(fold[0])]
