@@ -52,13 +52,13 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
 
 
 _ROWS = (
-    ("mean_cost", "mean cost", "cost", "per row, by the cost matrix"),
-    ("mean_cost_if_all_answered", "if all answered", "cost", "the same without declining"),
-    ("mean_cost_if_all_rejected", "if all declined", "cost", "the same without answering"),
-    ("risk", "risk", "cost", "cost per row; a mistake costs 1"),
+    ("mean_cost", "mean cost", "cost", "per row, by the matrix"),
+    ("mean_cost_if_all_answered", "if all answered", "cost", "without declining"),
+    ("mean_cost_if_all_rejected", "if all declined", "cost", "without answering"),
+    ("risk", "risk", "cost", "cost per row"),
     ("coverage", "coverage", "share", "share of rows answered"),
     ("accepted_accuracy", "accepted accuracy", "share", "right among the answered"),
-    ("risk_if_all_answered", "risk if all answered", "cost", "cost per row without declining"),
+    ("risk_if_all_answered", "risk if all answered", "cost", "without declining"),
     ("aurc", "aurc", "cost", "area under risk-coverage"),
 )
 """Figure, name, kind of number, meaning."""
@@ -79,7 +79,7 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
         if found is None or (figure == "risk_if_all_answered" and evaluation.cost is None):
             continue  # there is no price to count by
         if figure == "risk" and evaluation.cost_assumed:
-            meaning = f"at an assumed {evaluation.cost:g} per declined row"
+            meaning = f"declining priced at {evaluation.cost:g}"
         value = written(found.estimate, kind) if found.estimate == found.estimate else "none given"
         between = f"{written(found.low, kind)} to {written(found.high, kind)}" if found.low == found.low else ""
         table.add_row(name, value, between, meaning)
