@@ -20,15 +20,15 @@ def sample(seed, n=2000, k=3):
 def test_the_temperature_is_found_again(temperature, seed):
     proba, y = sample(seed)
     distorted = TemperatureScaling(1 / temperature).transform(proba)
-    found = TemperatureScaling.fit(distorted, y)
-    assert found.temperature == pytest.approx(temperature, rel=0.2)
+    found = TemperatureScaling().fit(distorted, y)
+    assert found.temperature_ == pytest.approx(temperature, rel=0.2)
 
 
 def test_it_has_the_least_log_loss_of_a_grid():
     proba, y = sample(0)
     distorted = TemperatureScaling(0.4).transform(proba)
     log_loss = lambda t: -np.log(TemperatureScaling(t).transform(distorted)[np.arange(len(y)), y]).mean()  # noqa: E731
-    best = TemperatureScaling.fit(distorted, y).temperature
+    best = TemperatureScaling().fit(distorted, y).temperature_
     assert log_loss(best) <= min(log_loss(t) for t in np.geomspace(0.1, 10, 400)) + 1e-7
 
 
@@ -43,9 +43,9 @@ def test_the_order_of_classes_stays(temperature, seed):
 def test_weights_are_repetitions():
     proba, y = sample(1, n=300)
     weight = np.random.default_rng(0).integers(0, 4, size=300)
-    weighted = TemperatureScaling.fit(proba, y, weight)
-    repeated = TemperatureScaling.fit(proba.repeat(weight, 0), y.repeat(weight))
-    assert weighted.temperature == pytest.approx(repeated.temperature, rel=1e-3)
+    weighted = TemperatureScaling().fit(proba, y, weight)
+    repeated = TemperatureScaling().fit(proba.repeat(weight, 0), y.repeat(weight))
+    assert weighted.temperature_ == pytest.approx(repeated.temperature_, rel=1e-3)
 
 
 def test_exact_zeros_and_bad_temperatures():
@@ -81,7 +81,7 @@ def test_a_row_alone_is_the_row_among_others_to_the_last_bit():
 def test_rows_without_an_error_do_not_make_certain():
     """The log loss alone would choose the lowest temperature there is."""
     proba = np.array([[0.9, 0.1], [0.2, 0.8]] * 100)
-    temperature = TemperatureScaling.fit(proba, [0, 1] * 100).temperature
+    temperature = TemperatureScaling().fit(proba, [0, 1] * 100).temperature_
     assert 0.2 < temperature < 1
 
 
@@ -90,4 +90,4 @@ def test_what_holds_the_temperature_vanishes_beside_many_rows():
     proba = rng.dirichlet([1, 1, 1], size=20_000)
     y = (proba.cumsum(axis=1) > rng.random((20_000, 1))).argmax(axis=1)
     sharp = proba**3 / (proba**3).sum(axis=1, keepdims=True)
-    assert TemperatureScaling.fit(sharp, y).temperature == pytest.approx(3, rel=0.03)
+    assert TemperatureScaling().fit(sharp, y).temperature_ == pytest.approx(3, rel=0.03)

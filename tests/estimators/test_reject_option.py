@@ -129,7 +129,7 @@ def test_a_fitted_classifier_is_kept():
     fitted = GaussianNB().fit(X[::2], Y[::2])
     model = RejectOption(FrozenEstimator(fitted)).fit(X[1::2], Y[1::2])
     assert (model.estimator_.predict_proba(X) == fitted.predict_proba(X)).all()
-    assert model.calibrator_.temperature > 0
+    assert model.calibrator_.temperature_ > 0
     assert (
         RejectOption(FrozenEstimator(fitted), calibration=None).fit(X, Y).predict_proba(X) == fitted.predict_proba(X)
     ).all()
@@ -299,7 +299,7 @@ def test_weights_calibrate_a_frozen_estimator(hard):
     weight = np.arange(len(rest_labels)) % 3
     weighted = RejectOption(fitted).fit(rest, rest_labels, sample_weight=weight)
     repeated = RejectOption(fitted).fit(np.repeat(rest, weight, axis=0), np.repeat(rest_labels, weight))
-    assert weighted.calibrator_.temperature == pytest.approx(repeated.calibrator_.temperature, rel=1e-6)
+    assert weighted.calibrator_.temperature_ == pytest.approx(repeated.calibrator_.temperature_, rel=1e-6)
     np.testing.assert_allclose(weighted.class_prior_, repeated.class_prior_)
 
 

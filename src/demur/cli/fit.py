@@ -54,7 +54,7 @@ def fit(
     with wrong_call_if_refused(), warnings_as_notes():
         from demur.costs import check_cost
         from demur.deploy import save
-        from demur.deploy.folder import check_target
+        from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
         from demur.tabular import (
             Schema,

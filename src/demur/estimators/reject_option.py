@@ -325,7 +325,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):
-            return TemperatureScaling.fit(proba, y, weight)
+            return TemperatureScaling().fit(proba, y, weight)
         if isinstance(self.calibration, str) and self.calibration not in ("isotonic", "sigmoid"):
             raise InputError(
                 'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or an object, '
