@@ -75,7 +75,8 @@ def fit(
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
         rule = _rule(cost, coverage, max_risk, delta, cost_matrix)
-        from demur.deploy.folder import check_target
+        _check_header(data, target, delimiter)
+        from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
         from demur.tabular import fit_file
 
@@ -126,6 +127,16 @@ def _check_places(out: Path, report: Path | None, force: bool, *, has_rows: bool
     check_free(out, "--out", force)
     if report is not None:
         check_free(report, "--report", force, is_file=True)
+
+
+def _check_header(data: str, target: str, delimiter: str | None) -> None:
+    """Refuse a mistyped target at once: what follows takes seconds to import."""
+    from demur.tabular import open_table
+    from demur.tabular.class_labels import check_target
+
+    if data != "-":  # which can be read once only
+        with open_table(data, delimiter=delimiter) as reader:
+            check_target(target, reader.columns, reader.name)
 
 
 def _rule(

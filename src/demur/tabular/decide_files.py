@@ -102,22 +102,26 @@ def decide_file(
     """
     inputs = [] if str(source) == "-" or hasattr(source, "read") else [str(source)]
     writer = TableWriter(target, overwrite=overwrite, inputs=inputs)
-    told = {
-        "delimiter": delimiter,
-        "decimal": model.schema.decimal if decimal is None else decimal,
-        "dayfirst": model.schema.dayfirst if dayfirst is None else dayfirst,
-    }
+    decimal = model.schema.decimal if decimal is None else decimal
+    dayfirst = model.schema.dayfirst if dayfirst is None else dayfirst
+
     with ExitStack() as stack:
+
+        def opened(source: Source) -> TableReader:
+            return stack.enter_context(
+                open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst)
+            )
+
         if keep != () and writer.carries_types:
             source = _to_be_read_twice(source, stack)
-        reader = stack.enter_context(open_table(source, **told))
+        reader = opened(source)
         kept = _checked(model, reader, keep, strict=strict, cost=cost)
         copies = _Copies(kept)
         if kept and writer.carries_types:
             copies = _settled(model, reader, kept)
             if not isinstance(source, str | os.PathLike):
                 source.seek(0)
-            reader = stack.enter_context(open_table(source, **told))
+            reader = opened(source)
         return _decide(model, reader, writer, copies, cost=cost, chunk_rows=chunk_rows, progress=progress)
 
 

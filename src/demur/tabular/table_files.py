@@ -170,11 +170,9 @@ def read_labelled(
     {'code': ['7', '7'], 'y': ['01', '2']}
     """
     target = str(schema.target)
-    notation = {
-        "decimal": schema.decimal if decimal is None else decimal,
-        "dayfirst": schema.dayfirst if dayfirst is None else dayfirst,
-    }
-    with open_table(source, delimiter=delimiter, **notation) as reader:
+    decimal = schema.decimal if decimal is None else decimal
+    dayfirst = schema.dayfirst if dayfirst is None else dayfirst
+    with open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
         schema.check(reader.columns, strict=strict, where=reader.name)
         if target not in reader.columns:
             problem = f"{reader.name} has no column {shown(target)} with the labels: it has {listed(reader.columns)}"
@@ -187,7 +185,7 @@ def read_labelled(
     as_written, known = table[target].to_pylist(), set(classes)
     if known.issuperset(text for text in as_written if text is not None):
         return table
-    as_read = class_texts(column_of_text(table[target], **notation)).tolist()
+    as_read = class_texts(column_of_text(table[target], decimal, dayfirst)).tolist()
     labels = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
     position = table.schema.get_field_index(target)
     return table.set_column(position, target, pa.array(labels, pa.string()))

@@ -105,7 +105,8 @@ def _of_labelled(groups: ArrayLike, table: pa.Table, target: str) -> NDArray[Any
     given = np.asarray(groups)
     if len(given) != table.num_rows:
         raise TableError(f"there are {len(given):,} groups for {table.num_rows:,} rows: give one for each row")
-    return given[np.array([label is not None for label in class_texts(table[target])], dtype=bool)]
+    known: NDArray[Any] = given[[label is not None for label in class_texts(table[target])]]
+    return known
 
 
 def _parts(features: pa.Table, labels: NDArray[np.str_], groups: NDArray[Any] | None, rule: Rule | None) -> Partition:

@@ -37,7 +37,7 @@ def calibrated(graph: Graph, proba: str, calibrator: Any) -> str:
 def temperature(graph: Graph, proba: str, scaling: TemperatureScaling, dtype: Any) -> str:
     """Return probabilities at a temperature, computed in their own precision."""
     logs = graph.op("Log", graph.op("Max", proba, np.array(_SMALLEST, dtype=dtype)))
-    return softmax(graph, graph.op("Div", logs, np.array(scaling.temperature, dtype=dtype)))
+    return softmax(graph, graph.op("Div", logs, np.array(scaling.temperature_, dtype=dtype)))
 
 
 def shifted(graph: Graph, proba: str, shift: LabelShift | None) -> str:
@@ -134,7 +134,7 @@ def apply_rule(graph: Graph, proba: str, rule: Any, cost: float) -> tuple[Ruled,
         threshold = _number(rule.threshold, "the rule Threshold has thresholds")
         words = f"Answers where the largest class probability exceeds {threshold:.6g}."
     elif type(rule) in (Coverage, RiskControl):
-        threshold, words = float(rule.threshold), rule.explain()
+        threshold, words = float(rule.threshold_), rule.explain()
     else:
         raise ExportError(
             f"the rule {type(rule).__name__} is not one of demur's own; use Chow, Threshold, CostMatrix, Coverage or "
