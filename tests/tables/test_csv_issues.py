@@ -11,8 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demur.columns.notation import decimal_of, order_of_dates
-from demur.tabular import Schema, TableError, TableWarning, open_chunks, open_table, read_labelled, read_table
-from demur.tabular import csv_files
+from demur.tabular import (
+    Schema,
+    TableError,
+    TableWarning,
+    csv_files,
+    open_chunks,
+    open_table,
+    read_labelled,
+    read_table,
+)
 
 
 def table_of(text, **options):
@@ -93,23 +101,25 @@ def test_12_8_open_quotes_are_found_however_the_text_is_cut(text, sizes):
     st.sampled_from([24, 64, 1 << 21]),
 )
 def test_12_8_any_text_is_read_as_the_csv_module_reads_it_or_refused(rows, blank, block):
-    """Whatever stands in cells, quoted or not: the same fields, or a refusal where lengths differ or a quote is open."""
+    """Whatever stands in cells: the same fields, or a refusal where lengths differ or a quote is open."""
     text = "\n".join(",".join(cells) for cells in rows) + ("\n\n" if blank else "\n")
     names = ",".join(f"c{i}" for i in range(len(rows[0])))
     wanted = [record for record in csv.reader(io.StringIO(text, newline="")) if record]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "_BLOCK", block)
         patch.setattr(csv_files, "_ROW_ROOM", 0)
+        columns = {f"c{i}": pa.string() for i in range(len(rows[0]))}
+        source = io.BytesIO(f"{names}\n{text}".encode())
+        refusal = ""
         try:
-            columns = {f"c{i}": pa.string() for i in range(len(rows[0]))}
-            found = pa.Table.from_batches(
-                open_chunks(io.BytesIO(f"{names}\n{text}".encode()), columns=columns, delimiter=",")
-            )
+            found = pa.Table.from_batches(open_chunks(source, columns=columns, delimiter=","))
         except TableError as error:
-            too_long = "MB, or a quotation" in str(error)
-            ragged = any(len(record) != len(rows[0]) for record in wanted)
-            assert too_long or ragged or not closes(text) or not any(map(str.strip, text.split("\n"))), error
-            return
+            refusal = str(error)
+    if refusal:
+        too_long = "MB, or a quotation" in refusal
+        ragged = any(len(record) != len(rows[0]) for record in wanted)
+        assert too_long or ragged or not closes(text) or not text.strip(), refusal
+        return
     assert closes(text)
     fields = [[value.strip() or None for value in record] for record in wanted]
     assert [list(row.values()) for row in found.to_pylist()] == fields
@@ -169,9 +179,9 @@ def test_12_18_errors_of_a_spreadsheet_are_missing_and_said(word):
 
 
 def test_12_21_a_decimal_comma_is_understood_where_the_file_is_consistently_so():
-    with opened("x;n;t\n1,5;3;a\n-2,25;4;b\nNA;5;c\n1e-3;6;\n") as reader:
-        with pytest.warns(TableWarning, match=r"'1,5' are read with a decimal comma"):
-            table = reader.read()
+    text = "x;n;t\n1,5;3;a\n-2,25;4;b\nNA;5;c\n1e-3;6;\n"
+    with opened(text) as reader, pytest.warns(TableWarning, match=r"'1,5' are read with a decimal comma"):
+        table = reader.read()
     assert table.to_pydict() == {"x": [1.5, -2.25, None, 0.001], "n": [3, 4, 5, 6], "t": ["a", "b", "c", None]}
     assert reader.decimal == ","
 

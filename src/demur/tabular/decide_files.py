@@ -108,9 +108,7 @@ def decide_file(
     with ExitStack() as stack:
 
         def opened(source: Source) -> TableReader:
-            return stack.enter_context(
-                open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst)
-            )
+            return stack.enter_context(open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst))
 
         if keep != () and writer.carries_types:
             source = _to_be_read_twice(source, stack)
