@@ -33,7 +33,7 @@ def rejected(y_pred: ArrayLike, reject_label: Any) -> Mask:
     >>> rejected([0.0, float("nan")], reject_label=None)
     array([False,  True])
     """
-    return _rejected(_as_labels("y_pred", y_pred), reject_label, classes=())
+    return _rejected(as_labels("y_pred", y_pred), reject_label, classes=())
 
 
 def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Any) -> tuple[Mask, Mask]:
@@ -44,7 +44,7 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Any
     >>> correct_and_rejected(["cat", "dog", "dog"], ["cat", "cat", -1], reject_label=-1)
     (array([ True, False, False]), array([False, False,  True]))
     """
-    true, pred = _as_labels("y_true", y_true), _as_labels("y_pred", y_pred)
+    true, pred = as_labels("y_true", y_true), as_labels("y_pred", y_pred)
     if len(true) != len(pred):
         raise InputError(f"y_true and y_pred must have the same length, got {len(true)} and {len(pred)}.")
     if _is_missing(true).any():
@@ -83,7 +83,7 @@ def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[n
     return weights
 
 
-def _as_labels(name: str, labels: Any) -> NDArray[Any]:
+def as_labels(name: str, labels: Any) -> NDArray[Any]:
     """Return a one-dimensional array in which no label has changed its type."""
     if isinstance(labels, (list, tuple)) and len(_kinds(labels)) > 1:
         values = np.empty(len(labels), dtype=object)
