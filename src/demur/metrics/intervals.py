@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, digamma
 
-from demur.costs import check_cost
 from demur.errors import InputError
 
 __all__ = ["Interval", "area_intervals", "mean_interval", "proportion_interval", "risk_interval"]
@@ -102,8 +101,10 @@ def risk_interval(
     0.2 [0.1663, 0.3347]
     """
     wrong, rejected, rows, price = np.broadcast_arrays(
-        *(np.asarray(values, dtype=np.float64) for values in (n_wrong, n_rejected, n_rows)), check_cost(cost)
+        *(np.asarray(values, dtype=np.float64) for values in (n_wrong, n_rejected, n_rows, cost))
     )
+    if not ((price >= 0) & (price < 1)).all():  # without the warning from 1/2 on: nothing is decided here
+        raise InputError(f"cost must be in [0, 1), got {cost!r}.")
     right = rows - wrong - rejected
     for name, counts in (("n_wrong", wrong), ("n_rejected", rejected), ("n_rows - n_wrong - n_rejected", right)):
         _check_counts(name, counts)

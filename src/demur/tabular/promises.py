@@ -155,6 +155,6 @@ def promise_of(rule: Rule | None) -> Promise | None:
     """
     if isinstance(rule, RiskControl):
         return RiskPromise(float(rule.target_risk), float(rule.delta))
-    if isinstance(rule, Coverage) and rule.fitted is not None:
-        return CoveragePromise(float(rule.target), rule.fitted.n_accepted, rule.fitted.n_rows)
+    if isinstance(rule, Coverage):
+        return CoveragePromise(float(rule.target), rule.n_accepted_, rule.n_rows_)
     return None
