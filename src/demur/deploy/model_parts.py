@@ -126,13 +126,13 @@ def class_named(name: str) -> type:
         for path in _PARTS:
             module, _, found = path.rpartition(".")
             if found == short:
-                part: type = getattr(import_module(module), found)
+                part: type = getattr(import_module(module), short)
                 return part
     if kind in _BASES:
-        found = [cls for cls in _registered(kind) if cls.__name__ == short]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        classes = [cls for cls in _registered(kind) if cls.__name__ == short]
+        if len(classes) == 1:
+            return classes[0]
+        if classes:
             raise ModelFileError(f"two registered classes are called {short}; give one of them another name.")
         raise ModelFileError(
             f"the model holds the {kind} {short!r}, which is not registered here; import the module that registers it "
@@ -283,8 +283,8 @@ def _why_it_cannot_be_written(model: Any, error: Exception) -> ModelFileError:
         return ModelFileError(f"cannot save {place}: its {type(value).__name__} is nested too deeply.")
     if type(value).__module__.partition(".")[0] == "torch":
         return ModelFileError(
-            f"cannot save {place}: it is a torch {type(value).__name__}, which skops cannot store; make a tensor a NumPy "
-            "array, and save the weights of a network of your own yourself: networks_.networks.module(0).state_dict()."
+            f"cannot save {place}: it is a torch {type(value).__name__}, which skops cannot store; make a tensor a "
+            "NumPy array, and save the weights of your own network yourself: networks_.networks.module(0).state_dict()."
         )
     if isinstance(value, Mapping) and "keys must be" in str(error):
         return ModelFileError(f"cannot save {place}: {_KEYS}")
