@@ -10,8 +10,6 @@ import pytest
 
 from demur.deploy import load
 
-pytestmark = pytest.mark.usefixtures("few_resamples")
-
 
 def separable(labels, n_each=30, **more):
     """Return a table in which one number tells the classes apart, but for a few rows."""
@@ -57,7 +55,7 @@ def test_the_summary_tells_the_story(fit, tmp_path):
     assert f"demur predict {tmp_path / 'model'}" in words
     counts = load(tmp_path / "model").facts["classes"]
     assert sum(counts.values()) == 70
-    assert all(f"{name} {count}" in words for name, count in counts.items())
+    assert all(f"{name} ({count})" in words for name, count in counts.items())
 
 
 def test_json_is_for_programs(fit, data):
@@ -251,9 +249,9 @@ def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
     pairs = zip(table["y"].to_pylist(), answers["prediction"].to_pylist(), strict=True)
     by_hand = np.mean([0.5 if said is None else price[true, said] for true, said in pairs])
     found = json.loads(demur("evaluate", tmp_path / "model", data, "--json").text)
-    assert found["by_cost_matrix"]["cost"] == pytest.approx(by_hand)
-    assert found["by_cost_matrix"]["if_none_answered"] == 0.5
-    assert f"100 rows cost {100 * by_hand:.4g};" in " ".join(demur("evaluate", tmp_path / "model", data).text.split())
+    assert found["figures"]["mean_cost"]["estimate"] == pytest.approx(by_hand)
+    assert found["baselines"]["reject_everything"] == 0.5
+    assert f"100 rows cost {100 * by_hand:.4g}" in " ".join(demur("evaluate", tmp_path / "model", data).text.split())
     assert "cannot decide for another cost" in demur("predict", tmp_path / "model", data, "--cost", "0.1").complaint
 
 

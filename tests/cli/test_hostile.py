@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("few_resamples")
-
 SLOW = {"many_categories.csv": 3_000, "target_of_thousand_classes.csv": 300}
 """Files of which the first lines are enough here."""
 

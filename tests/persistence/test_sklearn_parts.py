@@ -29,7 +29,7 @@ from demur import CostMatrix, Coverage, RejectClassifier, RejectOption, RiskCont
 from demur.deploy import ModelFileError, ModelVersionWarning, load, save
 from demur.deploy.model_parts import dump
 from demur.deploy.model_parts import load as load_parts
-from demur.estimators.auto import AutoClassifier
+from demur.estimators import AutoClassifier
 
 X, Y = load_iris(return_X_y=True)
 TABLE = pd.DataFrame(

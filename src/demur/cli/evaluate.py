@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import check_free, console, warnings_as_notes, wrong_call_if_refused
-from demur.cli.model_folder import load_table_model
-from demur.cli.summary import about, evaluation_json, print_evaluation
+from demur.cli.console import check_free, console, load_table_model, warnings_as_notes, wrong_call_if_refused
+from demur.cli.summary import about, print_evaluation
 
 __all__ = ["evaluate"]
 
@@ -17,7 +16,12 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
     data: Annotated[str, typer.Argument(help="A table of rows with labels, that the model has not seen.")],
     report: Annotated[Path | None, typer.Option(help="Write a page with everything to this HTML file.")] = None,
-    cost: Annotated[float | None, typer.Option("--cost", "-c", help="Judge it at another price of declining.")] = None,
+    cost: Annotated[
+        float | None,
+        typer.Option(
+            "--cost", "-c", help="Judge it at another price of declining; an assumed one where it decides by none."
+        ),
+    ] = None,
     allow_extra: Annotated[
         bool, typer.Option("--allow-extra", help="Accept columns that the model does not know, and any order.")
     ] = False,
@@ -44,8 +48,10 @@ def evaluate(
             title = f"{fitted.target}: {Path(data).name}"
             write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
     if as_json:
-        typer.echo(json.dumps(evaluation_json(judged, fitted), indent=2))
+        typer.echo(json.dumps(judged.to_json(), indent=2))
         return
-    print_evaluation(judged, f"on {judged.n_rows:,} rows of {data}", fitted)
+    from demur.tabular.evaluation_words import counted
+
+    print_evaluation(judged, f"on {counted(judged.n_rows, 'row', 'rows')} of {data}")
     if report is not None:
         console.print(f"Wrote {report}", markup=False, soft_wrap=True)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.errors import InputError
-from demur.metrics.labels import _as_labels, check_weights, correct_and_rejected
+from demur.metrics.predictions import as_labels, check_weights, correct_and_rejected
 
 __all__ = ["ClassScores", "confusion_matrix", "labelled_confusion_matrix", "precision_recall_f1"]
 
@@ -171,7 +171,7 @@ def _count(
 ) -> tuple[Floats, NDArray[Any]]:
     _, reject = correct_and_rejected(y_true, y_pred, reject_label)
     weights = check_weights(sample_weight, len(reject))
-    true, pred = _as_labels("y_true", y_true), _as_labels("y_pred", y_pred)
+    true, pred = as_labels("y_true", y_true), as_labels("y_pred", y_pred)
     names = _sorted_classes(true, pred[~reject]) if labels is None else _check_labels(labels, true)
     rows = _codes(true, names)
     columns = np.full(len(true), len(names))
@@ -193,7 +193,7 @@ def _sorted_classes(true: NDArray[Any], answered: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_labels(labels: ArrayLike, true: NDArray[Any]) -> NDArray[Any]:
-    names = _as_labels("labels", labels)
+    names = as_labels("labels", labels)
     listed = names.tolist()
     if len(set(listed)) < len(listed):
         raise InputError(f"labels must be distinct, got {listed}.")

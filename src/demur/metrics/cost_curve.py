@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
 from demur.errors import InputError
-from demur.metrics.curves import RiskCoverage
-from demur.metrics.tied_groups import Floats
+from demur.metrics.risk_coverage import Floats, RiskCoverage
 from demur.rules import check_proba
 
 __all__ = ["CostCurve", "confidence_and_errors"]

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.rules import Decision, chow_acceptance
-from demur.tabular.counts import Counts
 from demur.tabular.evaluation import Evaluation
+from demur.tabular.judged_counts import Counts
 
 __all__ = ["cells", "cost_grid", "counts_along", "n_rejections"]
 
@@ -29,7 +29,7 @@ def cost_grid(cost: float) -> Floats:
     return np.union1d(np.arange(last + 1) / _STEPS, [cost])
 
 
-def n_rejections(confidence: NDArray[Any], grid: Floats) -> NDArray[np.int64]:
+def n_rejections(confidence: NDArray[np.floating[Any]], grid: Floats) -> NDArray[np.int64]:
     """Return at how many of the costs Chow's rule rejects each row: it is accepted from that position on.
 
     Examples
@@ -75,5 +75,5 @@ def cells(evaluation: Evaluation, n_rejections: NDArray[np.int64]) -> dict[str, 
     }
 
 
-def _base64(numbers: NDArray[Any], dtype: str) -> str:
+def _base64(numbers: NDArray[np.integer[Any]], dtype: str) -> str:
     return base64.b64encode(numbers.astype(dtype).tobytes()).decode("ascii")
