@@ -188,6 +188,8 @@ def _foreign_content(path: Path) -> str | None:
         return f"it holds {others[0]!r}, which is not part of a model"
     if not names:
         return None
+    if _REPORT in names and _BY_DEMUR not in (path / _REPORT).read_bytes():
+        return f"it holds {_REPORT!r}, which demur has not written"
     try:
         document = json.loads((path / _MANIFEST).read_bytes())
         genuine = isinstance(document, dict) and document.get("format") == _FORMAT
@@ -195,6 +197,9 @@ def _foreign_content(path: Path) -> str | None:
         genuine = False
     return None if genuine else "it is not a demur model"
 
+
+_BY_DEMUR = b"<dt>Written by</dt><dd>demur "
+"""What every report says of itself, near its end."""
 
 _OF_VERSION_1 = ("arrays.safetensors", "sklearn.skops")
 """The files of demur 0.1, which this version replaces but does not read."""
@@ -284,7 +289,9 @@ def _checked_content(path: Path, document: Mapping[str, Any]) -> bytes:
         )
     content = _bytes_of(file)
     if _facts(content) != facts:
-        raise ModelFileError(f"{_MODEL} of {path} is damaged or was altered: its checksum does not match; copy it again.")
+        raise ModelFileError(
+            f"{_MODEL} of {path} is damaged or was altered: its checksum does not match; copy it again."
+        )
     return content
 
 

@@ -119,23 +119,24 @@ def class_named(name: str) -> type:
     >>> class_named("rule:MyOwn")
     Traceback (most recent call last):
         ...
-    demur.deploy.model_parts.ModelFileError: the model holds the rule 'MyOwn', but no rule class is registered here ...
+    demur.deploy.model_parts.ModelFileError: the model holds the rule 'MyOwn', which is not registered here; import ...
     """
     kind, _, short = name.partition(":")
     if kind == "part":
         for path in _PARTS:
             module, _, found = path.rpartition(".")
             if found == short:
-                part: type = getattr(import_module(module), found)
+                part: type = getattr(import_module(module), short)
                 return part
     if kind in _BASES:
-        found = [cls for cls in _registered(kind) if cls.__name__ == short]
-        if len(found) == 1:
-            return found[0]
-        problem = f"several {kind} classes here have" if found else f"no {kind} class is registered here that has"
+        classes = [cls for cls in _registered(kind) if cls.__name__ == short]
+        if len(classes) == 1:
+            return classes[0]
+        if classes:
+            raise ModelFileError(f"two registered classes are called {short}; give one of them another name.")
         raise ModelFileError(
-            f"the model holds the {kind} {short!r}, but {problem} this name; import the module that registers it with "
-            f"{_REGISTERED_BY[kind]}, and no other of that name, then load again."
+            f"the model holds the {kind} {short!r}, which is not registered here; import the module that registers it "
+            f"with {_REGISTERED_BY[kind]}, then load again."
         )
     raise ModelFileError(f"the model names the class {name!r}, which no model may hold; a newer demur may know it.")
 
@@ -194,10 +195,7 @@ def dump(model: Any) -> bytes:
             elif path in untrusted:
                 raise ModelFileError(f"cannot save {place}: {_why_not(path, place)}")
             elif node["__loader__"] == "DictNode" and not _keys_survive(node):
-                raise ModelFileError(
-                    f"cannot save {place}: it is a dictionary whose keys are neither text nor numbers, which skops "
-                    "cannot store; use text as keys."
-                )
+                raise ModelFileError(f"cannot save {place}: {_KEYS}")
         return _canonical(schema, archive)
 
 
@@ -255,12 +253,10 @@ def _why_not(path: str, place: str) -> str:
             f"{path} is code, and a model holds only data; leave module=None for the built-in network, or save "
             "networks_.networks.module(0).state_dict() yourself."
         )
-    if name == "Tensor":
-        return "it is a torch tensor; make it a NumPy array."
-    if callable(found) and (not isinstance(found, type) or path in place) or "<lambda>" in name:
+    if (callable(found) and (not isinstance(found, type) or path in place)) or "<lambda>" in name:
         return f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn."
     return (
-        f"{path} is neither demur's nor scikit-learn's public own; save that object with its own library, and put the "
+        f"{path} is neither demur's nor scikit-learn's own; save that object with its own library, and put the "
         "model together again after loading."
     )
 
@@ -273,7 +269,8 @@ def _why_it_cannot_be_written(model: Any, error: Exception) -> ModelFileError:
     while True:
         for name, part in _inside(value, place):
             if id(part) in above:
-                return ModelFileError(f"cannot save {name}: it contains itself.")
+                hint = "; leave out set_fit_request and the like" if "._metadata_request" in name else ""
+                return ModelFileError(f"cannot save {name}: it contains itself{hint}.")
             try:
                 skops.io.dumps(part)
             except Exception as deeper:  # as in dump
@@ -283,11 +280,18 @@ def _why_it_cannot_be_written(model: Any, error: Exception) -> ModelFileError:
         else:
             break
     if isinstance(error, RecursionError):
+        return ModelFileError(f"cannot save {place}: its {type(value).__name__} is nested too deeply.")
+    if type(value).__module__.partition(".")[0] == "torch":
         return ModelFileError(
-            f"cannot save {place}: its {type(value).__name__} is nested too deeply or refers to itself, as metadata "
-            "requests do; leave out set_fit_request and the like."
+            f"cannot save {place}: it is a torch {type(value).__name__}, which skops cannot store; make a tensor a "
+            "NumPy array, and save the weights of your own network yourself: networks_.networks.module(0).state_dict()."
         )
+    if isinstance(value, Mapping) and "keys must be" in str(error):
+        return ModelFileError(f"cannot save {place}: {_KEYS}")
     return ModelFileError(f"cannot save {place}, a {type(value).__name__}: {error}")
+
+
+_KEYS = "it is a dictionary with keys that are neither text nor numbers, which skops cannot store; use text as keys."
 
 
 def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
