@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import check_free, console, warnings_as_notes, wrong_call_if_refused
-from demur.cli.model_folder import load_table_model
+from demur.cli.console import check_free, console, load_table_model, warnings_as_notes, wrong_call_if_refused
 from demur.cli.summary import about, print_evaluation
 
 __all__ = ["evaluate"]

@@ -1,8 +1,8 @@
 """What happens to a fitted model: model folders, ONNX graphs, an HTTP service."""
 
 from demur.deploy.app import create_app
-from demur.deploy.errors import ModelFileError, ModelVersionWarning
-from demur.deploy.persistence import load, save
+from demur.deploy.model_folder import ModelVersionWarning, load, save
+from demur.deploy.model_parts import ModelFileError
 
 __all__ = [
     "ModelFileError",

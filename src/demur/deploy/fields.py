@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from demur.columns.arrow_types import as_type, no_such_value
+from demur.columns.column import as_type, no_such_value
 from demur.columns.table_errors import shown
 from demur.deploy.refusal import RefusedError
 from demur.tabular import Column, TableError

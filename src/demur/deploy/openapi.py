@@ -6,7 +6,7 @@ from typing import Any
 from demur._version import __version__
 from demur.deploy.fields import Field
 from demur.tabular import ANSWER_COLUMNS, TableModel
-from demur.tabular.labels import as_column
+from demur.tabular.class_labels import as_column
 
 __all__ = ["openapi_document"]
 

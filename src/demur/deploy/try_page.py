@@ -9,9 +9,9 @@ from typing import Any
 from demur._version import __version__
 from demur.errors import MissingExtraError
 from demur.tabular import TableModel
+from demur.tabular.class_labels import as_column
 from demur.tabular.evaluation_words import cost_words
 from demur.tabular.html_pages import visible
-from demur.tabular.labels import as_column
 
 __all__ = ["COMMON_HEADERS", "SANDBOX", "try_page"]
 

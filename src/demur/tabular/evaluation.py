@@ -21,6 +21,7 @@ from demur.metrics import (
     risk_interval,
 )
 from demur.rules import CostMatrix, Decision, check_proba, chow_acceptance
+from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation_words import (
     assumed_price,
     baselines,
@@ -30,7 +31,6 @@ from demur.tabular.evaluation_words import (
     matrix_headline,
     shares,
 )
-from demur.tabular.fitting import labelled_rows
 from demur.tabular.judged_counts import ClassFigures, Counts, class_intervals, figures_by_class
 from demur.tabular.judged_rows import (
     Case,
@@ -42,7 +42,6 @@ from demur.tabular.judged_rows import (
     class_names,
     sortable,
 )
-from demur.tabular.labels import class_texts
 from demur.tabular.promises import KeptOrNot, Promise, promise_of
 from demur.tabular.reliability import Reliability
 from demur.tabular.table_model import TableModel

@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from demur.columns.arrow_types import as_type
+from demur.columns.column import as_type
 from demur.columns.frames import check_names
 from demur.columns.table_errors import TableError, listed, shown
-from demur.tabular.formats import Format
-from demur.tabular.reader import TableReader
+from demur.tabular.table_reader import TableFormat, TableReader
 
-__all__ = ["ArrowReader", "FolderReader", "ParquetReader"]
+__all__ = ["ArrowReader", "FolderReader", "ParquetReader", "files_of_folder", "partition_columns"]
 
 
 @contextmanager
@@ -26,7 +25,7 @@ def _explained(name: str, format_: str) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).rstrip(". ")
-        problem = f"{name} is truncated or damaged, or no {format_} that can be read here ({reason})"
+        problem = f"{name} is truncated or damaged, or not a {format_} that can be read here ({reason})"
         raise TableError(f"{problem}: write or copy it again") from error
 
 
@@ -81,10 +80,10 @@ class ParquetReader(TableReader):
 class ArrowReader(TableReader):
     """An Arrow file (Feather) or an Arrow stream, read record batch by record batch."""
 
-    def __init__(self, stream: BinaryIO, name: str, format_: Format) -> None:
+    def __init__(self, stream: BinaryIO, name: str, format_: TableFormat) -> None:
         self._format = format_
         with _explained(name, format_.value):
-            if format_ is Format.ARROW_FILE:
+            if format_ is TableFormat.ARROW_FILE:
                 self._file: Any = pa.ipc.open_file(_seekable(stream))
             else:
                 self._file = pa.ipc.open_stream(stream)
@@ -101,24 +100,51 @@ class ArrowReader(TableReader):
                 yield _conform(_validated(batch), columns, self.name)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        if self._format is Format.ARROW_STREAM:
+        if self._format is TableFormat.ARROW_STREAM:
             yield from self._file
         else:
             for position in range(self._file.num_record_batches):
                 yield self._file.get_batch(position)
 
 
-def _belongs(path: Path) -> bool:
-    """Tell files of the table from hidden ones, and from those of other tables in other folders."""
-    return not path.name.startswith((".", "_")) and all("=" in folder for folder in path.parent.parts)
+def files_of_folder(folder: Path) -> list[Path]:
+    """Return the Parquet files in a folder and below, in order of name; hidden ones, as of other programs, are not."""
+    found = (path for path in folder.rglob("*.parquet") if path.is_file())
+    return sorted(path for path in found if not _is_hidden(path.relative_to(folder)))
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def partition_columns(folder: Path, paths: list[Path]) -> pa.Schema:
+    """Return the columns that the names of folders such as ``year=2024`` stand for, with types that fit all of them."""
+    with _explained(folder.name, "folder of Parquet files"):
+        found = _dataset(folder, paths, ds.partitioning(flavor="hive")).schema
+        own = set(pq.read_schema(paths[0]).names)
+    return pa.schema([field for field in found if field.name not in own])
+
+
+def _dataset(folder: Path, paths: list[Path], partitioning: Any, schema: pa.Schema | None = None) -> Any:
+    names = [str(path) for path in paths]
+    return ds.dataset(names, schema, format="parquet", partitioning=partitioning, partition_base_dir=str(folder))
 
 
 class FolderReader(TableReader):
-    """A folder of Parquet files with the same columns, in order of name; folders named ``key=value`` are columns."""
+    """A folder of Parquet files with the same columns, in order of name; folders named ``key=value`` are columns.
 
-    def __init__(self, folder: Path) -> None:
+    Parameters
+    ----------
+    folder : Path
+    paths : list of Path, optional
+        Only these of its files.
+    partitions : pyarrow.Schema, optional
+        What :func:`partition_columns` found, where it is known already.
+    """
+
+    def __init__(self, folder: Path, paths: list[Path] | None = None, partitions: pa.Schema | None = None) -> None:
         name = folder.name or str(folder)
-        paths = [path for path in sorted(folder.rglob("*.parquet")) if _belongs(path.relative_to(folder))]
+        paths = files_of_folder(folder) if paths is None else paths
         if not paths:
             raise TableError(
                 f"{shown(folder)} is a folder without Parquet files: give a file, or a folder of *.parquet"
@@ -131,12 +157,12 @@ class FolderReader(TableReader):
                 different = sorted(set(schemas[-1].names) ^ set(schemas[0].names))
                 problem = f"{path.name} and {paths[0].name} in {name} have different columns ({listed(different)})"
                 raise TableError(f"{problem}: give a folder whose files have the same")
+        name = paths[0].name if len(paths) == 1 else name
         with _explained(name, "folder of Parquet files"):
+            partitions = partition_columns(folder, paths) if partitions is None else partitions
             schema = pa.unify_schemas(schemas, promote_options="permissive")
-            hive = ds.partitioning(flavor="hive")
-            found = ds.dataset([str(path) for path in paths], format="parquet", partitioning=hive).schema
-            schema = pa.unify_schemas([schema, pa.schema([f for f in found if f.name not in schema.names])])
-            self._files = ds.dataset([str(path) for path in paths], schema, format="parquet", partitioning=hive)
+            schema = pa.unify_schemas([schema, partitions])
+            self._files = _dataset(folder, paths, ds.partitioning(partitions, flavor="hive"), schema)
             columns = _types(schema, name)
         super().__init__(name, columns)
 

@@ -2,14 +2,24 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from typing import Any, Self
 
 import pyarrow as pa
 
-from demur.columns.arrow_types import plain_table
+from demur.columns.column import plain_table
 from demur.columns.table_errors import TableError, listed
 
 __all__ = ["TableReader"]
+
+
+class TableFormat(Enum):
+    """The formats that tables are read from."""
+
+    CSV = "CSV"
+    PARQUET = "Parquet"
+    ARROW_FILE = "Arrow file"
+    ARROW_STREAM = "Arrow stream"
 
 
 class TableReader(ABC):
@@ -21,12 +31,21 @@ class TableReader(ABC):
         What messages call the file.
     columns : dict of str to pyarrow.DataType or None
         Its columns in order, with their types; None in a CSV file, whose fields are text until they are read.
+
+    Attributes
+    ----------
+    decimal : {".", ","} or None
+        The decimal sign of a text file; None while nothing says so, and for files that carry their types.
+    dayfirst : bool or None
+        Whether dates such as 1.2.2024 begin with the day, likewise.
     """
 
     def __init__(self, name: str, columns: dict[str, Any]) -> None:
         self.name = name
         self.columns = columns
         self.closer: Callable[[], None] | None = None
+        self.decimal: str | None = None
+        self.dayfirst: bool | None = None
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Write a table batch by batch, as CSV, Parquet or Arrow."""
+"""Write a table batch by batch, as CSV, Parquet or Arrow; the file appears under its name once it is whole."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, BinaryIO, Literal, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from demur.columns.table_errors import TableError, listed, shown
-from demur.tabular.destination import Destination
+from demur.whole_file import part_of
 
 __all__ = ["TableWriter", "WriteFormat"]
 
@@ -77,16 +77,21 @@ class TableWriter:
         self._check_format()
         self._overwrite = overwrite
         self._inputs = list(inputs)
-        self._destination: Destination | None = None
+        self._destination: _Destination | None = None
         self._sink: Any = None
         self._columnar: Any = None
         self._schema: pa.Schema | None = None
+
+    @property
+    def carries_types(self) -> bool:
+        """Whether the format tells a reader the types of the columns."""
+        return self.format not in _DELIMITERS
 
     def __enter__(self) -> Self:
         if self._path is None:
             self._sink = sys.stdout.buffer
             return self
-        self._destination = Destination(self._path, overwrite=self._overwrite, inputs=self._inputs)
+        self._destination = _Destination(self._path, overwrite=self._overwrite, inputs=self._inputs)
         file = self._destination.file
         self._sink = pa.CompressedOutputStream(pa.PythonFile(file, "w"), self._codec) if self._codec else file
         return self
@@ -200,3 +205,82 @@ def _csv_rows(batch: pa.RecordBatch | pa.Table, delimiter: str) -> bytes:
         except pa.ArrowNotImplementedError as error:
             raise TableError(f"these columns cannot be written as CSV ({error}): write Parquet") from error
     raise TableError(f"these rows cannot be written as CSV ({refusal}): write Parquet") from refusal
+
+
+class _Destination:
+    r"""A file to be written: under a name that ends in ``.part`` at first, renamed when it is complete.
+
+    Parameters
+    ----------
+    path : Path
+    overwrite : bool
+        Whether a file that is already there is replaced.
+    inputs : paths
+        Files and folders that are being read, which are never written to.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> destination = _Destination(path)
+    >>> written = destination.file.write(b"done\n")
+    >>> path.exists()
+    False
+    >>> destination.commit()
+    >>> path.read_text()
+    'done\n'
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool = False, inputs: Iterable[str | os.PathLike[str]] = ()) -> None:
+        self.path = path
+        self._overwrite = overwrite
+        self._check_inputs([Path(one) for one in inputs if str(one) != "-"])
+        self._check_free()
+        # A device or a pipe is written to directly: renaming a file onto /dev/null would replace it.
+        self._in_place = path.exists() and not path.is_file()
+        self._part = path if self._in_place else part_of(path)
+        self.file: BinaryIO = self._open()
+
+    def commit(self) -> None:
+        """Put the file in its place."""
+        try:
+            self.file.close()
+            if not self._in_place:
+                with open(self._part, "rb+") as part:
+                    os.fsync(part.fileno())  # so that a crash of the machine leaves no short file under the name
+                self._check_free()  # another run may have written it meanwhile
+                os.replace(self._part, self.path)
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Remove what has been written."""
+        with suppress(OSError):  # what cannot be flushed to a full disk is not wanted any more
+            self.file.close()
+        if not self._in_place:
+            self._part.unlink(missing_ok=True)
+
+    def _open(self) -> BinaryIO:
+        try:
+            return open(self._part, "wb" if self._in_place else "xb")
+        except FileNotFoundError as error:
+            problem = f"there is no folder {shown(self.path.parent)} to write {self.path.name} to"
+            raise TableError(f"{problem}: create it, or choose another") from error
+        except OSError as error:
+            raise TableError(f"{shown(self.path)} cannot be written ({error.strerror}): choose another name") from error
+
+    def _check_free(self) -> None:
+        if self.path.is_dir():
+            raise TableError(f"{shown(self.path)} is a folder: give the name of a file")
+        if self.path.is_file() and not self._overwrite:
+            raise TableError(f"{shown(self.path)} is already there: choose another name, or pass --force to replace it")
+
+    def _check_inputs(self, inputs: list[Path]) -> None:
+        for one in inputs:
+            if one.is_dir():
+                onto = one.resolve() in self.path.resolve().parents
+            else:
+                onto = one.exists() and self.path.exists() and one.samefile(self.path)
+            if onto:
+                raise TableError(f"{shown(self.path)} is what is being read: write to another name or folder")

@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
 
 from demur.errors import InputError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
-from demur.estimators.candidates import CANDIDATES, Task, batch_size_for
+from demur.estimators.candidates import CANDIDATES, Task, batch_size_for, dense_view
 from demur.losses import available, get
 from demur.rules import Rule
 
@@ -26,14 +28,11 @@ class ModelKind:
     Parameters
     ----------
     name : str
-    view : {"codes", "dense"}
-        What its classifier takes; see :class:`~demur.estimators.candidates.CandidateModel`.
     words : str
         What it is, for people.
     """
 
     name: str
-    view: Literal["codes", "dense"]
     words: str
 
     def classifier(
@@ -43,10 +42,24 @@ class ModelKind:
         *,
         cost: float,
         rule: Rule | None = None,
+        with_rule: bool = False,
         time_budget: float | None = 90.0,
         verbose: int = 0,
     ) -> Any:
-        """Return the unfitted classifier for a table of this size."""
+        """Return the unfitted classifier for a table of this size, which takes what :meth:`dense` makes of codes.
+
+        Parameters
+        ----------
+        n_rows : int
+        categorical : array of bool
+            Which columns hold codes of categories.
+        cost : float
+        rule : Rule, optional
+        with_rule : bool
+            Whether a rule will be there, now or later: it needs probabilities.
+        time_budget, verbose
+            For "auto".
+        """
         options: dict[str, Any] = {"cost": cost, "rule": rule}
         if self.name == "auto":
             auto = AutoClassifier(
@@ -55,27 +68,37 @@ class ModelKind:
             return RejectOption(auto, **options)
         for candidate in CANDIDATES:
             if candidate.key == self.name:
-                return RejectOption(candidate.make(Task(n_rows, categorical, _SEED, -1)), **options)
-        return self._networks(n_rows, cost, rule, verbose)
+                return RejectOption(candidate.prepared(Task(n_rows, categorical, _SEED, -1)), **options)
+        networks = self._networks(n_rows, cost, with_rule, verbose)
+        return RejectOption(make_pipeline(dense_view(categorical), networks), **options) if with_rule else networks
 
-    def _networks(self, n_rows: int, cost: float, rule: Rule | None, verbose: int) -> Any:
+    def dense(self, categorical: NDArray[np.bool_], with_rule: bool) -> ColumnTransformer | None:
+        """Return what must turn codes into numbers on one scale beforehand; None where the classifier does it itself.
+
+        Networks alone choose between themselves on rows of their own, and see the scale of those.
+        """
+        return dense_view(categorical) if self.is_network and not with_rule else None
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is trained with one of the paper's losses."""
+        return self.name != "auto" and all(candidate.key != self.name for candidate in CANDIDATES)
+
+    def _networks(self, n_rows: int, cost: float, with_rule: bool, verbose: int) -> RejectClassifier:
         loss = get(self.name)
-        if rule is not None and not loss.has_link:
+        if with_rule and not loss.has_link:
             raise InputError(
-                f"{self.name} gives no probabilities, which {type(rule).__name__} needs; use a cost, or another model "
-                "such as ce."
+                f"{self.name} gives no probabilities, which a rule needs; use a cost, or another model such as ce."
             )
-        with_temperature = loss.has_link and rule is None
-        networks = RejectClassifier(
+        return RejectClassifier(
             self.name,
             cost=cost,
             n_members=5 if loss.has_link else 1,
             batch_size=batch_size_for(n_rows),
-            calibration="temperature" if with_temperature else None,
+            calibration="temperature" if loss.has_link and not with_rule else None,
             random_state=_SEED,
             verbose=verbose,
         )
-        return networks if rule is None else RejectOption(networks, cost=cost, rule=rule)
 
 
 def model_names() -> dict[str, str]:
@@ -106,6 +129,4 @@ def model_kind(name: str) -> ModelKind:
         close = get_close_matches(name, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}."
         raise InputError(f"there is no model {name!r}; {hint}")
-    views = {candidate.key: candidate.view for candidate in CANDIDATES}
-    view: Literal["codes", "dense"] = "codes" if name == "auto" else views.get(name, "dense")
-    return ModelKind(name, view, names[name])
+    return ModelKind(name, names[name])
