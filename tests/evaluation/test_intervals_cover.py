@@ -74,10 +74,10 @@ def misses(n_rows, rate, depends, n_draws):
             look(name, result.figures[name].low, result.figures[name].high, true)
         for name, found in class_intervals(result.by_class).items():
             for k in range(2):
-                look(f"{name} of class {k}", found.low[k], found.high[k], shares[name])
+                look(f"{name} of a class", found.low[k], found.high[k], shares[name])
         low, high = result.reliability.accuracy_interval()
         for k, true in in_bins.items():
-            look(f"bin {k}", low[k], high[k], true)
+            look("accuracy of a bin", low[k], high[k], true)
     return {name: (missed[name], printed[name]) for name in printed}
 
 
