@@ -444,6 +444,38 @@ def check_classes(y: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.integer[An
     return true
 
 
+def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[np.float64]:
+    """Return one weight per example: finite, not negative, not all zero; equal weights by default.
+
+    Weights so large or so small that their sums and squares would overflow or vanish are scaled by a power of two: to
+    at most 2^50, where no figure can tell them from larger counts, or to at most 1.
+
+    Examples
+    --------
+    >>> check_weights([1, 2, 3], 3)
+    array([1., 2., 3.])
+    >>> weights = check_weights([3e300, 1e300], 2)
+    >>> float(weights[0] / weights[1]), bool(weights.max() <= 2.0**50)
+    (3.0, True)
+    """
+    if sample_weight is None:
+        return np.ones(n_examples)
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_examples,):
+        raise InputError(f"sample_weight must have shape ({n_examples},), one per example, got {weights.shape}.")
+    if not np.isfinite(weights).all():
+        raise InputError("sample_weight must be finite, got NaN or infinity.")
+    if (weights < 0).any():
+        raise InputError(f"sample_weight must not be negative, got {weights.min():g}.")
+    if not weights.any():
+        raise InputError("sample_weight is zero for every example; at least one must count.")
+    exponent = int(np.frexp(weights.max())[1])
+    if abs(exponent) <= 50:
+        return weights
+    scaled: NDArray[np.float64] = np.ldexp(weights, (50 if exponent > 0 else 0) - exponent)
+    return scaled
+
+
 def same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Say whether two objects have equal attributes, arrays included.
 

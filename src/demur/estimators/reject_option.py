@@ -309,7 +309,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         >>> X, y = make_blobs([900, 900], centers=[[0], [2]], random_state=0)
         >>> model = RejectOption(GaussianNB()).fit(X, y)
         >>> X_new, _ = make_blobs([900, 100], centers=[[0], [2]], random_state=1)
-        >>> model.adapt(X_new).label_shift_.new_prior.round(1)
+        >>> model.adapt(X_new).label_shift_.new_prior_.round(1)
         array([0.9, 0.1])
         """
         check_is_fitted(self)
@@ -325,7 +325,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
                 "with rows of every class."
             )
         adapted: Self = copy(self)
-        adapted.label_shift_ = LabelShift.fit(self._calibrated_proba(X), self.class_prior_)
+        adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
         return adapted
 
     @property

@@ -5,6 +5,7 @@ The intervals here start from the exact one for a proportion (Clopper and Pearso
 areas. ``tests/metrics/test_intervals.py`` checks that each covers, the extremes included.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, digamma
 
+from demur.costs import CostWarning, check_cost
 from demur.errors import InputError
 
 __all__ = ["Interval", "area_intervals", "mean_interval", "proportion_interval", "risk_interval"]
@@ -100,11 +102,12 @@ def risk_interval(
     >>> print(risk_interval(n_wrong=0, n_rejected=20, n_rows=20, cost=0.2))
     0.2 [0.1663, 0.3347]
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
+        prices = check_cost(cost)
     wrong, rejected, rows, price = np.broadcast_arrays(
-        *(np.asarray(values, dtype=np.float64) for values in (n_wrong, n_rejected, n_rows, cost))
+        *(np.asarray(values, dtype=np.float64) for values in (n_wrong, n_rejected, n_rows)), prices
     )
-    if not ((price >= 0) & (price < 1)).all():  # without the warning from 1/2 on: nothing is decided here
-        raise InputError(f"cost must be in [0, 1), got {cost!r}.")
     right = rows - wrong - rejected
     for name, counts in (("n_wrong", wrong), ("n_rejected", rejected), ("n_rows - n_wrong - n_rejected", right)):
         _check_counts(name, counts)

@@ -65,12 +65,16 @@ def cells(evaluation: Evaluation, n_rejections: NDArray[np.int64]) -> dict[str, 
     The script counts the confusion matrix of any cost from these exactly; rows that share all three are one cell, so
     that the page stays small however many rows there are, and no row can be told from it.
     """
-    triples = np.column_stack([evaluation.true, evaluation.decision.label, n_rejections])
-    found, counts = np.unique(triples, axis=0, return_counts=True)
+    # One number for each triple: sorting those is ten times as fast as sorting rows.
+    width, height = int(n_rejections.max()) + 1, len(evaluation.class_names)
+    triples = (evaluation.true * height + evaluation.decision.label) * width + n_rejections
+    found, counts = np.unique(triples, return_counts=True)
+    pairs, rejections = np.divmod(found, width)
+    true, answer = np.divmod(pairs, height)
     return {
-        "true": _base64(found[:, 0], "<u2"),
-        "answer": _base64(found[:, 1], "<u2"),
-        "rejections": _base64(found[:, 2], "<u2"),
+        "true": _base64(true, "<u2"),
+        "answer": _base64(answer, "<u2"),
+        "rejections": _base64(rejections, "<u2"),
         "count": _base64(counts, "<u4"),
     }
 

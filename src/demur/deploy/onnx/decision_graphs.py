@@ -45,7 +45,7 @@ def shifted(graph: Graph, proba: str, shift: LabelShift | None) -> str:
     if shift is None:
         return proba
     known = normalised(graph, graph.op("Max", proba, np.array(0.0)))
-    old, new = (prior / prior.sum() for prior in (shift.train_prior, shift.new_prior))
+    old, new = (np.asarray(prior) / np.sum(prior) for prior in (shift.train_prior, shift.new_prior_))
     return normalised(graph, graph.op("Mul", known, new / old))
 
 
