@@ -45,7 +45,7 @@ ESTIMATORS = {
     "neighbours": KNeighborsClassifier(),
     "neighbours, ball tree": KNeighborsClassifier(algorithm="ball_tree", metric="manhattan"),
     "bayes": GaussianNB(),
-    "perceptron": MLPClassifier((3,), solver="lbfgs", max_iter=300, random_state=0),
+    "perceptron": MLPClassifier((3,), solver="lbfgs", max_iter=3000, random_state=0),
     "perceptron, adam": MLPClassifier((30,), learning_rate_init=0.1, max_iter=400, tol=1e-2, random_state=0),
     "tree": DecisionTreeClassifier(random_state=0),
     "pipeline": make_pipeline(StandardScaler(), SimpleImputer(), LogisticRegression()),
