@@ -45,7 +45,6 @@ class _Rows:
 
     X: Any
     y: NDArray[Any]
-    weight: NDArray[np.float64] | None
     groups: Any
     fit_params: dict[str, Any]
     blocks: Blocks
@@ -423,7 +422,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
                     "cost."
                 )
             train, aside, _ = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
-        return _Rows(X, labels, weight, groups, own, blocks, folds, train, aside)
+        return _Rows(X, labels, groups, own, blocks, folds, train, aside)
 
     def _fit_frozen(self, base: Any, rows: _Rows) -> _HeldOut | None:
         """Keep an estimator that is fitted already; all rows are new to it."""
