@@ -91,7 +91,7 @@ def check(n_rows, rate, depends, n_draws, slack):
 def test_12_5_every_printed_interval_covers(n_rows, rate):
     """Few draws, so that a few more misses than 7 % are no surprise; many draws are taken below."""
     for depends in (False, True):
-        check(n_rows, rate, depends, n_draws=60, slack=4)
+        check(n_rows, rate, depends, n_draws=40, slack=4)
 
 
 @pytest.mark.slow
