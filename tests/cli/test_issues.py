@@ -424,3 +424,52 @@ def test_13_2_fit_file_is_what_the_command_calls(fit, demur, pets, tmp_path):
     assert fitted.evaluate().n_rows == fitted.held_out.num_rows == 80
     assert fit_file(pets / "train.csv", "y", model="lr", holdout=0).evaluate() is None
     assert fit_file(pets / "train.csv", "y", model="lr", test=pets / "new.csv").evaluate().n_rows == 500
+
+
+# 12.19: a loss of one's own, by its file
+
+BRIER = '''
+from dataclasses import dataclass
+
+import torch
+from demur.losses import Loss, register
+from demur.rules import Decision, chow_acceptance
+
+
+@register()
+@dataclass(frozen=True)
+class Brier(Loss):
+    family = "confidence"
+    equation = "Brier (1950)"
+    why = "strictly proper"
+    has_link = True
+    name = "brier-of-a-test"
+
+    def n_outputs(self, n_classes):
+        return n_classes
+
+    def forward(self, scores, y, cost):
+        return ((torch.softmax(scores, -1) - torch.nn.functional.one_hot(y, scores.shape[-1])) ** 2).sum(-1)
+
+    def inverse_link(self, scores):
+        return torch.softmax(scores, -1)
+
+    def rule(self, scores, cost):
+        top = self.inverse_link(scores).amax(-1)
+        return Decision.from_acceptance(scores.argmax(-1), chow_acceptance(top, cost), top)
+'''
+
+
+def test_12_19_fit_takes_a_loss_by_its_file(demur, tmp_path):
+    from demur.losses import unregister
+
+    (tmp_path / "my_losses.py").write_text(BRIER)
+    data = csv_of(rows_of(60), tmp_path / "data.csv")
+    call = ("fit", data, "--target", "y", "--out", tmp_path / "model", "--model")
+    result = demur(*call, f"{tmp_path / 'my_losses.py'}:Brier")
+    assert result.code == 0, result
+    assert "Trained networks trained with brier-of-a-test" in result.text
+    assert demur("predict", tmp_path / "model", data).code == 0
+    unregister("brier-of-a-test")
+    assert "not registered here" in demur("predict", tmp_path / "model", data).complaint
+    assert "there is no file" in demur(*call, "none.py:Brier", "--force").complaint
