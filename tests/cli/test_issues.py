@@ -428,7 +428,7 @@ def test_13_2_fit_file_is_what_the_command_calls(fit, demur, pets, tmp_path):
 
 # 12.19: a loss of one's own, by its file
 
-BRIER = '''
+BRIER = """
 from dataclasses import dataclass
 
 import torch
@@ -457,7 +457,7 @@ class Brier(Loss):
     def rule(self, scores, cost):
         top = self.inverse_link(scores).amax(-1)
         return Decision.from_acceptance(scores.argmax(-1), chow_acceptance(top, cost), top)
-'''
+"""
 
 
 def test_12_19_fit_takes_a_loss_by_its_file(demur, tmp_path):
