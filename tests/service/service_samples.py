@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 
+from demur import Coverage
 from demur.deploy import create_app
 from demur.estimators import AutoClassifier, RejectOption
 from demur.estimators.candidates import dense_view
@@ -55,6 +56,12 @@ def _plain(value):
 @cache
 def model(name="lr"):
     return fit_table(table(), "y", model=name)
+
+
+@cache
+def covering():
+    """A model that decides without any cost."""
+    return fit_table(table(), "y", model="lr", rule=Coverage(0.7))
 
 
 @cache

@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 from service_samples import dense_of_sample, model, table, wrapped
 
-from demur.deploy.quick_dense import QuickDense
-from demur.deploy.quick_forest import QuickForest
-from demur.deploy.quick_model import quick_model
+from demur.deploy.quick_paths import QuickDense, QuickForest, quick_model
 from demur.estimators.candidates import dense_view
 
 
