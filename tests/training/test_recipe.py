@@ -187,8 +187,27 @@ def test_it_learns():
     assert wrong.float().mean() <= (plain != content.y).float().mean()
 
 
+@pytest.mark.parametrize("loss", ["ce", "ova+log"])
+def test_epochs_are_compared_at_their_best_temperatures(loss):
+    found = get(loss)
+    run = train_tabular(found, net(loss), data(), folds(), recipe=replace(SHORT, epochs=40, learning_rate=0.1))
+    scales = torch.linspace(-4, 2, 1201, dtype=torch.float64).exp()
+    for position, spec in enumerate(folds()):
+        rows = torch.from_numpy(spec.validation)
+        scores = run.trained.scores(data().X[rows])[position].double()
+        best = found(scales[:, None, None] * scores, data().y[rows].expand(1201, -1)).mean(1).min()
+        assert run.validation_loss[position].min() == pytest.approx(float(best), rel=2e-3)
+        tempered = found(scores / run.temperature[position], data().y[rows]).mean()
+        assert float(tempered) == pytest.approx(float(best), rel=2e-3)
+    plain = train_tabular(
+        found, net(loss), data(), folds(), recipe=replace(SHORT, epochs=40, learning_rate=0.1, tempered=False)
+    )
+    assert (run.validation_loss <= plain.validation_loss + 1e-6).all()
+    assert run.validation_loss.mean() < 0.97 * plain.validation_loss.mean()
+
+
 def test_the_best_epoch_is_kept():
-    run = train_tabular(CE, net(), data(), folds(), recipe=replace(SHORT, epochs=12))
+    run = train_tabular(CE, net(), data(), folds(), recipe=replace(SHORT, epochs=12, tempered=False))
     assert run.complete
     for position, spec in enumerate(folds()):
         curve = run.validation_loss[position]

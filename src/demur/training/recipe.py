@@ -32,6 +32,8 @@ _STEPS_PER_TURN = 32
 _ROWS_AT_A_TIME = 2048
 _ROWS_TO_ADAPT = 1024
 _EPSILON = 1e-8
+_WIDTHS = (0.3, 0.1)
+"""How far to look to both sides of the last epoch's temperature, in its logarithm."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,10 @@ class Recipe:
         The share of hidden units that a step leaves out.
     betas : pair of float
         Of Adam.
+    tempered : bool
+        Compare the epochs by the validation loss that the best temperature of each would give, where the loss has a
+        link: what counts if the probabilities are calibrated afterwards. An epoch whose network is too sure of itself
+        need not be a bad one then.
 
     Examples
     --------
@@ -71,6 +77,7 @@ class Recipe:
     weight_decay: float = 0.02
     dropout: float = 0.15
     betas: tuple[float, float] = (0.9, 0.95)
+    tempered: bool = True
 
     def __post_init__(self) -> None:
         for name, value, least in (("epochs", self.epochs, 0), ("batch_size", self.batch_size, 1)):
@@ -99,7 +106,8 @@ class EpochEnd:
     share : float
         How much of the training is done, from 0 to 1; with a deadline, of what can be done until then.
     training_loss, validation_loss : array of shape (len(networks),)
-        Means over the epoch's batches, with dropout, and over the validation rows, NaN without any.
+        Means over the epoch's batches, with dropout, and over the validation rows (at the best temperature if the
+        recipe is ``tempered``), NaN without any.
     """
 
     networks: tuple[int, ...]
@@ -116,10 +124,13 @@ class TabularTraining:
     Parameters
     ----------
     trained : Trained
-        Every network after the epoch whose mean loss on its validation rows was least; after the last epoch where it
-        has none.
+        Every network after the epoch whose validation loss was least; after the last epoch where it has no validation
+        rows.
     best_epoch : array of int
         Counted from 1; 0 if the deadline left time for nothing.
+    temperature : array of float
+        That of each network after its best epoch, on its validation rows; 1 if the recipe is not ``tempered``. It is
+        not part of the network: divide its scores by it.
     training_loss, validation_loss : arrays of shape (n_networks, n_epochs)
         The loss curves: NaN where a network had fewer epochs, or no validation rows.
     complete : bool
@@ -128,6 +139,7 @@ class TabularTraining:
 
     trained: Trained
     best_epoch: NDArray[np.int64]
+    temperature: NDArray[np.float64]
     training_loss: NDArray[np.float64]
     validation_loss: NDArray[np.float64]
     complete: bool
@@ -327,7 +339,7 @@ class _Run:
         self.members, self._recipe, self._data, self._listeners = tuple(members), recipe, data, listeners
         self._step = _Step(loss, architecture, data, specs, recipe, device)
         self._order = _Order(data, specs, recipe.batch_size)
-        self._validation = _Validation(self._step, data, specs)
+        self._validation = _Validation(self._step, data, specs, recipe.tempered)
         self._base = [
             np.array([recipe_value if own is None else own for own in owns], np.float64)
             for recipe_value, owns in (
@@ -346,6 +358,7 @@ class _Run:
         self.validation_loss: list[Tensor] = []
         self.best = torch.full((len(specs),), torch.inf, device=device)
         self.best_epoch = torch.zeros(len(specs), dtype=torch.int64, device=device)
+        self.sharpness = torch.zeros(len(specs), device=device)
         self.vectors = self._step.stack.vectors()
 
     def turn(self, pace: _Pace, stop: threading.Event) -> bool:
@@ -400,6 +413,7 @@ class _Run:
         better = (value < self.best) | self._validation.without
         self.best = torch.where(better, value, self.best)
         self.best_epoch = torch.where(better, self.epoch, self.best_epoch)
+        self.sharpness = torch.where(better, self._validation.sharpness, self.sharpness)
         self.vectors = torch.where(better[:, None], vectors, self.vectors)
         if self._listeners.progress is not None:
             self._listeners.progress(len(self.members))
@@ -563,10 +577,14 @@ class _UpdateOnDevice:
 
 
 class _Validation:
-    """The mean loss of every network on validation rows of its own."""
+    """The mean loss of every network on validation rows of its own.
 
-    def __init__(self, step: _Step, data: TrainingData, specs: Sequence[NetworkSpec]) -> None:
-        self._step, self._data = step, data
+    With ``tempered``, at its best temperature: the least along the line of scaled scores, followed from epoch to epoch
+    by parabolas in the logarithm of the scale.
+    """
+
+    def __init__(self, step: _Step, data: TrainingData, specs: Sequence[NetworkSpec], tempered: bool) -> None:
+        self._step, self._data, self._tempered = step, data, tempered and step.loss.has_link
         device = data.X.device
         rows = [np.empty(0, np.int64) if spec.validation is None else spec.validation for spec in specs]
         longest = max(map(len, rows))
@@ -576,33 +594,54 @@ class _Validation:
             index = torch.as_tensor(np.ascontiguousarray(own), dtype=torch.int64, device=device)
             self._rows[number, : len(own)] = index
             self._weight[number, : len(own)] = 1.0 if data.weight is None else data.weight[index]
+        self._labels = data.y[self._rows]
+        self.sharpness = torch.zeros(len(specs), device=device)
         self.without = torch.tensor([len(own) == 0 for own in rows], device=device)
 
     def look(self) -> tuple[Tensor, Tensor]:
         """Return the mean losses, NaN without rows, and the networks' vectors."""
-        step, total = self._step, torch.zeros(len(self._rows), dtype=torch.float64, device=self._rows.device)
-        vectors = step.stack.vectors()
-        parts = step.architecture.folded(vectors)
+        vectors = self._step.stack.vectors()
+        if not self._rows.shape[1]:
+            return torch.full_like(self.sharpness, torch.nan), vectors
+        scores = self._scores(vectors)
+        if not self._tempered:
+            return self._mean_loss(scores), vectors
+        best = self._mean_loss(scores * self.sharpness.exp()[:, None, None])
+        for width in _WIDTHS:
+            low, high = (self._mean_loss(scores * (self.sharpness + by).exp()[:, None, None]) for by in (-width, width))
+            bend = low + high - 2 * best
+            move = torch.where(bend > 0, width * (low - high) / (2 * bend), width * torch.sign(low - high))
+            moved = self.sharpness + move.nan_to_num(0.0).clamp(-2 * width, 2 * width)
+            value = self._mean_loss(scores * moved.exp()[:, None, None])
+            better = value < best
+            best, self.sharpness = torch.where(better, value, best), torch.where(better, moved, self.sharpness)
+        return best, vectors
+
+    def _scores(self, vectors: Tensor) -> Tensor:
+        net = self._step.architecture
+        parts, scores = net.folded(vectors), []
         for start in range(0, self._rows.shape[1], _ROWS_AT_A_TIME):
-            rows, weight = (part[:, start : start + _ROWS_AT_A_TIME] for part in (self._rows, self._weight))
-            flat = rows.reshape(-1)
-            x = self._data.X.index_select(0, flat).view(*rows.shape, -1)
-            y = self._data.y.index_select(0, flat).view(rows.shape)
-            values = step.loss.forward(folded_scores(step.architecture, parts, x), y, step.cost)
-            total += torch.where(weight > 0, values * weight, 0.0).sum(1, dtype=torch.float64)
-        return (total / self._weight.sum(1, dtype=torch.float64)).float(), vectors
+            rows = self._rows[:, start : start + _ROWS_AT_A_TIME]
+            x = self._data.X.index_select(0, rows.reshape(-1)).view(*rows.shape, -1)
+            scores.append(folded_scores(net, parts, x))
+        return torch.cat(scores, 1)
+
+    def _mean_loss(self, scores: Tensor) -> Tensor:
+        values = self._step.loss.forward(scores, self._labels, self._step.cost) * self._weight
+        return torch.where(self._weight > 0, values, 0.0).sum(1) / self._weight.sum(1)
 
 
 def _collect(architecture: TabularNet, runs: Sequence[_Run], n_networks: int, device: torch.device) -> TabularTraining:
     trained = Trained.empty(architecture, n_networks, device)
     n_epochs = max([run.epoch for run in runs], default=0)
     training, validation = (np.full((n_networks, n_epochs), np.nan) for _ in range(2))
-    best_epoch = np.zeros(n_networks, np.int64)
+    best_epoch, temperature = np.zeros(n_networks, np.int64), np.ones(n_networks)
     for run in runs:
         members = list(run.members)
         trained.put(members, run.vectors, run.failed())
         best_epoch[members] = run.best_epoch.cpu().numpy()
+        temperature[members] = np.exp(-run.sharpness.double().cpu().numpy())
         for curve, values in ((training, run.training_loss), (validation, run.validation_loss)):
             if values:
                 curve[members, : run.epoch] = torch.stack(values, 1).double().cpu().numpy()
-    return TabularTraining(trained, best_epoch, training, validation, all(run.complete for run in runs))
+    return TabularTraining(trained, best_epoch, temperature, training, validation, all(run.complete for run in runs))
