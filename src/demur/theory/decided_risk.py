@@ -201,8 +201,8 @@ def best_with_decision(
     risks = subject.risk(torch.stack(found), eta)
     best = int(risks.argmin())
     spread = 0.0
-    if exact is None and subject.n_outputs <= 12:
-        spread = float((risks[-1] - risks[-2]).abs())
+    if subject.n_outputs <= 12 and len(pool) and (exact is None or risks[best] < risks[0] - subject.tolerance):
+        spread = float((risks[-1] - risks[-2]).abs())  # two searches; Newton's method, where it is exact, needs none
     return DecidedRisk(float(risks[best]), found[best], spread, len(pool))
 
 
@@ -225,7 +225,7 @@ def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor) 
     """Descend from the best scores inside without constraints; keep the ends that are still inside."""
     starts = pool[torch.linspace(0, len(pool) - 1, 24).long().unique()]
     problem = RiskProblem.of(subject, Ties.none(eta.expand(len(starts), -1), len(starts[0])))
-    if subject.facts.twice and subject.loss.smooth:
+    if subject.facts.twice:
         ends, _ = problem.descend(problem.risk, starts, max_steps=80)
     else:
         ends, _ = minimise_kinked_rows(problem.risk, starts, max_steps=60, noise=subject.scale.noise)

@@ -232,7 +232,7 @@ def minimise_convex_kinks(
     n_unknowns: int,
     *,
     bound: float = 4.0,
-    max_cuts: int = 120,
+    max_cuts: int = 60,
     tolerance: float = 1e-10,
 ) -> tuple[Tensor, float]:
     """Minimise sum_i w_i L_i(u), each L_i convex, by cutting planes in a box that grows while that lowers the risk.

@@ -6,7 +6,7 @@ row of eta with three different values is then a problem in three unknowns, what
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic
+from time import thread_time
 
 import torch
 from torch import Tensor
@@ -40,17 +40,17 @@ class Deadline:
     Parameters
     ----------
     seconds : float
-        From now on.
+        Of this thread's computing time from now on, so that what else the machine does changes no verdict.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._end = monotonic() + seconds
+        self._end = thread_time() + seconds
 
     @property
     def passed(self) -> bool:
         """Whether the time is up."""
-        return monotonic() > self._end
+        return thread_time() > self._end
 
 
 def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tensor:
@@ -415,8 +415,8 @@ class Minima:
 def find_minima(subject: Subject, eta: Tensor, deadline: Deadline, *, seed: int = 0) -> Minima:
     """Minimise the pointwise risk at each eta, in the way that suits the loss; rows left at the deadline do not converge.
 
-    Convex and smooth: Newton's method. Convex with kinks: cutting planes. Not convex: Newton's method or sampled
-    gradients from many starts, single large scores among them, because the infimum may lie at infinity.
+    Convex: Newton's method, at kinks cutting planes and sampled gradients. Not convex: the same from many starts, single
+    large scores among them, because the infimum may lie at infinity.
 
     Examples
     --------
@@ -434,11 +434,8 @@ def find_minima(subject: Subject, eta: Tensor, deadline: Deadline, *, seed: int 
     converged = torch.zeros(len(eta), dtype=torch.bool)
     for rows, ties in Ties.batches(eta, subject.n_outputs, symmetric=facts.symmetric):
         problem = RiskProblem.of(subject, ties)
-        if facts.convex and facts.twice and subject.loss.smooth:
-            scores[rows], converged[rows] = _smooth(problem, deadline)
-            rival[rows] = scores[rows]
-        elif facts.convex:
-            scores[rows], converged[rows] = _kinked(problem, deadline)
+        if facts.convex:
+            scores[rows], converged[rows] = _one_minimum(subject, problem, deadline)
             rival[rows] = scores[rows]
         else:
             scores[rows], converged[rows], rival[rows] = _many_starts(subject, problem, eta[rows], deadline, seed)
@@ -446,32 +443,36 @@ def find_minima(subject: Subject, eta: Tensor, deadline: Deadline, *, seed: int 
     return Minima(scores, risk, converged & risk.isfinite(), rival)
 
 
-def _smooth(problem: RiskProblem, deadline: Deadline) -> tuple[Tensor, Tensor]:
-    everywhere = torch.arange(problem.n_rows)
-    unknowns, slope = problem.descend_from_guess(problem.risk, problem.ties.n_unknowns)
-    stuck = (slope > STUCK).nonzero()[:, 0]
-    converged = slope <= STUCK
-    if len(stuck) and not deadline.passed:  # at a kink that the loss did not speak of
-        part = problem.select(stuck)
-        better, left = minimise_kinked_rows(part.risk, unknowns[stuck], noise=problem.scale.noise)
-        unknowns[stuck], converged[stuck] = better, left <= STUCK_AT_KINK
-    return problem.ties.scores(unknowns, everywhere), converged
+def _one_minimum(subject: Subject, problem: RiskProblem, deadline: Deadline) -> tuple[Tensor, Tensor]:
+    """Minimise convex risks by Newton's method; where it meets a kink, by cutting planes and by sampled gradients."""
+    n_rows, n_unknowns = problem.n_rows, problem.ties.n_unknowns
+    unknowns = torch.zeros(n_rows, n_unknowns, dtype=torch.float64)
+    converged = torch.zeros(n_rows, dtype=torch.bool)
+    if subject.facts.twice:
+        unknowns, slope = problem.descend_from_guess(problem.risk, n_unknowns)
+        converged = slope <= STUCK
+    ways = [_by_samples, _by_planes] if subject.loss.smooth else [_by_planes, _by_samples]
+    for way in ways:
+        stuck = (~converged).nonzero()[:, 0]
+        if len(stuck) and not deadline.passed:
+            unknowns[stuck], converged[stuck] = way(problem.select(stuck), unknowns[stuck], deadline)
+    return problem.ties.scores(unknowns, torch.arange(n_rows)), converged
 
 
-def _kinked(problem: RiskProblem, deadline: Deadline) -> tuple[Tensor, Tensor]:
-    unknowns = torch.zeros(problem.n_rows, problem.ties.n_unknowns, dtype=torch.float64)
-    converged = torch.zeros(problem.n_rows, dtype=torch.bool)
+def _by_samples(problem: RiskProblem, start: Tensor, deadline: Deadline) -> tuple[Tensor, Tensor]:
+    points, slope = minimise_kinked_rows(problem.risk, start, noise=problem.scale.noise)
+    return points, slope <= STUCK_AT_KINK
+
+
+def _by_planes(problem: RiskProblem, start: Tensor, deadline: Deadline) -> tuple[Tensor, Tensor]:
+    points, converged = start.clone(), torch.zeros(problem.n_rows, dtype=torch.bool)
     for row in range(problem.n_rows):
         if deadline.passed:
             break
-        unknowns[row], gap = problem.cut_planes(row)
-        converged[row] = gap <= 1e-9
-    left = (~converged).nonzero()[:, 0]
-    if len(left) and not deadline.passed:
-        part = problem.select(left)
-        unknowns[left], slope = minimise_kinked_rows(part.risk, unknowns[left], noise=problem.scale.noise)
-        converged[left] = slope <= STUCK_AT_KINK
-    return problem.ties.scores(unknowns, torch.arange(problem.n_rows)), converged
+        point, gap = problem.cut_planes(row)
+        if gap <= 1e-9:
+            points[row], converged[row] = point, True
+    return points, converged
 
 
 def _many_starts(
@@ -482,7 +483,7 @@ def _many_starts(
     lowest = torch.full((problem.n_rows,), torch.inf, dtype=torch.float64)
     slope = torch.full((problem.n_rows,), torch.inf, dtype=torch.float64)
     ends: list[tuple[Tensor, Tensor]] = []
-    newton = subject.facts.twice and subject.loss.smooth
+    newton = subject.facts.twice
     for start in _starts(problem, seed):
         if deadline.passed:
             break
