@@ -20,7 +20,7 @@ from benchmarks.rivals import ANY_LOSS, BATCH, RIVALS, lean_torch, random_data
 from demur import RejectClassifier
 from demur.costs import PAPER_COSTS
 from demur.losses import get
-from demur.training import MLP, Job, Network, TrainingData, train, train_all
+from demur.training import MLP, Job, NetworkSpec, TrainingData, train, train_all
 
 WEIGHT_DECAYS = (1e-7, 1e-4, 1e-1)
 
@@ -30,7 +30,7 @@ def splits(n_rows, n_trials=10):
 
 
 def ce_grid(rows):
-    return [Network(rows[t], seed=t, weight_decay=w) for t in range(len(rows)) for w in WEIGHT_DECAYS]
+    return [NetworkSpec(rows[t], seed=t, weight_decay=w) for t in range(len(rows)) for w in WEIGHT_DECAYS]
 
 
 def apc_grid(rows, n_classes):
@@ -40,7 +40,7 @@ def apc_grid(rows, n_classes):
         for side in ("acc", "rej", "mean")
     }
     return [
-        Network(rows[t], seed=t, weight_decay=w, cost=c, hyper={"beta": beta})
+        NetworkSpec(rows[t], seed=t, weight_decay=w, cost=c, hyper={"beta": beta})
         for t in range(len(rows)) for (c, _), beta in betas.items() for w in WEIGHT_DECAYS
     ]  # fmt: skip
 
@@ -146,7 +146,7 @@ def paper_networks(name, rows, n_classes):
         hypers = [(c, {"beta": beta}) for c, beta in betas]
     else:
         hypers = [(c, {}) for c in (PAPER_COSTS if get(name).trained_for_cost else (0.2,))]
-    return [Network(rows[t], t, w, c, hyper) for t in range(10) for c, hyper in hypers for w in WEIGHT_DECAYS]
+    return [NetworkSpec(rows[t], t, w, c, hyper) for t in range(10) for c, hyper in hypers for w in WEIGHT_DECAYS]
 
 
 def paper_grid(console, epochs, device) -> None:

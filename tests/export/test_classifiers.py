@@ -25,7 +25,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from demur import Chow, RejectOption
-from demur.deploy.onnx import ExportError, boosting, onnx_model
+from demur.deploy.onnx import ExportError, onnx_model, tree_graphs
 from demur.estimators import AutoClassifier
 
 from .running import assert_agrees, mixed_rows, run
@@ -135,7 +135,7 @@ def test_boosting_with_gaps_and_categories(categorical, n_classes, monkeypatch):
     estimator = HistGradientBoostingClassifier(max_iter=25, categorical_features=categorical, **SEED)
     model = RejectOption(estimator, calibration=None).fit(X, np.minimum(y, n_classes - 1))
     assert_agrees(model, new, 1e-12)
-    monkeypatch.setattr(boosting, "_MOST_COLUMNS", 8)
+    monkeypatch.setattr(tree_graphs, "_MOST_COLUMNS", 8)
     assert_agrees(model, new, 1e-12)
     kinds = [node.op_type for node in onnx_model(model).graph.node]
     assert (kinds.count("TreeEnsembleRegressor") > 1) == bool(categorical)

@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from demur import RejectClassifier, RejectOption
 from demur._version import __version__
-from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_model, trees
+from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_model, tree_graphs
 
 from .running import run, session
 
@@ -115,7 +115,7 @@ def test_unfitted_and_foreign_models():
 
 def test_a_model_too_large_for_one_file_is_refused(monkeypatch):
     forest = RejectOption(RandomForestClassifier(5), calibration=None).fit(X, Y)
-    monkeypatch.setattr(trees, "MOST_BYTES", 1000)
+    monkeypatch.setattr(tree_graphs, "MOST_BYTES", 1000)
     with pytest.raises(ExportError, match=r"RandomForestClassifier has .* nodes.*fit fewer or smaller trees"):
         onnx_model(forest)
     plain = RejectOption(GaussianNB(), calibration=None).fit(X, Y)

@@ -6,7 +6,7 @@ import torch
 
 from demur import RejectClassifier
 from demur.losses import get
-from demur.training import MLP, Job, Network, TrainingData, train, train_all
+from demur.training import MLP, Job, NetworkSpec, TrainingData, train, train_all
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -17,7 +17,7 @@ def problem(loss, n=400, d=5, k=4):
     X = (rng.normal(size=(k, d))[y] + rng.normal(size=(n, d))).astype(np.float32)
     hyper = {"beta": float(get(loss).beta_value(k, 0.2))} if get(loss).has_rejector else {}
     rows = [np.random.default_rng(t).permutation(n)[:300] for t in range(10)]
-    networks = [Network(rows[t], t, w, 0.2, hyper) for t in range(10) for w in (1e-7, 1e-4, 1e-1)]
+    networks = [NetworkSpec(rows[t], t, w, 0.2, hyper) for t in range(10) for w in (1e-7, 1e-4, 1e-1)]
     return (
         get(loss),
         MLP((d, 16, get(loss).n_outputs(k))),
@@ -42,7 +42,7 @@ def test_company_does_not_matter_and_runs_repeat(loss):
 
 def test_an_epoch_of_a_single_step():
     found, shape, data, networks = problem("ce")
-    small = [Network(network.rows[:100], network.seed) for network in networks]
+    small = [NetworkSpec(network.rows[:100], network.seed) for network in networks]
     on_gpu = train(found, shape, data, small, epochs=3, device="cuda")
     assert torch.allclose(on_gpu.vectors.cpu(), train(found, shape, data, small, epochs=3).vectors, atol=1e-4)
 

@@ -14,7 +14,7 @@ from demur.errors import InputError
 from demur.losses import Loss, get
 from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
-from demur.training import Network, Trained
+from demur.training import NetworkSpec, Trained
 from demur.workers import on_workers
 
 __all__ = ["Candidate", "FittedNetworks", "GridEntry", "grid_of", "select"]
@@ -32,9 +32,9 @@ class GridEntry:
     hyper: dict[str, float]
     deciders: tuple[Loss, ...]
 
-    def network(self, rows: NDArray[np.int64], seed: int, cost: float) -> Network:
+    def network(self, rows: NDArray[np.int64], seed: int, cost: float) -> NetworkSpec:
         """Return the specification of a network with these hyper-parameters."""
-        return Network(rows, seed, self.weight_decay, cost, self.hyper)
+        return NetworkSpec(rows, seed, self.weight_decay, cost, self.hyper)
 
 
 @dataclass(frozen=True)

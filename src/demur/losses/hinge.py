@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from demur.errors import InputError
-from demur.losses.base import Hyper, Loss, over_classes, score_of_label
+from demur.losses.loss import Hyper, Loss, over_classes, score_of_label
 from demur.losses.registry import register
 from demur.rules import Decision
 

@@ -11,7 +11,7 @@ from demur.losses import Loss, get
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.protocol import Method, Protocol
 from demur.paper.seeds import seed_for
-from demur.training import Network
+from demur.training import NetworkSpec
 
 __all__ = ["Candidate", "Grid", "Split", "grid_size", "make_grid", "split_rows"]
 
@@ -48,7 +48,7 @@ class Split:
 class Grid:
     """All networks of some trials, and for each trial its candidates in the order of preference among equals."""
 
-    networks: list[Network] = field(default_factory=list)
+    networks: list[NetworkSpec] = field(default_factory=list)
     candidates: dict[int, list[Candidate]] = field(default_factory=dict)
 
 
@@ -94,7 +94,7 @@ def make_grid(method: Method, n_classes: int, protocol: Protocol, splits: dict[i
             for hyper, own in _settings(method, loss, n_classes, protocol, trained_cost):
                 position = len(grid.networks)
                 cost = protocol.costs[0] if trained_cost is None else trained_cost
-                network = Network(
+                network = NetworkSpec(
                     split.train, split.seed, weight_decay=float(hyper["weight_decay"]), cost=cost, hyper=own
                 )
                 grid.networks.append(network)

@@ -1,5 +1,6 @@
 """The calibration theory as running code: whether a loss is calibrated for rejection, and how fast."""
 
+from demur.losses.function_loss import FunctionLoss
 from demur.theory.bayes import (
     CostRangeError,
     LossContractError,
@@ -24,7 +25,6 @@ from demur.theory.estimation import (
 from demur.theory.excess_bounds import DivergenceBound, ExcessRiskBound, TableOne, excess_risk_bound, table_one
 from demur.theory.order import OrderReport, is_order_preserving
 from demur.theory.pointwise_risk import minimise_pointwise_risk, pointwise_risk
-from demur.theory.subject import FunctionLoss
 from demur.theory.theorem_four import TheoremFour, beta_bounds, numeric_beta_bounds
 from demur.theory.witness import Witness
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from demur.losses import Loss
+from demur.losses import FunctionLoss, Loss
 from demur.losses.pairwise import PairwiseLoss
 from demur.theory.bayes import (
     CostLike,
@@ -34,7 +34,7 @@ from demur.theory.simplex import (
     structured_eta,
     tops_around,
 )
-from demur.theory.subject import FunctionLoss, LossLike, RuleFunction, RuleName, Subject, as_loss, examine
+from demur.theory.subject import LossLike, RuleFunction, RuleName, Subject, as_loss, examine
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, kind_of, verify
 from demur.workers import single_threaded_kernels

@@ -196,8 +196,7 @@ def _two_classes(loss: PairwiseLoss, cost: float) -> Certificate | None:
 
 def _slope_in_r(loss: PairwiseLoss, cost: float) -> Callable[[Any], Any] | None:
     """Return h(eta) up to a positive factor, in intervals: the slope of the risk in r at r = 0 with the best scores."""
-    assert loss.psi is not None
-    if type(loss.phi) is not type(loss.psi) or float(loss.alpha) != 1:
+    if type(loss.phi) is not type(loss.psi_or_phi) or float(loss.alpha) != 1:
         return None
     c = iv.mpf(repr(cost))
     beta = iv.mpf(repr(float(loss.beta_value(2, cost))))

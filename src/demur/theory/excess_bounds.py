@@ -306,9 +306,8 @@ def excess_risk_bound(loss: str | Loss, cost: float, *, sharp: bool = False) -> 
 
 def phi_of(loss: Loss) -> MarginFunction:
     """Return the margin function of a one-versus-all or binary margin loss."""
-    phi = getattr(loss, "phi", None) or getattr(loss, "margin", None)
-    assert isinstance(phi, MarginFunction)
-    return phi
+    assert isinstance(loss, OneVsAll | Margin)
+    return loss.phi
 
 
 def closed_pieces(loss: Loss, n_classes: int, cost: float) -> list[Piece] | None:

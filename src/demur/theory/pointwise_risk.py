@@ -11,7 +11,8 @@ from time import thread_time
 import torch
 from torch import Tensor
 
-from demur.losses import Hyper, Loss
+from demur.losses import Loss
+from demur.losses.loss import Hyper
 from demur.theory.descent import Objective, minimise_convex_kinks, minimise_kinked_rows, minimise_rows
 from demur.theory.subject import Scale, Subject, scale_of
 

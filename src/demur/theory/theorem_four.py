@@ -221,11 +221,10 @@ def numeric_beta_bounds(
     (2.8462, 1.6)
     """
     subject, n_classes, cost = _pairwise(loss, n_classes, cost)
-    assert subject.psi is not None
-    if not (subject.phi.smooth and subject.psi.smooth):
+    if not (subject.phi.smooth and subject.psi_or_phi.smooth):
         raise InputError(
             f"beta has no bounds for {subject.name}: Corollary 5 needs differentiable phi and psi, got {subject.phi} "
-            f"and {subject.psi}."
+            f"and {subject.psi_or_phi}."
         )
     unit = replace(subject, beta=1.0)
     symmetric = unit.n_outputs(n_classes) > n_classes
@@ -235,7 +234,7 @@ def numeric_beta_bounds(
     )
     per_beta = twice - once
     if abs(per_beta) < 1e-12 * (1 + abs(once)):
-        raise InputError(f"beta has no effect at r = 0 for psi = {subject.psi}: its slope there is zero.")
+        raise InputError(f"beta has no effect at r = 0 for psi = {subject.psi_or_phi}: its slope there is zero.")
     if abs(thrice - twice - per_beta) > 1e-6 * (abs(per_beta) + abs(once)):
         raise InputError(
             f"the slope of {subject.name} at r = 0 is not linear in beta, so that beta has no such bounds."

@@ -1,12 +1,11 @@
 """The stacked engine: many networks as one tensor program."""
 
 from demur.training.architecture import Architecture
-from demur.training.batches import TrainingData
-from demur.training.engine import Job, train, train_all
-from demur.training.machine import resolve_device
+from demur.training.engine import train, train_all
+from demur.training.jobs import Job, NetworkSpec, TrainingData
 from demur.training.mlp import MLP
-from demur.training.module import ModuleArchitecture, ModuleFactory
-from demur.training.networks import Network
+from demur.training.planning import resolve_device
+from demur.training.torch_module import ModuleArchitecture, ModuleFactory
 from demur.training.trained import Trained
 
 __all__ = [
@@ -15,7 +14,7 @@ __all__ = [
     "Job",
     "ModuleArchitecture",
     "ModuleFactory",
-    "Network",
+    "NetworkSpec",
     "Trained",
     "TrainingData",
     "resolve_device",

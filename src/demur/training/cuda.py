@@ -6,8 +6,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from demur.training.batches import Batches
-from demur.training.step import TrainingStep
+from demur.training.training_step import Batches, TrainingStep
 
 __all__ = ["train_with_graphs"]
 

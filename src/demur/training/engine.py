@@ -9,41 +9,21 @@ from torch import Tensor
 
 from demur.losses import Loss
 from demur.training.architecture import Architecture
-from demur.training.batches import Batches, TrainingData
 from demur.training.cuda import train_with_graphs
-from demur.training.machine import schedule_for
-from demur.training.networks import Chunk, Network, plan_chunks
-from demur.training.step import TrainingStep
+from demur.training.jobs import Job, NetworkSpec, TrainingData
+from demur.training.planning import Chunk, plan_chunks, stack_plan
 from demur.training.trained import Trained
+from demur.training.training_step import Batches, TrainingStep
 from demur.workers import on_workers, single_threaded_kernels
 
-__all__ = ["Job", "train", "train_all"]
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """Networks of one loss and architecture to train on one data set.
-
-    Parameters
-    ----------
-    loss : Loss
-        Its hyper-parameters are replaced by those in each network's ``hyper``.
-    architecture : Architecture
-    data : TrainingData
-    networks : sequence of Network
-    """
-
-    loss: Loss
-    architecture: Architecture
-    data: TrainingData
-    networks: Sequence[Network]
+__all__ = ["train", "train_all"]
 
 
 def train(
     loss: Loss,
     architecture: Architecture,
     data: TrainingData,
-    networks: Sequence[Network],
+    networks: Sequence[NetworkSpec],
     *,
     epochs: int = 150,
     batch_size: int = 128,
@@ -66,7 +46,7 @@ def train(
         Its hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : Architecture
     data : TrainingData
-    networks : sequence of Network
+    networks : sequence of NetworkSpec
     epochs, batch_size : int
     learning_rate : float
     device : torch.device or str
@@ -84,9 +64,9 @@ def train(
     --------
     >>> import numpy as np
     >>> from demur.losses import get
-    >>> from demur.training import MLP, Network, TrainingData
+    >>> from demur.training import MLP, NetworkSpec, TrainingData
     >>> X, y = torch.randn(64, 2), torch.randint(3, (64,))
-    >>> grid = [Network(np.arange(64), seed=0, weight_decay=w) for w in (1e-7, 1e-4, 1e-1)]
+    >>> grid = [NetworkSpec(np.arange(64), seed=0, weight_decay=w) for w in (1e-7, 1e-4, 1e-1)]
     >>> trained = train(get("ce"), MLP((2, 5, 3)), TrainingData(X, y), grid, epochs=2)
     >>> trained.scores(X).shape
     torch.Size([3, 64, 3])
@@ -125,12 +105,12 @@ def train_all(
     work: list[_Work] = []
     workers = [1]
     for position, job in enumerate(jobs):
-        schedule = schedule_for(
+        plan = stack_plan(
             job.architecture, batch_size=batch_size, n_networks=sum(len(one.networks) for one in jobs), device=device
         )
-        workers.append(schedule.n_workers)
-        splitting = 1 if device.type == "cuda" else schedule.n_workers  # a GPU prefers one large stack to several small
-        chunks = plan_chunks(job.networks, stack_size=stack_size or schedule.stack_size, n_workers=splitting)
+        workers.append(plan.n_workers)
+        splitting = 1 if device.type == "cuda" else plan.n_workers  # a GPU prefers one large stack to several small
+        chunks = plan_chunks(job.networks, stack_size=stack_size or plan.stack_size, n_workers=splitting)
         on_device = replace(job, data=job.data.to(device))
         work += [_Work(position, on_device, chunk) for chunk in chunks]
     n_workers = n_workers or (1 if any(job.architecture.one_by_one for job in jobs) else max(workers))
@@ -186,7 +166,7 @@ class _Work:
         return TrainingStep(loss, stack, self.job.data, members, learning_rate), batches
 
 
-def _stacked_loss(loss: Loss, members: Sequence[Network], device: torch.device) -> Loss:
+def _stacked_loss(loss: Loss, members: Sequence[NetworkSpec], device: torch.device) -> Loss:
     """Put each network's own hyper-parameters into one loss, as tensors of shape (n_networks, 1)."""
     names = {name for network in members for name in network.hyper}
     values = {

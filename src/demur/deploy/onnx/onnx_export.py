@@ -1,26 +1,73 @@
 """From a fitted model to one ONNX graph: features in; label, reject, confidence and probabilities out."""
 
 import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from demur._version import __version__
-from demur.deploy.onnx import trees
-from demur.deploy.onnx.class_names import class_values
-from demur.deploy.onnx.errors import ExportError, require_onnx
-from demur.deploy.onnx.graph import Graph
-from demur.deploy.onnx.inputs import OWN_NAMES, input_names, matrix_input, schema_of, table_inputs
-from demur.deploy.onnx.losses import Ruled
-from demur.deploy.onnx.networks import network_decision
-from demur.deploy.onnx.preprocessing import transformed
-from demur.deploy.onnx.probabilities import option_proba
-from demur.deploy.onnx.rules import CostInput, apply_rule, chow, fixed
+from demur.deploy.onnx import tree_graphs
+from demur.deploy.onnx.classifier_graphs import option_proba
+from demur.deploy.onnx.decision_graphs import CostInput, Ruled, apply_rule, chow, fixed
+from demur.deploy.onnx.input_graphs import (
+    OWN_NAMES,
+    input_names,
+    matrix_input,
+    onnx_inputs,
+    schema_of,
+    table_inputs,
+    transformed,
+)
+from demur.deploy.onnx.loss_graphs import network_decision
+from demur.deploy.onnx.onnx_graph import ExportError, Graph, require_onnx
+from demur.errors import MissingExtraError
 from demur.estimators import RejectClassifier, RejectOption
 from demur.tabular import TableModel
+from demur.whole_file import write_whole
 
-__all__ = ["onnx_model"]
+__all__ = ["Agreement", "class_values", "compare_onnx", "export_onnx", "onnx_model"]
+
+
+def class_values(model: Any) -> NDArray[Any]:
+    """Return the classes as text, int64, float64 or bool.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from demur import RejectOption
+    >>> model = RejectOption(GaussianNB(), calibration=None).fit([[0.0], [0.1], [1.0], [1.1]], [3, 3, 7, 7])
+    >>> class_values(model)
+    array([3, 7])
+    """
+    if isinstance(model, TableModel):
+        names = [str(name) for name in model.classes]
+        if model.label_type == "integer":
+            return _integers([int(name) for name in names])
+        if model.label_type == "number":
+            return np.array([float(name) for name in names])
+        return np.array([name == "true" for name in names]) if model.label_type == "boolean" else np.array(names)
+    classes = np.asarray(model.classes_)
+    if classes.dtype.kind in "iu":
+        return _integers(classes.tolist())
+    if classes.dtype.kind in "fb":
+        return classes.astype(np.float64 if classes.dtype.kind == "f" else np.bool_)
+    if all(isinstance(name, str) for name in classes.tolist()):
+        return classes.astype(str)
+    raise ExportError(
+        f"the classes {classes.tolist()[:5]} are neither text nor numbers nor truth values; fit again with text labels."
+    )
+
+
+def _integers(numbers: list[int]) -> NDArray[np.int64]:
+    limits = np.iinfo(np.int64)
+    if min(numbers) < limits.min or max(numbers) > limits.max:
+        raise ExportError(f"the class {max(numbers, key=abs)} does not fit into 64 bits; fit again with text labels.")
+    return np.array(numbers, dtype=np.int64)
 
 
 def onnx_model(model: Any) -> Any:
@@ -87,10 +134,10 @@ def onnx_model(model: Any) -> Any:
     classes = class_values(model)
     _outputs(graph, ruled, proba, classes)
     proto = graph.model(_words(graph, cost), _metadata(model, classifier, classes, cost), __version__)
-    if proto.ByteSize() > trees.MOST_BYTES:
+    if proto.ByteSize() > tree_graphs.MOST_BYTES:
         raise ExportError(
-            f"the graph takes {proto.ByteSize():,} bytes, more than the {trees.MOST_BYTES:,} of any ONNX file; fit a "
-            "smaller model."
+            f"the graph takes {proto.ByteSize():,} bytes, more than the {tree_graphs.MOST_BYTES:,} of any ONNX file; "
+            "fit a smaller model."
         )
     onnx.checker.check_model(proto, full_check=True)
     return proto
@@ -124,7 +171,7 @@ def _decided(graph: Graph, features: str, classifier: Any) -> tuple[Ruled, CostI
     if probabilities is not None:
         return *chow(graph, ruled, classifier.cost), probabilities
     words = f"Answers by the rule of {classifier.loss_.name}, which was trained for the cost {classifier.fit_cost_:g}."
-    return ruled, fixed(words), None
+    return ruled, fixed(words, price=classifier.fit_cost_), None
 
 
 def _outputs(graph: Graph, ruled: Ruled, proba: str | None, classes: Any) -> None:
@@ -155,12 +202,11 @@ def _words(graph: Graph, cost: CostInput) -> str:
 
 
 def _metadata(model: Any, classifier: Any, classes: Any, cost: CostInput) -> dict[str, str]:
-    default = classifier.cost if cost.default is None else cost.default
     schema = schema_of(model)
     return {
         "demur_version": __version__,
         "classes": json.dumps(classes.tolist(), ensure_ascii=False),
-        "cost": repr(float(default)),
+        "cost": json.dumps(cost.price),
         "cost_is_input": json.dumps(cost.default is not None),
         "rule": cost.words,
         "columns": "" if schema is None else json.dumps(list(schema.names), ensure_ascii=False),
@@ -170,3 +216,116 @@ def _metadata(model: Any, classifier: Any, classes: Any, cost: CostInput) -> dic
 def _listed(classes: Any) -> str:
     shown = [str(name) for name in classes.tolist()]
     return ", ".join(shown[:20]) + (f", ... ({len(shown)} in all)" if len(shown) > 20 else "")
+
+
+def export_onnx(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write a fitted model to one ONNX file and return its path.
+
+    Parameters
+    ----------
+    model : RejectClassifier, RejectOption or TableModel
+        Fitted; see :func:`onnx_model` for the inputs and outputs of the graph.
+    path : path
+        The file to write. Its folder must exist.
+    overwrite : bool, default=False
+        Whether a file that is there already may be replaced.
+
+    Raises
+    ------
+    ExportError
+        If a part of the model has no ONNX form.
+    FileExistsError, FileNotFoundError, IsADirectoryError
+        If the file cannot be written there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from demur import RejectOption
+    >>> model = RejectOption(GaussianNB(), calibration=None).fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export_onnx(model, f"{folder}/model.onnx").name
+    'model.onnx'
+    """
+    return write_whole(path, onnx_model(model).SerializeToString(), overwrite=overwrite)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often a graph and its model differ.
+
+    Parameters
+    ----------
+    n_rows, n_labels, n_rejects : int
+        Rows compared, and among them those with another label, or another decision to reject.
+    confidence, proba : float
+        The largest differences; NaN in both counts as equal, and ``proba`` is 0 where there is none.
+    """
+
+    n_rows: int
+    n_labels: int
+    n_rejects: int
+    confidence: float
+    proba: float
+
+    @property
+    def decisions_agree(self) -> bool:
+        """Whether every row has the same label and the same decision."""
+        return not (self.n_labels or self.n_rejects)
+
+
+def compare_onnx(model: Any, exported: Any, rows: Any, cost: float | None = None) -> Agreement:
+    """Run rows through a model and through its exported graph, and compare.
+
+    Parameters
+    ----------
+    model : RejectClassifier, RejectOption or TableModel
+    exported : path or ModelProto
+    rows : as the model takes them
+    cost : float, optional
+        Another than the model's.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from demur import RejectOption
+    >>> from demur.deploy.onnx import onnx_model
+    >>> model = RejectOption(GaussianNB(), calibration=None).fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1])
+    >>> compare_onnx(model, onnx_model(model), [[0.4], [0.55], [0.9]]).decisions_agree
+    True
+    """
+    try:
+        import onnxruntime  # type: ignore[import-untyped,unused-ignore] # it has no type hints
+    except ImportError:
+        raise MissingExtraError(
+            "running an exported model needs the package onnxruntime; install it with: pip install demur[onnx]"
+        ) from None
+    is_path = isinstance(exported, (str, os.PathLike))
+    content = Path(exported).read_bytes() if is_path else exported.SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # it warns of every optional input
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait take no processor
+    session = onnxruntime.InferenceSession(content, options)
+    feeds = onnx_inputs(model, rows)
+    if cost is not None:
+        feeds["cost"] = np.array(float(cost))
+    names = [output.name for output in session.get_outputs()]
+    found: dict[str, NDArray[Any]] = dict(zip(names, session.run(names, feeds), strict=True))
+    decision = model.decide(rows, cost)
+    proba = 0.0
+    if "proba" in found:
+        proba = _largest_difference(found["proba"], model.predict_proba(rows))
+    return Agreement(
+        len(decision.label),
+        int(np.sum(found["label"] != class_values(model)[decision.label])),
+        int(np.sum(found["reject"] != decision.reject)),
+        _largest_difference(found["confidence"], decision.confidence),
+        proba,
+    )
+
+
+def _largest_difference(ours: NDArray[Any], theirs: Any) -> float:
+    theirs = np.asarray(theirs, dtype=np.float64)
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    difference = np.where(same, 0.0, np.abs(np.where(same, 0, ours) - np.where(same, 0, theirs)))
+    return float(np.nan_to_num(difference, nan=np.inf).max(initial=0.0))

@@ -49,13 +49,16 @@ class Loss(ABC):
     """True if the last score is a trained rejector r, so that Theorem 4 applies."""
     binary_only: ClassVar[bool] = False
     """True if the loss is defined for two classes only."""
-    smooth: ClassVar[bool] = True
-    """True if the loss is continuously differentiable in the scores."""
 
     @property
     @abstractmethod
     def name(self) -> str:
         """The registry key, the paper's name in lower case."""
+
+    @property
+    def smooth(self) -> bool:
+        """True if the loss is continuously differentiable in the scores; a class may set it to False."""
+        return True
 
     @abstractmethod
     def n_outputs(self, n_classes: int) -> int:
