@@ -208,7 +208,7 @@ def normalised_sigmoid(s):
 
 
 def mozannar_sontag(s, y, c):
-    """Cross-entropy over K + 1 scores with an expert who is right with probability 1 - c; Cao et al.'s logarithmic limit."""
+    """Cross-entropy over K + 1 scores, the last with weight 1 - c; also Cao et al.'s logarithmic limit."""
     log_p = torch.log_softmax(s, -1)
     return -own(log_p, y) - (1 - c) * log_p[:, -1]
 

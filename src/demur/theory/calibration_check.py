@@ -25,7 +25,7 @@ from demur.theory.bayes import (
 from demur.theory.calibration_report import BetaFindings, CalibrationReport, SearchFindings
 from demur.theory.certificate import certify
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
-from demur.theory.pointwise_risk import Deadline, Minima, find_minima
+from demur.theory.pointwise_risk import FAR_OUT, Deadline, Minima, find_minima
 from demur.theory.simplex import (
     boundary_eta,
     over_all_classes,
@@ -42,7 +42,7 @@ from demur.workers import single_threaded_kernels
 __all__ = ["check_calibration", "describe"]
 
 NEAR = 1e-3
-"""Nearer to the boundary between two decisions, an eta that cannot be settled is counted and does not stop a verdict."""
+"""Nearer to the boundary between two decisions, an eta that cannot be settled is counted but stops no verdict."""
 WRONG = 1e-8
 """A decision that costs no more than this above the best one is right."""
 
@@ -254,7 +254,8 @@ class _Search:
         self.pool = torch.cat([self.pool, found.scores[found.risk.isfinite()]])
         scores, risk = self._lowered(eta, found)
         decision = subject.decide(scores)
-        wrong = subject.target.excess(decision, eta) > WRONG
+        endless = ~found.converged & (scores.abs().amax(-1) > FAR_OUT)
+        wrong = (subject.target.excess(decision, eta) > WRONG) & ~endless
         open_rows = self._weigh(eta, scores, decision, wrong)
         torn = self._torn(eta, scores, risk, wrong, found)
         lost = ~found.converged & ~wrong
@@ -271,7 +272,7 @@ class _Search:
                 self.margin = min(self.margin, float(acceptance.detach().abs().min()))
 
     def _lowered(self, eta: Tensor, found: Minima) -> tuple[Tensor, Tensor]:
-        """Return the minimisers, replaced by those of other rows where these have a lower risk: a loss may have many."""
+        """Return the minimisers, replaced by those of other rows where these have a lower risk."""
         scores, risk = found.scores.clone(), found.risk.clone()
         if self.subject.facts.convex:
             return scores, risk
@@ -312,7 +313,7 @@ class _Search:
                 open_rows[row] = True
                 continue
             witness, right = verify(subject, eta[row], scores[row], self._some_of_pool(600), seed=self.seed)
-            if witness is not None and (witness.gap < float("inf") or not _outputs_assumed(subject.loss)):
+            if witness is not None and not (witness.gap == float("inf") and self._may_be_a_wrong_call(int(best[row]))):
                 self.witnesses[kind] = witness
                 refuted.add(kind)
                 open_rows[row] = True
@@ -326,6 +327,10 @@ class _Search:
             open_rows[row] = True
         return open_rows
 
+    def _may_be_a_wrong_call(self, best: int) -> bool:
+        """Return whether no scores answer a class because the function takes another number of them than assumed."""
+        return _outputs_assumed(self.subject.loss) and best in self.subject.facts.never_answers
+
     def _correct(self, eta: Tensor, scores: Tensor, wrong: Tensor, better: Tensor) -> None:
         """Give newly found scores to the other wrong rows that they suit."""
         rows = wrong.nonzero()[:, 0]
@@ -338,7 +343,7 @@ class _Search:
         scores[rows[suits]], wrong[rows[suits]] = better, False
 
     def _torn(self, eta: Tensor, scores: Tensor, risk: Tensor, wrong: Tensor, found: Minima) -> Tensor:
-        """Return rows at which right and wrong decisions have equally small risks: the loss does not tell them apart."""
+        """Return rows at which right and wrong decisions have equally small risks: the loss is indifferent."""
         subject = self.subject
         rival_wrong = subject.target.excess(subject.decide(found.rival), eta) > WRONG
         as_low = subject.risk(found.rival, eta) <= risk + subject.tolerance
@@ -346,7 +351,7 @@ class _Search:
         clear = ((subject.target.clearance(eta) >= NEAR) & ~wrong & ~torn).nonzero()[:, 0]
         generator = torch.Generator().manual_seed(self.seed)
         pool = self._some_of_pool(200)
-        for row in clear[torch.linspace(0, len(clear) - 1, 40).long().unique()].tolist() if len(clear) else []:
+        for row in clear[:: max(1, len(clear) // 40)].tolist():
             noise = torch.randn(60, subject.n_outputs, generator=generator, dtype=torch.float64)
             size = torch.tensor([0.1, 1.0, 5.0], dtype=torch.float64).repeat(20).unsqueeze(-1)
             others = torch.cat([scores[row] + size * noise, pool])

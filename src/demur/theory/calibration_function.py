@@ -5,9 +5,9 @@ At one eta, a wrong decision that loses z of 0-1-c risk costs the surrogate at l
     delta(z) = min over eta and wrong decisions losing z of (best risk with that decision) - (least risk).
 
 Distributions mix such points, so what holds for risks is the largest convex function below delta. No valid xi is
-larger anywhere. The curve returned here lies below that function: by rounding and the corners of a fine grid only where
-delta has a closed form (cross-entropy, one-versus-all, binary margin losses: the curve is then certified), by one step of
-the grid where delta is computed.
+larger anywhere. The curve returned here lies below that function: by rounding and the corners of a fine grid only
+where delta has a closed form (cross-entropy, one-versus-all, binary margin losses: the curve is then certified), by
+one step of the grid where delta is computed.
 """
 
 from collections.abc import Iterator

@@ -205,13 +205,13 @@ class CalibrationReport:
             reasons.append(f"More time (seconds=, --seconds): {found.n_untried:,} class probabilities were not tried.")
         if found.n_unresolved:
             reasons.append(
-                f"Minima at {found.n_unresolved:,} class probabilities that the search could not settle: a formula of the "
-                "minimiser, or a smoother form of the loss."
+                f"Minima at {found.n_unresolved:,} class probabilities that the search could not settle: a formula of "
+                "the minimiser, or a smoother form of the loss."
             )
         if found.n_indifferent:
             reasons.append(
-                f"A loss, or a rule, that tells right from wrong: at {found.n_indifferent:,} class probabilities scores with "
-                "right and with wrong decisions have equally small risks."
+                f"A loss, or a rule, that tells right from wrong: at {found.n_indifferent:,} class probabilities "
+                "scores with right and with wrong decisions have equally small risks."
             )
         if self.never_answers:
             reasons.append(f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.")
@@ -284,9 +284,7 @@ class CalibrationReport:
 
     def _without_witness(self) -> list[str]:
         found = self.search
-        lines = [
-            f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} decided rightly"
-        ]
+        lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
         if found.n_right:
             lines.append(f"  as near as {found.nearest:.0e} to where another decision costs as little")
         for number, what in (

@@ -1,22 +1,23 @@
 """Proofs of calibration: what makes the verdict CALIBRATED a theorem, with inequalities checked in interval arithmetic.
 
-Three families are covered, each by a short argument whose numerical hypotheses are verified in :mod:`mpmath.iv`, where
-every operation is rounded outwards. In all of them q = 1 - c, and "clear" means |max eta - q| >= 1e-9: nearer, float64 cannot
-tell eta from the boundary.
+Three families are covered, each by a short argument whose numerical hypotheses are verified in :mod:`mpmath.iv`,
+where every operation is rounded outwards. In all of them q = 1 - c, and "clear" means |max eta - q| >= 1e-9: nearer,
+float64 cannot tell eta from the boundary.
 
 **Cross-entropy, any K.** The loss is -log p_y with p its own inverse link, and the pointwise risk is the entropy of eta
 plus the divergence of p from eta. By Gibbs' inequality its minimum is at p = eta and nowhere else; the rule on p is
 Chow's rule on eta.
 
-**One score per class, each on its own (one-versus-all with any K, and the binary margin losses).** The risk is a sum of
-w_p(g) = p phi(g) + (1 - p) phi(-g) over the classes, p the probability of the class, phi convex. If w' < 0 at a score b
-above the rule's threshold with p = q + 1e-9, then the minimisers for all p >= q + 1e-9 are above b, because w' falls as p
-grows; if w' > 0 at a score a below the threshold with p = q - 1e-9, the minimisers for all p <= q - 1e-9 are below a. So
-the rule accepts iff max eta is above q, and since c < 1/2 at most one score is above the threshold: the right one.
+**One score per class, each on its own (one-versus-all with any K, and the binary margin losses).** The risk is a sum
+of w_p(g) = p phi(g) + (1 - p) phi(-g) over the classes, p the probability of the class, phi convex. If w' < 0 at a
+score b above the rule's threshold with p = q + 1e-9, then the minimisers for all p >= q + 1e-9 are above b, because
+w' falls as p grows; if w' > 0 at a score a below the threshold with p = q - 1e-9, the minimisers for all p <= q -
+1e-9 are below a. So the rule accepts iff max eta is above q, and since c < 1/2 at most one score is above the
+threshold: the right one.
 
-**Two classes and a rejector (pairwise losses, K = 2).** With the class scores at their best, the risk is convex in r, and
-r* > 0 iff its slope h(max eta) at r = 0 is negative. h > 0 on [1/2, q - 1e-9] and h < 0 on [q + 1e-9, 1] are proved by
-branch and bound over eta.
+**Two classes and a rejector (pairwise losses, K = 2).** With the class scores at their best, the risk is convex in r,
+and r* > 0 iff its slope h(max eta) at r = 0 is negative. h > 0 on [1/2, q - 1e-9] and h < 0 on [q + 1e-9, 1] are
+proved by branch and bound over eta.
 """
 
 from collections.abc import Callable
@@ -104,7 +105,7 @@ _DERIVATIVES: dict[type[MarginFunction], Callable[[Any], Any]] = {
     Squared: lambda z: -2 * (1 - z),
     SquaredHinge: lambda z: -2 * (1 - z) if (1 - z).a > 0 else None,
 }
-"""phi' in intervals, of the convex functions whose formulas are known here; None where the argument straddles a kink."""
+"""phi' in intervals, of the convex functions whose formulas are known here; None across a kink."""
 
 
 def _cross_entropy(loss: CrossEntropy, n_classes: int) -> Certificate | None:
@@ -117,7 +118,8 @@ def _cross_entropy(loss: CrossEntropy, n_classes: int) -> Certificate | None:
         return None
     return Certificate(
         "Gibbs' inequality",
-        "At every eta the risk is least where the softmax of the scores is eta, and nowhere else; the rule on it is Chow's.",
+        "At every eta the risk is least where the softmax of the scores is eta, and nowhere else; the rule on it is "
+        "Chow's.",
         (f"the code's loss is -log of its inverse link to within {difference:.0e} at 1,000 random scores",),
     )
 
@@ -141,7 +143,8 @@ def _single_scores(phi: MarginFunction, cost: float) -> Certificate | None:
         return None
     return Certificate(
         "interval arithmetic on one score",
-        f"For every K and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
+        f"For every K and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's "
+        "rule.",
         (
             f"w' < 0 at the score {above:.12g}, above the threshold, for p = {1 - cost:g} + {CLEAR:g}",
             f"w' > 0 at the score {below:.12g}, below it, for p = {1 - cost:g} - {CLEAR:g}",
@@ -184,8 +187,8 @@ def _two_classes(loss: PairwiseLoss, cost: float) -> Certificate | None:
         return None
     return Certificate(
         "branch and bound over eta",
-        f"For two classes and every eta with |max eta - {q:g}| >= {CLEAR:g}, every minimiser rejects iff Chow's rule does, "
-        "and answers the likelier class.",
+        f"For two classes and every eta with |max eta - {q:g}| >= {CLEAR:g}, every minimiser rejects iff Chow's rule "
+        "does, and answers the likelier class.",
         (
             f"h > 0 on [0.5, {q:g} - {CLEAR:g}]: {rejected} intervals",
             f"h < 0 on [{q:g} + {CLEAR:g}, 1]: {answered} intervals",

@@ -223,7 +223,7 @@ def _pool(subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, known
 
 def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor) -> Tensor:
     """Descend from the best scores inside without constraints; keep the ends that are still inside."""
-    starts = pool[torch.linspace(0, len(pool) - 1, 24).long().unique()]
+    starts = pool[sorted({round(i * (len(pool) - 1) / 23) for i in range(24)})]
     problem = RiskProblem.of(subject, Ties.none(eta.expand(len(starts), -1), len(starts[0])))
     if subject.facts.twice:
         ends, _ = problem.descend(problem.risk, starts, max_steps=80)
@@ -276,8 +276,7 @@ def _by_newton(subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, 
     problem = RiskProblem.of(subject, Ties.of(row, equal_values(row) if tied else None, len(minimiser)))
     columns, n_unknowns = problem.ties.columns[0], problem.ties.n_unknowns
     starts = [torch.zeros(n_unknowns, dtype=torch.float64)]
-    for scores in (minimiser, *pool[:3]):
-        starts.append(torch.zeros(n_unknowns, dtype=torch.float64).scatter(0, columns, scores))
+    starts += [torch.zeros(n_unknowns, dtype=torch.float64).scatter(0, columns, s) for s in (minimiser, *pool[:3])]
     together = RiskProblem.of(subject, problem.ties.select(torch.zeros(len(starts), dtype=torch.long)))
     unknowns, violation = best_in_region(together, constraints, torch.stack(starts))
     scores = together.ties.scores(unknowns, torch.arange(len(starts)))

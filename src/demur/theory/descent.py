@@ -1,4 +1,4 @@
-"""Minimise many small functions at once: Newton's method, cutting planes for convex kinks, sampled gradients for others."""
+"""Minimise many small functions at once: Newton's method, cutting planes, sampled gradients."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -100,7 +100,7 @@ def _damped_step(gradient: Tensor, curvature: Tensor, damping: Tensor, identity:
 def _lowest_eigenvalue(curvature: Tensor) -> Tensor:
     try:
         lowest: Tensor = torch.linalg.eigvalsh(curvature)[:, 0]
-    except torch.linalg.LinAlgError:  # too ill-conditioned to converge: Gershgorin's circles are below it
+    except RuntimeError:  # too ill-conditioned to converge: Gershgorin's circles are below it
         diagonal = curvature.diagonal(dim1=-2, dim2=-1)
         lowest = (diagonal - (curvature.abs().sum(-1) - diagonal.abs())).amin(-1)
     return lowest
@@ -199,8 +199,8 @@ def minimise_kinked_rows(
         chosen = ladder[torch.arange(len(active)), best.indices]
         points[active] = torch.where(improved[:, None], chosen, here)
         value[active] = torch.where(improved, best.values, value[active])
-        radius[active] = torch.where(improved, size * reach[best.indices].clamp(0.5, 4.0), size * 0.3)
-        active = active[radius[active] > 1e-10]
+        radius[active] = torch.where(improved, size * reach[best.indices].clamp(0.5, 4.0), size * 0.3).clamp(max=10.0)
+        active = active[(radius[active] > 1e-10) & (points[active].abs().amax(-1) < 1e4)]
     return points, slope
 
 

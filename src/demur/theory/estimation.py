@@ -1,9 +1,9 @@
 """Proposition 9 repaired: from a finite sample to the 0-1-c risk, with every term of the bound.
 
-The paper's Lemma 12 replaces one example of n and bounds the change of the one-versus-all loss by 4 M / n. Its last step
-cancels phi(-g_k(x_i)) against phi(-g_k(x_i')), two different inputs: the K - 2 terms do not cancel, and the change is up to
-K M / n. With 4 M the lemma is false for many classes (:func:`lemma_12_violations` counts how often); with K M it is
-true, and is what is used here.
+The paper's Lemma 12 replaces one example of n and bounds the change of the one-versus-all loss by 4 M / n. Its last
+step cancels phi(-g_k(x_i)) against phi(-g_k(x_i')), two different inputs: the K - 2 terms do not cancel, and the
+change is up to K M / n. With 4 M the lemma is false for many classes (:func:`lemma_12_violations` counts how often);
+with K M it is true, and is what is used here.
 """
 
 from abc import ABC, abstractmethod
@@ -191,11 +191,9 @@ def estimation_error_bound(
     delta : float
         The probability with which the bound may fail.
 
-    Notes
-    -----
-    The paper prints 4 M where K M stands here; see :mod:`demur.theory.estimation`. phi is not Lipschitz on the whole line
-    for the exponential and the squared losses; on the bounded range of the class it is, and that constant is used. The
-    class contains -g with each g, so that M bounds phi(-g) too.
+    Notes ----- The paper prints 4 M where K M stands here; see :mod:`demur.theory.estimation`. phi is not Lipschitz
+    on the whole line for the exponential and the squared losses; on the bounded range of the class it is, and that
+    constant is used. The class contains -g with each g, so that M bounds phi(-g) too.
 
     Cross-entropy is Lipschitz in all scores at once with constant sqrt 2, so that its class has a Rademacher complexity
     of at most sqrt 2 x sqrt 2 x K R_n (Maurer, A Vector-Contraction Inequality for Rademacher Complexities, ALT 2016,

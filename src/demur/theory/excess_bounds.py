@@ -1,4 +1,4 @@
-"""Excess risk bounds: what a small surrogate risk promises about the 0-1-c risk (Theorems 7 and 8, Eq. 13), and Table 1.
+"""Excess risk bounds: what a small surrogate risk promises about the 0-1-c risk (Theorems 7 and 8), and Table 1.
 
 Beside each bound of the paper stands a sharper one with the same proof counted more carefully; Table 1 is derived again
 with numbers.
@@ -206,9 +206,9 @@ def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float
 class DivergenceBound:
     r"""The statement :math:`\xi(\Delta R_{0-1-c}) \le \Delta R` with a convex :math:`\xi` that no other can exceed.
 
-    For cross-entropy :math:`\xi` is the largest convex function below kl(max(1-c-z, (1-z)/2), 1-c), the divergence between
-    two coins: a wrong decision that loses z moves the probability of one class across 1 - c, and the data-processing
-    inequality bounds what that costs.
+    For cross-entropy :math:`\xi` is the largest convex function below kl(max(1-c-z, (1-z)/2), 1-c), the divergence
+    between two coins: a wrong decision that loses z moves the probability of one class across 1 - c, and the
+    data-processing inequality bounds what that costs.
 
     Parameters
     ----------
@@ -258,8 +258,8 @@ def excess_risk_bound(loss: str | Loss, cost: float, *, sharp: bool = False) -> 
     cost : float
         In (0, 1/2).
     sharp : bool
-        For cross-entropy, the divergence bound instead of z^2 / 2. For one-versus-all, 2^(1-1/s) C instead of 2 C: where a
-        wrong class is answered, two scores have to move, and the paper's proof counts one of them.
+        For cross-entropy, the divergence bound instead of z^2 / 2. For one-versus-all, 2^(1-1/s) C instead of 2 C:
+        where a wrong class is answered, two scores have to move, and the paper's proof counts one of them.
 
     Raises
     ------
@@ -314,8 +314,8 @@ def closed_pieces(loss: Loss, n_classes: int, cost: float) -> list[Piece] | None
     r"""Return the least surrogate excess of each kind of wrong decision as a function of z, in closed form.
 
     With q = 1 - c and D(p) the excess of one score (or one probability) held at the threshold: a false accept costs
-    D(q - z), a false reject D(q + z), and a wrong class D((1-z)/2), for one-versus-all plus D((1+z)/2). Values are rounded
-    down by a bound of their rounding error. None where no formula is known.
+    D(q - z), a false reject D(q + z), and a wrong class D((1-z)/2), for one-versus-all plus D((1+z)/2). Values are
+    rounded down by a bound of their rounding error. None where no formula is known.
 
     Examples
     --------

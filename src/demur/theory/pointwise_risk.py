@@ -31,6 +31,8 @@ ELEMENTS_AT_ONCE = 200_000
 """How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
 STUCK = 1e-7
 """A minimisation that ends with a larger slope than this has not converged."""
+FAR_OUT = 300.0
+"""Scores beyond this with a slope left say that the risk has no lower bound."""
 STUCK_AT_KINK = 1e-4
 """The same where gradients are sampled around a kink."""
 
@@ -414,10 +416,10 @@ class Minima:
 
 
 def find_minima(subject: Subject, eta: Tensor, deadline: Deadline, *, seed: int = 0) -> Minima:
-    """Minimise the pointwise risk at each eta, in the way that suits the loss; rows left at the deadline do not converge.
+    """Minimise the pointwise risk at each eta, in the way that suits the loss; rows left at the deadline stay open.
 
-    Convex: Newton's method, at kinks cutting planes and sampled gradients. Not convex: the same from many starts, single
-    large scores among them, because the infimum may lie at infinity.
+    Convex: Newton's method, at kinks cutting planes and sampled gradients. Not convex: the same from many starts,
+    single large scores among them, because the infimum may lie at infinity.
 
     Examples
     --------
@@ -440,7 +442,8 @@ def find_minima(subject: Subject, eta: Tensor, deadline: Deadline, *, seed: int 
             rival[rows] = scores[rows]
         else:
             scores[rows], converged[rows], rival[rows] = _many_starts(subject, problem, eta[rows], deadline, seed)
-    risk = torch.cat([subject.risk(s, e) for s, e in zip(scores.split(2000), eta.split(2000), strict=True)])
+    parts = range(0, len(eta), 2000)
+    risk = torch.cat([subject.risk(scores[i : i + 2000], eta[i : i + 2000]) for i in parts])
     return Minima(scores, risk, converged & risk.isfinite(), rival)
 
 
@@ -449,15 +452,21 @@ def _one_minimum(subject: Subject, problem: RiskProblem, deadline: Deadline) -> 
     n_rows, n_unknowns = problem.n_rows, problem.ties.n_unknowns
     unknowns = torch.zeros(n_rows, n_unknowns, dtype=torch.float64)
     converged = torch.zeros(n_rows, dtype=torch.bool)
+    lost = torch.zeros(n_rows, dtype=torch.bool)
     if subject.facts.twice:
         unknowns, slope = problem.descend_from_guess(problem.risk, n_unknowns)
-        converged = slope <= STUCK
+        converged, lost = slope <= STUCK, _runaway(unknowns, slope)
     ways = [_by_samples, _by_planes] if subject.loss.smooth else [_by_planes, _by_samples]
     for way in ways:
-        stuck = (~converged).nonzero()[:, 0]
+        stuck = (~converged & ~lost).nonzero()[:, 0]
         if len(stuck) and not deadline.passed:
             unknowns[stuck], converged[stuck] = way(problem.select(stuck), unknowns[stuck], deadline)
     return problem.ties.scores(unknowns, torch.arange(n_rows)), converged
+
+
+def _runaway(points: Tensor, slope: Tensor) -> Tensor:
+    """Return the rows that are far out and still fall: their risk has no lower bound."""
+    return (points.abs().amax(-1) > FAR_OUT) & (slope > 1e-3)
 
 
 def _by_samples(problem: RiskProblem, start: Tensor, deadline: Deadline) -> tuple[Tensor, Tensor]:
@@ -498,7 +507,7 @@ def _many_starts(
         lower = risk < lowest - 1e-12
         best[lower], lowest[lower], slope[lower] = points[lower], risk[lower], left[lower]
     converged = slope <= (STUCK if newton else STUCK_AT_KINK)
-    again = (~converged & lowest.isfinite()).nonzero()[:, 0]
+    again = (~converged & lowest.isfinite() & ~_runaway(best, slope)).nonzero()[:, 0]
     if len(again) and not deadline.passed:
         part = problem.select(again)
         if newton:

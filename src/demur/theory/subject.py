@@ -171,7 +171,7 @@ class Subject:
         return ((raw - self.scale.offset) / self.scale.unit).nan_to_num(nan=torch.inf, posinf=torch.inf)
 
     def risk(self, scores: Tensor, eta: Tensor) -> Tensor:
-        """Return the pointwise risk of scores (m, n_outputs) at eta (n_classes,) or (m, n_classes), without gradient."""
+        """Return the pointwise risk of scores (m, n_outputs) at eta, (n_classes,) or (m, n_classes)."""
         n_rows, n_classes = len(scores), self.n_classes
         with torch.no_grad():
             y = torch.arange(n_classes).repeat(n_rows)

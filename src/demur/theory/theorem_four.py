@@ -209,8 +209,8 @@ def numeric_beta_bounds(
     """Compute both bounds for any differentiable phi and psi from the slope of the risk at r = 0.
 
     At r = 0 the best class scores do not depend on beta, and the slope is A(eta) + B beta (B = c psi'(0) in the
-    paper's losses): each eta has one beta at which it vanishes. The bounds are the largest of these where Chow's rule answers and the least
-    where it rejects, over structured eta and ``rounds`` rounds of local search around the best.
+    paper's losses): each eta has one beta at which it vanishes. The bounds are the largest of these where Chow's rule
+    answers and the least where it rejects, over structured eta and ``rounds`` rounds of local search around the best.
 
     Examples
     --------

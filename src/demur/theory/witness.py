@@ -185,7 +185,7 @@ def _again(subject: Subject, eta: Tensor, scores: Tensor, best: int, right: Deci
 def _in_many_digits(
     subject: Subject, eta: NDArray[np.float64], scores: Tensor
 ) -> tuple[float, float, float, float, str] | None:
-    """Return both risks, gap and error in many digits, or None where there is no such formula or it finds no minimum."""
+    """Return both risks, gap and error in many digits, or None without a formula or a minimum of it."""
     loss, cost = subject.loss, subject.target.single
     if cost is None or not has_exact_form(loss, eta):
         return None
