@@ -67,8 +67,8 @@ def test_the_blend_is_no_worse_out_of_fold_than_its_best_member(fitted, noisy):
 
 
 def test_the_blend_needs_no_further_temperature(fitted, noisy):
-    again = TemperatureScaling.fit(fitted.held_out_proba_, noisy[1][fitted.held_out_rows_])
-    assert again.temperature == pytest.approx(1, abs=0.01)
+    again = TemperatureScaling().fit(fitted.held_out_proba_, noisy[1][fitted.held_out_rows_])
+    assert again.temperature_ == pytest.approx(1, abs=0.01)
 
 
 def test_probabilities_are_the_weighted_mean_of_calibrated_members(fitted, noisy):

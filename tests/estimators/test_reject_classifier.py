@@ -131,7 +131,7 @@ def test_temperature():
     plain = RejectClassifier(weight_decay=1e-7, **QUICK).fit(blobs, labels)
     scaled = RejectClassifier(weight_decay=1e-7, calibration="temperature", **QUICK).fit(blobs, labels)
     assert plain.networks_.temperature is None
-    split = scaled.networks_.temperature.temperature
+    split = scaled.networks_.temperature.temperature_
     assert split != 1
     with pytest.raises(ValueError, match="'temperature', got 'platt'"):
         RejectClassifier(calibration="platt", **QUICK).fit(X, Y)

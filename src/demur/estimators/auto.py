@@ -146,7 +146,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         rows, weight = search.held_out_rows, search.held_out_weight
         blend = greedy_blend([one.true_class for one in fitted], weight)
         mixture = sum(share * one.proba for share, one in zip(blend.weights, fitted, strict=True) if share)
-        self.scaling_ = TemperatureScaling.fit(mixture, search.y[rows], weight)
+        self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
         shares = {one.candidate.name: share for share, one in zip(blend.weights, fitted, strict=True)}
         members = [one for one in fitted if shares[one.candidate.name] > 0]

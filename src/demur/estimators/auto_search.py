@@ -144,7 +144,7 @@ class CandidateSearch:
             outcome = f"left out for want of time: {takes}"
             return Tried(name, 0.0, None, None, seconds, outcome)
         outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
-        return Tried(name, share, fitted.log_loss(weight), fitted.scaling.temperature, seconds, outcome)
+        return Tried(name, share, fitted.log_loss(weight), fitted.scaling.temperature_, seconds, outcome)
 
     def _cross_fit(self, candidate: CandidateModel, *, may_give_up: bool) -> CrossFitted | None:
         """Return the candidate, fitted fold by fold; None if that turns out to take longer than is left."""
@@ -172,7 +172,7 @@ class CandidateSearch:
         except _OutOfTimeError:
             return None
         self.held_out_rows = rows
-        scaling = TemperatureScaling.fit(proba, self.y[rows], self.held_out_weight)
+        scaling = TemperatureScaling().fit(proba, self.y[rows], self.held_out_weight)
         proba = np.asarray(scaling.transform(proba), dtype=np.float64)
         true_class = proba[np.arange(len(rows)), self.y[rows]]
         return CrossFitted(candidate, scaling, proba, true_class)

@@ -234,7 +234,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         >>> X, y = make_blobs([900, 900], centers=[[0], [2]], random_state=0)
         >>> model = RejectOption(GaussianNB()).fit(X, y)
         >>> X_new, _ = make_blobs([900, 100], centers=[[0], [2]], random_state=1)
-        >>> model.adapt(X_new).label_shift_.new_prior.round(1)
+        >>> model.adapt(X_new).label_shift_.new_prior_.round(1)
         array([0.9, 0.1])
         """
         check_is_fitted(self)
@@ -250,7 +250,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
                 "with rows of every class."
             )
         adapted: Self = copy(self)
-        adapted.label_shift_ = LabelShift.fit(self._calibrated_proba(X), self.class_prior_)
+        adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
         return adapted
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -325,7 +325,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):
-            return TemperatureScaling.fit(proba, y, weight)
+            return TemperatureScaling().fit(proba, y, weight)
         if isinstance(self.calibration, str) and self.calibration not in ("isotonic", "sigmoid"):
             raise InputError(
                 'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or an object, '

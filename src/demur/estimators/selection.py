@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from demur.calibration import TemperatureScaling
+from demur.calibration import TemperatureScaling, at_temperature
 from demur.errors import InputError
 from demur.losses import Loss, get
 from demur.losses.pairwise import PairwiseLoss
@@ -173,7 +173,7 @@ class FittedNetworks:
         proba = self.loss.inverse_link(scores).mean(0) if len(scores) > 1 else self.loss.inverse_link(scores[0])
         if self.temperature is None:
             return proba
-        return torch.from_numpy(self.temperature.transform(proba.cpu().numpy()))
+        return torch.from_numpy(at_temperature(proba.cpu().numpy(), self.temperature.temperature_))
 
     def decide(self, X: NDArray[Any], cost: Any) -> Decision[NDArray[Any]]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
@@ -204,5 +204,5 @@ class FittedNetworks:
 
     def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> "FittedNetworks":
         """Return the same networks with a temperature chosen on these (already scaled) rows."""
-        proba = replace(self, mean=None, scale=None).proba(X.numpy())
-        return replace(self, temperature=TemperatureScaling.fit(proba, y, weight))
+        proba = replace(self, mean=None, scale=None).proba(X.numpy(), normalised=True)
+        return replace(self, temperature=TemperatureScaling().fit(proba, y, weight))

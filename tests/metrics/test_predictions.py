@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from demur.metrics.labels import NEVER, correct_and_rejected, rejected
+from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
 from demur.rules import Chow
 
 
