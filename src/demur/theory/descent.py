@@ -255,7 +255,7 @@ def minimise_convex_kinks(
     -------
     point : tensor of shape (n_unknowns,)
     gap : float
-        How far the value may be above the least one; infinite if a linear program failed.
+        How far the value may be above the least one; infinite if a linear program failed or there is no least one.
 
     Examples
     --------
@@ -269,9 +269,10 @@ def minimise_convex_kinks(
         bound *= 8
         farther, lower, new_gap = planes.descend(losses, point, bound, max_cuts, tolerance)
         if lower > risk - 1e-9 * (1 + abs(risk)):
-            break
+            return point, gap
         point, risk, gap = farther, lower, new_gap
-    return point, gap
+    endless = bool((point.abs() >= bound * (1 - 1e-9)).any())
+    return point, np.inf if endless else gap
 
 
 class _Planes:

@@ -355,8 +355,8 @@ def _rounded_down(value: NDArray[np.float64], size: NDArray[np.float64]) -> NDAr
 def _divergence(x: NDArray[np.float64], q: float) -> NDArray[np.float64]:
     """Return kl(q + x, q), stable for small x, rounded down."""
     p, c = q + x, 1 - q
-    heads = np.where(p > 0, p * np.log1p(np.maximum(x / q, -1 + 1e-300)), 0.0)
-    tails = np.where(p < 1, (1 - p) * np.log1p(np.maximum(-x / c, -1 + 1e-300)), 0.0)
+    heads = p * np.log1p(np.where(x > -q, x / q, 0.0))
+    tails = (1 - p) * np.log1p(np.where(x < c, -x / c, 0.0))
     return _rounded_down(heads + tails, np.abs(heads) + np.abs(tails))
 
 
