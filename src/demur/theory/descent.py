@@ -94,7 +94,8 @@ def _damped_step(gradient: Tensor, curvature: Tensor, damping: Tensor, identity:
         step = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
     step = step.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     longest = step.abs().amax(-1, keepdim=True)
-    return step * (LONGEST_STEP / longest.clamp(min=LONGEST_STEP))
+    shortened: Tensor = step * (LONGEST_STEP / longest.clamp(min=LONGEST_STEP))
+    return shortened
 
 
 def _lowest_eigenvalue(curvature: Tensor) -> Tensor:
