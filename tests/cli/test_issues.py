@@ -256,6 +256,16 @@ def test_12_13_copies_do_not_make_a_promise_come_true(fit, tmp_path):
     assert "--max-risk" in complaint
 
 
+def test_12_13_rows_of_another_file_that_the_model_knows_are_counted(tmp_path):
+    data = csv_of(rows_of(), tmp_path / "data.csv")
+    other = csv_of(pa.concat_tables([rows_of(30, seed=1), rows_of().slice(0, 12)]), tmp_path / "test.csv")
+    assert fit_file(data, "y", model="lr", test=other).notes == (
+        "12 of the 42 rows of test.csv have the same features as a row to train on: the figures may flatter.",
+    )
+    apart = csv_of(rows_of(30, seed=1), tmp_path / "apart.csv")
+    assert fit_file(data, "y", model="lr", test=apart).notes == ()
+
+
 def test_12_13_rows_of_one_group_stay_on_one_side(fit, tmp_path):
     machine = [f"machine {k // 10}" for k in range(200)]
     table = rows_of(machine=machine)
@@ -428,7 +438,7 @@ def test_13_2_fit_file_is_what_the_command_calls(fit, demur, pets, tmp_path):
 
 # 12.19: a loss of one's own, by its file
 
-BRIER = '''
+BRIER = """
 from dataclasses import dataclass
 
 import torch
@@ -457,7 +467,7 @@ class Brier(Loss):
     def rule(self, scores, cost):
         top = self.inverse_link(scores).amax(-1)
         return Decision.from_acceptance(scores.argmax(-1), chow_acceptance(top, cost), top)
-'''
+"""
 
 
 def test_12_19_fit_takes_a_loss_by_its_file(demur, tmp_path):

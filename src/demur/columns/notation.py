@@ -1,10 +1,11 @@
 """How a text file writes numbers and dates: with a decimal comma, with the day or the month first."""
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from demur.columns.column import Values
 from demur.columns.table_errors import TableError, shown
 
 __all__ = ["Decimal", "check_decimal", "dates_of_text", "decimal_of", "iso_dates", "order_of_dates"]
@@ -34,7 +35,7 @@ def check_decimal(decimal: str | None) -> None:
         raise TableError(f"the decimal sign {shown(decimal)} is unknown: give , or .")
 
 
-def decimal_of(columns: dict[str, Any], *, points: bool) -> tuple[Decimal, str]:
+def decimal_of(columns: dict[str, Values], *, points: bool) -> tuple[Decimal, str]:
     """Find the decimal sign of a file, with a remark for people, or an empty one.
 
     Parameters
@@ -76,7 +77,7 @@ def decimal_of(columns: dict[str, Any], *, points: bool) -> tuple[Decimal, str]:
     return ".", remark
 
 
-def order_of_dates(columns: dict[str, Any], dayfirst: bool | None = None) -> tuple[bool | None, list[str], str]:
+def order_of_dates(columns: dict[str, Values], dayfirst: bool | None = None) -> tuple[bool | None, list[str], str]:
     """Find the columns with dates such as 31.12.2024, and whether the day comes first: by days beyond the 12th.
 
     Parameters
@@ -122,7 +123,7 @@ def order_of_dates(columns: dict[str, Any], dayfirst: bool | None = None) -> tup
     return dayfirst, fitting, f"dates such as {shown(examples[0])} are read with the {_word(dayfirst)} first"
 
 
-def dates_of_text(text: Any, dayfirst: bool) -> Any | None:
+def dates_of_text(text: Values, dayfirst: bool) -> Values | None:
     """Return local dates as Arrow dates, or as points in time where some have a time; None if one is no real date.
 
     Examples
@@ -140,7 +141,7 @@ def dates_of_text(text: Any, dayfirst: bool) -> Any | None:
         return None
 
 
-def iso_dates(text: Any, dayfirst: bool) -> Any:
+def iso_dates(text: Values, dayfirst: bool) -> Values:
     """Return text with dates such as 31.12.2024 written as 2024-12-31, and everything else as it is.
 
     Examples
@@ -159,11 +160,11 @@ def iso_dates(text: Any, dayfirst: bool) -> Any:
     return pc.if_else(pc.is_valid(parts), iso, text)
 
 
-def _padded(number: Any) -> Any:
+def _padded(number: Values) -> Values:
     return pc.utf8_lpad(number, 2, padding="0")
 
 
-def _orders(text: Any) -> list[tuple[bool, str]]:
+def _orders(text: Values) -> list[tuple[bool, str]]:
     """Return the orders that days beyond the 12th speak for, each with a date that shows it."""
     parts = pc.extract_regex(text, _LOCAL_DATE)
     found = []
@@ -174,7 +175,7 @@ def _orders(text: Any) -> list[tuple[bool, str]]:
     return found
 
 
-def _all_match(text: Any, pattern: str) -> bool:
+def _all_match(text: Values, pattern: str) -> bool:
     """Tell whether all values match; a few are enough to see that a column of words does not."""
     if not len(text):
         return False

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -101,7 +100,7 @@ def read_table(
 def open_chunks(
     source: Source,
     *,
-    columns: Mapping[str, Any] | None = None,
+    columns: Mapping[str, pa.DataType] | None = None,
     chunk_rows: int = 65_536,
     delimiter: str | None = None,
     decimal: str | None = None,

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
@@ -40,7 +40,7 @@ class TableReader(ABC):
         Whether dates such as 1.2.2024 begin with the day, likewise.
     """
 
-    def __init__(self, name: str, columns: dict[str, Any]) -> None:
+    def __init__(self, name: str, columns: dict[str, pa.DataType | None]) -> None:
         self.name = name
         self.columns = columns
         self.closer: Callable[[], None] | None = None
@@ -65,7 +65,7 @@ class TableReader(ABC):
             raise self._no_rows()
         return table
 
-    def chunks(self, columns: Mapping[str, Any] | None = None, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+    def chunks(self, columns: Mapping[str, pa.DataType] | None = None, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
         """Return the table piece by piece, in bounded memory.
 
         Parameters
@@ -102,4 +102,4 @@ class TableReader(ABC):
     def _read(self) -> pa.Table: ...
 
     @abstractmethod
-    def _chunks(self, columns: Mapping[str, Any] | None, rows: int) -> Iterator[pa.RecordBatch]: ...
+    def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]: ...

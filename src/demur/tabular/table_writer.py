@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, TypeAlias
+from typing import BinaryIO, Literal, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -79,7 +79,7 @@ class TableWriter:
         self._inputs = list(inputs)
         self._destination: _Destination | None = None
         self._sink: Any = None
-        self._columnar: Any = None
+        self._columnar: pq.ParquetWriter | pa.RecordBatchWriter | None = None
         self._schema: pa.Schema | None = None
 
     @property
