@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, Self, TypeAlias
+from typing import Any, BinaryIO, Literal, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
