@@ -51,8 +51,8 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
     if not (sums > 0).all():
         row = int(np.flatnonzero(sums[:, 0] <= 0)[0])
         raise InputError(
-            f"row {row} is certain of a class that new_prior says does not occur, so that nothing is left of it; give "
-            "that class a positive frequency, or calibrate the probabilities."
+            f"row {row + 1} is certain of a class that new_prior says does not occur, so that nothing is left of it; "
+            "give that class a positive frequency, or calibrate the probabilities."
         )
     return np.asarray(weighted / sums)
 

@@ -14,7 +14,7 @@ from demur.metrics import (
     proportion_interval,
     risk_interval,
 )
-from demur.metrics.intervals import _Ranked
+from demur.metrics.intervals import _Ranked, _upper
 
 SIZES, RATES, N_DRAWS = (10, 20, 100, 1000), (0, 0.01, 0.1, 0.5), 2000
 PROMISED = 0.93
@@ -163,10 +163,28 @@ def test_areas_are_those_of_the_curve_and_lie_within(n_levels, rate, n):
 
 
 @pytest.mark.parametrize("n_wrong", [0, 6, 30])
-def test_without_any_order_the_aurc_is_the_error_rate_with_its_interval(n_wrong):
-    found = area_intervals(np.ones(30), np.arange(30) < n_wrong)["aurc"]
-    share = proportion_interval(n_wrong, 30)
-    assert (found.low, found.high) == pytest.approx((share.low, share.high), abs=2e-4)
+def test_with_equal_weights_the_beta_quantile_is_clopper_pearson(n_wrong):
+    share, variance = n_wrong / 30, n_wrong / 30 * (1 - n_wrong / 30) / 29
+    high = float(_upper(np.array(share), np.array(variance), 1 / 30, 0.025))
+    assert high == pytest.approx(proportion_interval(n_wrong, 30).high, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("shares", "errors"),
+    [((0.3, 0.6, 1.0), (0.0, 0.05, 0.3)), ((0.9, 1.0), (0.01, 0.4)), ((0.05, 1.0), (1.0, 0.0))],
+)
+@pytest.mark.parametrize("n", [10, 20, 100])
+def test_issue12_05_areas_cover_where_rows_tie(shares, errors, n):
+    """The last: one row in twenty is above the others and wrong, so that a third of the samples of 20 see none."""
+    rng = np.random.default_rng(n)
+    area_up_to = np.array([0.0, *(u - u * np.log(u) for u in shares)])
+    truth = float(np.diff(area_up_to) @ errors)
+    hits = 0
+    for _ in range(200):
+        level = np.searchsorted(shares, rng.uniform(size=n))
+        found = area_intervals(-level.astype(float), rng.uniform(size=n) < np.array(errors)[level])["aurc"]
+        hits += found.low <= truth <= found.high
+    assert hits / 200 >= PROMISED
 
 
 # --- bad input

@@ -8,7 +8,7 @@ from scipy.stats import betabinom, binom
 from demur.guarantees import Coverage, RiskControl
 from demur.rules import Rule
 from demur.tabular.evaluation_words import percent
-from demur.tabular.judged_counts import Counts
+from demur.tabular.judged_rows import Counts
 
 __all__ = ["CoveragePromise", "KeptOrNot", "Promise", "RiskPromise", "promise_of"]
 
