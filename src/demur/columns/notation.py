@@ -41,7 +41,7 @@ def decimal_of(columns: dict[str, Values], *, points: bool) -> tuple[Decimal, st
     Parameters
     ----------
     columns : dict of str to text
-        The columns that are no numbers with a decimal point, each without its missing values.
+        The columns that do not hold numbers with a decimal point, each without its missing values.
     points : bool
         Whether other columns of the file hold numbers with a decimal point.
 
@@ -124,7 +124,7 @@ def order_of_dates(columns: dict[str, Values], dayfirst: bool | None = None) -> 
 
 
 def dates_of_text(text: Values, dayfirst: bool) -> Values | None:
-    """Return local dates as Arrow dates, or as points in time where some have a time; None if one is no real date.
+    """Return local dates as Arrow dates, or as points in time where some have a time; None if the calendar lacks one.
 
     Examples
     --------

@@ -75,7 +75,7 @@ class Schema:
         ----------
         table : pyarrow.Table
         target : str, optional
-            The column with the labels, which is no feature.
+            The column with the labels, which is not a feature.
         keep : names
             Columns to use although they are constant, or look like identifiers or free text.
         drop : names
@@ -128,7 +128,7 @@ class Schema:
 
     @property
     def n_codes(self) -> tuple[int, ...]:
-        """How many codes each feature has; 0 for what is no category."""
+        """How many codes each feature has; 0 for everything but categories."""
         return tuple(column.n_codes for column in self.columns)
 
     def arrow_types(self) -> dict[str, pa.DataType]:
@@ -318,7 +318,7 @@ def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
 
 
 def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
-    """Tell why text is no category but numbers, sentences or identifiers, if it is."""
+    """Tell why text is not a category but numbers, sentences or identifiers, if so."""
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
         if numbers > 0.9:

@@ -14,7 +14,7 @@ from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 __all__ = ["as_column", "check_classes", "check_target", "class_texts", "label_type", "labelled_rows"]
 
 _MOST_NUMBERS = 1000
-"""A target with more different fractional numbers than this is a quantity and no class."""
+"""A target with more different fractional numbers than this is a quantity and not a class."""
 
 
 def label_type(column: Values, name: str) -> str:

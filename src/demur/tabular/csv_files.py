@@ -209,7 +209,7 @@ class CsvReader(TableReader):
         return batch
 
     def _bad_date(self, text: Values, iso: Values, wanted: pa.DataType, column: str, n_before: int) -> TableError:
-        """Find the first value that is no date."""
+        """Find the first value that is not a date."""
         for position, value in enumerate(iso):
             try:
                 pc.cast(value, wanted)
