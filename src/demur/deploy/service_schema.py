@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 
+from demur.columns import Column, Schema, TableError
 from demur.columns.column import as_type, no_such_value
 from demur.columns.table_errors import listed, shown
-from demur.tabular import ANSWER_COLUMNS, Column, Schema, TableError, TableModel
+from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.table_model import LARGEST
 
