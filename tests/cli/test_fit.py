@@ -171,9 +171,7 @@ def test_standard_input(fit, demur, data, tmp_path):
     options = ("--target", "y", "--model", "lr", "--out")
     assert demur("fit", "-", *options, tmp_path / "piped", stdin=data.read_bytes()).code == 0
     assert fit(data).code == 0
-    assert (tmp_path / "piped" / "arrays.safetensors").read_bytes() == (
-        tmp_path / "model" / "arrays.safetensors"
-    ).read_bytes()
+    assert (tmp_path / "piped" / "model.skops").read_bytes() == (tmp_path / "model" / "model.skops").read_bytes()
 
 
 def test_columns_can_be_dropped_and_kept(fit, tmp_path):
