@@ -208,9 +208,9 @@ def test_two_parts_of_one_number_are_refused(model):
 
 
 def test_issue_17_an_archive_that_unpacks_to_gigabytes_is_refused(model):
-    forge_schema(model, files={"999.bin": bytes(1 << 28)})
+    forge_schema(model, files={"999.bin": bytes(1 << 26)})
     assert (model / "model.skops").stat().st_size < 1 << 20
-    with pytest.raises(ModelFileError, match=r"would unpack to 268,\d{3},\d{3}"):
+    with pytest.raises(ModelFileError, match=r"would unpack to 6\d,\d{3},\d{3}"):
         load(model)
 
 
@@ -224,7 +224,7 @@ def test_issue_17_an_array_that_is_shorter_than_it_says_is_refused(model, dtype)
 
 
 def test_what_demur_writes_never_looks_like_a_bomb(tmp_path):
-    save([np.zeros(10**6), [0] * 20_000], tmp_path / "model")
+    save([np.zeros(10**6), [0] * 2_000], tmp_path / "model")
     assert load(tmp_path / "model")[0].sum() == 0
 
 
