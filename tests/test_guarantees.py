@@ -330,7 +330,7 @@ def test_what_is_no_number_or_no_method():
     [
         (np.empty((0, 2)), np.empty(0, dtype=int), ValueError, "calibration sample is empty; set rows aside"),
         ([[0.5, np.nan]], [0], ValueError, "NaN or infinity"),
-        ([[0.5, 0.6]], [0], ValueError, r"row 0 sums to 1\.1"),
+        ([[0.5, 0.6]], [0], ValueError, r"row 1 sums to 1\.1"),
         ([0.5, 0.5], [0], ValueError, r"proba must have shape \(n, n_classes\), got \(2,\)"),
         ([[0.5, 0.5]], [0, 1], ValueError, r"y must have shape \(1,\)"),
         ([[0.5, 0.5]], [2], ValueError, "column numbers from 0 to 1, got 2"),

@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from demur.errors import InputError
-from demur.rules import check_classes, check_proba, same_state
+from demur.rules import check_classes, check_proba, check_weights, same_state
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling"]
 
@@ -94,7 +94,7 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
         columns = check_classes(y, values.shape)
         if self.temperature is None:
             logs = values if self.from_logits else _logs(values)
-            self.temperature_ = _best_temperature(logs, columns, _checked_weight(sample_weight, len(values)))
+            self.temperature_ = _best_temperature(logs, columns, _weights(sample_weight, len(values)))
         else:
             self.temperature_ = _check_temperature(self.temperature)
         return self
@@ -180,7 +180,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc]
         values = check_proba(proba).astype(np.float64, copy=False)
         if values.ndim != 2 or len(values) == 0:
             raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
-        labels, weight = check_classes(y, values.shape), _checked_weight(sample_weight, len(values))
+        labels, weight = check_classes(y, values.shape), _weights(sample_weight, len(values))
         self.models_ = [
             self._fit_one(column, (labels == number).astype(np.float64), weight)
             for number, column in enumerate(values.T)
@@ -287,16 +287,8 @@ def _are_probabilities(values: NDArray[np.floating[Any]]) -> bool:
     return bool((values >= 0).all() and (np.abs(values.sum(axis=-1) - 1) < 1e-6).all())
 
 
-def _checked_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
-    if sample_weight is None:
-        return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_rows,) or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise InputError(
-            f"sample_weight must hold {n_rows} finite numbers, none negative and not all zero; got shape "
-            f"{weights.shape}."
-        )
-    return weights
+def _weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
+    return None if sample_weight is None else check_weights(sample_weight, n_rows)
 
 
 def _logs(proba: ArrayLike) -> NDArray[np.floating[Any]]:

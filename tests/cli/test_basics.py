@@ -27,6 +27,7 @@ def test_methods_lists_every_loss():
     assert not by_name["ova+log"]["refit_when_cost_changes"]
 
 
+@pytest.mark.slow
 def test_demo_is_the_whole_journey(tmp_path):
     result = demur("demo", "--out", str(tmp_path / "tour"))
     assert result.returncode == 0, result.stderr

@@ -107,7 +107,6 @@ def test_chosen_columns_are_kept_in_order(demur, pets):
     [
         ("a,b", ["missing 'kind'"]),
         ("a,b,kind,weight", ["extra 'weight'", "--allow-extra"]),
-        ("kind,a,b", ["reordered", "--allow-extra"]),
         ("b,colour", ["missing 'a', 'kind'", "extra 'colour'"]),
     ],
 )
@@ -131,7 +130,7 @@ def test_a_bad_value_late_in_the_file_leaves_nothing(demur, pets, tmp_path):
     options = ("--out", tmp_path / "out.csv", "--chunk-rows", "10")
     complaint = demur("predict", pets / "model", tmp_path / "new.csv", *options).complaint
     assert "column 'b'" in complaint
-    assert "holds 'many', which is no number" in complaint
+    assert "holds 'many', which is not a number" in complaint
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -189,6 +188,7 @@ def test_an_interrupt_leaves_nothing_behind(demur, pets, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_in_the_middle_there_is_no_output_that_looks_whole(pets, end, tmp_path):
     command = [sys.executable, "-m", "demur", "predict", str(pets / "model"), "-", "--chunk-rows", "100"]
@@ -211,6 +211,7 @@ def test_stopped_in_the_middle_there_is_no_output_that_looks_whole(pets, end, tm
     assert all(name.endswith(".part") for name in left)
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_mistake(pets):
     command = (
         f"{sys.executable} -m demur predict {pets / 'model'} {pets / 'new.csv'} --keep-all --chunk-rows 5 | head -1"

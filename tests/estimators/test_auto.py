@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -253,6 +254,34 @@ def test_wrong_categorical_features(X, features, message):
 def test_wrong_parameters(parameters, message, noisy):
     with pytest.raises(ValueError, match=message):
         AutoClassifier(**parameters).fit(*noisy)
+
+
+# Line 2 of the mending: nothing is learnt from a row that is then predicted
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["auto", "prepared candidate"])
+def test_12_2_imputing_and_scaling_are_learnt_inside_the_folds(monkeypatch, whole):
+    fitted_on = []
+
+    class Remembers(ColumnTransformer):
+        def fit_transform(self, X, y=None):  # which fit calls, too
+            fitted_on.append(np.asarray(X)[:, 0])
+            return super().fit_transform(X, y)
+
+    monkeypatch.setattr(candidates, "ColumnTransformer", Remembers)
+    rng = np.random.default_rng(0)
+    X, y = np.column_stack([np.arange(60.0), rng.normal(size=60)]), np.arange(60) % 2
+    X[rng.random(60) < 0.3, 1] = np.nan
+    if whole:
+        [regression] = [candidate for candidate in CANDIDATES if candidate.key == "lr"]
+        prepared = regression.prepared(candidates.Task(60, np.zeros(2, dtype=bool), 0, None))
+        RejectOption(prepared, cv=3).fit(X, y)
+    else:
+        AutoClassifier(("logistic regression",), time_budget=None, cv=3, random_state=0).fit(X, y)
+    by_fold = fitted_on[:3]
+    assert [len(rows) for rows in by_fold] == [40, 40, 40]
+    assert set.intersection(*(set(rows) for rows in by_fold)) == set()  # each row is left out by one fold
+    assert [len(rows) for rows in fitted_on[3:]] == [60]  # and then all rows, once, for the members of the blend
 
 
 # Inside RejectOption

@@ -1,6 +1,7 @@
 """A model with its columns, judged: one price, read in one place, in words, figures, JSON and on the page."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -56,9 +57,9 @@ def test_12_3_an_explicit_rule_is_priced_by_its_own_cost(models, new):
     assert found["cost"] == 0.3
     assert found["figures"]["risk"]["estimate"] == pytest.approx((counts.n_wrong + 0.3 * counts.n_rejected) / 400)
     assert judged.headline().startswith("At cost 0.3, the model answers ")
+    assert "a declined row 0.3" in printed(judged)
     for text in (printed(judged), page_text(judged)):
         assert "At cost 0.3, the model answers " in text
-        assert "a declined row 0.3" in text
         assert not re.search(r"(cost|row) 0\.2\b", text)
 
 
@@ -139,12 +140,21 @@ def test_12_18_rows_without_a_label_are_told_and_rows_keep_their_numbers(models,
     assert evaluate_table(models["none"], new.slice(0, 1)).rows.name(0) == "1"
 
 
-def test_12_18_classes_and_notes_read_well(models):
-    model = models["none"]
+def test_12_18_classes_and_notes_read_well():
+    """A class called 2 with 166,795 rows does not read as 2,166,795, and one more note is not "1 more notes"."""
+    facts = {
+        "classes": {"2": 166_795, "7": 1},
+        "rows": 166_796,
+        "rows_without_label": 1,
+        "model_in_words": "logistic regression",
+    }
+    schema = SimpleNamespace(describe=lambda: [f"note {k}" for k in range(9)])
     with console.capture() as caught:
-        print_fit(model, "data.csv", 1.0)
+        print_fit(SimpleNamespace(facts=facts, schema=schema, classifier=None), "data.csv", 1.0)
     words = " ".join(caught.get().split())
-    assert re.search(r"Classes and their rows: (sick|well) \(\d+\), (sick|well) \(\d+\)\.", words)
+    assert "Classes and their rows: 2 (166,795), 7 (1)." in words
+    assert "1 row without a label was left out." in words
+    assert "... and 1 more note on columns." in words
 
 
 def test_a_cost_that_can_move_does(models, new):

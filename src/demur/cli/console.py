@@ -104,7 +104,7 @@ def check_share(option: str, value: float | None, *, zero: bool = True, one: boo
     """
     if value is None or 0 < value < 1 or (zero and value == 0) or (one and value == 1):
         return
-    bounds = f"{'from' if zero else 'above'} 0 {'and at most' if one and not zero else 'to' if one else 'to below'} 1"
+    bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
     hint = (
         f"did you mean {value / 100:g}?" if 1 < value < 100 or (value in (1, 100) and not one) else "give a fraction."
     )

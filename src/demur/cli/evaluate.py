@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import check_free, console, load_table_model, warnings_as_notes, wrong_call_if_refused
+from demur.cli.console import (
+    check_free,
+    check_share,
+    console,
+    load_table_model,
+    warnings_as_notes,
+    wrong_call_if_refused,
+)
 from demur.cli.summary import about, print_evaluation
 
 __all__ = ["evaluate"]
@@ -23,9 +30,16 @@ def evaluate(
         ),
     ] = None,
     allow_extra: Annotated[
-        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know, and any order.")
+        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
     ] = False,
     delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="The decimal sign, a comma or a point. [default: as in the training table]")
+    ] = None,
+    dayfirst: Annotated[
+        bool | None,
+        typer.Option(help="How dates as 1.2.2024 begin. [default: as in the training table]", show_default=False),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> None:
@@ -33,6 +47,7 @@ def evaluate(
 
     Example: demur evaluate model/ test.csv --report report.html
     """
+    check_share("--cost", cost, what="price")
     if report is not None:
         check_free(report, "--report", force, is_file=True)
     with wrong_call_if_refused(), warnings_as_notes():
@@ -40,7 +55,15 @@ def evaluate(
 
         fitted = load_table_model(model)
         classes = fitted.classes.tolist()
-        table = read_labelled(data, fitted.schema, classes, delimiter=delimiter, strict=not allow_extra)
+        table = read_labelled(
+            data,
+            fitted.schema,
+            classes,
+            delimiter=delimiter,
+            decimal=decimal,
+            dayfirst=dayfirst,
+            strict=not allow_extra,
+        )
         judged = evaluate_table(fitted, table, cost=cost, where=data)
         if report is not None:
             from demur.tabular import write_report

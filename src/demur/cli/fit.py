@@ -33,7 +33,10 @@ def fit(
     cost: Annotated[
         float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
     ] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="auto, et, rf, hgb, lr, or a loss such as ce.")] = "auto",
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", help="auto, et, rf, hgb, lr, a loss such as ce, or one's own, file.py:Class."),
+    ] = "auto",
     test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
     holdout: Annotated[float, typer.Option(help="Without --test: the share of rows kept back to judge it on.")] = 0.2,
     coverage: Annotated[float | None, typer.Option(help="Instead of a cost: the share of rows to answer.")] = None,

@@ -158,7 +158,8 @@ class Schema:
 
     def encode(self, table: pa.Table | pa.RecordBatch, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the features as numbers, one row each, with NaN for what is missing, infinite or unseen."""
-        missing = [name for name in self.names if name not in table.schema.names]
+        there = set(table.schema.names)
+        missing = [name for name in self.names if name not in there]
         if missing:
             raise TableError(f"{where} has no column {listed(missing)}: give all columns that the model was fitted on")
         encoded = np.empty((table.num_rows, len(self.columns)))

@@ -46,7 +46,7 @@ _FEW_ROWS = 100_000
 def _in_canonical_order(
     X: NDArray[Any], y: NDArray[np.int64], weight: NDArray[np.float64] | None, groups: ArrayLike | None = None
 ) -> _Examples:
-    """Sort the examples by the bytes of their values, with weights turned into repetitions where they are whole numbers.
+    """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
 
     So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
     come does not matter. Other weights multiply the loss.

@@ -45,7 +45,6 @@ class _Rows:
 
     X: Any
     y: NDArray[Any]
-    weight: NDArray[np.float64] | None
     groups: Any
     fit_params: dict[str, Any]
     blocks: Blocks
@@ -309,7 +308,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         >>> X, y = make_blobs([900, 900], centers=[[0], [2]], random_state=0)
         >>> model = RejectOption(GaussianNB()).fit(X, y)
         >>> X_new, _ = make_blobs([900, 100], centers=[[0], [2]], random_state=1)
-        >>> model.adapt(X_new).label_shift_.new_prior.round(1)
+        >>> model.adapt(X_new).label_shift_.new_prior_.round(1)
         array([0.9, 0.1])
         """
         check_is_fitted(self)
@@ -325,7 +324,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
                 "with rows of every class."
             )
         adapted: Self = copy(self)
-        adapted.label_shift_ = LabelShift.fit(self._calibrated_proba(X), self.class_prior_)
+        adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
         return adapted
 
     @property
@@ -423,7 +422,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
                     "cost."
                 )
             train, aside, _ = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
-        return _Rows(X, labels, weight, groups, own, blocks, folds, train, aside)
+        return _Rows(X, labels, groups, own, blocks, folds, train, aside)
 
     def _fit_frozen(self, base: Any, rows: _Rows) -> _HeldOut | None:
         """Keep an estimator that is fitted already; all rows are new to it."""

@@ -82,6 +82,11 @@ class Blocks:
         return np.bincount(self.of_row)
 
     @property
+    def alike(self) -> bool:
+        """Whether all blocks have equally many rows, as where each is a row or each row was copied k times."""
+        return len(np.unique(self.sizes)) <= 1
+
+    @property
     def single(self) -> bool:
         """Whether every row is a block of its own."""
         return len(self.of_row) == 0 or int(self.of_row[-1]) + 1 == len(self.of_row)
@@ -160,7 +165,7 @@ def folds_of(
     blocks = blocks_of(X, y, groups) if blocks is None else blocks
     cv = 5 if cv is None else cv
     if isinstance(cv, Integral):
-        return _numbered_folds(int(cv), X, y, blocks)
+        return _numbered_folds(int(cv), y, blocks)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The least populated class")
         warnings.filterwarnings("ignore", message="The groups parameter is ignored")
@@ -215,14 +220,10 @@ def set_aside(
         together = np.isin(blocks.of_row, blocks.of_row[last])
         return Partition(rows[~together], np.sort(last), blocks.equal_rows)
     share = 0.2 if cv is None else 1 / max(2, int(cv))
-    if not blocks.single:
-        chosen = _draw(blocks, y, share, np.random.RandomState(0), at_least_one=True)
-        return Partition(rows[~chosen], rows[chosen], blocks.equal_rows)
-    counts = np.unique(y, return_counts=True)[1]
-    stratify = y if counts.min() >= 2 and share * len(y) >= len(counts) else None
-    train, aside = train_test_split(rows, test_size=share, random_state=0, stratify=stratify)
-    unknown = ~np.isin(y[aside], y[train])  # of a class of which no row would be left to train on
-    return Partition(np.sort(np.r_[train, aside[unknown]]), np.sort(aside[~unknown]), blocks.equal_rows)
+    chosen = (
+        _draw_alike(blocks, y, share) if blocks.alike else _draw(blocks, y, share, np.random.RandomState(0), at_least=1)
+    )
+    return Partition(rows[~chosen], rows[chosen], blocks.equal_rows)
 
 
 def hold_out(X: Any, y: NDArray[Any], share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
@@ -246,7 +247,7 @@ def hold_out(X: Any, y: NDArray[Any], share: float, *, groups: ArrayLike | None 
     (array([2., 2., 2., 2.]), 15)
     """
     blocks = blocks_of(X, y, groups)
-    chosen = _draw(blocks, y, share, np.random.default_rng(seed), at_least_one=groups is not None and share > 0)
+    chosen = _draw(blocks, y, share, np.random.default_rng(seed), at_least=int(groups is not None and share > 0))
     if np.unique(y[~chosen], return_counts=True)[1].max(initial=0) < 2:
         chosen[:] = False
     rows = np.arange(len(y))
@@ -303,24 +304,37 @@ def folds_within(folds: Sequence[Fold], rows: Ints) -> list[Fold]:
     return [(np.searchsorted(rows, train), np.searchsorted(rows, test)) for train, test in parts]
 
 
-def _numbered_folds(n_folds: int, X: Any, y: NDArray[Any], blocks: Blocks) -> list[Fold]:
-    if blocks.single:
-        n_folds = max(2, min(n_folds, int(np.unique(y, return_counts=True)[1].max())))
+def _numbered_folds(n_folds: int, y: NDArray[Any], blocks: Blocks) -> list[Fold]:
+    labels, sizes = _rarest_class(blocks, y), blocks.sizes
+    n_folds = max(2, min(n_folds, int(np.bincount(labels).max())))
+    fold = np.empty(len(sizes), dtype=np.int64)
+    if blocks.alike:
         splitter = StratifiedKFold(n_folds, shuffle=True, random_state=0)  # real tables are rarely in random order
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The least populated class")
-            return list(splitter.split(np.zeros(len(y)), y))
-    labels, sizes = _rarest_class(blocks, y), blocks.sizes
-    n_folds = max(2, min(n_folds, int(np.bincount(labels).max())))
-    shuffled = np.random.RandomState(0).permutation(len(sizes))
-    dealt = shuffled[np.lexsort((-sizes[shuffled], labels[shuffled]))]
-    fold = np.empty_like(dealt)
-    fold[dealt] = np.arange(len(dealt)) % n_folds
+            for number, (_, test) in enumerate(splitter.split(labels, labels)):
+                fold[test] = number
+    else:
+        shuffled = np.random.RandomState(0).permutation(len(sizes))
+        dealt = shuffled[np.lexsort((-sizes[shuffled], labels[shuffled]))]
+        fold[dealt] = np.arange(len(dealt)) % n_folds
     of_row = fold[blocks.of_row]
     return [(np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)) for number in range(n_folds)]
 
 
-def _draw(blocks: Blocks, y: NDArray[Any], share: float, rng: Any, *, at_least_one: bool) -> NDArray[np.bool_]:
+def _draw_alike(blocks: Blocks, y: NDArray[Any], share: float) -> NDArray[np.bool_]:
+    """Draw a share of the blocks, by class where the classes are large enough, and never all blocks of a class."""
+    labels = _rarest_class(blocks, y)
+    counts = np.bincount(labels)
+    stratify = labels if counts[counts > 0].min() >= 2 and share * len(labels) >= len(counts) else None
+    kept, drawn = train_test_split(np.arange(len(labels)), test_size=share, random_state=0, stratify=stratify)
+    chosen = np.zeros(len(labels), dtype=bool)
+    chosen[drawn[np.isin(labels[drawn], labels[kept])]] = True
+    of_rows: NDArray[np.bool_] = chosen[blocks.of_row]
+    return of_rows
+
+
+def _draw(blocks: Blocks, y: NDArray[Any], share: float, rng: Any, *, at_least: int) -> NDArray[np.bool_]:
     """Draw about a share of the rows, block by block and class by class, and never the only block of a class."""
     labels, sizes = _rarest_class(blocks, y), blocks.sizes
     shuffled = rng.permutation(len(sizes))
@@ -335,7 +349,7 @@ def _draw(blocks: Blocks, y: NDArray[Any], share: float, rng: Any, *, at_least_o
         taken = min(int(np.searchsorted(ends - sizes[members] / 2, due, side="right")), len(members) - 1)
         due -= float(ends[taken - 1]) if taken else 0.0
         chosen[members[:taken]] = True
-    if at_least_one and not chosen.any():
+    if at_least and not chosen.any():
         spare = np.bincount(labels)[labels] > 1
         chosen[np.where(spare, sizes, sizes + sizes.max()).argmin()] = True
     drawn: NDArray[np.bool_] = chosen[blocks.of_row]

@@ -104,6 +104,10 @@ class RiskControl(FittedThreshold):
 
     The bound is not monotone in the threshold: a higher threshold lowers the risk but leaves fewer rows to show it.
 
+    Nothing in the numbers tells whether the model has seen the calibration rows. A model that was trained on them is
+    right about nearly all of them, and the promise is then worthless: see to it that they are others, copies of a row
+    and rows of one patient included.
+
     References
     ----------
     Geifman, El-Yaniv (2017), Selective classification for deep neural networks, NeurIPS.

@@ -5,14 +5,16 @@ The intervals here start from the exact one for a proportion (Clopper and Pearso
 areas. ``tests/metrics/test_intervals.py`` checks that each covers, the extremes included.
 """
 
+import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, digamma
 
-from demur.costs import check_cost
+from demur.costs import CostWarning, check_cost
 from demur.errors import InputError
 
 __all__ = ["Interval", "area_intervals", "mean_interval", "proportion_interval", "risk_interval"]
@@ -101,8 +103,11 @@ def risk_interval(
     >>> print(risk_interval(n_wrong=0, n_rejected=20, n_rows=20, cost=0.2))
     0.2 [0.1663, 0.3347]
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
+        prices = check_cost(cost)
     wrong, rejected, rows, price = np.broadcast_arrays(
-        *(np.asarray(values, dtype=np.float64) for values in (n_wrong, n_rejected, n_rows)), check_cost(cost)
+        *(np.asarray(values, dtype=np.float64) for values in (n_wrong, n_rejected, n_rows)), prices
     )
     right = rows - wrong - rejected
     for name, counts in (("n_wrong", wrong), ("n_rejected", rejected), ("n_rows - n_wrong - n_rejected", right)):
@@ -170,7 +175,7 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
     function :math:`-\ell \log u + r(u) - \int_u^1 r(v) / v \, dv`, where u is the share of rows above the row and r the
     risk. The upper end is the quantile of a beta distribution whose mean and variance are those of the sample with one
     more error at the place where it weighs most, and the lower end that with one more right row there: the idea of Fay
-    and Feuer (1997) for weighted rates. With equal weights this is the Clopper-Pearson interval.
+    and Feuer (1997) for weighted rates. With equal weights it would be the Clopper-Pearson interval.
 
     Without any error the upper end is about :math:`3.7 \log(n) / n`. It cannot be much lower: confident mistakes that
     happen three times in n rows, which such a sample misses every twentieth time, have an area of
@@ -233,28 +238,31 @@ class _Ranked:
         """Return the area and the ends of its interval."""
         n_rows = self.loss.shape[-1]
         weight, others, largest = self._augrc() if area == "augrc" else self._aurc()
+        most = weight[0] / n_rows  # of a row above all others: the next one may be there, also where all of these tie
+        weight, others = self._tied_mean(weight), self._tied_mean(others)
         value, influence = (self.loss * weight).mean(axis=-1), self.loss * weight + others
         if area == "eaurc":  # less the area of the best order, which depends on the number of errors only
             n_right = n_rows - self.loss.sum(axis=-1)
             slope = digamma(n_rows + 1) - digamma(n_right + 1)
             value = np.maximum(value - (1 - n_right / n_rows * (1 + slope)), 0)
             influence, largest = influence - self.loss * slope[..., None], float(np.log(2))
-        share, most = value / largest, weight[0] / n_rows / largest
+        share, most = value / largest, most / largest
         variance = influence.var(axis=-1) / max(n_rows - 1, 1) / largest**2
         low, high = 1 - _upper(1 - share, variance, most, tail), _upper(share, variance, most, tail)
         return value, largest * np.minimum(low, share), largest * np.maximum(high, share)
 
     def _aurc(self) -> tuple[Floats, Floats, float]:
-        """Return the weight of each row, the rest of its influence, and the largest area there can be."""
-        rank, risk = self._rank_and_risk()
+        """Return the weight of each rank, the rest of its influence, and the largest area there can be."""
+        rank, risk = self._rank_and_risk
         below = np.cumsum((risk / rank)[..., ::-1], axis=-1)[..., ::-1]
-        return self._tied_mean(np.cumsum(1 / rank[::-1])[::-1]), self._tied_mean(risk - below), 1.0
+        return np.cumsum(1 / rank[::-1])[::-1], risk - below, 1.0
 
     def _augrc(self) -> tuple[Floats, Floats, float]:
-        rank, risk = self._rank_and_risk()
+        rank, risk = self._rank_and_risk
         n_rows = len(rank)
-        return self._tied_mean((n_rows - rank + 0.5) / n_rows), self._tied_mean(risk * rank / n_rows), 0.5
+        return (n_rows - rank + 0.5) / n_rows, risk * rank / n_rows, 0.5
 
+    @cached_property
     def _rank_and_risk(self) -> tuple[Floats, Floats]:
         rank = np.arange(1.0, self.loss.shape[-1] + 1)
         return rank, np.cumsum(self._tied_mean(self.loss), axis=-1) / rank

@@ -1,4 +1,4 @@
-"""Reading labels: which examples were rejected, and which answers are right.
+"""Reading predictions: which examples were rejected, and which answers are right.
 
 Labels come as numbers or strings, in lists, arrays or data frames, with a marker for "rejected" among them.
 Everything that could be misread in silence is an error here: a marker that is also a class, a marker that
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.errors import InputError, InputTypeError
 
-__all__ = ["NEVER", "check_weights", "correct_and_rejected", "rejected"]
+__all__ = ["NEVER", "as_labels", "correct_and_rejected", "rejected"]
 
 NEVER: Any = object()
 """A marker equal to no label, for classifiers that never reject."""
@@ -51,7 +51,7 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Any
         raise InputError("y_true contains missing values (None or NaN); remove those rows first.")
     if _equals(true, reject_label).any():
         raise InputError(
-            f"reject_label {reject_label!r} is also a class in y_true; choose a marker that is no class, "
+            f"reject_label {reject_label!r} is also a class in y_true; choose a marker that is not a class, "
             "such as reject_label=None."
         )
     reject = _rejected(pred, reject_label, classes=true)
@@ -65,22 +65,6 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Any
     correct = np.zeros(len(true), dtype=bool)
     correct[~reject] = true[~reject] == answered
     return correct, reject
-
-
-def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[np.float64]:
-    """Return one weight per example: finite, not negative, not all zero; equal weights by default."""
-    if sample_weight is None:
-        return np.ones(n_examples)
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_examples,):
-        raise InputError(f"sample_weight must have shape ({n_examples},), one per example, got {weights.shape}.")
-    if not np.isfinite(weights).all():
-        raise InputError("sample_weight must be finite, got NaN or infinity.")
-    if (weights < 0).any():
-        raise InputError(f"sample_weight must not be negative, got {weights.min():g}.")
-    if not weights.any():
-        raise InputError("sample_weight is zero for every example; at least one must count.")
-    return weights
 
 
 def as_labels(name: str, labels: Any) -> NDArray[Any]:
@@ -111,7 +95,7 @@ def _rejected(pred: NDArray[Any], reject_label: Any, classes: Iterable[Any]) -> 
         for text in ("reject", str(reject_label)):
             if text in unknown:
                 raise InputError(
-                    f"y_pred contains the string {text!r}, which is no class in y_true, while reject_label is "
+                    f"y_pred contains the string {text!r}, which is not a class in y_true, while reject_label is "
                     f"{reject_label!r}; if it means rejection, pass reject_label={text!r}."
                 )
     return reject

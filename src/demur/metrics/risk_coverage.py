@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
 from demur.errors import InputError
-from demur.metrics.predictions import check_weights
+from demur.rules import check_weights
 
 __all__ = ["RiskCoverage", "TiedGroups"]
 

@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
 from demur.errors import InputError
-from demur.metrics.predictions import NEVER, check_weights, correct_and_rejected, rejected
+from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
+from demur.rules import check_weights
 
 __all__ = [
     "ZeroOneCScorer",

@@ -12,9 +12,9 @@ from .fit_file import fit_file as fit_file
 from .fit_file import read_cost_matrix as read_cost_matrix
 from .html_report import report_html as report_html
 from .html_report import write_report as write_report
-from .judged_counts import ClassFigures as ClassFigures
-from .judged_counts import Counts as Counts
 from .judged_rows import Case as Case
+from .judged_rows import ClassFigures as ClassFigures
+from .judged_rows import Counts as Counts
 from .model_kinds import model_names as model_names
 from .reliability import Reliability as Reliability
 from .table_files import open_chunks as open_chunks

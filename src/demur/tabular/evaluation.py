@@ -15,7 +15,6 @@ from demur.metrics import (
     Interval,
     RiskCoverage,
     area_intervals,
-    confusion_matrix,
     mean_interval,
     proportion_interval,
     risk_interval,
@@ -31,15 +30,18 @@ from demur.tabular.evaluation_words import (
     matrix_headline,
     shares,
 )
-from demur.tabular.judged_counts import ClassFigures, Counts, class_intervals, figures_by_class
 from demur.tabular.judged_rows import (
     Case,
+    ClassFigures,
+    Counts,
     RowTable,
     check_adjustable_cost,
     check_decision,
     choose_cases,
     class_codes,
+    class_intervals,
     class_names,
+    figures_by_class,
     sortable,
 )
 from demur.tabular.promises import KeptOrNot, Promise, promise_of
@@ -244,24 +246,17 @@ class Evaluation:
         """
         if self.cost_matrix is None:
             return {}
-        n_classes = len(self.class_names)
-        known = self.true < n_classes
-        true, label, reject = self.true[known], self.decision.label[known], self.decision.reject[known]
+        n_classes, label = len(self.class_names), self.decision.label
+        # Only the columns that a policy can use say what could have happened.
         policies = {
-            "mean_cost": np.where(reject, n_classes, label),
-            "mean_cost_if_all_answered": label,
-            "mean_cost_if_all_rejected": np.full(len(true), n_classes),
+            "mean_cost": (np.where(self.decision.reject, n_classes, label), slice(None)),
+            "mean_cost_if_all_answered": (label, slice(n_classes)),
+            "mean_cost_if_all_rejected": (np.full(self.n_rows, n_classes), slice(n_classes, None)),
         }
-        shape = (n_classes, n_classes + 1)
-        costs = self.cost_matrix
-        found = {}
-        for name, answer in policies.items():
-            counts = np.bincount(true * shape[1] + answer, minlength=shape[0] * shape[1]).reshape(shape)
-            # Only the columns that a policy can use say what could have happened.
-            columns = slice(n_classes) if name.endswith("answered") else slice(n_classes, None)
-            columns = slice(None) if name == "mean_cost" else columns
-            found[name] = mean_interval(costs[:, columns], counts[:, columns])
-        return found
+        return {
+            name: mean_interval(self.cost_matrix[:, columns], self._confusion(answers)[:n_classes, columns])
+            for name, (answers, columns) in policies.items()
+        }
 
     @cached_property
     def risk_coverage(self) -> RiskCoverage:
@@ -271,11 +266,13 @@ class Evaluation:
     @cached_property
     def confusion(self) -> NDArray[np.int64]:
         """True classes by answers, rejections last; labels that are not a class, if any, have a last row."""
-        n_classes = len(self.class_names)
-        answers = self.decision.labels(np.arange(n_classes), reject_label=-1)
-        counts = confusion_matrix(self.true, answers, labels=np.arange(n_classes + 1))
-        matrix = np.delete(counts, n_classes, axis=1)  # no answer is "none of the classes"
-        return np.asarray(matrix if self.n_unknown else matrix[:-1], dtype=np.int64)
+        return self._confusion(np.where(self.decision.reject, len(self.class_names), self.decision.label))
+
+    def _confusion(self, answers: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Count true classes by answers, which are positions among the classes, or their number for a rejection."""
+        width = len(self.class_names) + 1
+        counts = np.bincount(self.true * width + answers, minlength=width**2).reshape(width, width)
+        return np.asarray(counts if self.n_unknown else counts[:-1], dtype=np.int64)
 
     @cached_property
     def by_class(self) -> list[ClassFigures]:
@@ -471,7 +468,7 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
         cost_assumed=assumed,
         why_cost_fixed=model.why_cost_fixed,
         cost_matrix=matrix,
-        promise=promise_of(rule),
+        promise=None if rule is None else promise_of(rule),
         n_unlabelled=table.num_rows - rows.num_rows,
     )
 

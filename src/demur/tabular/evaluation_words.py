@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from demur.tabular.judged_counts import Counts
+from demur.tabular.judged_rows import Counts
 
 __all__ = [
     "FEW",

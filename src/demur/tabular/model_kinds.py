@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from demur.errors import InputError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.estimators.candidates import CANDIDATES, Task, batch_size_for, dense_view
-from demur.losses import available, get
+from demur.losses import available, resolve
 from demur.rules import Rule
 
 __all__ = ["ModelKind", "model_kind", "model_names"]
@@ -85,13 +85,13 @@ class ModelKind:
         return self.name != "auto" and all(candidate.key != self.name for candidate in CANDIDATES)
 
     def _networks(self, n_rows: int, cost: float, with_rule: bool, verbose: int) -> RejectClassifier:
-        loss = get(self.name)
+        loss = resolve(self.name)
         if with_rule and not loss.has_link:
             raise InputError(
                 f"{self.name} gives no probabilities, which a rule needs; use a cost, or another model such as ce."
             )
         return RejectClassifier(
-            self.name,
+            loss if ":" in self.name else self.name,
             cost=cost,
             n_members=5 if loss.has_link else 1,
             batch_size=batch_size_for(n_rows),
@@ -102,7 +102,7 @@ class ModelKind:
 
 
 def model_names() -> dict[str, str]:
-    """Return each name that :func:`model_kind` knows, with what it stands for.
+    """Return each name that a model can be asked for by, with what it stands for.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def model_names() -> dict[str, str]:
 
 
 def model_kind(name: str) -> ModelKind:
-    """Return the model of that name.
+    """Return the model of that name; "file.py:Class" names a loss of one's own, whose file is run.
 
     Examples
     --------
@@ -124,6 +124,8 @@ def model_kind(name: str) -> ModelKind:
         ...
     demur.errors.InputError: there is no model 'hbg'; did you mean 'hgb'?
     """
+    if ":" in name:
+        return ModelKind(name, f"networks trained with {resolve(name).name}")
     names = model_names()
     if name not in names:
         close = get_close_matches(name, names, n=1)

@@ -8,7 +8,7 @@ from scipy.stats import betabinom, binom
 from demur.guarantees import Coverage, RiskControl
 from demur.rules import Rule
 from demur.tabular.evaluation_words import percent
-from demur.tabular.judged_counts import Counts
+from demur.tabular.judged_rows import Counts
 
 __all__ = ["CoveragePromise", "KeptOrNot", "Promise", "RiskPromise", "promise_of"]
 
@@ -155,6 +155,6 @@ def promise_of(rule: Rule | None) -> Promise | None:
     """
     if isinstance(rule, RiskControl):
         return RiskPromise(float(rule.target_risk), float(rule.delta))
-    if isinstance(rule, Coverage) and rule.fitted is not None:
-        return CoveragePromise(float(rule.target), rule.fitted.n_accepted, rule.fitted.n_rows)
+    if isinstance(rule, Coverage):
+        return CoveragePromise(float(rule.target), rule.n_accepted_, rule.n_rows_)
     return None

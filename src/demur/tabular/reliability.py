@@ -71,8 +71,8 @@ class Reliability:
         edges = np.arange(n_bins + 1) / n_bins
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bins - 1)
         n_rows = np.bincount(bins, minlength=n_bins)
-        means = [_means(np.bincount(bins, weights=what, minlength=n_bins), n_rows) for what in (values, correct)]
-        return cls(edges, n_rows, means[0], means[1])
+        sums = (np.bincount(bins, weights=what.astype(np.float64), minlength=n_bins) for what in (values, correct))
+        return cls(edges, n_rows, *(_means(np.asarray(each, dtype=np.float64), n_rows) for each in sums))
 
     @property
     def ece(self) -> float:

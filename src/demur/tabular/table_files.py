@@ -164,6 +164,7 @@ def read_labelled(
 
     Examples
     --------
+    >>> import io
     >>> from demur.tabular import Column
     >>> schema = Schema((Column("code", "category", ("A1", "7")),), target="y")
     >>> read_labelled(io.BytesIO(b"code,y\n7,01\n7,2.0\n"), schema, {"01", "2"}).to_pydict()
