@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from demur.errors import InputError
 from demur.losses import Loss
 from demur.training.architecture import Architecture
 from demur.training.cuda import train_with_graphs
@@ -15,7 +16,7 @@ from demur.training.fused import can_fuse, train_fused
 from demur.training.jobs import Job, NetworkSpec, TrainingData
 from demur.training.planning import Chunk, plan_chunks, stack_plan
 from demur.training.trained import Trained
-from demur.training.training_step import Batches, TrainingStep
+from demur.training.training_step import Batches, TrainingStep, stacked_loss
 from demur.workers import on_workers, single_threaded_kernels
 
 __all__ = ["CudaPath", "train", "train_all"]
@@ -113,6 +114,11 @@ def train_all(
     Small stacks leave most of a GPU idle; stacks of different jobs then run side by side.
     """
     device = torch.device(device)
+    for network in (network for job in jobs for network in job.networks):
+        if any(own is not None for own in (network.validation, network.learning_rate, network.dropout)):
+            raise InputError(
+                "validation rows, a learning rate and dropout of a network's own are for train_tabular; leave them out."
+            )
     if device.type == "cuda" and on_cuda != "graph":
         return _train_on_cuda(
             jobs, on_cuda, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, device=device,
@@ -212,15 +218,5 @@ class _Work:
         leaders = members[:: len(members) // self.chunk.n_groups]
         batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], batch_size)
         stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, device)
-        loss = _stacked_loss(self.job.loss, members, device)
+        loss = stacked_loss(self.job.loss, members, device)
         return TrainingStep(loss, stack, self.job.data, members, learning_rate), batches
-
-
-def _stacked_loss(loss: Loss, members: Sequence[NetworkSpec], device: torch.device) -> Loss:
-    """Put each network's own hyper-parameters into one loss, as tensors of shape (n_networks, 1)."""
-    names = {name for network in members for name in network.hyper}
-    values = {
-        name: torch.tensor([[network.hyper[name]] for network in members], dtype=torch.float32, device=device)
-        for name in names
-    }
-    return replace(loss, **values)
