@@ -35,7 +35,10 @@ def keeps_to_the_document(name, mode, n_examples):
     @settings(max_examples=n_examples, suppress_health_check=list(HealthCheck), database=None)
     @given(case=operation.as_strategy(generation_mode=GenerationMode(mode)))
     def check(case):
-        seen.add(case.call_and_validate().status_code)
+        response = case.call()
+        seen.add(response.status_code)
+        if response.status_code != 413:  # too many rows, which schemathesis does not take for a refusal
+            case.validate_response(response)
 
     check()
     assert seen == {200} if mode == "positive" else 200 not in seen
