@@ -5,19 +5,29 @@ from demur.training.engine import train, train_all
 from demur.training.jobs import Job, NetworkSpec, TrainingData
 from demur.training.mlp import MLP
 from demur.training.planning import resolve_device
+from demur.training.recipe import EpochEnd, Recipe, TabularTraining, train_tabular
+from demur.training.robust_scaling import SmoothRobustScaler
+from demur.training.tabular_net import PeriodicEmbeddings, TabularNet
 from demur.training.torch_module import ModuleArchitecture, ModuleFactory
 from demur.training.trained import Trained
 
 __all__ = [
     "MLP",
     "Architecture",
+    "EpochEnd",
     "Job",
     "ModuleArchitecture",
     "ModuleFactory",
     "NetworkSpec",
+    "PeriodicEmbeddings",
+    "Recipe",
+    "SmoothRobustScaler",
+    "TabularNet",
+    "TabularTraining",
     "Trained",
     "TrainingData",
     "resolve_device",
     "train",
     "train_all",
+    "train_tabular",
 ]

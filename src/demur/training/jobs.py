@@ -47,12 +47,17 @@ class NetworkSpec:
     seed : int
         Decides its initial weights and the order of its minibatches. Networks with the same rows and seed see
         the same batches, which the engine uses.
-    weight_decay : float
-        The coefficient of the L2 penalty, on all weights and biases, as in ``torch.optim.Adam``.
+    weight_decay : float, optional
+        In :func:`train` the coefficient of the L2 penalty, on all weights and biases, as in ``torch.optim.Adam``; 0 if
+        None. In :func:`train_tabular` the decoupled decay of the weights; the recipe's if None.
     cost : float
         The rejection cost, for losses that are trained for one.
     hyper : mapping of str to float
         Values for fields of the loss, such as ``alpha`` and ``beta``.
+    validation : array of int, optional
+        Rows that choose the best epoch, in :func:`train_tabular` only.
+    learning_rate, dropout : float, optional
+        In :func:`train_tabular` only: the network's own, or the recipe's if None.
 
     Examples
     --------
@@ -62,9 +67,12 @@ class NetworkSpec:
 
     rows: NDArray[np.int64]
     seed: int = 0
-    weight_decay: float = 0.0
+    weight_decay: float | None = None
     cost: float = 0.2
     hyper: Mapping[str, float] = field(default_factory=dict)
+    validation: NDArray[np.int64] | None = None
+    learning_rate: float | None = None
+    dropout: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

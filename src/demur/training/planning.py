@@ -16,7 +16,7 @@ from demur.training.architecture import Architecture
 from demur.training.jobs import NetworkSpec
 from demur.workers import n_cores
 
-__all__ = ["Chunk", "StackPlan", "plan_chunks", "resolve_device", "stack_plan"]
+__all__ = ["Chunk", "StackPlan", "cache_per_core", "plan_chunks", "resolve_device", "stack_plan"]
 
 
 _CUDA_STREAMS = 8
@@ -47,7 +47,7 @@ def stack_plan(architecture: Architecture, *, batch_size: int, n_networks: int, 
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return StackPlan(stack_size=max(1, min(2048, free // 4 // _CUDA_STREAMS // touched)), n_workers=_CUDA_STREAMS)
-    stack_size = max(4, min(96, _cache_per_core() // touched))
+    stack_size = max(4, min(96, cache_per_core() // touched))
     n_workers = min(n_cores(), max(1, n_networks // 8))
     return StackPlan(stack_size=stack_size, n_workers=n_workers)
 
@@ -130,7 +130,7 @@ def resolve_device(device: str) -> torch.device:
     return found
 
 
-def _cache_per_core() -> int:
+def cache_per_core() -> int:
     """Return the bytes of cache that one core may count on, or 2 MiB where the system does not tell."""
     sizes = {}
     for level in (2, 3):

@@ -4,6 +4,7 @@ Every group of networks walks through its own rows in its own order, and every p
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -16,7 +17,7 @@ from demur.losses import Loss
 from demur.training.architecture import Stack
 from demur.training.jobs import NetworkSpec, TrainingData
 
-__all__ = ["AMSGrad", "Batches", "TrainingStep", "seed_of_order"]
+__all__ = ["AMSGrad", "Batches", "TrainingStep", "seed_of_order", "stacked_loss"]
 
 
 def seed_of_order(seed: int) -> int:
@@ -65,6 +66,16 @@ class Batches:
             yield self._order
 
 
+def stacked_loss(loss: Loss, members: Sequence[NetworkSpec], device: torch.device) -> Loss:
+    """Put each network's own hyper-parameters into one loss, as tensors of shape (n_networks, 1)."""
+    names = {name for network in members for name in network.hyper}
+    values = {
+        name: torch.tensor([[network.hyper[name]] for network in members], dtype=torch.float32, device=device)
+        for name in names
+    }
+    return replace(loss, **values)
+
+
 class TrainingStep:
     """Forward, loss, backward, update: for all networks of a stack at once.
 
@@ -85,7 +96,7 @@ class TrainingStep:
         self._loss, self._stack, self._data = loss, stack, data
         device = stack.parameters.device
         self._cost = torch.tensor([[network.cost] for network in networks], device=device)
-        decay = torch.tensor([network.weight_decay for network in networks], device=device)
+        decay = torch.tensor([network.weight_decay or 0.0 for network in networks], device=device)
         self._optimiser = AMSGrad(stack.parameters, stack.gradients, stack.per_parameter(decay), learning_rate)
 
     @property
