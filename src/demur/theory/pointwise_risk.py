@@ -31,7 +31,7 @@ ELEMENTS_AT_ONCE = 200_000
 """How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
 STUCK = 1e-7
 """A minimisation that ends with a larger slope than this has not converged."""
-FAR_OUT = 300.0
+FAR_OUT = 3e4
 """Scores beyond this with a slope left say that the risk has no lower bound."""
 STUCK_AT_KINK = 1e-4
 """The same where gradients are sampled around a kink."""
