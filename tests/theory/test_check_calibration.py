@@ -133,7 +133,14 @@ def test_the_report_tells_the_story():
     assert "What would settle it" in open_
 
 
-@pytest.mark.parametrize(("factor", "plus"), [(1e-9, 0.0), (1e-4, -1.0), (1e5, 0.0), (1e9, 7.0), (1.0, 1e6)])
+@pytest.mark.parametrize(
+    ("factor", "plus"),
+    [
+        (1e-9, 0.0),
+        (1e9, 7.0),
+        *(pytest.param(*v, marks=pytest.mark.slow) for v in ((1e-4, -1.0), (1e5, 0.0), (1.0, 1e6))),
+    ],
+)
 def test_scale_and_offset_never_change_the_verdict(factor, plus):
     def scaled(loss):
         return lambda scores, y, cost: factor * loss(scores, y, cost) + plus

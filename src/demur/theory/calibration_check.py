@@ -303,15 +303,16 @@ class _Search:
             acceptance = subject.loss.rule(scores, subject.target.cost).acceptance.detach()
             clarity = clarity * acceptance.abs().clamp(1e-6, 10.0)
         refuted: set[str] = set()
-        failures = 0
+        failures = n_verified = 0
         for row in sorted(rows, key=lambda r: -float(clarity[r])):
             kind = kind_of(int(best[row]), int(decision[row]))
             if kind in refuted:
                 open_rows[row] = True
                 continue
-            if failures >= 12 or self.deadline.passed:
+            if failures >= 5 or n_verified >= 30 or self.deadline.passed:
                 open_rows[row] = True
                 continue
+            n_verified += 1
             witness, right = verify(subject, eta[row], scores[row], self._some_of_pool(600), seed=self.seed)
             if witness is not None and not (witness.gap == float("inf") and self._may_be_a_wrong_call(int(best[row]))):
                 self.witnesses[kind] = witness

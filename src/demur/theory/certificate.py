@@ -198,18 +198,27 @@ def _two_classes(loss: PairwiseLoss, cost: float) -> Certificate | None:
 
 
 def _slope_in_r(loss: PairwiseLoss, cost: float) -> Callable[[Any], Any] | None:
-    """Return h(eta) up to a positive factor, in intervals: the slope of the risk in r at r = 0 with the best scores."""
+    """Return h(eta), the slope of the risk in r at r = 0 with the best scores, and h'(eta), both in intervals."""
     if type(loss.phi) is not type(loss.psi_or_phi) or float(loss.alpha) != 1:
         return None
     c = iv.mpf(repr(cost))
     beta = iv.mpf(repr(float(loss.beta_value(2, cost))))
+
+    def exponential(eta: Any) -> tuple[Any, Any]:
+        root = iv.sqrt(eta * (1 - eta))
+        return 2 * root - c * beta, (1 - 2 * eta) / root if root.a > 0 else None
+
+    def product(eta: Any) -> tuple[Any, Any]:
+        return (_entropy(eta) - c * beta) / 2, iv.log((1 - eta) / eta) / 2 if eta.b < 1 else None
+
+    def additive(eta: Any) -> tuple[Any, Any]:
+        return 2 * eta * (1 - eta) - c * beta / 2, 2 * (1 - 2 * eta)
+
     if type(loss.phi) is Exponential:
-        return lambda eta: 2 * iv.sqrt(eta * (1 - eta)) - c * beta
-    if type(loss.phi) is not Logistic:
-        return None
-    if type(loss) is MultiplicativePairwise:
-        return lambda eta: (_entropy(eta) - c * beta) / 2
-    return lambda eta: 2 * eta * (1 - eta) - c * beta / 2
+        return exponential
+    if type(loss.phi) is Logistic:
+        return product if type(loss) is MultiplicativePairwise else additive
+    return None
 
 
 def _entropy(eta: Any) -> Any:
@@ -230,7 +239,7 @@ def _code_has_this_slope(loss: PairwiseLoss, cost: float, slope: Callable[[Any],
 
     eta = torch.tensor([[0.55, 0.45], [0.7, 0.3], [0.9, 0.1], [0.97, 0.03]], dtype=torch.float64)
     theirs, _ = rejector_slope(loss, eta, cost, symmetric=False)
-    ours = [float(slope(iv.mpf(p)).mid) for p in eta[:, 0].tolist()]
+    ours = [float(slope(iv.mpf(p))[0].mid) for p in eta[:, 0].tolist()]
     return all(abs(a - b) <= 1e-7 * (1 + abs(a)) for a, b in zip(ours, theirs.tolist(), strict=True))
 
 
@@ -239,10 +248,15 @@ def _sign_on(function: Callable[[Any], Any], low: float, high: float, *, positiv
     stack, n_boxes = [(low, high)], 0
     while stack:
         a, b = stack.pop()
-        value = function(iv.mpf([a, b]))
+        value, derivative = function(iv.mpf([a, b]))
         n_boxes += 1
         if (value.a > 0) if positive else (value.b < 0):
             continue
+        if derivative is not None:  # the mean value form is tighter on small intervals
+            middle = iv.mpf((a + b) / 2)
+            value = function(middle)[0] + derivative * (iv.mpf([a, b]) - middle)
+            if (value.a > 0) if positive else (value.b < 0):
+                continue
         middle = (a + b) / 2
         if n_boxes > 2000 or not a < middle < b:
             return None

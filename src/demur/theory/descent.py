@@ -19,6 +19,7 @@ Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 SMALL = 1000
 """Up to this many rows times unknowns, the time of an operation does not depend on its size."""
 LONGEST_STEP = 20.0
+"""No score moves further than this in one step, beyond what it has moved already."""
 
 
 @single_threaded_kernels()
@@ -69,6 +70,8 @@ def minimise_rows(
         if not len(rows):
             break
         step = _damped_step(gradient, curvature, damping[rows], identity)
+        reach = LONGEST_STEP + points[rows].abs().amax(-1, keepdim=True)
+        step = step * (reach / step.abs().amax(-1, keepdim=True).clamp(min=1e-300)).clamp(max=1.0)
         new_value, new_gradient, new_curvature = _second_order(objective, points[rows] - step, rows)
         doubt = noise * (1 + value.abs())
         calmer = new_gradient.abs().amax(-1) < gradient.abs().amax(-1)
@@ -82,7 +85,7 @@ def minimise_rows(
 
 
 def _damped_step(gradient: Tensor, curvature: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
-    """Solve (H + shift) step = gradient with a shift that makes the matrix positive; cut steps that are too long."""
+    """Solve (H + shift) step = gradient with a shift that makes the matrix positive."""
     rounding = 1e-14 * curvature.abs().amax((-2, -1))
     shift = torch.maximum(damping, rounding)
     factor, failed = torch.linalg.cholesky_ex(curvature + shift[:, None, None] * identity)
@@ -92,9 +95,8 @@ def _damped_step(gradient: Tensor, curvature: Tensor, damping: Tensor, identity:
         step, _ = torch.linalg.solve_ex(curvature + shift[:, None, None] * identity, gradient)
     else:
         step = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
-    step = step.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-    longest = step.abs().amax(-1, keepdim=True)
-    return step * (LONGEST_STEP / longest.clamp(min=LONGEST_STEP))
+    sound: Tensor = step.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    return sound
 
 
 def _lowest_eigenvalue(curvature: Tensor) -> Tensor:
@@ -255,7 +257,7 @@ def minimise_convex_kinks(
     -------
     point : tensor of shape (n_unknowns,)
     gap : float
-        How far the value may be above the least one; infinite if a linear program failed.
+        How far the value may be above the least one; infinite if a linear program failed or there is no least one.
 
     Examples
     --------
@@ -269,9 +271,10 @@ def minimise_convex_kinks(
         bound *= 8
         farther, lower, new_gap = planes.descend(losses, point, bound, max_cuts, tolerance)
         if lower > risk - 1e-9 * (1 + abs(risk)):
-            break
+            return point, gap
         point, risk, gap = farther, lower, new_gap
-    return point, gap
+    endless = bool((point.abs() >= bound * (1 - 1e-9)).any())
+    return point, np.inf if endless else gap
 
 
 class _Planes:

@@ -127,7 +127,7 @@ class LowerCurve:
     values: NDArray[np.float64] = field(repr=False)
 
     @classmethod
-    def below(cls, pieces: list[Piece], n_nodes: int = 500) -> "LowerCurve":
+    def below(cls, pieces: list[Piece], n_nodes: int = 2000) -> "LowerCurve":
         """Return the greatest such curve on a fixed grid below several convex functions.
 
         Between two nodes a convex function lies above the chords on either side, extended; the corners of those are
@@ -221,7 +221,7 @@ class DivergenceBound:
     --------
     >>> bound = excess_risk_bound("ce", cost=0.2, sharp=True)
     >>> round(bound.zero_one_c(0.01), 3), round(excess_risk_bound("ce", cost=0.2).zero_one_c(0.01), 3)
-    (0.059, 0.141)
+    (0.058, 0.141)
     """
 
     loss: str
@@ -355,8 +355,8 @@ def _rounded_down(value: NDArray[np.float64], size: NDArray[np.float64]) -> NDAr
 def _divergence(x: NDArray[np.float64], q: float) -> NDArray[np.float64]:
     """Return kl(q + x, q), stable for small x, rounded down."""
     p, c = q + x, 1 - q
-    heads = np.where(p > 0, p * np.log1p(np.maximum(x / q, -1 + 1e-300)), 0.0)
-    tails = np.where(p < 1, (1 - p) * np.log1p(np.maximum(-x / c, -1 + 1e-300)), 0.0)
+    heads = p * np.log1p(np.where(x > -q, x / q, 0.0))
+    tails = (1 - p) * np.log1p(np.where(x < c, -x / c, 0.0))
     return _rounded_down(heads + tails, np.abs(heads) + np.abs(tails))
 
 

@@ -231,11 +231,12 @@ def examine(loss: Loss, target: Target, *, seed: int = 0) -> Subject:
     n_outputs = loss.n_outputs(n_classes)
     if not isinstance(n_outputs, int) or n_outputs < 1:
         raise LossContractError(f"{loss.name} must need at least one score, n_outputs({n_classes}) is {n_outputs!r}.")
+    _linked(loss, target)
     spread = torch.where(torch.arange(n_points) % 2 == 0, 1.0, 3.0).to(torch.float64).unsqueeze(-1)
     scores = torch.randn(n_points, n_outputs, generator=generator, dtype=torch.float64) * spread
     y = torch.arange(n_points) % n_classes
     values = _values(loss, scores, y, target)
-    scale = _scale(values)
+    scale = scale_of(loss, n_classes, target.cost)
     twice = _check_derivative(loss, scores, y, target, scale)
     reject = _checked_decision(loss, scores, target)
     taken = decide(loss, scores, target)
@@ -296,25 +297,24 @@ def _values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Tensor:
     return values
 
 
-def _scale(values: Tensor) -> Scale:
-    """Return the median and the typical distance from it, so that a loss times 1e9 or plus 1000 is the same loss."""
-    plain = values.detach().to(torch.float64)
-    offset = float(plain.median())
-    distance = (plain - offset).abs()
-    spread = float(plain.quantile(0.9) - plain.quantile(0.1))
-    unit = max(float(distance.median()), 0.1 * spread) or float(distance.mean()) or 1.0
-    precision = torch.finfo(values.dtype).eps
-    return Scale(offset, unit, noise=max(1e-15, precision * float(plain.abs().median()) / unit))
-
-
 def scale_of(loss: Loss, n_classes: int, cost: float | Tensor) -> Scale:
-    """Return the scale of a loss, from its values at random scores."""
+    """Return the median and the spread of a loss at small scores, so that a loss times 1e9 or plus 1000 is the same.
+
+    Large scores would not do: an exponential loss is astronomical there, and its minimum is not.
+    """
     generator = torch.Generator().manual_seed(0)
-    scores = 2 * torch.randn(
-        max(64, 2 * n_classes), loss.n_outputs(n_classes), generator=generator, dtype=torch.float64
-    )
-    with torch.no_grad():
-        return _scale(loss.forward(scores, torch.arange(len(scores)) % n_classes, cost))
+    n_points = max(64, 2 * n_classes)
+    y = torch.arange(n_points) % n_classes
+    for size in (0.3, 1.0, 3.0, 30.0):
+        scores = size * torch.randn(n_points, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
+        with torch.no_grad():
+            values = loss.forward(scores, y, cost)
+        precision = torch.finfo(values.dtype).eps
+        plain = values.to(torch.float64)
+        offset, unit = float(plain.median()), float(plain.quantile(0.9) - plain.quantile(0.1))
+        if unit > 100 * precision * abs(offset):
+            return Scale(offset, unit, noise=max(1e-15, precision * float(plain.abs().median()) / unit))
+    return Scale(offset, 1.0, noise=max(1e-15, precision * abs(offset)))
 
 
 def _check_derivative(loss: Loss, scores: Tensor, y: Tensor, target: Target, scale: Scale) -> bool:
