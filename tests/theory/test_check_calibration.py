@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from samples import PAPER
 from scipy.optimize import minimize
 
 from demur.losses import AdditivePairwise, available, get
@@ -23,7 +24,7 @@ def some_slow(values, quick):
 
 
 @pytest.mark.parametrize("n_classes", some_slow([2, 3, 4, 8], quick=(2, 3)))
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", PAPER)
 def test_the_verdict_is_what_the_loss_claims(name, n_classes):
     loss = get(name)
     if loss.binary_only and n_classes > 2:
@@ -41,7 +42,7 @@ def test_the_verdict_is_what_the_loss_claims(name, n_classes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_classes", "cost"), [(5, 0.05), (4, 0.45)])
-@pytest.mark.parametrize("name", [name for name in available(n_classes=3) if get(name).smooth])
+@pytest.mark.parametrize("name", [name for name in PAPER if get(name).smooth and not get(name).binary_only])
 def test_the_verdict_does_not_depend_on_the_cost(name, n_classes, cost):
     report = check_calibration(name, n_classes, cost)
     assert report.calibrated == get(name).calibrated_for(n_classes)

@@ -31,6 +31,8 @@ class Outcome:
     claims : list of Judged
     rescaled : Results or None
         The benchmark on features scaled to [-1, 1], if the store has it too.
+    modern : Results or None
+        Every registered loss under the benchmark's protocol.
     """
 
     benchmark: Results | None
@@ -39,11 +41,12 @@ class Outcome:
     published: Published
     claims: list[Judged]
     rescaled: Results | None = None
+    modern: Results | None = None
 
     @property
     def parts(self) -> list[Results]:
         """The experiments that there are records of."""
-        return [part for part in (self.synthetic, self.benchmark) if part is not None]
+        return [part for part in (self.synthetic, self.benchmark, self.modern) if part is not None]
 
     @property
     def quick(self) -> bool:
