@@ -42,7 +42,7 @@ def reproduce(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where everything goes; results/paper (modern: results/modern), or results/quick."),
+        typer.Option("--out", help="Where everything goes; results/paper, results/modern, or results/quick."),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:1")] = "auto",
     scheduler: Annotated[

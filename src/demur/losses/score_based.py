@@ -6,12 +6,13 @@ rule. Every loss below makes the scores follow the order of w, each by another a
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from demur.errors import InputError
-from demur.losses.loss import Hyper, Loss, score_of_label
+from demur.losses.loss import Family, Hyper, Loss, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -23,7 +24,7 @@ __all__ = ["AsymmetricSoftmax", "CaoRejection", "MaoScores", "MozannarSontag", "
 class PlusOneLoss(Loss):
     """What the losses with K + 1 scores share: answer the largest class score, unless the last one is as large."""
 
-    family = "score-based"
+    family: ClassVar[Family] = "score-based"
     trained_for_cost = True
 
     def n_outputs(self, n_classes: int) -> int:

@@ -1,5 +1,7 @@
 """The comparison of all losses: what each needs, and its 0-1-c risks with the paper's test."""
 
+from scipy.stats import rankdata
+
 from demur.losses import get
 from demur.paper.records import trace
 from demur.paper.trial_means import TEST, Numbers, Results
@@ -14,7 +16,9 @@ networks, {diverged} of which diverged, {seconds:,.0f} s of training on {devices
 
 **calibrated**: what the loss claims for K > 2, which `demur check NAME` verifies. **trainings**: whether another cost
 needs another training. **best or equivalent**: cells (data set x cost) in which no loss is better beyond chance.
-**mean rank**: over all cells, 1 is the lowest mean risk. {test}"""
+**mean rank**: over all cells, 1 is the lowest mean risk. Bold in the tables of each data set: the same cells.
+
+{test}"""
 
 
 def best_counts(results: Results) -> list[tuple[str, str]]:
@@ -45,8 +49,10 @@ def modern_page(results: Results, warning: str = "") -> str:
     for problem in results.problems:
         shown = [method for method in methods if numbers.get("zoc_risk", problem, costs[0], method) is not None]
         rows = ["| loss | " + " | ".join(f"c = {cost:g}" for cost in costs) + " |", "|---|" + "---|" * len(costs)]
-        for method in shown:
-            rows.append(f"| {method} | " + " | ".join(_cell(numbers, problem, cost, method) for cost in costs) + " |")
+        rows += [
+            f"| {method} | " + " | ".join(_cell(numbers, problem, cost, method) for cost in costs) + " |"
+            for method in shown
+        ]
         note = results.notes.get(problem, "")
         sections.append(f"## {problem}" + (f" ({note})" if note else "") + "\n\n" + "\n".join(rows))
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -77,11 +83,12 @@ def _summary(results: Results, numbers: Numbers) -> str:
 
 
 def _mean_ranks(results: Results, numbers: Numbers) -> dict[str, float]:
-    ranks: dict[str, list[int]] = {}
+    """Return each loss's rank, a mean over the cells; equal risks share their ranks."""
+    ranks: dict[str, list[float]] = {}
     for problem, cost in numbers.bold:
         rivals = numbers.rivals(problem, cost)
-        ordered = sorted(rivals, key=lambda method: numbers.mean("zoc_risk", problem, cost, method) or 0.0)
-        for place, method in enumerate(ordered, start=1):
+        means = [numbers.mean("zoc_risk", problem, cost, method) or 0.0 for method in rivals]
+        for place, method in zip(rankdata(means).tolist(), rivals, strict=True):
             ranks.setdefault(method, []).append(place)
     return {method: sum(places) / len(places) for method, places in ranks.items()}
 

@@ -103,15 +103,17 @@ WHERE_EVERYTHING_IS = """\
 
 VERDICTS_IN_WORDS: dict[Verdict, str] = {
     "holds": "hold",
-    "depends": "hold in some cases only",
+    "mostly holds": "mostly hold",
+    "mostly fails": "mostly fail",
     "does not hold": "do not hold",
     "not tested": "are not tested",
 }
 """After a number of statements."""
 
 HOW_CLAIMS_ARE_JUDGED = """\
-A statement *holds* if it is true in every case counted, *does not hold* if in none, and *depends* otherwise. The same
-test is applied to the paper's own printed tables, where these suffice."""
+A statement *holds* if it is true in every case counted and *does not hold* if in none; between, it *mostly holds* if it
+is true in more than half of them, and else *mostly fails*. The same test is applied to the paper's own printed tables,
+where these suffice."""
 
 HOW_IT_WAS_MADE = """\
 ```
