@@ -113,7 +113,10 @@ def test_published_figures_are_shown_beside_real_data_only(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "everything"], "unknown experiment 'everything'; there are synthetic, benchmark and all."),
+        (
+            ["reproduce", "everything"],
+            "unknown experiment 'everything'; there are synthetic, benchmark, modern and all.",
+        ),
         ([*SMALL, "--set", "speed=9"], "has no setting 'speed'"),
         ([*SMALL, "--methods", "SVM"], "unknown method 'SVM'"),
         ([*SMALL, "--device", "tpu"], "unknown device 'tpu'"),

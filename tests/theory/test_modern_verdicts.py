@@ -7,10 +7,11 @@ from samples import PAPER
 from scipy.optimize import minimize
 
 from demur.losses import available, get
-from demur.theory import check_calibration
+from demur.theory import check_calibration, minimise_pointwise_risk
+from demur.theory.simplex import random_eta
 
 MODERN = [name for name in available() if name not in PAPER]
-QUICK = ("ms", "mao+exp", "vn", "csova+log", "csova+sqhin", "ls", "pr+mae", "dac", "brier")
+QUICK = ("ms", "mao+exp", "vn", "csova+log", "csova+sqhin", "ls", "pr+mae", "dac")
 
 
 def cases(n_classes, quick):
@@ -55,10 +56,15 @@ def test_the_verdict_does_not_depend_on_the_cost(name, cost):
     assert report.verdict == ("calibrated" if get(name).calibrated_for(3) else "refuted"), str(report)
 
 
+@pytest.mark.parametrize("name", [name for name in MODERN if get(name).has_link])
+def test_the_link_of_the_minimiser_is_eta(name):
+    eta = 0.9 * random_eta(20, 4, 0.2, torch.Generator().manual_seed(0)) + 0.1 / 4
+    proba = get(name).proba(minimise_pointwise_risk(get(name), eta, 0.2))
+    assert torch.allclose(proba, eta, atol=1e-6)
+
+
 def test_deep_gamblers_bet_as_kelly_says():
     """Just above max eta = 1 - c by t they bet t / c, so that a threshold tau declines up to t = c (1 - tau)."""
-    from demur.theory import minimise_pointwise_risk
-
     loss, cost = get("gamblers"), 0.2
     eta = torch.tensor([[0.85, 0.1, 0.05], [0.95, 0.03, 0.02]], dtype=torch.float64)
     kept = torch.softmax(minimise_pointwise_risk(loss, eta, cost), -1)[:, -1]
