@@ -115,7 +115,7 @@ def test_published_figures_are_shown_beside_real_data_only(tmp_path):
     [
         (
             ["reproduce", "everything"],
-            "unknown experiment 'everything'; there are synthetic, benchmark, modern and all.",
+            "unknown experiment 'everything'; there are synthetic, benchmark, modern",
         ),
         ([*SMALL, "--set", "speed=9"], "has no setting 'speed'"),
         ([*SMALL, "--methods", "SVM"], "unknown method 'SVM'"),
