@@ -55,7 +55,7 @@ def problem(n_rows):
 
 
 def ours(X, y, X_test, epochs, embeddings):
-    """Return the seconds, wall and CPU, and the probabilities of the networks' mean scores at their median temperature."""
+    """Return the seconds, wall and CPU, and the probabilities of the mean scores at the median temperature."""
     start = time.perf_counter(), time.process_time()
     scaler = SmoothRobustScaler().fit(X)
     rows, test = (torch.from_numpy(scaler.transform(part)).float() for part in (X, X_test))

@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.utils.validation import check_is_fitted
 
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
+from demur.guarantees import Coverage, RiskControl
+from demur.label_shift import LabelShift, correct_proba, estimate_prior
+from demur.metrics import CostCurve, CostCurveDisplay, RiskCoverageDisplay, false_accept_rate, false_reject_rate
+from demur.rules import Chow, CostMatrix, Threshold
 
 
 def sample(seed, n=2000, k=3):
@@ -20,15 +28,15 @@ def sample(seed, n=2000, k=3):
 def test_the_temperature_is_found_again(temperature, seed):
     proba, y = sample(seed)
     distorted = TemperatureScaling(1 / temperature).transform(proba)
-    found = TemperatureScaling.fit(distorted, y)
-    assert found.temperature == pytest.approx(temperature, rel=0.2)
+    found = TemperatureScaling().fit(distorted, y)
+    assert found.temperature_ == pytest.approx(temperature, rel=0.2)
 
 
 def test_it_has_the_least_log_loss_of_a_grid():
     proba, y = sample(0)
     distorted = TemperatureScaling(0.4).transform(proba)
     log_loss = lambda t: -np.log(TemperatureScaling(t).transform(distorted)[np.arange(len(y)), y]).mean()  # noqa: E731
-    best = TemperatureScaling.fit(distorted, y).temperature
+    best = TemperatureScaling().fit(distorted, y).temperature_
     assert log_loss(best) <= min(log_loss(t) for t in np.geomspace(0.1, 10, 400)) + 1e-7
 
 
@@ -43,9 +51,9 @@ def test_the_order_of_classes_stays(temperature, seed):
 def test_weights_are_repetitions():
     proba, y = sample(1, n=300)
     weight = np.random.default_rng(0).integers(0, 4, size=300)
-    weighted = TemperatureScaling.fit(proba, y, weight)
-    repeated = TemperatureScaling.fit(proba.repeat(weight, 0), y.repeat(weight))
-    assert weighted.temperature == pytest.approx(repeated.temperature, rel=1e-3)
+    weighted = TemperatureScaling().fit(proba, y, weight)
+    repeated = TemperatureScaling().fit(proba.repeat(weight, 0), y.repeat(weight))
+    assert weighted.temperature_ == pytest.approx(repeated.temperature_, rel=1e-3)
 
 
 def test_exact_zeros_and_bad_temperatures():
@@ -81,7 +89,7 @@ def test_a_row_alone_is_the_row_among_others_to_the_last_bit():
 def test_rows_without_an_error_do_not_make_certain():
     """The log loss alone would choose the lowest temperature there is."""
     proba = np.array([[0.9, 0.1], [0.2, 0.8]] * 100)
-    temperature = TemperatureScaling.fit(proba, [0, 1] * 100).temperature
+    temperature = TemperatureScaling().fit(proba, [0, 1] * 100).temperature_
     assert 0.2 < temperature < 1
 
 
@@ -90,4 +98,129 @@ def test_what_holds_the_temperature_vanishes_beside_many_rows():
     proba = rng.dirichlet([1, 1, 1], size=20_000)
     y = (proba.cumsum(axis=1) > rng.random((20_000, 1))).argmax(axis=1)
     sharp = proba**3 / (proba**3).sum(axis=1, keepdims=True)
-    assert TemperatureScaling.fit(sharp, y).temperature == pytest.approx(3, rel=0.03)
+    assert TemperatureScaling().fit(sharp, y).temperature_ == pytest.approx(3, rel=0.03)
+
+
+# --- logits (issue 12, line 7)
+
+LOGITS = 3 * np.random.default_rng(0).normal(size=(500, 3))
+CLASSES = (softmax(LOGITS / 3, axis=1).cumsum(axis=1) > np.random.default_rng(1).random((500, 1))).argmax(axis=1)
+
+
+def test_issue12_07_temperature_refuses_logits():
+    with pytest.raises(ValueError, match=r"lie in \[0, 1\], got .* logits, use TemperatureScaling\(from_logits=True\)"):
+        TemperatureScaling().fit(LOGITS, CLASSES)
+    with pytest.raises(ValueError, match="from_logits=True"):
+        TemperatureScaling(2.0).transform(LOGITS)
+    with pytest.raises(ValueError, match=r"sum to 1 in each row; row 1 sums to 1\.1.*from_logits=True"):
+        TemperatureScaling().fit([[0.5, 0.6]], [0])
+
+
+def test_issue12_07_the_temperature_of_logits_is_that_of_their_softmax():
+    of_logits = TemperatureScaling(from_logits=True).fit(LOGITS, CLASSES)
+    of_proba = TemperatureScaling().fit(softmax(LOGITS, axis=1), CLASSES)
+    assert of_logits.temperature_ == pytest.approx(of_proba.temperature_, rel=1e-6)
+    assert of_logits.temperature_ == pytest.approx(3, rel=0.2)
+    np.testing.assert_allclose(of_logits.transform(LOGITS), of_proba.transform(softmax(LOGITS, axis=1)), atol=1e-9)
+    np.testing.assert_allclose(of_logits.transform(LOGITS), softmax(LOGITS / of_logits.temperature_, axis=1))
+    before = LOGITS.copy()
+    of_logits.transform(LOGITS)
+    np.testing.assert_array_equal(LOGITS, before)  # the caller's array is not written to
+
+
+def test_issue12_07_probabilities_given_as_logits_are_refused():
+    with pytest.raises(ValueError, match="look like probabilities"):
+        TemperatureScaling(from_logits=True).fit(softmax(LOGITS, axis=1), CLASSES)
+    with pytest.raises(ValueError, match="logits contain NaN or infinity"):
+        TemperatureScaling(from_logits=True).fit([[0.0, np.inf]], [0])
+
+
+SIBLINGS = {
+    "OneVsRestCalibration.fit": lambda p: OneVsRestCalibration().fit(p, CLASSES),
+    "OneVsRestCalibration.transform": lambda p: OneVsRestCalibration().fit(*sample(0)).transform(p),
+    "LabelShift.fit": lambda p: LabelShift(np.full(3, 1 / 3)).fit(p),
+    "correct_proba": lambda p: correct_proba(p, np.full(3, 1 / 3), np.full(3, 1 / 3)),
+    "estimate_prior": lambda p: estimate_prior(p, np.full(3, 1 / 3)),
+    "RiskControl.fit": lambda p: RiskControl(0.4).fit(p, CLASSES),
+    "Coverage.fit": lambda p: Coverage(0.4).fit(p),
+    "Chow": lambda p: Chow(0.2).decide(p),
+    "Threshold": lambda p: Threshold(0.2).decide(p),
+    "CostMatrix": lambda p: CostMatrix(np.c_[1 - np.eye(3), np.full(3, 0.2)]).decide(p),
+    "CostCurve": lambda p: CostCurve.from_proba(p, CLASSES),
+    "CostCurveDisplay": lambda p: CostCurveDisplay.from_predictions(CLASSES, p),
+    "RiskCoverageDisplay": lambda p: RiskCoverageDisplay.from_predictions(CLASSES, p),
+    "false_accept_rate": lambda p: false_accept_rate(CLASSES > 0, p, 0.2),
+    "false_reject_rate": lambda p: false_reject_rate(CLASSES > 0, p, 0.2),
+}
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_issue12_07_whoever_takes_probabilities_refuses_logits(name):
+    with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
+        SIBLINGS[name](LOGITS)
+    with pytest.raises(ValueError, match="probabilities must sum to 1 in each row"):
+        SIBLINGS[name](0.9 * softmax(LOGITS, axis=1))
+
+
+# --- calibrators are estimators (issue 13, line 4)
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        TemperatureScaling(),
+        TemperatureScaling(from_logits=False),
+        OneVsRestCalibration("sigmoid"),
+        OneVsRestCalibration(KNeighborsRegressor(50)),
+        LabelShift(np.full(3, 1 / 3)),
+    ],
+    ids=repr,
+)
+def test_issue13_04_calibrators_are_estimators(calibrator):
+    proba, y = sample(0)
+    fitted = clone(calibrator)
+    with pytest.raises(NotFittedError):
+        fitted.transform(proba)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(fitted)
+    before = repr(fitted.get_params())
+    assert fitted.fit(proba, y) is fitted
+    check_is_fitted(fitted)
+    assert repr(fitted.get_params()) == before
+    assert fitted.transform(proba).sum(axis=1) == pytest.approx(1)
+
+
+def test_issue13_04_a_given_temperature_is_used_as_it_is():
+    proba, y = sample(0)
+    fixed = TemperatureScaling(2.0)
+    assert fixed.temperature_ == 2
+    assert fixed.fit(proba, y).temperature_ == 2
+    assert fixed.set_params(temperature=3.0).temperature_ == 3
+    assert TemperatureScaling(1.5) == TemperatureScaling(1.5) != TemperatureScaling(2.0)
+    found = TemperatureScaling().fit(proba, y)
+    assert found == TemperatureScaling().fit(proba, y) != TemperatureScaling()
+
+
+@pytest.mark.parametrize("calibrator", [TemperatureScaling(), OneVsRestCalibration()], ids=repr)
+@pytest.mark.parametrize(
+    ("y", "kind", "message"),
+    [
+        ([0], ValueError, r"y must have shape \(2,\)"),
+        ([0, -1], ValueError, "column numbers from 0 to 1, got -1"),
+        (["a", "b"], TypeError, "column numbers of proba"),
+    ],
+)
+def test_true_classes_are_column_numbers(calibrator, y, kind, message):
+    with pytest.raises(kind, match=message):
+        calibrator.fit([[0.5, 0.5], [0.2, 0.8]], y)
+
+
+def test_calibrators_refuse_other_shapes_and_bad_weights():
+    with pytest.raises(ValueError, match=r"at least one row, got \(0, 2\)"):
+        TemperatureScaling().fit(np.empty((0, 2)), np.empty(0, dtype=int))
+    with pytest.raises(ValueError, match=r"at least one row, got \(2,\)"):
+        OneVsRestCalibration().fit([0.5, 0.5], [0])
+    with pytest.raises(ValueError, match=r"shape \(n, 3\), as in fit, got \(1, 2\)"):
+        OneVsRestCalibration().fit(*sample(0)).transform([[0.5, 0.5]])
+    with pytest.raises(ValueError, match="sample_weight must not be negative"):
+        TemperatureScaling().fit([[0.5, 0.5], [0.2, 0.8]], [0, 1], [1, -1])

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from demur.guarantees import Coverage, NoGuaranteeError, RiskControl
 from demur.guarantees.binomial import p_value, rows_needed, upper_bound
-from demur.guarantees.selection import fixed_sequence, fixed_thresholds, sgr
+from demur.guarantees.risk_control import fixed_sequence, fixed_thresholds, sgr
 from demur.rules import Rule, Threshold
 
 CONFIDENCES = st.lists(st.integers(1, 8).map(lambda eighths: eighths / 8), min_size=1, max_size=30)
@@ -57,7 +57,7 @@ def test_coverage_accepts_the_smallest_set_that_reaches_the_target(confidence, t
     wanted = min(share for share in achievable if share >= target)
     rule = Coverage(target).fit_confidence(confidence)
     decision = rule.decide_confidence(np.zeros(len(confidence), dtype=int), confidence)
-    assert (~decision.reject).mean() == wanted == rule.fitted.n_accepted / len(confidence)
+    assert (~decision.reject).mean() == wanted == rule.n_accepted_ / len(confidence)
     accepted = confidence[~decision.reject]
     assert np.sum(accepted > accepted.min()) / len(confidence) < target  # without the last tied group it is too few
 
@@ -67,7 +67,7 @@ def test_coverage_on_probabilities_and_new_rows():
     rule = Coverage(0.7).fit(proba[:2000], y=np.zeros(2000, dtype=int))
     assert (~rule.decide(proba[:2000]).reject).mean() == 0.7
     assert (~rule.decide(proba[2000:]).reject).mean() == pytest.approx(0.7, abs=0.05)
-    assert (rule.decide(proba).reject == Threshold(rule.threshold).decide(proba).reject).all()
+    assert (rule.decide(proba).reject == Threshold(rule.threshold_).decide(proba).reject).all()
     assert (rule.decide(proba).label == proba.argmax(axis=1)).all()
     assert not Coverage(1.0).fit(proba).decide(proba).reject.any()
     assert "1,400 of 2,000 calibration rows (70.0 %)" in rule.explain()
@@ -260,28 +260,27 @@ def test_fit_decide_and_explain(method, n_classes):
     confidence = rng.uniform(1 / n_classes, 1, size=3000) ** 0.2
     proba = probabilities(confidence, n_classes)
     y = np.where(rng.uniform(size=3000) < confidence, 0, rng.integers(1, n_classes, size=3000))
-    unfitted = RiskControl(0.05, method=method)
-    rule = unfitted.fit(proba[:2000], y[:2000])
+    rule = RiskControl(0.05, method=method)
+    assert "not fitted yet" in rule.explain()
+    assert rule.fit(proba[:2000], y[:2000]) is rule
     assert isinstance(rule, Rule)
-    assert unfitted.certificate is None
     assert rule.fit(proba[:2000], y[:2000]) == rule == pickle.loads(pickle.dumps(rule))
     decision = rule.decide(proba)
-    assert decision.reject.tolist() == (proba.max(axis=1) <= rule.threshold).tolist()
-    assert np.sum(~decision.reject[:2000]) == rule.certificate.n_accepted
-    assert rule.certificate.n_wrong / rule.certificate.n_accepted < rule.certificate.bound <= 0.05
-    assert rule.certificate.method == ("sgr" if method == "sgr" else "fixed-sequence")
+    assert decision.reject.tolist() == (proba.max(axis=1) <= rule.threshold_).tolist()
+    assert np.sum(~decision.reject[:2000]) == rule.certificate_.n_accepted
+    assert rule.certificate_.n_wrong / rule.certificate_.n_accepted < rule.certificate_.bound <= 0.05
+    assert rule.certificate_.method == ("sgr" if method == "sgr" else "fixed-sequence")
     text = rule.explain()
-    for words in ("0.95", "0.05", f"{rule.threshold:.6g}", "2,000 calibration rows", "exchangeable"):
+    for words in ("0.95", "0.05", f"{rule.threshold_:.6g}", "2,000 calibration rows", "exchangeable"):
         assert words in text
     assert ("does not fall" in text) == (method == "sgr")
-    assert "not fitted yet" in unfitted.explain()
 
 
 def test_sgr_takes_a_confidence_on_any_scale():
     margin = np.linspace(-5, 5, 1000)
     rule = RiskControl(0.1, method="sgr").fit_confidence(margin, margin < 0)
-    assert -1.5 < rule.threshold < 0
-    assert RiskControl(0.6, method="sgr").fit_confidence(margin, margin < 0).threshold == -math.inf
+    assert -1.5 < rule.threshold_ < 0
+    assert RiskControl(0.6, method="sgr").fit_confidence(margin, margin < 0).threshold_ == -math.inf
     with pytest.raises(ValueError, match=r"needs confidences in \[0, 1\], got -5 to 5; use method='sgr'"):
         RiskControl(0.1).fit_confidence(margin, margin < 0)
 
@@ -331,7 +330,7 @@ def test_what_is_no_number_or_no_method():
     [
         (np.empty((0, 2)), np.empty(0, dtype=int), ValueError, "calibration sample is empty; set rows aside"),
         ([[0.5, np.nan]], [0], ValueError, "NaN or infinity"),
-        ([[0.5, 0.6]], [0], ValueError, r"row 0 sums to 1\.1"),
+        ([[0.5, 0.6]], [0], ValueError, r"row 1 sums to 1\.1"),
         ([0.5, 0.5], [0], ValueError, r"proba must have shape \(n, n_classes\), got \(2,\)"),
         ([[0.5, 0.5]], [0, 1], ValueError, r"y must have shape \(1,\)"),
         ([[0.5, 0.5]], [2], ValueError, "column numbers from 0 to 1, got 2"),
@@ -358,6 +357,6 @@ def test_bad_confidences():
 
 @pytest.mark.parametrize("rule", [Coverage(0.5), RiskControl(0.1)])
 def test_a_rule_that_is_not_fitted(rule):
-    with pytest.raises(NotFittedError, match="has no threshold yet; use the rule that its fit"):
+    with pytest.raises(NotFittedError, match=r"has no threshold yet; call fit\(proba, y\) first"):
         rule.decide([[0.5, 0.5]])
     assert "not fitted yet" in rule.explain()

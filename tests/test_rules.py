@@ -1,12 +1,33 @@
 """Decisions and rules, by law and by hand."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.utils.validation import check_is_fitted
 
-from demur.rules import Chow, CostMatrix, Decision, Threshold, check_proba
+from demur import RejectOption
+from demur.guarantees import Coverage, RiskControl
+from demur.rules import (
+    Chow,
+    CostMatrix,
+    Decision,
+    Rule,
+    Threshold,
+    available_rules,
+    check_proba,
+    get_rule,
+    register_rule,
+    unregister_rule,
+)
 
 PROBA = np.array([[0.9, 0.1, 0.0], [0.5, 0.3, 0.2], [0.8, 0.1, 0.1]])
 
@@ -93,7 +114,7 @@ def test_thresholds_outside_the_domain(threshold):
     ("proba", "message"),
     [
         ([[0.5, np.nan]], "NaN or infinity"),
-        ([[0.5, 0.6]], r"row 0 sums to 1\.1"),
+        ([[0.5, 0.6]], r"row 1 sums to 1\.1"),
         ([[1.5, -0.5]], r"lie in \[0, 1\], got 1\.5"),
         ([[1.0]], "at least two classes"),
         (0.3, "at least two classes"),
@@ -147,3 +168,135 @@ def test_decision_from_torch_to_numpy_and_to_names():
     assert isinstance(decision.numpy().label, np.ndarray)
     assert decision.labels([10, 20]).tolist() == [20, -1, -1, -1]
     assert decision.labels(["no", "yes"], "reject").tolist() == ["yes", "reject", "reject", "reject"]
+
+
+# --- rules are estimators, and a rule of one's own is one class (issue 13, lines 3 and 4)
+
+CALIBRATION = np.repeat([[0.99, 0.01], [0.6, 0.4]], [200, 100], axis=0)
+TRUE = np.r_[np.zeros(250, dtype=int), np.ones(50, dtype=int)]
+EXAMPLES = {
+    "chow": Chow(0.2),
+    "threshold": Threshold(0.7),
+    "cost-matrix": CostMatrix([[0, 1, 0.3], [10, 0, 0.3]]),
+    "coverage": Coverage(0.5),
+    "risk-control": RiskControl(0.05, delta=0.1),
+}
+
+
+def test_issue13_03_every_rule_has_an_example_here():
+    assert list(EXAMPLES) == ["chow", "threshold", "cost-matrix", "coverage", "risk-control"]
+    assert set(EXAMPLES) == set(available_rules())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_issue13_04_rules_are_estimators(name):
+    rule = EXAMPLES[name]
+    copy = clone(rule)
+    assert copy is not rule
+    assert copy == rule
+    assert type(get_rule(name, **rule.get_params())) is type(rule)
+    assert all(getattr(copy, key) == value for key, value in rule.get_params().items())
+    assert repr(copy) == repr(rule)
+    assert repr(rule).startswith(type(rule).__name__ + "(")
+    assert rule.explain()
+    assert rule.needs_fit == hasattr(rule, "fit")
+    assert rule.cost == (0.2 if name == "chow" else None)
+
+
+@pytest.mark.parametrize("name", ["coverage", "risk-control"])
+def test_issue13_04_fit_changes_the_rule_itself_and_no_parameter(name):
+    rule = clone(EXAMPLES[name])
+    before = rule.get_params()
+    with pytest.raises(NotFittedError):
+        check_is_fitted(rule)
+    assert rule.fit(CALIBRATION, TRUE) is rule
+    check_is_fitted(rule)
+    assert rule.get_params() == before
+    assert not any(key.endswith("_") for key in before)
+    assert rule != EXAMPLES[name]
+    assert rule == clone(rule).fit(CALIBRATION, TRUE) == pickle.loads(pickle.dumps(rule))
+    assert (rule.decide(CALIBRATION).reject == Threshold(rule.threshold_).decide(CALIBRATION).reject).all()
+    assert rule.fit(CALIBRATION[:250], TRUE[:250]) == clone(rule).fit(CALIBRATION[:250], TRUE[:250])  # starts afresh
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        (Chow(0.2), {"cost": 20}),
+        (Threshold(0.5), {"threshold": 1.5}),
+        (CostMatrix([[0, 1, 0.3], [1, 0, 0.3]]), {"costs": [[0, 1, 2], [1, 0, 2]]}),
+        (Coverage(0.5), {"target": 90}),
+        (RiskControl(0.1), {"target_risk": 0}),
+        (RiskControl(0.1), {"method": "best"}),
+    ],
+)
+def test_issue13_04_set_params_checks_and_leaves_the_rule_as_it_was(rule, change):
+    before = clone(rule)
+    with pytest.raises(ValueError, match=r"must be|never pay"):
+        rule.set_params(**change)
+    assert rule == before
+    with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
+        rule.set_params(nonsense=1)
+
+
+def test_issue13_04_set_params_decides_anew():
+    rule = Chow(0.2)
+    assert rule.decide([[0.75, 0.25]]).reject.all()
+    assert not rule.set_params(cost=0.3).decide([[0.75, 0.25]]).reject.any()
+    rule.cost = 7  # past set_params
+    with pytest.raises(ValueError, match="cost must be in"):
+        rule.decide([[0.75, 0.25]])
+
+
+def test_issue13_04_arrays_stay_as_given_and_are_compared_by_value():
+    costs = np.array([0.1, 0.2])
+    assert Chow(costs).cost is costs
+    assert Chow(costs) == Chow(costs.copy()) != Chow(0.1)
+    matrix = [[0, 1, 0.3], [10, 0, 0.3]]
+    assert CostMatrix(matrix).costs is matrix
+    assert Chow(0.2) != Threshold(0.2)
+
+
+def test_issue13_04_a_grid_search_reaches_into_the_rule():
+    X, y = load_iris(return_X_y=True)
+    option = RejectOption(GaussianNB(), rule=RiskControl(0.2, delta=0.2), calibration=None, cv=2)
+    search = GridSearchCV(option, {"rule__target_risk": [0.2, 0.4]}, cv=2).fit(X, y)
+    assert search.best_params_["rule__target_risk"] in (0.2, 0.4)
+    assert search.best_estimator_.rule_.target_risk == search.best_params_["rule__target_risk"]
+    assert option.rule == RiskControl(0.2, delta=0.2)  # neither fitted nor changed
+
+
+class Lead(Rule):
+    """Answer iff the two largest probabilities differ by more than ``lead``."""
+
+    name = "lead"
+
+    def __init__(self, lead=0.5):
+        self.lead = lead
+
+    def _decide(self, proba):
+        second, first = np.sort(proba, axis=-1)[..., -2:].T
+        return Decision.from_acceptance(proba.argmax(axis=-1), first - second - self.lead)
+
+    def explain(self):
+        return f"It answers where the likeliest class leads by {self.lead}."
+
+
+def test_issue13_03_a_rule_of_ones_own_is_one_class():
+    register_rule(Lead)
+    try:
+        assert "lead" in available_rules()
+        assert get_rule("lead", lead=0.3).decide([[0.6, 0.4]]).reject.tolist() == [True]
+        assert clone(Lead(0.2)) == Lead(0.2)
+        X, y = load_iris(return_X_y=True)
+        model = RejectOption(GaussianNB(), rule=Lead(0.9), calibration=None).fit(X, y)
+        assert 0 < (model.predict(X) == -1).sum() < len(y)
+        register_rule(Lead)  # a notebook's cell may run twice
+        with pytest.raises(ValueError, match="a rule named 'lead' is registered already"):
+            register_rule(type("Other", (Lead,), {"__module__": "elsewhere"}))
+    finally:
+        unregister_rule("lead")
+    assert "lead" not in available_rules()
+    with pytest.raises(ValueError, match=r"unknown rule 'lead'.*Available: chow"):
+        get_rule("lead")
+    assert Rule.explain(Lead(0.25)) == "It decides by the rule Lead(lead=0.25)."

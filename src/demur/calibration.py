@@ -1,17 +1,19 @@
 """Calibration of probabilities: making "80 % sure" right four times out of five."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from demur.errors import InputError
+from demur.rules import check_classes, check_proba, check_weights, same_state
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling"]
 
@@ -19,31 +21,53 @@ _SMALLEST = 1e-12
 """Probabilities are kept this far from zero: forests give exact zeros, whose logarithm is infinite."""
 
 
-@dataclass(frozen=True)
-class TemperatureScaling:
-    """Sharpen or soften probabilities by one number: p_y^(1/T), normalised (Guo et al. 2017).
+class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    r"""Sharpen or soften probabilities by one number: p_y^(1/T), normalised (Guo et al. 2017).
 
-    The order of the classes in each row does not change, only the confidence.
+    The order of the classes in each row does not change, only the confidence. With p the softmax of logits z this is
+    the softmax of z / T, so that one temperature serves both.
 
     Parameters
     ----------
-    temperature : float
-        T > 1 makes less confident, T < 1 more.
+    temperature : float, optional
+        T > 1 makes less confident, T < 1 more. None, the default, is for ``fit`` to choose; a number is used as it is.
+    from_logits : bool, default False
+        Whether ``fit`` and ``transform`` are given logits, the raw scores before a softmax, instead of probabilities.
+        Probabilities come out either way.
+
+    Attributes
+    ----------
+    temperature_ : float
+        The one that is used: that which ``fit`` found, or the one given.
 
     Examples
     --------
     >>> TemperatureScaling(2.0).transform([[0.8, 0.2]]).round(4)
     array([[0.6667, 0.3333]])
+
+    A network that is too sure of itself is right in two of three rows only:
+
+    >>> logits, y = [[4.0, 0.0]] * 300, [0, 0, 1] * 100
+    >>> scaling = TemperatureScaling(from_logits=True).fit(logits, y)
+    >>> scaling.transform(logits)[0].round(2)
+    array([0.67, 0.33])
+    >>> TemperatureScaling().fit(logits, y)
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: probabilities must lie in [0, 1], got 4. Scores need an inverse link first. If these are
+    logits, use TemperatureScaling(from_logits=True).
     """
 
-    temperature: float = 1.0
+    __metadata_request__fit: ClassVar = {"proba": UNUSED}
+    __metadata_request__transform: ClassVar = {"proba": UNUSED}
 
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < np.inf:
-            raise InputError(f"temperature must be positive, got {self.temperature!r}.")
+    def __init__(self, temperature: float | None = None, *, from_logits: bool = False) -> None:
+        self.temperature = temperature
+        self.from_logits = from_logits
+        if temperature is not None:
+            _check_temperature(temperature)
 
-    @classmethod
-    def fit(cls, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "TemperatureScaling":
+    def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the temperature of least log loss on rows that the model was not trained on.
 
         Without a single error among the rows, the log loss would fall for ever with the temperature. So the total loss
@@ -53,39 +77,66 @@ class TemperatureScaling:
         Parameters
         ----------
         proba : array of shape (n, n_classes)
+            Or logits, with ``from_logits``.
         y : array of int, shape (n,)
             Column numbers.
         sample_weight : array of shape (n,), optional
+            How much each row counts: an integer counts as so many equal rows.
         """
-        logs = _logs(proba)
-        rows, columns = np.arange(len(logs)), np.asarray(y)
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        prior = 0.5 / max(float(len(logs) if weights is None else weights.sum()), 1.0)
-
-        def log_loss(log_temperature: float) -> float:
-            scaled = logs / np.exp(log_temperature)
-            scaled -= scaled.max(axis=1, keepdims=True)
-            losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
-            return float(np.average(losses, weights=weights)) + prior * log_temperature**2
-
-        best = minimize_scalar(log_loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded", options={"xatol": 1e-4})
-        return cls(float(np.exp(best.x)))
+        values = self._checked(proba)
+        if values.ndim != 2 or len(values) == 0:
+            raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
+        if self.from_logits and _are_probabilities(values):
+            raise InputError(
+                "these look like probabilities: every row lies in [0, 1] and sums to 1. Leave from_logits out, or give "
+                "the scores before the softmax."
+            )
+        columns = check_classes(y, values.shape)
+        if self.temperature is None:
+            logs = values if self.from_logits else _logs(values)
+            self.temperature_ = _best_temperature(logs, columns, _weights(sample_weight, len(values)))
+        else:
+            self.temperature_ = _check_temperature(self.temperature)
+        return self
 
     def transform(self, proba: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Return the scaled probabilities."""
-        by_class = np.ascontiguousarray(np.moveaxis(np.asarray(proba), -1, 0))  # sums over few classes are slow by row
-        scaled = _logs(by_class)
-        scaled /= self.temperature
-        scaled -= scaled.max(axis=0)
-        np.exp(scaled, out=scaled)
-        total = scaled[0].copy()
-        for one in scaled[1:]:  # sum() would add a single row up in another order than the same row among others
-            total += one
-        scaled /= total
-        return np.moveaxis(scaled, 0, -1)
+        """Return the scaled probabilities, of probabilities, or of logits with ``from_logits``."""
+        values = self._checked(proba)
+        return _softmax_at(values, self.temperature_) if self.from_logits else at_temperature(values, self.temperature_)
+
+    def _checked(self, proba: ArrayLike) -> NDArray[np.floating[Any]]:
+        if self.from_logits:
+            return _check_logits(proba)
+        try:
+            return check_proba(proba)
+        except InputError as error:
+            raise InputError(f"{error} If these are logits, use TemperatureScaling(from_logits=True).") from None
+
+    @property
+    def temperature_(self) -> float:
+        """The temperature in use."""
+        if self.temperature is not None:
+            return _check_temperature(self.temperature)
+        if "temperature_" not in vars(self):
+            raise NotFittedError(
+                "this TemperatureScaling has no temperature yet; give one, or call fit(proba, y) first."
+            )
+        return float(vars(self)["temperature_"])
+
+    @temperature_.setter
+    def temperature_(self, value: float) -> None:
+        self.__dict__["temperature_"] = value
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.temperature is not None or "temperature_" in vars(self)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and same_state(vars(self), vars(other))
+
+    __hash__: ClassVar[None]  # type: ignore[assignment] # parameters may change
 
 
-class OneVsRestCalibration:
+class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc]
     """Calibrate each class's probability by itself with a scikit-learn model, then divide by the sum.
 
     Parameters
@@ -93,6 +144,11 @@ class OneVsRestCalibration:
     model : {"isotonic", "sigmoid"} or a scikit-learn regressor or classifier
         "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999). A
         regressor is fitted to 0 and 1 as a function of the probability.
+
+    Attributes
+    ----------
+    models_ : list
+        One fitted model for each class, or a number for a class that was everywhere or nowhere among the rows.
 
     Examples
     --------
@@ -105,21 +161,38 @@ class OneVsRestCalibration:
     True
     """
 
+    __metadata_request__fit: ClassVar = {"proba": UNUSED}
+    __metadata_request__transform: ClassVar = {"proba": UNUSED}
+
     def __init__(self, model: Any = "isotonic") -> None:
         self.model = model
 
-    def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "OneVsRestCalibration":
-        """Fit one curve per column on rows that the model was not trained on."""
-        values, labels = np.asarray(proba, dtype=np.float64), np.asarray(y)
+    def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit one curve per column on rows that the model was not trained on.
+
+        Parameters
+        ----------
+        proba : array of shape (n, n_classes)
+        y : array of int, shape (n,)
+            Column numbers.
+        sample_weight : array of shape (n,), optional
+        """
+        values = check_proba(proba).astype(np.float64, copy=False)
+        if values.ndim != 2 or len(values) == 0:
+            raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
+        labels, weight = check_classes(y, values.shape), _weights(sample_weight, len(values))
         self.models_ = [
-            self._fit_one(column, (labels == number).astype(np.float64), sample_weight)
+            self._fit_one(column, (labels == number).astype(np.float64), weight)
             for number, column in enumerate(values.T)
         ]
         return self
 
     def transform(self, proba: ArrayLike) -> NDArray[np.floating[Any]]:
         """Return the calibrated probabilities; a row whose classes all become zero stays as it is."""
-        values = np.asarray(proba, dtype=np.float64)
+        check_is_fitted(self)
+        values = check_proba(proba).astype(np.float64, copy=False)
+        if values.shape[1:] != (len(self.models_),):
+            raise InputError(f"proba must have shape (n, {len(self.models_)}), as in fit, got {values.shape}.")
         columns = [self._predict_one(model, column) for model, column in zip(self.models_, values.T, strict=True)]
         result = np.clip(np.column_stack(columns), 0, 1)
         total = result.sum(axis=1, keepdims=True)
@@ -152,6 +225,70 @@ class OneVsRestCalibration:
             return column.reshape(-1, 1)
         clipped = np.clip(column, _SMALLEST, 1 - _SMALLEST)
         return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1), dtype=np.float64)
+
+
+def at_temperature(proba: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.floating[Any]]:
+    """Return p_y^(1/T), normalised, of numbers that must not be negative but need not sum to 1, as those of OVA losses.
+
+    Examples
+    --------
+    >>> at_temperature(np.array([[1.6, 0.4]]), 2.0).round(4)
+    array([[0.6667, 0.3333]])
+    """
+    return _softmax_at(_logs(proba), temperature)
+
+
+def _softmax_at(logits: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.floating[Any]]:
+    by_class = np.array(np.moveaxis(logits, -1, 0), order="C")  # a copy; sums over few classes are slow by row
+    by_class /= temperature
+    by_class -= by_class.max(axis=0)
+    np.exp(by_class, out=by_class)
+    total = by_class[0].copy()
+    for one in by_class[1:]:  # sum() would add a single row up in another order than the same row among others
+        total += one
+    by_class /= total
+    return np.moveaxis(by_class, 0, -1)
+
+
+def _best_temperature(
+    logs: NDArray[np.floating[Any]], columns: NDArray[np.integer[Any]], weights: NDArray[np.float64] | None
+) -> float:
+    rows = np.arange(len(logs))
+    prior = 0.5 / max(float(len(logs) if weights is None else weights.sum()), 1.0)
+
+    def log_loss(log_temperature: float) -> float:
+        scaled = logs / np.exp(log_temperature)
+        scaled -= scaled.max(axis=1, keepdims=True)
+        losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
+        return float(np.average(losses, weights=weights)) + prior * log_temperature**2
+
+    best = minimize_scalar(log_loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded", options={"xatol": 1e-4})
+    return float(np.exp(best.x))
+
+
+def _check_temperature(temperature: Any) -> float:
+    if not 0 < temperature < np.inf:
+        raise InputError(f"temperature must be positive, got {temperature!r}.")
+    return float(temperature)
+
+
+def _check_logits(logits: ArrayLike) -> NDArray[np.floating[Any]]:
+    values = np.asarray(logits)
+    if not np.issubdtype(values.dtype, np.floating):
+        values = values.astype(np.float64)
+    if values.ndim == 0 or values.shape[-1] < 2:
+        raise InputError(f"logits need shape (..., n_classes) with at least two classes, got {values.shape}.")
+    if not np.isfinite(values).all():
+        raise InputError("logits contain NaN or infinity; remove those rows first.")
+    return values
+
+
+def _are_probabilities(values: NDArray[np.floating[Any]]) -> bool:
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=-1) - 1) < 1e-6).all())
+
+
+def _weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
+    return None if sample_weight is None else check_weights(sample_weight, n_rows)
 
 
 def _logs(proba: ArrayLike) -> NDArray[np.floating[Any]]:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.errors import InputError, InputTypeError
 
-__all__ = ["PAPER_COSTS", "CostWarning", "check_cost", "cost_per_row"]
+__all__ = ["PAPER_COSTS", "CostWarning", "check_cost"]
 
 PAPER_COSTS = (0.05, 0.1, 0.2, 0.3, 0.4)
 """The five rejection costs of the paper's experiments."""
@@ -37,7 +37,7 @@ def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
     Raises
     ------
     TypeError
-        If the cost is missing or no number.
+        If the cost is missing or not a number.
     ValueError
         If any cost is not in [0, 1).
 

@@ -1,11 +1,14 @@
 """Label shift: class frequencies at prediction that differ from those in training, found without labels and undone."""
 
 import warnings
-from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
 
 from demur.errors import InputError
 from demur.rules import check_proba
@@ -48,8 +51,8 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
     if not (sums > 0).all():
         row = int(np.flatnonzero(sums[:, 0] <= 0)[0])
         raise InputError(
-            f"row {row} is certain of a class that new_prior says does not occur, so that nothing is left of it; give "
-            "that class a positive frequency, or calibrate the probabilities."
+            f"row {row + 1} is certain of a class that new_prior says does not occur, so that nothing is left of it; "
+            "give that class a positive frequency, or calibrate the probabilities."
         )
     return np.asarray(weighted / sums)
 
@@ -57,12 +60,12 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
 def estimate_prior(
     proba: ArrayLike, train_prior: ArrayLike, *, tolerance: float = 1e-3, max_iter: int = 10_000
 ) -> Floats:
-    """Return the class frequencies among unlabelled rows; :meth:`LabelShift.fit` gives its diagnostics too.
+    """Return the class frequencies among unlabelled rows; :class:`LabelShift` gives its diagnostics too.
 
     Parameters
     ----------
     proba, train_prior, tolerance, max_iter
-        As for :meth:`LabelShift.fit`.
+        As for :class:`LabelShift`.
 
     Examples
     --------
@@ -75,29 +78,36 @@ def estimate_prior(
     return _expectation_maximisation(values / old, old, tolerance, max_iter)[0]
 
 
-@dataclass(frozen=True, eq=False)
-class LabelShift:
+class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     r"""A correction for changed class frequencies, with what it takes to judge it.
 
-    Made by :meth:`fit`. The new frequencies q maximise the likelihood of the unlabelled rows,
+    The new frequencies q maximise the likelihood of the unlabelled rows,
     :math:`\sum_i \log \sum_y q_y \eta_y(x_i) / \pi_y`, by expectation maximisation (Saerens et al. 2002). The
     probabilities must be calibrated under the training frequencies; the estimate inherits their bias.
 
     Parameters
     ----------
-    train_prior, new_prior : arrays of shape (n_classes,)
-        Class frequencies in training, and estimated among the new rows.
-    standard_error : array of shape (n_classes,)
+    train_prior : array of shape (n_classes,)
+        The class frequencies in training; positive.
+    tolerance : float, default 1e-3
+        Stop when the log-likelihood is provably this close to its maximum: 0.045 standard errors by default.
+    max_iter : int, default 10000
+
+    Attributes
+    ----------
+    new_prior_ : array of shape (n_classes,)
+        The class frequencies estimated among the new rows.
+    standard_error_ : array of shape (n_classes,)
         Of the new frequencies, from the observed information; zero for a class without mass.
-    n_rows : int
+    n_rows_ : int
         The number of unlabelled rows.
-    effective_sample_size : float
-        How many labelled rows would tell the frequencies as precisely: ``n_rows`` if every row were certain, few
+    effective_sample_size_ : float
+        How many labelled rows would tell the frequencies as precisely: ``n_rows_`` if every row were certain, few
         where the classes overlap.
-    p_value : float
+    p_value_ : float
         Of the likelihood-ratio test that nothing has shifted.
-    n_iter : int
-    converged : bool
+    n_iter_ : int
+    converged_ : bool
         Whether the likelihood is within the tolerance of its maximum.
 
     References
@@ -107,37 +117,30 @@ class LabelShift:
 
     Examples
     --------
-    >>> shift = LabelShift.fit([[0.9, 0.1]] * 30 + [[0.1, 0.9]] * 70, train_prior=[0.5, 0.5])
-    >>> shift.new_prior.round(3), round(shift.distance, 3)
+    >>> shift = LabelShift([0.5, 0.5]).fit([[0.9, 0.1]] * 30 + [[0.1, 0.9]] * 70)
+    >>> shift.new_prior_.round(3), round(shift.distance_, 3)
     (array([0.25, 0.75]), 0.25)
     >>> shift.transform([[0.5, 0.5]]).round(3)
     array([[0.25, 0.75]])
     """
 
-    train_prior: Floats
-    new_prior: Floats
-    standard_error: Floats
-    n_rows: int
-    effective_sample_size: float
-    p_value: float
-    n_iter: int
-    converged: bool
+    __metadata_request__fit: ClassVar = {"proba": UNUSED}
+    __metadata_request__transform: ClassVar = {"proba": UNUSED}
 
-    @classmethod
-    def fit(
-        cls, proba: ArrayLike, train_prior: ArrayLike, *, tolerance: float = 1e-3, max_iter: int = 10_000
-    ) -> "LabelShift":
+    def __init__(self, train_prior: ArrayLike, *, tolerance: float = 1e-3, max_iter: int = 10_000) -> None:
+        self.train_prior = train_prior
+        self.tolerance = tolerance
+        self.max_iter = max_iter
+
+    def fit(self, proba: ArrayLike, y: None = None) -> Self:
         """Estimate the class frequencies among unlabelled rows.
 
         Parameters
         ----------
         proba : array of shape (n, n_classes)
             Calibrated probabilities of the new rows, as the model gives them.
-        train_prior : array of shape (n_classes,)
-            The class frequencies in training; positive.
-        tolerance : float, default 1e-3
-            Stop when the log-likelihood is provably this close to its maximum: 0.045 standard errors by default.
-        max_iter : int, default 10000
+        y : ignored
+            The rows have no labels; here so that all calibrators are called alike.
 
         Warns
         -----
@@ -145,46 +148,59 @@ class LabelShift:
             If a class is left without mass, if most rows are exactly certain (which looks uncalibrated), or if the
             iteration has not converged.
         """
-        values, old = _check(proba, train_prior)
+        values, old = _check(proba, self.train_prior)
         ratios = values / old
-        new, n_iter, converged = _expectation_maximisation(ratios, old, tolerance, max_iter)
+        new, self.n_iter_, self.converged_ = _expectation_maximisation(ratios, old, self.tolerance, self.max_iter)
         gain = float(np.log(ratios @ new).sum())
-        errors, effective = _precision(ratios, new)
-        p_value = float(chi2.sf(max(2 * gain, 0.0), len(old) - 1))
-        shift = cls(old, new, errors, len(values), effective, p_value, n_iter, converged)
-        shift._warn(share_certain=float(np.mean(values.max(axis=1) >= 1)))
-        return shift
+        self.new_prior_ = new
+        self.standard_error_, self.effective_sample_size_ = _precision(ratios, new)
+        self.p_value_ = float(chi2.sf(max(2 * gain, 0.0), len(old) - 1))
+        self.n_rows_ = len(values)
+        self._warn(share_certain=float(np.mean(values.max(axis=1) >= 1)))
+        return self
 
     def transform(self, proba: ArrayLike) -> Floats:
         """Return the probabilities under the new class frequencies."""
-        return correct_proba(proba, self.train_prior, self.new_prior)
+        check_is_fitted(self)
+        return correct_proba(proba, self.train_prior, self.new_prior_)
 
     @property
-    def distance(self) -> float:
+    def distance_(self) -> float:
         """How far the frequencies moved: the total variation distance, from 0 to 1."""
-        return float(np.abs(self.new_prior - self.train_prior).sum() / 2)
+        return float(np.abs(self.new_prior_ - self._old).sum() / 2)
+
+    @property
+    def _old(self) -> Floats:
+        prior = np.asarray(self.train_prior, dtype=np.float64)
+        return np.asarray(prior / prior.sum())
 
     def explain(self) -> str:
         """Say in words how far the class frequencies moved, and how sure that is."""
-        moved = self.new_prior / self.train_prior
-        most = int(np.argmax(np.abs(self.new_prior - self.train_prior)))
-        found = "a shift" if self.p_value < 0.05 else "no significant shift"
+        if not hasattr(self, "new_prior_"):
+            return "Will estimate how far the class frequencies have moved from those in training; not fitted yet."
+        old = self._old
+        moved = self.new_prior_ / old
+        most = int(np.argmax(np.abs(self.new_prior_ - old)))
+        found = "a shift" if self.p_value_ < 0.05 else "no significant shift"
         return (
-            f"Among {self.n_rows:,} unlabelled rows there is {found} of class frequencies (p = {self.p_value:.2g}): "
-            f"they moved by {self.distance:.3f} in total variation, most of all class {most}, from "
-            f"{self.train_prior[most]:.3f} to {self.new_prior[most]:.3f} ± {self.standard_error[most]:.3f} (times "
-            f"{moved[most]:.2f}). The rows tell as much as {self.effective_sample_size:,.0f} labelled ones would. This "
-            "holds if the probabilities were calibrated in training and the inputs within each class have not changed."
+            f"Among {self.n_rows_:,} unlabelled rows there is {found} of class frequencies (p = {self.p_value_:.2g}): "
+            f"they moved by {self.distance_:.3f} in total variation, most of all class {most}, from "
+            f"{old[most]:.3f} to {self.new_prior_[most]:.3f} ± {self.standard_error_[most]:.3f} (times "
+            f"{moved[most]:.2f}). The rows tell as much as {self.effective_sample_size_:,.0f} labelled ones would. "
+            "This holds if the probabilities were calibrated in training and the inputs within each class have not "
+            "changed."
         )
 
     def _warn(self, share_certain: float) -> None:
         complaints = []
-        if not self.converged:
-            complaints.append(f"expectation maximisation has not converged in {self.n_iter} iterations; raise max_iter")
-        empty = np.flatnonzero(self.new_prior * self.n_rows < 0.5)
+        if not self.converged_:
+            complaints.append(
+                f"expectation maximisation has not converged in {self.n_iter_} iterations; raise max_iter"
+            )
+        empty = np.flatnonzero(self.new_prior_ * self.n_rows_ < 0.5)
         if len(empty):
             complaints.append(
-                f"class {', '.join(map(str, empty.tolist()))} is left with less than one of {self.n_rows} rows: the "
+                f"class {', '.join(map(str, empty.tolist()))} is left with less than one of {self.n_rows_} rows: the "
                 "correction all but rules it out; check it, or give the frequencies yourself to correct_proba"
             )
         if share_certain > 0.5:

@@ -5,17 +5,32 @@ where the acceptance r(x) is positive and rejected where it is zero or negative,
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Self, TypeVar
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
+from sklearn.base import BaseEstimator
 
 from demur.costs import check_cost, cost_per_row
-from demur.errors import InputError
+from demur.errors import InputError, InputTypeError
 
-__all__ = ["Chow", "CostMatrix", "Decision", "Rule", "Threshold", "check_proba", "chow_acceptance"]
+__all__ = [
+    "Chow",
+    "CostMatrix",
+    "Decision",
+    "Rule",
+    "Threshold",
+    "ThresholdRule",
+    "available_rules",
+    "get_rule",
+    "register_rule",
+    "unregister_rule",
+]
 
 Array = TypeVar("Array")
 """NumPy array or torch tensor."""
@@ -73,8 +88,23 @@ class Decision(Generic[Array]):
         return np.where(decision.reject, np.asarray(reject_label), answers)
 
 
-class Rule(ABC):
-    """A rule turns class probabilities into a :class:`Decision`."""
+class Rule(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
+    """A rule turns class probabilities into a :class:`Decision`.
+
+    Rules are scikit-learn estimators: the parameters of the constructor stay as they were given, ``clone`` and
+    ``set_params`` work (``rule__target_risk`` in a grid search over :class:`~demur.RejectOption`), and what ``fit``
+    finds ends in an underscore. A rule of your own implements ``_decide`` and, better, :meth:`explain`;
+    :func:`register_rule` makes it known.
+
+    Two rules are equal if they are of one class, with equal parameters and equal fitted state.
+    """
+
+    name: ClassVar[str]
+    """The name in the registry."""
+    needs_fit: ClassVar[bool] = False
+    """Whether ``fit(proba, y)`` must come first, on rows that the model was not trained on."""
+    cost: Any = None
+    """The price of one rejection that the rule decides by, where it has a single one; None otherwise."""
 
     def decide(self, proba: ArrayLike) -> Decision[NDArray[Any]]:
         """Decide for each row of ``proba``, an array of shape (..., n_classes)."""
@@ -83,13 +113,117 @@ class Rule(ABC):
     @abstractmethod
     def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]: ...
 
+    def explain(self) -> str:
+        """Say in words how the rule decides, and what it promises."""
+        return f"It decides by the rule {self!r}."
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and check them as the constructor does."""
+        present = self.get_params(deep=False)
+        if params.keys() <= present.keys():
+            type(self)(**{**present, **params})  # raises before anything has changed
+        super().set_params(**params)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and same_state(vars(self), vars(other))
+
+    __hash__: ClassVar[None]  # type: ignore[assignment] # parameters may change
+
+
+R = TypeVar("R", bound=Rule)
+
+_rules: dict[str, type[Rule]] = {}
+_MORE_RULES = ("demur.guarantees",)
+"""Modules that register rules and build on this one, which therefore cannot import them before it is asked."""
+
+
+def register_rule(cls: type[R]) -> type[R]:
+    """Make a rule known under its ``name``, so that models that use it can be saved and listed; a class decorator.
+
+    Raises
+    ------
+    InputError
+        If another class already has the name.
+
+    Examples
+    --------
+    A rule that answers only where the second class is far behind the first:
+
+    >>> @register_rule
+    ... class Lead(Rule):
+    ...     "Answer iff the two largest probabilities differ by more than ``lead``."
+    ...     name = "lead"
+    ...     def __init__(self, lead):
+    ...         self.lead = lead
+    ...     def _decide(self, proba):
+    ...         second, first = np.sort(proba, axis=-1)[..., -2:].T
+    ...         return Decision.from_acceptance(proba.argmax(axis=-1), first - second - self.lead)
+    ...     def explain(self):
+    ...         return f"It answers where the likeliest class leads by more than {self.lead}."
+    >>> get_rule("lead", lead=0.5).decide([[0.8, 0.1, 0.1], [0.6, 0.4, 0.0]]).reject
+    array([False,  True])
+    >>> unregister_rule("lead")
+    """
+    known = _rules.get(cls.name)
+    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise InputError(
+            f"a rule named {cls.name!r} is registered already, by {known.__module__}.{known.__qualname__}; give yours "
+            "another name, or unregister that one first."
+        )
+    _rules[cls.name] = cls
+    return cls
+
+
+def unregister_rule(name: str) -> None:
+    """Forget a registered rule."""
+    _find(name)
+    del _rules[name]
+
+
+def get_rule(name: str, **params: Any) -> Rule:
+    """Return the registered rule of that name, with these parameters.
+
+    Examples
+    --------
+    >>> get_rule("chow", cost=0.2)
+    Chow(cost=0.2)
+    >>> get_rule("cow", cost=0.2)
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: unknown rule 'cow'. Did you mean 'chow'? Available: chow, cost-matrix, coverage, ...
+    """
+    return _find(name)(**params)
+
+
+def available_rules() -> dict[str, type[Rule]]:
+    """Return the class of each registered rule by its name, in alphabetical order.
+
+    Examples
+    --------
+    >>> list(available_rules())
+    ['chow', 'cost-matrix', 'coverage', 'risk-control', 'threshold']
+    """
+    for module in _MORE_RULES:
+        import_module(module)
+    return dict(sorted(_rules.items()))
+
+
+def _find(name: str) -> type[Rule]:
+    known = available_rules()
+    if name not in known:
+        close = get_close_matches(str(name), known, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"unknown rule {name!r}.{hint} Available: {', '.join(known)}.")
+    return known[name]
+
 
 def chow_acceptance(confidence: Any, cost: Any) -> Any:
     """Return r = max_y eta_y - (1 - c), the Bayes-optimal rejector (Section 2.1 and Eq. 10 of the paper)."""
     return confidence - (1 - cost)
 
 
-@dataclass(frozen=True)
+@register_rule
 class Chow(Rule):
     """Chow's rule, optimal for the 0-1-c loss: answer iff max_y eta_y > 1 - c.
 
@@ -108,19 +242,58 @@ class Chow(Rule):
     array([ True, False])
     """
 
-    cost: float | NDArray[np.floating[Any]]
+    name = "chow"
 
-    def __post_init__(self) -> None:
-        check_cost(self.cost)
+    def __init__(self, cost: float | NDArray[np.floating[Any]]) -> None:
+        check_cost(cost)
+        self.cost = cost
 
     def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
         confidence = proba.max(axis=-1)
         cost = cost_per_row(self.cost, confidence.shape)
         return Decision.from_acceptance(proba.argmax(axis=-1), chow_acceptance(confidence, cost), confidence)
 
+    def explain(self) -> str:
+        if np.ndim(self.cost):
+            return "It answers where its confidence exceeds 1 - cost, with a cost for each row; it promises nothing."
+        return (
+            f"It answers where its confidence exceeds {1 - float(self.cost):.6g}: declining costs "
+            f"{float(self.cost):g}, a wrong answer 1; it promises nothing."
+        )
 
-@dataclass(frozen=True)
-class Threshold(Rule):
+
+class ThresholdRule(Rule):
+    """A rule that answers iff the largest class probability exceeds ``threshold_``; ties reject.
+
+    Subclasses have the attribute ``threshold_``, a number or an array that broadcasts against the rows. Nothing else
+    is needed to decide, or to export the rule.
+    """
+
+    threshold_: Any
+
+    def decide_confidence(self, label: ArrayLike, confidence: ArrayLike) -> Decision[NDArray[Any]]:
+        """Decide for classes and confidences that are known already, as those of another :class:`Decision`.
+
+        Parameters
+        ----------
+        label : array of int
+        confidence : array of the same shape
+            On the scale of the confidences that the rule was fitted to.
+        """
+        scores = np.asarray(confidence, dtype=np.float64)
+        return Decision.from_acceptance(np.asarray(label), scores - self._checked_threshold(), scores)
+
+    def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
+        confidence = proba.max(axis=-1)
+        return Decision.from_acceptance(proba.argmax(axis=-1), confidence - self._checked_threshold(), confidence)
+
+    def _checked_threshold(self) -> Any:
+        """Return the threshold if it can be used."""
+        return self.threshold_
+
+
+@register_rule
+class Threshold(ThresholdRule):
     """Answer iff max_y eta_y > t, for a threshold the user has chosen.
 
     Parameters
@@ -134,23 +307,28 @@ class Threshold(Rule):
     array([ True, False])
     """
 
-    threshold: float | NDArray[np.floating[Any]]
+    name = "threshold"
 
-    def __post_init__(self) -> None:
+    def __init__(self, threshold: float | NDArray[np.floating[Any]]) -> None:
+        self.threshold = threshold
+        self._checked_threshold()
+
+    @property
+    def threshold_(self) -> Any:
+        """The threshold itself."""
+        return self.threshold
+
+    def _checked_threshold(self) -> Any:
         values = np.asarray(self.threshold, dtype=np.float64)
         if not np.all((values >= 0) & (values <= 1)):
             raise InputError(f"threshold must be in [0, 1], got {self.threshold}.")
-
-    def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
-        confidence = proba.max(axis=-1)
-        return Decision.from_acceptance(proba.argmax(axis=-1), confidence - self.threshold, confidence)
+        return self.threshold
 
     def explain(self) -> str:
-        """Say in words how the rule decides."""
         return f"It answers where its confidence exceeds {np.asarray(self.threshold).tolist()}; it promises nothing."
 
 
-@dataclass(frozen=True, eq=False)
+@register_rule
 class CostMatrix(Rule):
     """The Bayes decision for costs that depend on the true class and on the answer.
 
@@ -172,9 +350,24 @@ class CostMatrix(Rule):
     array([False,  True, False])
     """
 
-    costs: ArrayLike
+    name = "cost-matrix"
 
-    def __post_init__(self) -> None:
+    def __init__(self, costs: ArrayLike) -> None:
+        self.costs = costs
+        matrix = self._matrix()
+        if matrix.ndim == 2 and not _rejecting_can_pay(matrix):
+            raise InputError(
+                "rejecting can never pay with these costs: whatever the probabilities, some answer is at most as "
+                "expensive as the last column. Lower the last column, or predict without a reject option."
+            )
+
+    def explain(self) -> str:
+        return (
+            "It takes what costs least by its cost matrix, given the probabilities: one of the answers, or to decline; "
+            "it promises nothing."
+        )
+
+    def _matrix(self) -> NDArray[np.float64]:
         matrix = np.asarray(self.costs, dtype=np.float64)
         if matrix.ndim not in (2, 3) or matrix.shape[-1] != matrix.shape[-2] + 1 or matrix.shape[-2] < 2:
             raise InputError(
@@ -183,22 +376,10 @@ class CostMatrix(Rule):
             )
         if not np.isfinite(matrix).all():
             raise InputError("a cost matrix must be finite; use a large number instead of infinity.")
-        if matrix.ndim == 2 and not _rejecting_can_pay(matrix):
-            raise InputError(
-                "rejecting can never pay with these costs: whatever the probabilities, some answer is at most as "
-                "expensive as the last column. Lower the last column, or predict without a reject option."
-            )
-        object.__setattr__(self, "costs", matrix)
-
-    def explain(self) -> str:
-        """Say in words how the rule decides."""
-        return (
-            "It takes what costs least by its cost matrix, given the probabilities: one of the answers, or to hand the "
-            "row on; it promises nothing."
-        )
+        return matrix
 
     def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
-        matrix = np.asarray(self.costs)
+        matrix = self._matrix()
         n_classes = matrix.shape[-2]
         if proba.shape[-1] != n_classes:
             raise InputError(f"the cost matrix is for {n_classes} classes, the probabilities have {proba.shape[-1]}.")
@@ -219,7 +400,7 @@ def check_proba(proba: ArrayLike) -> NDArray[np.floating[Any]]:
     >>> check_proba([[0.5, 0.6]])
     Traceback (most recent call last):
         ...
-    demur.errors.InputError: probabilities must sum to 1 in each row; row 0 sums to 1.1. Normalise them first.
+    demur.errors.InputError: probabilities must sum to 1 in each row; row 1 sums to 1.1. Normalise them first.
     """
     values = np.asarray(proba)
     if not np.issubdtype(values.dtype, np.floating):
@@ -232,14 +413,81 @@ def check_proba(proba: ArrayLike) -> NDArray[np.floating[Any]]:
             raise InputError("probabilities contain NaN or infinity; remove or impute those rows first.")
         bad = values[(values < -slack) | (values > 1 + slack)].flat[0]
         raise InputError(f"probabilities must lie in [0, 1], got {bad:g}. Scores need an inverse link first.")
-    sums = values.sum(axis=-1)
-    wrong = np.abs(sums - 1) > slack
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+    exact = values.dtype in (np.float32, np.float64)
+    sums = np.einsum("...k->...", values) if exact else values.sum(axis=-1)  # einsum is far quicker for few classes
+    if values.size and not (sums.min() >= 1 - slack and sums.max() <= 1 + slack):
+        row = int(np.flatnonzero(np.abs(sums - 1) > slack)[0])
         raise InputError(
-            f"probabilities must sum to 1 in each row; row {row} sums to {sums.flat[row]:g}. Normalise them first."
+            f"probabilities must sum to 1 in each row; row {row + 1} sums to {sums.flat[row]:g}. Normalise them first."
         )
     return values
+
+
+def check_classes(y: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.integer[Any]]:
+    """Check true classes as column numbers of probabilities of this shape, (n, n_classes): one integer per row.
+
+    Examples
+    --------
+    >>> check_classes(["cat"], (1, 2))
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputTypeError: y must hold column numbers of proba (integers), got dtype <U3.
+    """
+    true = np.asarray(y)
+    if true.shape != shape[:1]:
+        raise InputError(f"y must have shape {shape[:1]}, one class per row of proba, got {true.shape}.")
+    if len(true) and true.dtype.kind not in "iu":
+        raise InputTypeError(f"y must hold column numbers of proba (integers), got dtype {true.dtype}.")
+    if ((true < 0) | (true >= shape[1])).any():
+        outside = true[(true < 0) | (true >= shape[1])][0]
+        raise InputError(f"y must hold column numbers from 0 to {shape[1] - 1}, got {outside}.")
+    return true
+
+
+def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[np.float64]:
+    """Return one weight per example: finite, not negative, not all zero; equal weights by default.
+
+    Weights so large or so small that their sums and squares would overflow or vanish are scaled by a power of two: to
+    at most 2^50, where no figure can tell them from larger counts, or to at most 1.
+
+    Examples
+    --------
+    >>> check_weights([1, 2, 3], 3)
+    array([1., 2., 3.])
+    >>> weights = check_weights([3e300, 1e300], 2)
+    >>> float(weights[0] / weights[1]), bool(weights.max() <= 2.0**50)
+    (3.0, True)
+    """
+    if sample_weight is None:
+        return np.ones(n_examples)
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_examples,):
+        raise InputError(f"sample_weight must have shape ({n_examples},), one per example, got {weights.shape}.")
+    if not np.isfinite(weights).all():
+        raise InputError("sample_weight must be finite, got NaN or infinity.")
+    if (weights < 0).any():
+        raise InputError(f"sample_weight must not be negative, got {weights.min():g}.")
+    if not weights.any():
+        raise InputError("sample_weight is zero for every example; at least one must count.")
+    exponent = int(np.frexp(weights.max())[1])
+    if abs(exponent) <= 50:
+        return weights
+    scaled: NDArray[np.float64] = np.ldexp(weights, (50 if exponent > 0 else 0) - exponent)
+    return scaled
+
+
+def same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether two objects have equal attributes, arrays included.
+
+    Examples
+    --------
+    >>> same_state({"a": np.array([1, 2])}, {"a": np.array([1, 2])})
+    True
+    """
+    return one.keys() == other.keys() and all(
+        np.array_equal(value, other[name]) if np.ndim(value) or np.ndim(other[name]) else bool(value == other[name])
+        for name, value in one.items()
+    )
 
 
 def _rejecting_can_pay(matrix: NDArray[np.float64]) -> bool:

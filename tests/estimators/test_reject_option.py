@@ -129,7 +129,7 @@ def test_a_fitted_classifier_is_kept():
     fitted = GaussianNB().fit(X[::2], Y[::2])
     model = RejectOption(FrozenEstimator(fitted)).fit(X[1::2], Y[1::2])
     assert (model.estimator_.predict_proba(X) == fitted.predict_proba(X)).all()
-    assert model.calibrator_.temperature > 0
+    assert model.calibrator_.temperature_ > 0
     assert (
         RejectOption(FrozenEstimator(fitted), calibration=None).fit(X, Y).predict_proba(X) == fitted.predict_proba(X)
     ).all()
@@ -222,7 +222,7 @@ def shifted():
 def test_adapt_finds_the_new_frequencies_and_pays_less(shifted):
     model, X, y = shifted
     adapted = model.adapt(X)
-    np.testing.assert_allclose(adapted.label_shift_.new_prior, [0.75, 0.15, 0.1], atol=0.03)
+    np.testing.assert_allclose(adapted.label_shift_.new_prior_, [0.75, 0.15, 0.1], atol=0.03)
     assert adapted.score(X, y) > model.score(X, y) + 0.01
     assert "0.333 to 0.7" in adapted.label_shift_.explain()
 
@@ -235,7 +235,7 @@ def test_adapt_leaves_the_model_as_it_was(shifted):
     np.testing.assert_array_equal(model.predict_proba(X), before)
     np.testing.assert_allclose(adapted.predict_proba(X), adapted.label_shift_.transform(before))
     # adapting twice starts from the training frequencies again
-    np.testing.assert_allclose(adapted.adapt(X).label_shift_.new_prior, adapted.label_shift_.new_prior)
+    np.testing.assert_allclose(adapted.adapt(X).label_shift_.new_prior_, adapted.label_shift_.new_prior_)
 
 
 def test_adapt_refuses_where_a_promise_would_be_void(shifted):
@@ -244,7 +244,7 @@ def test_adapt_refuses_where_a_promise_would_be_void(shifted):
     with pytest.raises(ValueError, match="promises nothing under others"):
         model.adapt(X)
     fixed = RejectOption(GaussianNB(), rule=Threshold(0.6)).fit(X, y)
-    assert fixed.adapt(X).label_shift_.distance < 0.05
+    assert fixed.adapt(X).label_shift_.distance_ < 0.05
 
 
 def test_decide_proba_is_decide(shifted):
@@ -299,7 +299,7 @@ def test_weights_calibrate_a_frozen_estimator(hard):
     weight = np.arange(len(rest_labels)) % 3
     weighted = RejectOption(fitted).fit(rest, rest_labels, sample_weight=weight)
     repeated = RejectOption(fitted).fit(np.repeat(rest, weight, axis=0), np.repeat(rest_labels, weight))
-    assert weighted.calibrator_.temperature == pytest.approx(repeated.calibrator_.temperature, rel=1e-6)
+    assert weighted.calibrator_.temperature_ == pytest.approx(repeated.calibrator_.temperature_, rel=1e-6)
     np.testing.assert_allclose(weighted.class_prior_, repeated.class_prior_)
 
 

@@ -65,7 +65,7 @@ def test_a_row_that_calibration_leaves_without_any_class_stays_as_it_was():
 
 def test_the_correction_of_label_shift():
     model = RejectOption(GaussianNB(), cv=3).fit(X, Y).adapt(np.r_[X[:100], X[-10:]])
-    assert model.label_shift_.distance > 0.1
+    assert model.label_shift_.distance_ > 0.1
     assert_agrees(model, ROWS, costs=(0.05,))
 
 

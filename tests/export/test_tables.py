@@ -12,8 +12,7 @@ from demur import RejectOption
 from demur.deploy.onnx import ExportError, onnx_inputs, onnx_model
 from demur.estimators import AutoClassifier
 from demur.tabular import Schema, TableModel, fit_table
-from demur.tabular.fitting import labelled_rows
-from demur.tabular.labels import label_type
+from demur.tabular.class_labels import label_type, labelled_rows
 
 from .running import SINGLE, assert_agrees, run, session
 

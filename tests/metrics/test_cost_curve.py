@@ -88,12 +88,12 @@ def test_a_cost_at_which_nothing_is_answered():
 @pytest.mark.parametrize(
     ("proba", "y", "classes", "message"),
     [
-        ([[0.5, 0.6]], [0], None, r"row 0 sums to 1\.1"),
+        ([[0.5, 0.6]], [0], None, r"row 1 sums to 1\.1"),
         ([[0.5, np.nan]], [0], None, "NaN or infinity"),
         (np.empty((0, 2)), [], None, r"with n >= 1, got \(0, 2\) and \(0,\)"),
         ([[0.5, 0.5]], [0, 1], None, r"got \(1, 2\) and \(2,\)"),
-        ([[0.5, 0.5]], [2], None, r"y contains 2, which is no column of proba \(columns: 0, 1\); pass classes="),
-        ([[0.5, 0.5]], ["a"], ["b", "c"], "y contains 'a', which is no column"),
+        ([[0.5, 0.5]], [2], None, r"y contains 2, which is not a column of proba \(columns: 0, 1\); pass classes="),
+        ([[0.5, 0.5]], ["a"], ["b", "c"], "y contains 'a', which is not a column"),
         ([[0.5, 0.5]], [0], [0, 1, 2], "classes must name the 2 columns"),
     ],
 )

@@ -7,7 +7,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
-from service_samples import app, good, model, send
+from service_samples import app, covering, good, model, send
 
 from demur.deploy import create_app
 
@@ -15,7 +15,11 @@ from demur.deploy import create_app
 schemathesis.openapi.format("date-time-local", st.datetimes().map(lambda moment: moment.isoformat()))
 schemathesis.openapi.format("time-local", st.times().map(lambda moment: moment.isoformat()))
 
-SERVED = {"free cost": app, "fixed cost": cache(lambda: create_app(model("ova+hin"), max_rows=3))}
+SERVED = {
+    "free cost": cache(lambda: create_app(model(), allowed_hosts=["*"])),
+    "fixed cost": cache(lambda: create_app(model("ova+hin"), allowed_hosts=["*"])),
+    "no cost": cache(lambda: create_app(covering(), allowed_hosts=["*"])),
+}
 
 
 @cache

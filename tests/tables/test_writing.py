@@ -59,6 +59,7 @@ def test_nothing_is_left_of_a_run_that_failed(tmp_path, stop, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_file_under_the_name(tmp_path):
     program = (
         "import os, sys, pyarrow as pa; from demur.tabular import TableWriter\n"

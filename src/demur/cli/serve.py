@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from demur.cli.console import CallError, console, notes, warnings_as_notes, wrong_call_if_refused
-from demur.cli.model_folder import load_table_model
+from demur.cli.console import CallError, console, load_table_model, notes, warnings_as_notes, wrong_call_if_refused
 
 __all__ = ["serve"]
 

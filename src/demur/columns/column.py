@@ -1,24 +1,37 @@
-"""One feature column: what it holds, and how it becomes numbers."""
+"""One column: Arrow types as the few that all functions know, what a feature holds, and how it becomes numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.columns.arrow_types import as_type
+from demur.columns.table_errors import TableError, shown
 
-__all__ = ["Column", "Kind", "kind_of_type"]
+__all__ = [
+    "Column",
+    "Kind",
+    "Values",
+    "as_type",
+    "kind_of_type",
+    "no_such_value",
+    "plain_array",
+    "plain_table",
+    "type_in_words",
+]
+
+Values: TypeAlias = pa.Array | pa.ChunkedArray
+"""A column in memory, in one piece or in several."""
 
 Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 _SECONDS_PER_DAY = 86_400
 _PER_SECOND = {"us": 1e6, "ns": 1e9}
-_IS_KIND: dict[Kind, Callable[[Any], bool]] = {
+_IS_KIND: dict[Kind, Callable[[pa.DataType], bool]] = {
     "boolean": pa.types.is_boolean,
     "number": lambda t: pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t),
     "date": lambda t: pa.types.is_date(t) or pa.types.is_timestamp(t),
@@ -27,7 +40,7 @@ _IS_KIND: dict[Kind, Callable[[Any], bool]] = {
 }
 
 
-def kind_of_type(type_: Any) -> Kind | None:
+def kind_of_type(type_: pa.DataType) -> Kind | None:
     """Return the kind of column that an Arrow type makes, or None for lists, records and bytes.
 
     Examples
@@ -74,17 +87,17 @@ class Column:
 
     @property
     def n_codes(self) -> int:
-        """The number of different codes; 0 for what is no category."""
+        """The number of different codes; 0 for everything but categories."""
         return len(self.categories) + self.other
 
     @property
-    def arrow_type(self) -> Any:
+    def arrow_type(self) -> pa.DataType:
         """The type to insist on when the column is read."""
         date = pa.timestamp(self.unit, tz="UTC" if self.zoned else None)
         types = {"number": pa.float64(), "boolean": pa.bool_(), "category": pa.string(), "time": pa.time64(self.unit)}
         return types.get(self.kind, date)
 
-    def fits(self, type_: Any) -> bool:
+    def fits(self, type_: pa.DataType | None) -> bool:
         """Tell whether a column of an Arrow type can stand for this one."""
         if type_ is None or pa.types.is_null(type_):
             return True  # text that is still to be read, or nothing but missing values
@@ -93,7 +106,7 @@ class Column:
         numbered = pa.types.is_integer(type_) and all(value.lstrip("-").isdigit() for value in self.categories)
         return kind_of_type(type_) == "category" or numbered
 
-    def encode(self, values: Any, where: str) -> NDArray[np.float64]:
+    def encode(self, values: Values, where: str) -> NDArray[np.float64]:
         """Return the column as numbers, NaN where a value is missing or infinite."""
         if self.kind == "category":
             return self._codes(as_type(values, pa.string(), self.name, where))
@@ -108,7 +121,7 @@ class Column:
             values = as_type(values, pa.bool_(), self.name, where)
         return _as_float(as_type(values, pa.float64(), self.name, where))
 
-    def _codes(self, text: Any) -> NDArray[np.float64]:
+    def _codes(self, text: Values) -> NDArray[np.float64]:
         found = pc.index_in(text, value_set=pa.array(self.categories, pa.string()))
         if self.other:
             beyond = pc.and_(pc.is_null(found), pc.is_valid(text))
@@ -116,10 +129,99 @@ class Column:
         return _as_float(found)
 
 
-def _as_float(values: Any) -> NDArray[np.float64]:
+def _as_float(values: Values) -> NDArray[np.float64]:
     """Return numbers as an array, with NaN for what is missing or infinite."""
     # A chunked array takes no such argument, and always copies where it must.
     array = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
     array = np.asarray(array, dtype=np.float64)
     infinite = np.isinf(array)
     return np.where(infinite, np.nan, array) if infinite.any() else array
+
+
+def plain_array(values: Values) -> Values:
+    """Return an array or chunked array without string views, which polars writes and few functions take.
+
+    Examples
+    --------
+    >>> plain_array(pa.array(["a"], pa.string_view())).type
+    DataType(string)
+    """
+    type_ = values.type
+    if pa.types.is_string_view(type_):
+        return pc.cast(values, pa.string())
+    if isinstance(type_, pa.BaseExtensionType):
+        storage = type_.storage_type
+        return plain_array(values.cast(storage) if isinstance(values, pa.ChunkedArray) else values.storage)
+    if not pa.types.is_dictionary(type_) or not pa.types.is_string_view(type_.value_type):
+        return values
+    if isinstance(values, pa.ChunkedArray):
+        wanted = pa.dictionary(type_.index_type, pa.string())
+        return pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type=wanted)
+    return pa.DictionaryArray.from_arrays(values.indices, plain_array(values.dictionary))
+
+
+def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """Return a table or record batch with every column plain.
+
+    Examples
+    --------
+    >>> plain_table(pa.table({"a": pa.array(["x"], pa.string_view())})).schema.types
+    [DataType(string)]
+    """
+    columns = [plain_array(column) for column in table.columns]
+    return type(table).from_arrays(columns, names=table.schema.names)
+
+
+def as_type(values: Values, wanted: pa.DataType, column: str, where: str) -> Values:
+    """Return an Arrow array as another type, or say which of its values is not of that type.
+
+    Examples
+    --------
+    >>> as_type(pa.array(["1.5", None]), pa.float64(), "x", "data.parquet").to_pylist()
+    [1.5, None]
+    >>> as_type(pa.array(["1.5", "big"]), pa.float64(), "x", "data.parquet")
+    Traceback (most recent call last):
+    demur.columns.table_errors.TableError: data.parquet: column 'x' holds 'big', which is not a number: ...
+    """
+    values = plain_array(values)
+    if values.type == wanted:
+        return values
+    if pa.types.is_dictionary(values.type):
+        return as_type(pc.cast(values, values.type.value_type), wanted, column, where)
+    try:
+        return pc.cast(values, wanted, safe=False)
+    except pa.ArrowException as error:
+        message = str(error)
+        if "Failed to parse string: '" in message:
+            value = message.split("'", 1)[1].rsplit("' as a scalar", 1)[0]
+            raise no_such_value(where, column, value, wanted) from error
+        problem = f"{where}: column {shown(column)} is {values.type}, which cannot be read as {type_in_words(wanted)}"
+        raise TableError(f"{problem}: convert it, or fit again") from error
+
+
+def no_such_value(
+    where: str, column: str, value: str, wanted: pa.DataType, row: int | None = None, advice: str = ""
+) -> TableError:
+    """Return the error for one value that is not of the type its column must have."""
+    place = f"column {shown(column)}" + ("" if row is None else f", row {row:,},")
+    advice = advice or "correct it or leave it empty"
+    return TableError(f"{where}: {place} holds {shown(value)}, which is not {type_in_words(wanted)}: {advice}")
+
+
+def type_in_words(kind: pa.DataType) -> str:
+    """Return the words for a value of a type.
+
+    Examples
+    --------
+    >>> type_in_words(pa.float64()), type_in_words(pa.string())
+    ('a number', 'text')
+    """
+    tests = {
+        "a number": lambda t: pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t),
+        "text": lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
+        "a date with a time zone, such as 2024-12-31T23:59Z": lambda t: pa.types.is_timestamp(t) and t.tz is not None,
+        "a date such as 2024-12-31 or 2024-12-31 23:59": lambda t: pa.types.is_date(t) or pa.types.is_timestamp(t),
+        "a time of day such as 23:59": lambda t: pa.types.is_time(t),
+        "a truth value such as true or false": pa.types.is_boolean,
+    }
+    return next((words for words, test in tests.items() if test(kind)), str(kind))

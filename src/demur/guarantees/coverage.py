@@ -1,26 +1,39 @@
-"""Coverage: answer a given share of the rows, the most confident ones."""
+"""Coverage: answer a given share of the rows, the most confident ones; and what every fitted rule checks."""
 
-from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metadata_routing import UNUSED
 
-from demur.guarantees.fitted_threshold import FittedThreshold, check_confidence, check_share
-from demur.rules import check_proba
+from demur.errors import InputError, InputTypeError
+from demur.rules import ThresholdRule, check_proba, register_rule
 
-__all__ = ["Coverage"]
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """What was seen on the calibration sample."""
-
-    threshold: float
-    n_accepted: int
-    n_rows: int
+__all__ = ["Coverage", "FittedThreshold"]
 
 
-@dataclass(frozen=True)
+class FittedThreshold(ThresholdRule):
+    """A rule that answers iff the confidence exceeds a threshold found on a calibration sample.
+
+    ``fit`` sets ``threshold_`` and returns the rule itself.
+    """
+
+    needs_fit = True
+    counts_independent_rows: ClassVar[bool] = True
+    """Whether ``fit`` needs rows that are independent of each other; copies of a row then count once."""
+    __metadata_request__fit: ClassVar = {"proba": UNUSED}  # it stands where scikit-learn has X
+
+    def _checked_threshold(self) -> float:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} has no threshold yet; call fit(proba, y) first.")
+        return float(self.threshold_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "threshold_")
+
+
+@register_rule
 class Coverage(FittedThreshold):
     """Answer at least the share ``target`` of the rows, the most confident ones, and as little more as ties allow.
 
@@ -34,14 +47,21 @@ class Coverage(FittedThreshold):
     target : float
         In (0, 1].
 
+    Attributes
+    ----------
+    threshold_ : float
+        New rows with a larger confidence are answered.
+    n_accepted_, n_rows_ : int
+        Of the calibration sample.
+
     Examples
     --------
     Half of four rows are two; where the second and third tie, three:
 
     >>> rule = Coverage(0.5).fit_confidence([0.9, 0.8, 0.7, 0.6])
-    >>> rule.threshold
+    >>> rule.threshold_
     0.7
-    >>> Coverage(0.5).fit_confidence([0.9, 0.8, 0.8, 0.6]).threshold
+    >>> Coverage(0.5).fit_confidence([0.9, 0.8, 0.8, 0.6]).threshold_
     0.6
     >>> print(rule.explain())
     Answers where the confidence exceeds 0.7: 2 of 4 calibration rows (50.0 %), at least the 50.0 % asked for. New rows
@@ -49,14 +69,15 @@ class Coverage(FittedThreshold):
     errors.
     """
 
-    target: float
-    fitted: _Fit | None = None
+    name = "coverage"
+    counts_independent_rows = False
 
-    def __post_init__(self) -> None:
-        check_share("target", self.target, closed=True)
+    def __init__(self, target: float) -> None:
+        check_share("target", target, closed=True)
+        self.target = target
 
-    def fit(self, proba: ArrayLike, y: ArrayLike | None = None) -> "Coverage":
-        """Return the rule with the threshold that these probabilities give.
+    def fit(self, proba: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Find the threshold that these probabilities give.
 
         Parameters
         ----------
@@ -67,30 +88,47 @@ class Coverage(FittedThreshold):
         """
         return self.fit_confidence(check_proba(proba).max(axis=-1))
 
-    def fit_confidence(self, confidence: ArrayLike) -> "Coverage":
-        """Return the rule with the threshold that these confidences, on any scale, give."""
+    def fit_confidence(self, confidence: ArrayLike) -> Self:
+        """Find the threshold that these confidences, on any scale, give."""
+        target = check_share("target", self.target, closed=True)
         descending = np.sort(check_confidence(confidence))[::-1]
         n_rows = len(descending)
         shares = np.arange(1, n_rows + 1) / n_rows
-        lowest_accepted = descending[np.searchsorted(shares, self.target)]
+        lowest_accepted = descending[np.searchsorted(shares, target)]
         n_accepted = int(np.searchsorted(-descending, -lowest_accepted, side="right"))
         below_all = 0.0 if descending[-1] > 0 else -np.inf
-        threshold = float(descending[n_accepted]) if n_accepted < n_rows else below_all
-        return replace(self, fitted=_Fit(threshold, n_accepted, n_rows))
-
-    @property
-    def threshold(self) -> float:
-        if self.fitted is None:
-            raise self._not_fitted()
-        return self.fitted.threshold
+        self.threshold_ = float(descending[n_accepted]) if n_accepted < n_rows else below_all
+        self.n_accepted_, self.n_rows_ = n_accepted, n_rows
+        return self
 
     def explain(self) -> str:
-        if self.fitted is None:
+        if not self.__sklearn_is_fitted__():
             return f"Will answer at least {self.target:.1%} of the rows, the most confident ones; not fitted yet."
-        seen = self.fitted
         return (
-            f"Answers where the confidence exceeds {seen.threshold:.6g}: {seen.n_accepted:,} of {seen.n_rows:,} "
-            f"calibration rows ({seen.n_accepted / seen.n_rows:.1%}), at least the {self.target:.1%} asked for. New "
+            f"Answers where the confidence exceeds {self.threshold_:.6g}: {self.n_accepted_:,} of {self.n_rows_:,} "
+            f"calibration rows ({self.n_accepted_ / self.n_rows_:.1%}), at least the {self.target:.1%} asked for. New "
             "rows are answered about as often if they come from where the calibration rows came from. Nothing is said "
             "about their errors."
         ).replace("%", " %")
+
+
+def check_share(name: str, value: Any, *, closed: bool) -> float:
+    """Check a number in (0, 1), or in (0, 1] where ``closed``, and return it as a float."""
+    interval = "(0, 1]" if closed else "(0, 1)"
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InputTypeError(f"{name} must be a number in {interval}, got {value!r}.")
+    if not (0 < value < 1 or (closed and value == 1)):
+        raise InputError(f"{name} must be in {interval}, got {value!r}.")
+    return float(value)
+
+
+def check_confidence(confidence: ArrayLike) -> NDArray[np.float64]:
+    """Check the confidences of a calibration sample: one per row, at least one row, all finite."""
+    values = np.asarray(confidence, dtype=np.float64)
+    if values.ndim != 1:
+        raise InputError(f"the calibration sample needs one confidence per row, got shape {values.shape}.")
+    if len(values) == 0:
+        raise InputError("the calibration sample is empty; set rows aside that the model was not trained on.")
+    if not np.isfinite(values).all():
+        raise InputError("the confidences contain NaN or infinity; remove those rows first.")
+    return values

@@ -1,22 +1,67 @@
-"""RiskControl: the error among the accepted rows stays below a target, with a probability that is guaranteed."""
+"""RiskControl: the error among the accepted rows stays below a target, with a probability that is guaranteed.
 
-from dataclasses import dataclass, replace
-from typing import Literal
+The rule first, then the two procedures that choose its threshold with a bound that holds in spite of the choice.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from demur.errors import InputError, InputTypeError
-from demur.guarantees.fitted_threshold import FittedThreshold, check_confidence, check_share
-from demur.guarantees.selection import Certificate, fixed_sequence, sgr
-from demur.rules import check_proba
+from demur.errors import InputError
+from demur.guarantees.binomial import p_value, rows_needed, upper_bound
+from demur.guarantees.coverage import FittedThreshold, check_confidence, check_share
+from demur.rules import check_classes, check_proba, register_rule
 
-__all__ = ["RiskControl"]
+__all__ = ["Certificate", "NoGuaranteeError", "RiskControl", "fixed_sequence", "fixed_thresholds", "sgr"]
 
-_METHODS = {"auto": fixed_sequence, "fixed-sequence": fixed_sequence, "sgr": sgr}
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Certificate:
+    """A threshold, what it accepted on the calibration sample, and the bound that its test gives.
+
+    Parameters
+    ----------
+    threshold : float
+    n_rows, n_accepted, n_wrong : int
+        Of the calibration sample.
+    level : float
+        The part of delta that this threshold was tested at.
+    bound : float
+        The Clopper-Pearson upper bound of the risk at that level: at most the target.
+    method : str
+    """
+
+    threshold: float
+    n_rows: int
+    n_accepted: int
+    n_wrong: int
+    level: float
+    bound: float
+    method: str
+
+
+class NoGuaranteeError(InputError):
+    """No threshold keeps the risk at its target with the confidence asked for.
+
+    Attributes
+    ----------
+    best : Certificate
+        The threshold with the smallest bound, which is above the target.
+    rows_needed : int
+        The number of accepted rows that it takes at the least, if all of them are right.
+    """
+
+    best: Certificate
+    rows_needed: int
+
+
+@register_rule
 class RiskControl(FittedThreshold):
     r"""Answer as many rows as possible while the error among the answers stays at or below a target.
 
@@ -34,8 +79,13 @@ class RiskControl(FittedThreshold):
         In (0, 1): the probability, over the calibration sample, that the promise may fail.
     method : {"auto", "fixed-sequence", "sgr"}
         How the threshold is chosen; see Notes.
-    certificate : Certificate, optional
-        Set by :meth:`fit`: the threshold, what it accepted and its bound.
+
+    Attributes
+    ----------
+    certificate_ : Certificate
+        The threshold, what it accepted on the calibration sample, and its bound.
+    threshold_ : float
+        That of the certificate: new rows with a larger confidence are answered.
 
     Notes
     -----
@@ -54,6 +104,10 @@ class RiskControl(FittedThreshold):
 
     The bound is not monotone in the threshold: a higher threshold lowers the risk but leaves fewer rows to show it.
 
+    Nothing in the numbers tells whether the model has seen the calibration rows. A model that was trained on them is
+    right about nearly all of them, and the promise is then worthless: see to it that they are others, copies of a row
+    and rows of one patient included.
+
     References
     ----------
     Geifman, El-Yaniv (2017), Selective classification for deep neural networks, NeurIPS.
@@ -69,27 +123,32 @@ class RiskControl(FittedThreshold):
     >>> rule = RiskControl(0.05).fit(proba, y)
     >>> rule.decide([[0.99, 0.01], [0.6, 0.4]]).reject
     array([False,  True])
-    >>> rule.certificate.n_accepted, rule.certificate.n_wrong, rule.certificate.bound <= 0.05
+    >>> rule.certificate_.n_accepted, rule.certificate_.n_wrong, rule.certificate_.bound <= 0.05
     (200, 0, True)
     >>> RiskControl(0.001).fit(proba, y)
     Traceback (most recent call last):
         ...
-    demur.guarantees.selection.NoGuaranteeError: no threshold guarantees a risk of at most 0.001 ... 2,995 accepted ...
+    demur.guarantees.risk_control.NoGuaranteeError: no threshold guarantees a risk of at most 0.001 ... 2,995 ac...
     """
 
-    target_risk: float
-    delta: float = 0.05
-    method: Literal["auto", "fixed-sequence", "sgr"] = "auto"
-    certificate: Certificate | None = None
+    name = "risk-control"
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self, target_risk: float, delta: float = 0.05, method: Literal["auto", "fixed-sequence", "sgr"] = "auto"
+    ) -> None:
+        self.target_risk = target_risk
+        self.delta = delta
+        self.method = method
+        self._check()
+
+    def _check(self) -> None:
         check_share("target_risk", self.target_risk, closed=False)
         check_share("delta", self.delta, closed=False)
         if self.method not in _METHODS:
             raise InputError(f"method must be 'auto', 'fixed-sequence' or 'sgr', got {self.method!r}.")
 
-    def fit(self, proba: ArrayLike, y: ArrayLike) -> "RiskControl":
-        """Return the rule with the threshold that this calibration sample gives.
+    def fit(self, proba: ArrayLike, y: ArrayLike) -> Self:
+        """Find the threshold that this calibration sample gives.
 
         Parameters
         ----------
@@ -106,11 +165,11 @@ class RiskControl(FittedThreshold):
         values = check_proba(proba)
         if values.ndim != 2:
             raise InputError(f"proba must have shape (n, n_classes), got {values.shape}.")
-        true = _check_columns(y, values.shape)
+        true = check_classes(y, values.shape)
         return self.fit_confidence(values.max(axis=1), values.argmax(axis=1) != true)
 
-    def fit_confidence(self, confidence: ArrayLike, wrong: ArrayLike) -> "RiskControl":
-        """Return the rule with the threshold that these confidences and errors give.
+    def fit_confidence(self, confidence: ArrayLike, wrong: ArrayLike) -> Self:
+        """Find the threshold that these confidences and errors give.
 
         Parameters
         ----------
@@ -119,6 +178,7 @@ class RiskControl(FittedThreshold):
         wrong : array of bool, shape (n,)
             Whether the answer to each row would be wrong.
         """
+        self._check()
         scores, errors = check_confidence(confidence), np.asarray(wrong)
         if errors.dtype != np.bool_ or errors.shape != scores.shape:
             raise InputError(
@@ -131,26 +191,25 @@ class RiskControl(FittedThreshold):
                 f"fixed-sequence testing needs confidences in [0, 1], got {scores.min():g} to {scores.max():g}; use "
                 "method='sgr' for another scale."
             )
-        return replace(self, certificate=choose(scores, errors, float(self.target_risk), float(self.delta)))
+        self.certificate_ = choose(scores, errors, float(self.target_risk), float(self.delta))
+        return self
 
     @property
-    def threshold(self) -> float:
-        return self._fitted.threshold
+    def threshold_(self) -> float:
+        """The threshold found by ``fit``: rows with a larger confidence are answered, ties reject."""
+        return self.certificate_.threshold
 
-    @property
-    def _fitted(self) -> Certificate:
-        if self.certificate is None:
-            raise self._not_fitted()
-        return self.certificate
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "certificate_")
 
     def explain(self) -> str:
         promise = (
             f"with probability at least {1 - self.delta:.4g} over the calibration sample, at most "
             f"{self.target_risk:.4g} of the answers given are wrong"
         )
-        if self.certificate is None:
+        if not self.__sklearn_is_fitted__():
             return f"Will answer as many rows as it can such that {promise}; not fitted yet."
-        seen = self.certificate
+        seen = self.certificate_
         condition = " and if the true risk does not fall as the coverage grows" if seen.method == "sgr" else ""
         return (
             f"Answers where the confidence exceeds {seen.threshold:.6g}: {seen.n_accepted:,} of {seen.n_rows:,} "
@@ -162,13 +221,144 @@ class RiskControl(FittedThreshold):
         )
 
 
-def _check_columns(y: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.integer]:
-    true = np.asarray(y)
-    if true.shape != shape[:1]:
-        raise InputError(f"y must have shape {shape[:1]}, one class per row of proba, got {true.shape}.")
-    if len(true) and true.dtype.kind not in "iu":
-        raise InputTypeError(f"y must hold column numbers of proba (integers), got dtype {true.dtype}.")
-    if ((true < 0) | (true >= shape[1])).any():
-        outside = true[(true < 0) | (true >= shape[1])][0]
-        raise InputError(f"y must hold column numbers from 0 to {shape[1] - 1}, got {outside}.")
-    return true
+def sgr(confidence: Floats, wrong: NDArray[np.bool_], target_risk: float, delta: float) -> Certificate:
+    """Search for the largest number of accepted rows by bisection (Geifman and El-Yaniv 2017, Algorithm 1).
+
+    Accepting the k most confident rows is tested by a Clopper-Pearson bound at level delta / ceil(log2(n + 1)), the
+    number of tests that a bisection over k = 1, ..., n makes. Three points differ from the publication:
+
+    - The threshold is the confidence of row k + 1, and rows are accepted strictly above it. Given that threshold the
+      k rows are independent draws from the accepted population, as the bound needs; a row that sits on the threshold
+      is not, and is not counted.
+    - Accepting all rows is among the candidates.
+    - Where no test succeeds there is no answer, instead of the last threshold tried.
+
+    The union over the tests is valid where the true selective risk does not fall as the coverage grows: then, as
+    long as no test has erred, the bisection is on its way to the true optimum, along one path of tests only.
+    """
+    sample = _Sample(confidence, wrong)
+    level = delta / math.ceil(math.log2(sample.n_rows + 1))
+    passed, failed = 0, sample.n_rows + 1
+    accepted, refused = [], []
+    while failed - passed > 1:
+        k = (passed + failed) // 2
+        n_accepted, n_wrong = (int(count) for count in sample.above(sample.threshold_of(k)))
+        bound = float(upper_bound(n_wrong, n_accepted, level))
+        tested = Certificate(sample.threshold_of(k), sample.n_rows, n_accepted, n_wrong, level, bound, "sgr")
+        if bound <= target_risk:
+            passed = k
+            accepted.append(tested)
+        else:
+            failed = k
+            refused.append(tested)
+    if not accepted:
+        best = min(refused, key=lambda tested: tested.bound)
+        raise _no_guarantee(best, target_risk, delta, rows_needed(target_risk, level))
+    return accepted[-1]
+
+
+_STEPS = 32
+"""Thresholds for each factor of two in 1 - t."""
+_OCTAVES_BELOW = 20
+"""The most cautious threshold is t = 1 - target_risk / 2^20."""
+_DECAY = 0.7
+"""Each octave away from t = 1 - target_risk starts with this much less of delta than the one before."""
+
+
+def fixed_thresholds(target_risk: float) -> tuple[Floats, Floats]:
+    """Return thresholds on a probability, descending, and the part of delta that each starts with.
+
+    Both are fixed before any data are seen. 1 - t grows geometrically. Calibrated probabilities above
+    t = 1 - target_risk have a risk below the target for certain, and the best threshold is not far below, so that
+    the largest part of delta starts there, and less with every factor of two in 1 - t away from it.
+
+    Examples
+    --------
+    >>> thresholds, parts = fixed_thresholds(0.1)
+    >>> float(thresholds[parts.argmax()]), float(thresholds[-1])
+    (0.9, 0.0)
+    >>> float(parts.sum().round(12))
+    1.0
+    """
+    steps = np.arange(-_OCTAVES_BELOW * _STEPS, math.ceil(-math.log2(target_risk) * _STEPS))
+    thresholds = np.append(1 - target_risk * 2.0 ** (steps / _STEPS), 0.0)
+    parts = np.append(np.where(steps % _STEPS == 0, _DECAY ** np.abs(steps / _STEPS), 0.0), 0.0)
+    return thresholds, parts / parts.sum()
+
+
+def fixed_sequence(confidence: Floats, wrong: NDArray[np.bool_], target_risk: float, delta: float) -> Certificate:
+    """Test fixed thresholds from the most cautious down (learn then test, Angelopoulos et al. 2021).
+
+    The hypothesis "the risk above t exceeds the target" is tested for each threshold of :func:`fixed_thresholds` by
+    an exact binomial test. A threshold is tested at its own part of delta, plus, if the one before it was rejected,
+    all that that one was tested at: the fallback procedure (Wiens 2003), fixed-sequence testing with several
+    starts. The first wrong rejection, if any, is of a true hypothesis k at a level that is the sum of the parts since
+    the last true one before k; these levels sum to at most delta over the true hypotheses, whatever they are.
+    Given how many rows are accepted at a fixed threshold, their errors are binomial. So the guarantee is exact for
+    every distribution, with ties and without a monotone risk. The order matters for power only: risk is expected to
+    grow as the threshold falls, so that levels add up on the way to the lowest threshold that can be rejected.
+    """
+    thresholds, parts = fixed_thresholds(target_risk)
+    accepted, errors = _Sample(confidence, wrong).above(thresholds)
+    p_values = p_value(errors, accepted, target_risk)
+    own = delta * parts
+    level, chosen, chosen_level = 0.0, -1, 0.0
+    for index, (part, p) in enumerate(zip(own.tolist(), p_values.tolist(), strict=True)):
+        level += part
+        if p <= level:
+            chosen, chosen_level = index, level
+        else:
+            level = 0.0
+    found = chosen >= 0
+    if not found:
+        bounds = upper_bound(errors, accepted, own)
+        chosen = int(bounds.argmin() if bounds.min() < 1 else own.argmax())
+        chosen_level = float(own[chosen])
+    bound = float(upper_bound(errors[chosen], accepted[chosen], chosen_level))
+    certificate = Certificate(
+        float(thresholds[chosen]), len(confidence), int(accepted[chosen]), int(errors[chosen]), chosen_level, bound,
+        "fixed-sequence",
+    )  # fmt: skip
+    if not found:
+        raise _no_guarantee(certificate, target_risk, delta, rows_needed(target_risk, delta))
+    return certificate
+
+
+class _Sample:
+    """A calibration sample, sorted once, to count what lies above any threshold."""
+
+    def __init__(self, confidence: Floats, wrong: NDArray[np.bool_]) -> None:
+        self.n_rows = len(confidence)
+        self.confidence, self.of_wrong = np.sort(confidence), np.sort(confidence[wrong])
+
+    def above(self, threshold: float | Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the number of rows, and of wrong rows, with a confidence above each threshold."""
+        n_rows, n_wrong = (
+            len(values) - np.searchsorted(values, threshold, side="right")
+            for values in (self.confidence, self.of_wrong)
+        )
+        return np.asarray(n_rows), np.asarray(n_wrong)
+
+    def threshold_of(self, k: int) -> float:
+        """Return the threshold above which the k most confident rows lie, or fewer where row k + 1 ties."""
+        if k < self.n_rows:
+            return float(self.confidence[self.n_rows - k - 1])
+        return 0.0 if self.confidence[0] > 0 else -math.inf
+
+
+def _no_guarantee(best: Certificate, target_risk: float, delta: float, needed: int) -> NoGuaranteeError:
+    error = NoGuaranteeError(
+        f"no threshold guarantees a risk of at most {target_risk:g} with probability {1 - delta:g}: on these "
+        f"{best.n_rows:,} calibration rows the smallest bound is {best.bound:.3g} (accepting {best.n_accepted:,} rows, "
+        f"{best.n_wrong:,} of them wrong), and even without any error at least {needed:,} accepted rows are needed. "
+        "More calibration rows, a higher target_risk, a larger delta or a better model would help."
+    )
+    error.best, error.rows_needed = best, needed
+    return error
+
+
+_METHODS: dict[str, Callable[[Floats, NDArray[np.bool_], float, float], Certificate]] = {
+    "auto": fixed_sequence,
+    "fixed-sequence": fixed_sequence,
+    "sgr": sgr,
+}

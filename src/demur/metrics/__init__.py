@@ -4,19 +4,26 @@ from typing import TYPE_CHECKING
 
 import lazy_loader as _lazy
 
-from demur.metrics.bootstrap import Interval, bootstrap
+from demur.metrics.bootstrap import bootstrap
 from demur.metrics.classification import ClassScores, confusion_matrix, precision_recall_f1
 from demur.metrics.cost_curve import CostCurve
-from demur.metrics.curves import RiskCoverage
-from demur.metrics.pointwise import accepted_accuracy, coverage, rejection_rate, zero_one_c_loss, zero_one_c_risk
+from demur.metrics.intervals import Interval, area_intervals, mean_interval, proportion_interval, risk_interval
 from demur.metrics.rejector_errors import false_accept_rate, false_reject_rate
-from demur.metrics.scorer import zero_one_c_scorer
+from demur.metrics.risk_coverage import RiskCoverage
+from demur.metrics.zero_one_c import (
+    accepted_accuracy,
+    coverage,
+    rejection_rate,
+    zero_one_c_loss,
+    zero_one_c_risk,
+    zero_one_c_scorer,
+)
 
 if TYPE_CHECKING:
-    from demur.metrics.display import CostCurveDisplay, RejectConfusionMatrixDisplay, RiskCoverageDisplay
+    from demur.metrics.displays import CostCurveDisplay, RejectConfusionMatrixDisplay, RiskCoverageDisplay
 
 __getattr__, _, _ = _lazy.attach(
-    __name__, submod_attrs={"display": ["CostCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]}
+    __name__, submod_attrs={"displays": ["CostCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]}
 )
 
 __all__ = [
@@ -28,13 +35,17 @@ __all__ = [
     "RiskCoverage",
     "RiskCoverageDisplay",
     "accepted_accuracy",
+    "area_intervals",
     "bootstrap",
     "confusion_matrix",
     "coverage",
     "false_accept_rate",
     "false_reject_rate",
+    "mean_interval",
     "precision_recall_f1",
+    "proportion_interval",
     "rejection_rate",
+    "risk_interval",
     "zero_one_c_loss",
     "zero_one_c_risk",
     "zero_one_c_scorer",

@@ -1,41 +1,15 @@
-"""Bootstrap intervals: how much a figure would vary over other samples of rows."""
+"""Bootstrap intervals for any statistic: how much it varies over resampled rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.errors import InputError
+from demur.metrics.intervals import Interval
 
-__all__ = ["Interval", "bootstrap"]
-
-
-@dataclass(frozen=True, eq=False)
-class Interval:
-    """An estimate with a bootstrap interval; made by :func:`bootstrap`.
-
-    Parameters
-    ----------
-    estimate, low, high : float, or arrays of the statistic's shape
-    confidence_level : float
-    resamples : array of shape (n_resamples, ...)
-        The statistic of every resample.
-    n_undefined : int, or array of the statistic's shape
-        The number of resamples left out because the statistic was NaN.
-    """
-
-    estimate: Any
-    low: Any
-    high: Any
-    confidence_level: float
-    resamples: NDArray[np.float64]
-    n_undefined: Any
-
-    def __str__(self) -> str:
-        ends = np.broadcast_arrays(self.estimate, self.low, self.high)
-        return "; ".join(f"{e:.4g} [{low:.4g}, {high:.4g}]" for e, low, high in zip(*map(np.ravel, ends), strict=True))
+__all__ = ["bootstrap"]
 
 
 def bootstrap(
@@ -46,6 +20,9 @@ def bootstrap(
     seed: Any = None,
 ) -> Interval:
     """Resample rows with replacement and return the percentile interval of a statistic (Efron 1979).
+
+    This is for statistics of your own. For shares, risks and areas :mod:`demur.metrics.intervals` is faster, and right
+    where a bootstrap is not: with few rows, and where all of them agree.
 
     Parameters
     ----------

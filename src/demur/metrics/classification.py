@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.errors import InputError
-from demur.metrics.labels import _as_labels, check_weights, correct_and_rejected
+from demur.metrics.predictions import as_labels, correct_and_rejected
+from demur.rules import check_weights
 
 __all__ = ["ClassScores", "confusion_matrix", "labelled_confusion_matrix", "precision_recall_f1"]
 
@@ -69,7 +70,9 @@ def labelled_confusion_matrix(
         raise InputError(f"normalize must be None, 'true', 'pred' or 'all', got {normalize!r}.")
     counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)
     if normalize is None:
-        return (counts if sample_weight is not None else counts.astype(np.int64)), names
+        return (
+            _in_given_weights(counts, sample_weight) if sample_weight is not None else counts.astype(np.int64)
+        ), names
     sums = counts.sum(axis=_SUMMED[normalize], keepdims=True)
     return np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0), names
 
@@ -106,13 +109,14 @@ class ClassScores:
         """
         names = ("precision", "recall", "f1", "coverage")
         if kind == "micro":
-            answers, right, total = self.counts[:, :-1].sum(), np.trace(self.counts), self.counts.sum()
+            counts = self.counts / self.counts.max()  # sums of very large weights would overflow
+            answers, right, total = counts[:, :-1].sum(), np.trace(counts), counts.sum()
             values = [_ratio(right, answers), _ratio(right, total), _ratio(2 * right, answers + total),
                       _ratio(answers, total)]  # fmt: skip
             return {name: float(value) for name, value in zip(names, values, strict=True)}
         if kind not in ("macro", "weighted"):
             raise InputError(f"kind must be 'macro', 'weighted' or 'micro', got {kind!r}.")
-        weights = np.ones_like(self.support) if kind == "macro" else self.support
+        weights = np.ones_like(self.support) if kind == "macro" else self.support / self.support.max()
         return {name: _mean_of_defined(getattr(self, name), weights) for name in names}
 
 
@@ -129,7 +133,7 @@ def precision_recall_f1(
     With TP_k the examples of class k answered with k, A_k all answers with k, and n_k all examples of class k,
     rejected ones included:
 
-    - precision = TP_k / A_k: of the answers given. A rejection is no answer and cannot lower it.
+    - precision = TP_k / A_k: of the answers given. A rejection does not count as an answer and cannot lower it.
     - recall = TP_k / n_k: a rejected example of the class was not found, so rejecting lowers it. It is the
       coverage of the class times the recall among its accepted examples.
     - F1 = 2 TP_k / (A_k + n_k), the harmonic mean of the two.
@@ -161,8 +165,8 @@ def precision_recall_f1(
         recall=_ratio(right, support),
         f1=_ratio(2 * right, answers + support),
         coverage=_ratio(support - counts[:, -1], support),
-        support=support,
-        counts=counts,
+        support=_in_given_weights(support, sample_weight),
+        counts=_in_given_weights(counts, sample_weight),
     )
 
 
@@ -171,7 +175,7 @@ def _count(
 ) -> tuple[Floats, NDArray[Any]]:
     _, reject = correct_and_rejected(y_true, y_pred, reject_label)
     weights = check_weights(sample_weight, len(reject))
-    true, pred = _as_labels("y_true", y_true), _as_labels("y_pred", y_pred)
+    true, pred = as_labels("y_true", y_true), as_labels("y_pred", y_pred)
     names = _sorted_classes(true, pred[~reject]) if labels is None else _check_labels(labels, true)
     rows = _codes(true, names)
     columns = np.full(len(true), len(names))
@@ -181,6 +185,15 @@ def _count(
     shape = (len(names), len(names) + 1)
     counts = np.bincount(cells, weights[listed], minlength=shape[0] * shape[1]).astype(np.float64)
     return counts.reshape(shape), names
+
+
+def _in_given_weights(counts: Floats, sample_weight: ArrayLike | None) -> Floats:
+    """Undo the scaling of very large and very small weights."""
+    if sample_weight is None:
+        return counts
+    given = np.asarray(sample_weight, dtype=np.float64)
+    with np.errstate(over="ignore"):  # a sum beyond the largest number is infinity
+        return np.asarray(counts * (given.max() / check_weights(given, len(given)).max()))
 
 
 def _sorted_classes(true: NDArray[Any], answered: NDArray[Any]) -> NDArray[Any]:
@@ -193,7 +206,7 @@ def _sorted_classes(true: NDArray[Any], answered: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_labels(labels: ArrayLike, true: NDArray[Any]) -> NDArray[Any]:
-    names = _as_labels("labels", labels)
+    names = as_labels("labels", labels)
     listed = names.tolist()
     if len(set(listed)) < len(listed):
         raise InputError(f"labels must be distinct, got {listed}.")

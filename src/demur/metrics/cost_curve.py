@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
 from demur.errors import InputError
-from demur.metrics.curves import RiskCoverage
-from demur.metrics.tied_groups import Floats
+from demur.metrics.risk_coverage import Floats, RiskCoverage
 from demur.rules import check_proba
 
 __all__ = ["CostCurve", "confidence_and_errors"]
@@ -184,8 +183,8 @@ def confidence_and_errors(
     unknown = ~np.isin(true, names)
     if unknown.any():
         raise InputError(
-            f"y contains {true[unknown].tolist()[0]!r}, which is no column of proba (columns: {_shown(names)}); pass "
-            "classes= if y holds class names."
+            f"y contains {true[unknown].tolist()[0]!r}, which is not a column of proba (columns: {_shown(names)}); pass"
+            " classes= if y holds class names."
         )
     return values.max(axis=1), np.asarray(names[values.argmax(axis=1)] != true)
 

@@ -7,8 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
-from demur.metrics.labels import check_weights
-from demur.rules import check_proba, chow_acceptance
+from demur.rules import check_proba, check_weights, chow_acceptance
 
 __all__ = ["false_accept_rate", "false_reject_rate"]
 

@@ -1,12 +1,12 @@
 """Reliability: whether "80 % sure" is right four times out of five."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.errors import InputError
+from demur.metrics import proportion_interval
 
 __all__ = ["Reliability"]
 
@@ -71,8 +71,8 @@ class Reliability:
         edges = np.arange(n_bins + 1) / n_bins
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bins - 1)
         n_rows = np.bincount(bins, minlength=n_bins)
-        means = [_means(np.bincount(bins, weights=what, minlength=n_bins), n_rows) for what in (values, correct)]
-        return cls(edges, n_rows, means[0], means[1])
+        sums = (np.bincount(bins, weights=what.astype(np.float64), minlength=n_bins) for what in (values, correct))
+        return cls(edges, n_rows, *(_means(np.asarray(each, dtype=np.float64), n_rows) for each in sums))
 
     @property
     def ece(self) -> float:
@@ -81,15 +81,13 @@ class Reliability:
         gaps = np.abs(self.accuracy[filled] - self.confidence[filled])
         return float(np.average(gaps, weights=self.n_rows[filled]))
 
-    def accuracy_interval(self, z: float = 1.96) -> tuple[Floats, Floats]:
-        """Return the ends of each bin's Wilson interval for the accuracy; NaN where the bin is empty."""
-        n = np.where(self.n_rows > 0, self.n_rows, np.nan)
-        centre = (self.accuracy + z**2 / (2 * n)) / (1 + z**2 / n)
-        half = z / (1 + z**2 / n) * np.sqrt(self.accuracy * (1 - self.accuracy) / n + (z / (2 * n)) ** 2)
-        # Rounding may put an accuracy of 0 or 1 just outside its own interval.
-        return np.minimum(centre - half, self.accuracy), np.maximum(centre + half, self.accuracy)
+    def accuracy_interval(self) -> tuple[Floats, Floats]:
+        """Return the ends of each bin's exact 95 % interval for the accuracy; NaN where the bin is empty."""
+        n_right = np.round(np.where(self.n_rows > 0, self.accuracy, 0.0) * self.n_rows).astype(np.int64)
+        found = proportion_interval(n_right, self.n_rows)
+        return found.low, found.high
 
 
-def _means(sums: NDArray[Any], counts: NDArray[np.int64]) -> Floats:
+def _means(sums: Floats, counts: NDArray[np.int64]) -> Floats:
     means: Floats = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
     return means

@@ -10,9 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, clip_to_unit, column, normalised, sigmoid, softmax
-from demur.guarantees import Coverage, RiskControl
 from demur.label_shift import LabelShift
-from demur.rules import Chow, CostMatrix, Threshold
+from demur.rules import Chow, CostMatrix, Threshold, ThresholdRule
 
 __all__ = ["CostInput", "apply_rule", "calibrated", "chow", "fixed", "shifted", "temperature"]
 
@@ -37,7 +36,7 @@ def calibrated(graph: Graph, proba: str, calibrator: Any) -> str:
 def temperature(graph: Graph, proba: str, scaling: TemperatureScaling, dtype: Any) -> str:
     """Return probabilities at a temperature, computed in their own precision."""
     logs = graph.op("Log", graph.op("Max", proba, np.array(_SMALLEST, dtype=dtype)))
-    return softmax(graph, graph.op("Div", logs, np.array(scaling.temperature, dtype=dtype)))
+    return softmax(graph, graph.op("Div", logs, np.array(scaling.temperature_, dtype=dtype)))
 
 
 def shifted(graph: Graph, proba: str, shift: LabelShift | None) -> str:
@@ -45,7 +44,7 @@ def shifted(graph: Graph, proba: str, shift: LabelShift | None) -> str:
     if shift is None:
         return proba
     known = normalised(graph, graph.op("Max", proba, np.array(0.0)))
-    old, new = (prior / prior.sum() for prior in (shift.train_prior, shift.new_prior))
+    old, new = (np.asarray(prior) / np.sum(prior) for prior in (shift.train_prior, shift.new_prior_))
     return normalised(graph, graph.op("Mul", known, new / old))
 
 
@@ -131,14 +130,14 @@ def apply_rule(graph: Graph, proba: str, rule: Any, cost: float) -> tuple[Ruled,
     if type(rule) is CostMatrix:
         return _cost_matrix(graph, proba, np.asarray(rule.costs))
     if type(rule) is Threshold:
-        threshold = _number(rule.threshold, "the rule Threshold has thresholds")
+        threshold = _number(rule.threshold_, "the rule Threshold has thresholds")
         words = f"Answers where the largest class probability exceeds {threshold:.6g}."
-    elif type(rule) in (Coverage, RiskControl):
-        threshold, words = float(rule.threshold), rule.explain()
+    elif isinstance(rule, ThresholdRule) and type(rule)._decide is ThresholdRule._decide:  # also one of the user's own
+        threshold, words = float(rule.threshold_), rule.explain()
     else:
         raise ExportError(
             f"the rule {type(rule).__name__} is not one of demur's own; use Chow, Threshold, CostMatrix, Coverage or "
-            "RiskControl."
+            "RiskControl, or derive it from ThresholdRule."
         )
     confidence = graph.op("ReduceMax", proba, _LAST, keepdims=0)
     ruled = Ruled(_likeliest(graph, proba), graph.op("Sub", confidence, np.array(threshold)), confidence)

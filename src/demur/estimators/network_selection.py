@@ -1,0 +1,295 @@
+"""The grid of hyper-parameters, the choice among trained networks, and the networks that are kept."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from demur.calibration import TemperatureScaling, at_temperature
+from demur.errors import InputError
+from demur.losses import Loss, resolve
+from demur.losses.pairwise import PairwiseLoss
+from demur.rules import Decision, chow_acceptance
+from demur.training import NetworkSpec, Trained
+from demur.workers import on_workers
+
+__all__ = ["Candidate", "FittedNetworks", "GridEntry", "grid_of", "least_risk", "select", "try_out"]
+
+_ROWS_AT_A_TIME = 1 << 12
+"""Prediction works through the rows in pieces of this size, which bounds its memory."""
+
+
+@dataclass(frozen=True)
+class GridEntry:
+    """One combination of hyper-parameters to train, and the losses that may decide with its scores."""
+
+    loss: Loss
+    weight_decay: float
+    hyper: dict[str, float]
+    deciders: tuple[Loss, ...]
+
+    def network(self, rows: NDArray[np.int64], seed: int, cost: float) -> NetworkSpec:
+        """Return the specification of a network with these hyper-parameters."""
+        return NetworkSpec(rows, seed, self.weight_decay, cost, self.hyper)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What was tried: its hyper-parameters and how it did on the held-out rows."""
+
+    loss: Loss
+    weight_decay: float
+    members: tuple[int, ...]
+    risk: float
+    coverage: float
+    failed: bool
+
+
+def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[float], cost: float) -> list[GridEntry]:
+    """Return all combinations to train.
+
+    A loss given by name or as "file.py:Class" brings its own candidates (beta, tau); a :class:`Loss` is used as it is.
+    """
+    named = isinstance(loss, str)
+    base = resolve(loss).for_classes(n_classes)
+    try:
+        decays = np.atleast_1d(np.asarray(weight_decay)).astype(np.float64, casting="same_kind").tolist()
+    except (TypeError, ValueError):
+        decays = []
+    if not decays or any(not 0 <= value < np.inf for value in decays):
+        raise InputError(f"weight_decay must be one or more numbers of at least 0, got {weight_decay!r}.")
+    entries: list[GridEntry] = []
+    for variant in base.variants_to_train() if named else [base]:
+        hyper: dict[str, float] = {}
+        if isinstance(variant, PairwiseLoss):
+            hyper["beta"] = float(variant.beta_value(n_classes, cost))
+        if any(hyper and np.isclose(hyper["beta"], entry.hyper["beta"], rtol=1e-12) for entry in entries):
+            continue  # with two classes all sides of Corollary 5 agree
+        deciders = tuple(variant.variants_to_decide()) if named else (variant,)
+        entries += [GridEntry(variant, decay, hyper, deciders) for decay in decays]
+    return entries
+
+
+def select(
+    grid: Sequence[GridEntry],
+    trained: Trained,
+    n_members: int,
+    X: Tensor,
+    y: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    cost: float,
+) -> tuple[list[Candidate], Candidate]:
+    """Return all candidates and the one of least 0-1-c risk on these rows; the first of equals.
+
+    Networks that diverged are never chosen.
+
+    Raises
+    ------
+    ValueError
+        If all diverged.
+    """
+    (candidates,) = try_out(grid, trained, n_members, X, y, weight, [cost])
+    best = least_risk(candidates)
+    if best.failed:
+        raise InputError(
+            f"all {len(trained.failed)} networks diverged: their weights overflowed. Lower learning_rate, standardise "
+            f"the features, or choose another loss than {best.loss.name!r}."
+        )
+    return candidates, best
+
+
+def least_risk(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate of least risk, the first of equals; one that diverged only where all did."""
+    return min(candidates, key=lambda candidate: candidate.risk)
+
+
+def try_out(
+    grid: Sequence[GridEntry],
+    trained: Trained,
+    n_members: int,
+    X: Tensor,
+    y: NDArray[np.int64] | Tensor,
+    weight: NDArray[np.float64] | Tensor,
+    costs: Sequence[float],
+) -> list[list[Candidate]]:
+    """Return, for each cost, how each candidate does on these rows, in the order of the grid.
+
+    Networks with equal losses decide as one tensor program, on the device where they are. What is wrong and what is
+    rejected is counted, so candidates that are equally good have risks that are equal to the last bit.
+    """
+    device = trained.vectors.device
+    rows = _HeldOut(
+        X.to(device),
+        torch.as_tensor(y, device=device),
+        torch.as_tensor(weight, dtype=torch.float64, device=device),
+        torch.tensor(costs, dtype=torch.float32, device=device).view(-1, 1, 1),
+    )
+    failed = trained.failed.reshape(len(grid), n_members).tolist()
+    members = [[n * n_members + m for m in range(n_members) if not failed[n][m]] for n in range(len(grid))]
+    counts: dict[int, NDArray[np.float64]] = {}
+    for alike in _alike(grid, [len(one) for one in members]):
+        networks = trained.take([m for n in alike for m in members[n]])
+        counted = rows.count(grid[alike[0]].deciders, networks, len(alike))
+        counts |= {n: counted[..., place] for place, n in enumerate(alike)}
+    total = float(rows.weight.sum())
+    tried: list[list[Candidate]] = [[] for _ in costs]
+    for n, entry in enumerate(grid):
+        for k, decider in enumerate(entry.deciders):
+            for c, cost in enumerate(costs):
+                wrong, rejected = counts[n][:, k, c].tolist() if members[n] else (np.inf, np.nan)
+                risk = (wrong + cost * rejected) / total if members[n] else np.inf
+                coverage = 1 - rejected / total
+                tried[c].append(
+                    Candidate(decider, entry.weight_decay, tuple(members[n]), risk, coverage, failed=not members[n])
+                )
+    return tried
+
+
+def _alike(grid: Sequence[GridEntry], n_members: Sequence[int]) -> list[list[int]]:
+    """Return the positions in the grid in groups of equal losses and equally many networks; without any, in none."""
+    groups: list[list[int]] = []
+    for n, entry in enumerate(grid):
+        if not n_members[n]:
+            continue
+        for group in groups:
+            if grid[group[0]].loss == entry.loss and n_members[group[0]] == n_members[n]:
+                group.append(n)
+                break
+        else:
+            groups.append([n])
+    return groups
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOut:
+    """Rows to choose by, on the device of the networks: features, classes, weights; and the costs as a column."""
+
+    X: Tensor
+    y: Tensor
+    weight: Tensor
+    cost: Tensor
+
+    def count(self, deciders: Sequence[Loss], networks: Trained, n_entries: int) -> NDArray[np.float64]:
+        """Return the weight of the wrong and of the rejected rows, of shape (2, n_deciders, n_costs, n_entries)."""
+
+        def of_some_rows(start: int) -> Tensor:
+            rows = slice(start, start + _ROWS_AT_A_TIME)
+            scores = torch.stack(networks.scores(self.X[rows]).tensor_split(n_entries))
+            counted = []
+            for decider in deciders:
+                decision = _decide_as_stack(decider, scores, self.cost)
+                reject = decision.reject.expand(len(self.cost), n_entries, -1)
+                wrong = ~reject & (decision.label != self.y[rows])
+                counted.append(torch.stack([(part * self.weight[rows]).sum(-1) for part in (wrong, reject)]))
+            return torch.stack(counted, 1)
+
+        n_workers = 1 if self.X.device.type == "cuda" else None
+        pieces = on_workers(of_some_rows, range(0, len(self.X), _ROWS_AT_A_TIME), n_workers=n_workers)
+        return np.asarray(torch.stack(pieces).sum(0).cpu().numpy(), dtype=np.float64)
+
+
+def _decide_as_stack(loss: Loss, scores: Tensor, cost: Tensor) -> Decision[Tensor]:
+    """Decide with scores of shape (n_entries, n_members, n_rows, n_outputs), members averaged, as FittedNetworks do."""
+    if scores.shape[1] == 1 or not loss.has_link:
+        return loss.rule(scores[:, 0], cost)
+    proba = loss.inverse_link(scores).mean(1)
+    confidence = proba.amax(-1)
+    by_score = loss.class_scores(scores, proba.shape[-1]).mean(1)
+    label = torch.where(proba == confidence.unsqueeze(-1), by_score, -torch.inf).argmax(-1)
+    return Decision.from_acceptance(label, chow_acceptance(confidence, cost), confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedNetworks:
+    """The networks that were kept, from raw features to decisions.
+
+    Parameters
+    ----------
+    loss : Loss
+    networks : Trained
+    mean, scale : arrays or None
+        Features are centred and divided by these; None if they are already.
+    temperature : TemperatureScaling, optional
+    """
+
+    loss: Loss
+    networks: Trained
+    mean: NDArray[np.float64] | None
+    scale: NDArray[np.float64] | None
+    temperature: TemperatureScaling | None = None
+
+    def _over_pieces(self, X: NDArray[Any], function: Callable[[Tensor], Tensor]) -> NDArray[Any]:
+        """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time.
+
+        Pieces are filled up to a multiple of 64 rows: small products use other kernels, and a row's result must not
+        depend on the rows it comes with.
+        """
+        n_features = X.shape[1]
+        mean = torch.zeros(n_features) if self.mean is None else torch.from_numpy(self.mean)
+        factor = torch.ones(n_features) if self.scale is None else torch.from_numpy(1 / self.scale).to(torch.float32)
+
+        def results(start: int) -> NDArray[Any]:
+            rows = np.require(X[start : start + _ROWS_AT_A_TIME], requirements=["C", "W"])  # torch wants to write
+            filled = torch.zeros(len(rows) + -len(rows) % 64, n_features)
+            torch.sub(torch.from_numpy(rows), mean, out=filled[: len(rows)])
+            return function(self.networks.scores(filled.mul_(factor)))[: len(rows)].cpu().numpy()
+
+        return np.concatenate(on_workers(results, range(0, len(X), _ROWS_AT_A_TIME)))
+
+    def proba(self, X: NDArray[Any], *, normalised: bool = False) -> NDArray[Any]:
+        """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
+
+        With ``normalised``, in float64 and divided by their sum over the classes.
+        """
+
+        def probabilities(scores: Tensor) -> Tensor:
+            proba = self._probabilities(scores)
+            if not normalised:
+                return proba
+            proba = proba.to(torch.float64)
+            total = proba.sum(-1, keepdim=True)
+            return (proba / total).nan_to_num_(1 / proba.shape[-1])
+
+        return self._over_pieces(X, probabilities)
+
+    def _probabilities(self, scores: Tensor) -> Tensor:
+        proba = self.loss.inverse_link(scores).mean(0) if len(scores) > 1 else self.loss.inverse_link(scores[0])
+        if self.temperature is None:
+            return proba
+        return torch.from_numpy(at_temperature(proba.cpu().numpy(), self.temperature.temperature_))
+
+    def decide(self, X: NDArray[Any], cost: Any) -> Decision[NDArray[Any]]:
+        """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
+        if self.loss.has_link:
+            answers = self._over_pieces(X, self._label_and_confidence)
+            acceptance = chow_acceptance(answers[:, 1], np.asarray(cost, dtype=np.float64))
+            return Decision.from_acceptance(answers[:, 0].astype(np.int64), acceptance, answers[:, 1])
+        one_cost = float(np.ravel(cost)[0])
+
+        def label_acceptance_confidence(scores: Tensor) -> Tensor:
+            found = self.loss.rule(scores[0], one_cost)
+            return torch.stack([found.label.to(torch.float32), found.acceptance, found.confidence], -1)
+
+        columns = self._over_pieces(X, label_acceptance_confidence)
+        return Decision.from_acceptance(columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2])
+
+    def _label_and_confidence(self, scores: Tensor) -> Tensor:
+        """Return the likeliest class, among equals the one with the best mean score, and its probability."""
+        proba = self._probabilities(scores)
+        confidence = proba.amax(-1)
+        by_score = self.loss.class_scores(scores, proba.shape[-1]).mean(0).to(proba.dtype)
+        label = torch.where(proba == confidence.unsqueeze(-1), by_score, -torch.inf).argmax(-1)
+        return torch.stack([label.to(confidence.dtype), confidence], -1)
+
+    def class_scores(self, X: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
+        """Return one score per class, for losses without a link."""
+        return self._over_pieces(X, lambda scores: self.loss.class_scores(scores[0], n_classes)).astype(np.float64)
+
+    def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> "FittedNetworks":
+        """Return the same networks with a temperature chosen on these (already scaled) rows."""
+        proba = replace(self, mean=None, scale=None).proba(X.numpy(), normalised=True)
+        return replace(self, temperature=TemperatureScaling().fit(proba, y, weight))

@@ -1,0 +1,363 @@
+"""The risk-coverage curve: how wrong the answers are when only the most confident share is given."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma
+
+from demur.errors import InputError
+from demur.rules import check_weights
+
+__all__ = ["RiskCoverage", "TiedGroups"]
+
+Floats = NDArray[np.float64]
+
+_CHUNK = 1 << 18
+"""Areas are summed over this many groups at a time, so that ten million points need no large temporaries."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RiskCoverage:
+    r"""Risk and coverage at every threshold of a confidence, and the areas under them.
+
+    Made by :meth:`from_confidence`. Point i of the curve accepts the rows with ``confidence > thresholds[i]``.
+    Rows of equal confidence cannot be told apart by a threshold, so a tied group enters whole: one point per
+    distinct confidence.
+
+    Parameters
+    ----------
+    groups : TiedGroups
+        The rows in order of confidence.
+    aurc : float
+        Area under the risk-coverage curve. With the rows in order of confidence and their losses
+        :math:`\ell_1, \dots, \ell_n`,
+
+        .. math:: \mathrm{AURC} = \frac1n \sum_{k=1}^n \hat r_k, \qquad \hat r_k = \frac1k \sum_{i \le k} \ell_i,
+
+        the usual empirical area (Geifman et al. 2019). Within a tied group the order is arbitrary; the area is the
+        mean over all orders, in closed form: a group of m rows with losses summing to :math:`\ell`, after a rows
+        with losses summing to L, adds :math:`(L - a \ell / m)(H_{a+m} - H_a) + \ell` to the sum, where H are the
+        harmonic numbers. So the area depends on the confidences only, never on the order of the rows.
+    eaurc : float
+        Excess AURC: minus the AURC of the best possible order, smallest loss first. Zero at best.
+    augrc : float
+        Area under the generalized risk (Traub et al. 2024), accumulated loss over all rows, as a function of
+        coverage; straight lines join the points and the origin. For 0-1 losses with error rate e it equals
+        :math:`(1 - \mathrm{AUROC})\, e (1 - e) + e^2 / 2`.
+
+    Notes
+    -----
+    A weight of 2 counts as two equal rows, for every number here. Weights that sum to less than the number of rows
+    cannot be counts; for ``aurc`` they are scaled to a mean of one (all else does not depend on their scale).
+
+    References
+    ----------
+    Geifman, Uziel, El-Yaniv (2019), Bias-reduced uncertainty estimation for deep neural classifiers, ICLR.
+    Traub et al. (2024), Overcoming common flaws in the evaluation of selective classification systems, NeurIPS.
+
+    Examples
+    --------
+    Four rows, the third most confident one is wrong. The running risks are 0, 0, 1/3, 1/4:
+
+    >>> curve = RiskCoverage.from_confidence([0.9, 0.8, 0.7, 0.6], loss=[0, 0, 1, 0])
+    >>> curve.coverage, curve.risk.round(3)
+    (array([0.25, 0.5 , 0.75, 1.  ]), array([0.   , 0.   , 0.333, 0.25 ]))
+    >>> round(curve.aurc, 4), round((0 + 0 + 1/3 + 1/4) / 4, 4)
+    (0.1458, 0.1458)
+    >>> curve.coverage_at(risk=0.25), curve.risk_at(coverage=0.5)
+    (1.0, 0.0)
+    >>> tied = RiskCoverage.from_confidence([0.9, 0.7, 0.7, 0.7], loss=[0, 0, 1, 0])
+    >>> tied.coverage, tied.risk
+    (array([0.25, 1.  ]), array([0.  , 0.25]))
+    """
+
+    groups: "TiedGroups"
+    aurc: float
+    eaurc: float
+    augrc: float
+
+    @classmethod
+    def from_confidence(
+        cls, confidence: ArrayLike, loss: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> "RiskCoverage":
+        """Make the curve of a confidence.
+
+        Parameters
+        ----------
+        confidence : array of shape (n,)
+            Higher means keep, on any scale: a probability, a margin, minus an entropy.
+        loss : array of shape (n,)
+            What answering each row costs: 1 where wrong and 0 where right, or any finite loss.
+        sample_weight : array of shape (n,), optional
+            How often each row counts.
+        """
+        scores, losses = _check_rows(confidence, loss)
+        weights = None if sample_weight is None else check_weights(sample_weight, len(scores))
+        best = TiedGroups.of_oracle(losses, weights).area_under_risk()
+        groups = TiedGroups.from_rows(scores, losses, weights)
+        aurc = groups.area_under_risk()
+        return cls(groups, aurc, max(aurc - best, 0.0), groups.area_under_generalized_risk())
+
+    @classmethod
+    def by_group(
+        cls, confidence: ArrayLike, loss: ArrayLike, group: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Mapping[Any, "RiskCoverage"]:
+        """Make one curve for each group of rows, in the order of the groups' names.
+
+        To compare groups under one common threshold use :meth:`at_threshold`, which gives NaN as the risk of a
+        group with no accepted row.
+
+        Parameters
+        ----------
+        confidence, loss, sample_weight
+            As for :meth:`from_confidence`.
+        group : array of shape (n,)
+            Numbers or strings, for example the hospital each row comes from.
+
+        Examples
+        --------
+        >>> curves = RiskCoverage.by_group([0.9, 0.8, 0.7], [0, 1, 0], ["a", "a", "b"])
+        >>> {name: curve.at_threshold(0.75) for name, curve in curves.items()}
+        {'a': (1.0, 0.5), 'b': (0.0, nan)}
+        """
+        scores, losses = _check_rows(confidence, loss)
+        weights = check_weights(sample_weight, len(scores))
+        names = np.asarray(group)
+        if names.shape != scores.shape:
+            raise InputError(f"group must have shape {scores.shape} like confidence, got {names.shape}.")
+        if any(name is None or name != name for name in (names if names.dtype.kind == "O" else names[names != names])):
+            raise InputError("group contains missing values (None or NaN); give those rows a name or remove them.")
+        curves = {}
+        for name in np.unique(names).tolist():
+            rows = names == name
+            if not weights[rows].any():
+                raise InputError(f"every row of group {name!r} has weight zero; remove the group first.")
+            given = None if sample_weight is None else weights[rows]
+            curves[name] = cls.from_confidence(scores[rows], losses[rows], given)
+        return curves
+
+    @cached_property
+    def coverage(self) -> Floats:
+        """The share of rows accepted at each point, ascending; the last is 1."""
+        return _frozen(self.groups.weight / self.groups.weight[-1])
+
+    @cached_property
+    def risk(self) -> Floats:
+        """The mean loss of the accepted rows at each point (selective risk)."""
+        return _frozen(self.groups.loss / self.groups.weight)
+
+    @cached_property
+    def generalized_risk(self) -> Floats:
+        """Risk times coverage at each point: the loss of the accepted rows, over all rows."""
+        return _frozen(self.groups.loss / self.groups.weight[-1])
+
+    @cached_property
+    def thresholds(self) -> Floats:
+        """Thresholds t, descending, such that ``confidence > t`` accepts the rows of each point: ties reject.
+
+        Each is the next lower confidence; the last is 0 where all are positive, or else just below the lowest.
+        """
+        lowest = self.groups.confidence[-1]
+        return _frozen(np.append(self.groups.confidence[1:], 0.0 if lowest > 0 else np.nextafter(lowest, -np.inf)))
+
+    def coverage_at(self, risk: ArrayLike) -> Any:
+        """Return the largest coverage whose selective risk is at most ``risk``; 0 where no point is that good.
+
+        The risk is not monotone in the coverage, so this looks at all points, not only up to the first above.
+
+        Parameters
+        ----------
+        risk : float or array
+            The largest acceptable risk.
+        """
+        wanted = _check_number("risk", risk)
+        found = np.searchsorted(self._least_risk_from, wanted, side="right")
+        return _as_given(np.append(0.0, self.coverage)[found], risk)
+
+    def risk_at(self, coverage: ArrayLike) -> Any:
+        """Return the risk when at least the share ``coverage`` must be answered.
+
+        That is the risk at the first point that covers so much: a tied group enters whole.
+
+        Parameters
+        ----------
+        coverage : float or array
+            In (0, 1].
+        """
+        wanted = _check_number("coverage", coverage)
+        if ((wanted <= 0) | (wanted > 1)).any():
+            raise InputError(f"coverage must be in (0, 1], got {coverage!r}: without answers there is no risk.")
+        return _as_given(self.risk[np.searchsorted(self.coverage, wanted)], coverage)
+
+    def at_threshold(self, threshold: ArrayLike) -> tuple[Any, Any]:
+        """Return coverage and risk of accepting ``confidence > threshold``; the risk of no accepted row is NaN."""
+        accepted = self.n_points_above(threshold)
+        coverage, risk = np.append(0.0, self.coverage)[accepted], np.append(np.nan, self.risk)[accepted]
+        return _as_given(coverage, threshold), _as_given(risk, threshold)
+
+    def n_points_above(self, threshold: ArrayLike) -> NDArray[np.intp]:
+        """Return how many distinct confidences lie above each threshold."""
+        ascending = self.groups.confidence[::-1]
+        wanted = _check_number("threshold", threshold)
+        return np.asarray(len(ascending) - np.searchsorted(ascending, wanted, side="right"))
+
+    @cached_property
+    def _least_risk_from(self) -> Floats:
+        """The least risk at this point or any later one: ascending, so that it can be searched."""
+        return np.minimum.accumulate(self.risk[::-1])[::-1]
+
+    def __repr__(self) -> str:
+        areas = ", ".join(f"{name}={getattr(self, name):.4g}" for name in ("aurc", "eaurc", "augrc"))
+        return f"RiskCoverage({self.groups.n_rows:,} rows, {len(self.groups.confidence):,} points, {areas})"
+
+
+@dataclass(frozen=True, eq=False)
+class TiedGroups:
+    """Distinct confidences from high to low, with what has been accepted down to each of them.
+
+    Parameters
+    ----------
+    confidence : array of shape (n_groups,)
+        The distinct values, descending.
+    weight : array of shape (n_groups,)
+        The weight of all rows with at least this confidence.
+    loss : array of shape (n_groups,)
+        Their weighted loss.
+    n_rows : int
+        How many rows there are, without those of zero weight.
+
+    Examples
+    --------
+    >>> groups = TiedGroups.from_rows(np.array([0.9, 0.5, 0.9]), np.array([0.0, 1.0, 1.0]))
+    >>> groups.confidence, groups.weight, groups.loss
+    (array([0.9, 0.5]), array([2., 3.]), array([1., 2.]))
+    """
+
+    confidence: Floats
+    weight: Floats
+    loss: Floats
+    n_rows: int
+
+    def __post_init__(self) -> None:
+        for array in (self.confidence, self.weight, self.loss):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_rows(cls, confidence: Floats, loss: NDArray[Any], weight: Floats | None = None) -> "TiedGroups":
+        """Sort the rows and join those that tie; the result is the same, to the last bit, for any order of the rows."""
+        if weight is not None and not weight.all():
+            counts = weight > 0
+            confidence, loss, weight = confidence[counts], loss[counts], weight[counts]
+        ordered, weights, losses = _descending(confidence, loss, weight)
+        n_rows = len(ordered)
+        weights = np.arange(1.0, n_rows + 1) if weights is None else np.cumsum(weights)
+        losses = np.cumsum(losses)
+        is_last = np.append(ordered[1:] != ordered[:-1], True)
+        if is_last.all():
+            return cls(ordered, weights, losses, n_rows)
+        return cls(ordered[is_last], weights[is_last], losses[is_last], n_rows)
+
+    @classmethod
+    def of_oracle(cls, loss: NDArray[Any], weight: Floats | None = None) -> "TiedGroups":
+        """Return the groups of the best possible order: the smallest losses are accepted first."""
+        if weight is None and _is_zero_one(loss):
+            n_rows, n_wrong = len(loss), int(np.count_nonzero(loss))
+            kept = np.array([n_wrong < n_rows, n_wrong > 0])
+            weights, losses = np.array([n_rows - n_wrong, n_rows]), np.array([0, n_wrong])
+            return cls(np.array([0.0, -1.0])[kept], weights[kept] / 1.0, losses[kept] / 1.0, n_rows)
+        return cls.from_rows(-loss.astype(np.float64, copy=False), loss, weight)
+
+    def area_under_risk(self) -> float:
+        """Return the mean of the running risk; :class:`~demur.metrics.RiskCoverage` gives the formula."""
+        total = self.weight[-1]
+        scale = max(1.0, self.n_rows / total)  # weights that sum to less than the rows cannot be counts
+        area = 0.0
+        for before, size, loss_before, loss_size in self._steps():
+            start, length = before * scale, size * scale
+            harmonic = 1 / (start + 1)
+            long = np.flatnonzero(length != 1)
+            harmonic[long] = digamma(start[long] + length[long] + 1) - digamma(start[long] + 1)
+            area += float(np.sum((loss_before - before * loss_size / size) * harmonic * scale + loss_size * scale))
+        return area / float(total * scale)
+
+    def area_under_generalized_risk(self) -> float:
+        """Return the area under accumulated loss over accumulated weight, straight within a tied group."""
+        total = float(self.weight[-1])
+        area = sum(float(np.sum(size * (before + loss / 2))) for _, size, before, loss in self._steps())
+        return area / total**2
+
+    def _steps(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
+        """Yield, chunk by chunk: weight before the group and of the group, loss before it and of it."""
+        for start in range(0, len(self.weight), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            weight, loss = self.weight[part], self.loss[part]
+            weight_before, loss_before = (
+                np.concatenate(([total[start - 1] if start else 0.0], accumulated[:-1]))
+                for total, accumulated in ((self.weight, weight), (self.loss, loss))
+            )
+            yield weight_before, weight - weight_before, loss_before, loss - loss_before
+
+
+def _is_zero_one(loss: NDArray[Any]) -> bool:
+    return loss.dtype == np.bool_ or bool(((loss == 0) | (loss == 1)).all())
+
+
+def _descending(
+    confidence: Floats, loss: NDArray[Any], weight: Floats | None
+) -> tuple[Floats, Floats | None, NDArray[Any]]:
+    """Return confidence, weight and weighted loss from the highest confidence to the lowest.
+
+    Ties are put in order too, by loss and weight, so that sums do not depend on the order of the rows. Complex
+    numbers sort by real, then by imaginary part: faster than sorting positions and picking values by them.
+    """
+    if weight is None:
+        ordered, losses = _sorted_pairs(confidence, loss)
+        return ordered, None, losses
+    if _is_zero_one(loss):
+        ordered, signed = _sorted_pairs(confidence, np.where(loss == 0, weight, -weight))
+        return ordered, np.abs(signed), np.maximum(-signed, 0)
+    order = np.lexsort((weight, loss, -confidence))
+    return confidence[order], weight[order], (weight * loss)[order]
+
+
+def _sorted_pairs(descending: Floats, ascending: NDArray[Any]) -> tuple[Floats, Floats]:
+    pairs = np.empty(len(descending), dtype=np.complex128)
+    np.negative(descending, out=pairs.real)
+    pairs.imag = ascending
+    pairs.sort()
+    return -pairs.real, pairs.imag
+
+
+def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, NDArray[Any]]:
+    scores = np.asarray(confidence, dtype=np.float64)
+    losses = np.asarray(loss)
+    if losses.dtype != np.bool_:
+        losses = losses.astype(np.float64, copy=False)
+    if scores.ndim != 1 or scores.shape != losses.shape or len(scores) == 0:
+        raise InputError(
+            f"confidence and loss need the same shape (n,) with n >= 1, got {scores.shape} and {losses.shape}."
+        )
+    for name, values in (("confidence", scores), ("loss", losses)):
+        if not np.isfinite(values).all():
+            raise InputError(f"{name} contains NaN or infinity; remove those rows, or clip the values, first.")
+    return scores, losses
+
+
+def _check_number(name: str, value: ArrayLike) -> Floats:
+    numbers = np.asarray(value, dtype=np.float64)
+    if np.isnan(numbers).any():
+        raise InputError(f"{name} must be a number, got {value!r}.")
+    return numbers
+
+
+def _as_given(values: NDArray[Any], like: ArrayLike) -> Any:
+    return float(values) if np.ndim(like) == 0 else values
+
+
+def _frozen(array: Floats) -> Floats:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,211 @@
+"""The 0-1-c loss, the plain figures around it (coverage, accuracy of the answers given ...), and a scorer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from demur.costs import check_cost
+from demur.errors import InputError
+from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
+from demur.rules import check_weights
+
+__all__ = [
+    "ZeroOneCScorer",
+    "accepted_accuracy",
+    "coverage",
+    "rejection_rate",
+    "zero_one_c_loss",
+    "zero_one_c_risk",
+    "zero_one_c_scorer",
+]
+
+
+def zero_one_c_loss(
+    y_true: ArrayLike, y_pred: ArrayLike, *, cost: ArrayLike, reject_label: Any = -1
+) -> NDArray[np.float64]:
+    """Return the 0-1-c loss of each example: 1 if wrong, c if rejected, 0 if right (Eq. 2 of the paper).
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        True labels: numbers or strings.
+    y_pred : array of shape (n,)
+        Predicted labels, with ``reject_label`` where the classifier declined.
+    cost : float, or array of shape (n,)
+        The price c of one rejection, possibly different for each example.
+    reject_label : number, str, NaN or None, default -1
+        The marker of a rejection. It must not be a class. NaN and None both stand for a missing value.
+
+    Returns
+    -------
+    array of float, shape (n,)
+
+    Examples
+    --------
+    >>> zero_one_c_loss([0, 1, 1], [0, 0, -1], cost=0.2)
+    array([0. , 1. , 0.2])
+    >>> zero_one_c_loss(["cat", "dog"], ["reject", "dog"], cost=[0.1, 0.3], reject_label="reject")
+    array([0.1, 0. ])
+    """
+    correct, reject = correct_and_rejected(y_true, y_pred, reject_label)
+    prices = check_cost(cost)
+    if prices.shape not in ((), reject.shape):
+        raise InputError(f"cost must be one number or have shape {reject.shape} like y_true, got {prices.shape}.")
+    return np.where(reject, prices, np.where(correct, 0.0, 1.0))
+
+
+def zero_one_c_risk(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    cost: ArrayLike,
+    reject_label: Any = -1,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Return the mean 0-1-c loss: what a prediction costs on average. Lower is better.
+
+    Parameters
+    ----------
+    y_true, y_pred, cost, reject_label
+        As for :func:`zero_one_c_loss`.
+    sample_weight : array of shape (n,), optional
+        How much each example counts.
+
+    Examples
+    --------
+    Four examples, one wrong and one rejected: (1 + 0.2) / 4.
+
+    >>> zero_one_c_risk([0, 1, 1, 0], [0, 0, -1, 0], cost=0.2)
+    0.3
+    """
+    losses = zero_one_c_loss(y_true, y_pred, cost=cost, reject_label=reject_label)
+    return float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
+
+
+def rejection_rate(y_pred: ArrayLike, *, reject_label: Any = -1, sample_weight: ArrayLike | None = None) -> float:
+    """Return the share of examples that were declined.
+
+    Parameters
+    ----------
+    y_pred, reject_label, sample_weight
+        As for :func:`zero_one_c_risk`.
+
+    Examples
+    --------
+    >>> rejection_rate([0, 0, -1, 0])
+    0.25
+    """
+    reject = rejected(y_pred, reject_label)
+    return float(np.average(reject, weights=check_weights(sample_weight, len(reject))))
+
+
+def coverage(y_pred: ArrayLike, *, reject_label: Any = -1, sample_weight: ArrayLike | None = None) -> float:
+    """Return the share of examples that were answered: one minus :func:`rejection_rate`.
+
+    Parameters
+    ----------
+    y_pred, reject_label, sample_weight
+        As for :func:`zero_one_c_risk`.
+
+    Examples
+    --------
+    >>> coverage([0, 0, -1, 0])
+    0.75
+    """
+    accept = ~rejected(y_pred, reject_label)
+    return float(np.average(accept, weights=check_weights(sample_weight, len(accept))))
+
+
+def accepted_accuracy(
+    y_true: ArrayLike, y_pred: ArrayLike, *, reject_label: Any = -1, sample_weight: ArrayLike | None = None
+) -> float:
+    """Return the share of right answers among the answers given; NaN if every example was rejected.
+
+    Parameters
+    ----------
+    y_true, y_pred, reject_label, sample_weight
+        As for :func:`zero_one_c_risk`.
+
+    Examples
+    --------
+    >>> accepted_accuracy([0, 1, 1, 0, 1], [0, 0, -1, 0, 1])
+    0.75
+    >>> accepted_accuracy([0, 1], [-1, -1])
+    nan
+    """
+    correct, reject = correct_and_rejected(y_true, y_pred, reject_label)
+    weights = check_weights(sample_weight, len(reject))
+    answered = weights[~reject].sum()
+    return float(weights[correct].sum() / answered) if answered > 0 else float("nan")
+
+
+@dataclass(frozen=True)
+class ZeroOneCScorer:
+    """Score an estimator by minus its 0-1-c risk; made by :func:`zero_one_c_scorer`."""
+
+    cost: float
+    reject_label: Any = None
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.cost) != 0:
+            raise InputError(f"a scorer takes a single cost, got an array of shape {np.shape(self.cost)}.")
+        check_cost(self.cost)
+
+    def __call__(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the 0-1-c risk on ``X``: zero at best, greater is better."""
+        return -zero_one_c_risk(
+            y,
+            estimator.predict(X),
+            cost=self.cost,
+            reject_label=marker_of(estimator, default=self.reject_label),
+            sample_weight=sample_weight,
+        )
+
+    def __repr__(self) -> str:
+        marker = "" if self.reject_label is None else f", reject_label={self.reject_label!r}"
+        return f"zero_one_c_scorer({self.cost!r}{marker})"
+
+
+def zero_one_c_scorer(cost: float, reject_label: Any = None) -> ZeroOneCScorer:
+    """Make a scorer for ``cross_val_score``, ``GridSearchCV`` and the like: minus the 0-1-c risk.
+
+    What counts as a rejection is taken from the estimator (or the last step of a pipeline, or the best estimator
+    of a search): its attribute ``reject_label_``. An estimator without one rejects where it predicts the
+    ``reject_label`` given here, and never if none is given, so that plain classifiers can compete.
+
+    Parameters
+    ----------
+    cost : float
+        The price c of one rejection.
+    reject_label : number or str, optional
+        The marker of estimators that have no ``reject_label_``.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, sample_weight=None)``; greater is better.
+
+    Examples
+    --------
+    A classifier that always answers 1 is wrong once in four:
+
+    >>> from sklearn.dummy import DummyClassifier
+    >>> scorer = zero_one_c_scorer(0.2)
+    >>> constant = DummyClassifier(strategy="most_frequent").fit([[0]] * 4, [-1, 1, 1, 1])
+    >>> scorer(constant, [[0]] * 4, [-1, 1, 1, 1])
+    -0.25
+    """
+    return ZeroOneCScorer(cost, reject_label)
+
+
+def marker_of(estimator: Any, default: Any) -> Any:
+    """Return what an estimator predicts where it declines: its own marker, or else the default, or else nothing."""
+    if hasattr(estimator, "reject_label_"):
+        return estimator.reject_label_
+    if hasattr(estimator, "best_estimator_"):
+        return marker_of(estimator.best_estimator_, default)
+    if hasattr(estimator, "steps"):
+        return marker_of(estimator.steps[-1][1], default)
+    return NEVER if default is None else default

@@ -1,0 +1,78 @@
+"""Weights of any size: no metric overflows, and none vanishes (issue 12, line 14)."""
+
+import numpy as np
+import pytest
+
+from demur.calibration import OneVsRestCalibration, TemperatureScaling
+from demur.metrics import (
+    CostCurve,
+    RiskCoverage,
+    accepted_accuracy,
+    confusion_matrix,
+    coverage,
+    false_accept_rate,
+    false_reject_rate,
+    precision_recall_f1,
+    rejection_rate,
+    zero_one_c_risk,
+)
+
+RNG = np.random.default_rng(0)
+N = 60
+TRUE = RNG.integers(3, size=N)
+PROBA = RNG.dirichlet(np.ones(3), size=N)
+CONFIDENCE = PROBA.max(axis=1)
+REJECT = CONFIDENCE < 0.5
+PRED = np.where(REJECT, -1, PROBA.argmax(axis=1))
+WRONG = PROBA.argmax(axis=1) != TRUE
+WEIGHTS = RNG.integers(1, 5, size=N).astype(float)
+
+
+def scores(weights):
+    return precision_recall_f1(TRUE, PRED, sample_weight=weights)
+
+
+SCALE_FREE = {
+    "zero_one_c_risk": lambda w: zero_one_c_risk(TRUE, PRED, cost=0.2, sample_weight=w),
+    "coverage": lambda w: coverage(PRED, sample_weight=w),
+    "rejection_rate": lambda w: rejection_rate(PRED, sample_weight=w),
+    "accepted_accuracy": lambda w: accepted_accuracy(TRUE, PRED, sample_weight=w),
+    "false_accept_rate": lambda w: false_accept_rate(REJECT, PROBA, 0.2, sample_weight=w),
+    "false_reject_rate": lambda w: false_reject_rate(REJECT, PROBA, 0.2, sample_weight=w),
+    "confusion_matrix": lambda w: confusion_matrix(TRUE, PRED, normalize="all", sample_weight=w),
+    "precision_recall_f1": lambda w: [scores(w).precision, scores(w).recall, scores(w).f1, scores(w).coverage],
+    "micro": lambda w: list(scores(w).average("micro").values()),
+    "weighted": lambda w: list(scores(w).average("weighted").values()),
+    "augrc": lambda w: RiskCoverage.from_confidence(CONFIDENCE, WRONG, w).augrc,
+    "augrc of any loss": lambda w: RiskCoverage.from_confidence(CONFIDENCE, TRUE / 2, w).augrc,
+    "risk curve": lambda w: RiskCoverage.from_confidence(CONFIDENCE, WRONG, w).risk,
+    "cost curve": lambda w: CostCurve.from_proba(PROBA, TRUE, sample_weight=w).risk_at([0.1, 0.3]),
+    "mean risk": lambda w: CostCurve.from_proba(PROBA, TRUE, sample_weight=w).mean_risk(),
+}
+
+
+@pytest.mark.parametrize("scale", [2.0**1000, 1e300, 1e20, 1e-300, 5e-324])
+@pytest.mark.parametrize("name", SCALE_FREE)
+def test_issue12_14_no_figure_depends_on_the_scale_of_the_weights(name, scale):
+    np.testing.assert_allclose(SCALE_FREE[name](WEIGHTS * scale), SCALE_FREE[name](WEIGHTS), rtol=1e-12, atol=1e-14)
+
+
+def test_issue12_14_the_aurc_of_enormous_weights_is_its_limit():
+    """A weight counts equal rows; from some size on more of them change nothing."""
+    area = lambda weights: RiskCoverage.from_confidence(CONFIDENCE, WRONG, weights).aurc  # noqa: E731
+    assert area(WEIGHTS * 1e300) == pytest.approx(area(WEIGHTS * 1e9), rel=1e-7)
+    assert area(WEIGHTS * 1e-300) == pytest.approx(area(WEIGHTS * 1e-9), rel=1e-12)
+
+
+def test_issue12_14_weighted_counts_stay_as_given():
+    assert confusion_matrix([0, 1], [0, 1], sample_weight=[1e300, 2e300])[1, 1] == 2e300
+    assert precision_recall_f1([0, 1], [0, 1], sample_weight=[1e-300, 2e-300]).support.tolist() == [1e-300, 2e-300]
+    assert np.isinf(confusion_matrix([0, 0], [0, 0], sample_weight=[1e308, 1e308])).any()
+
+
+@pytest.mark.parametrize("scale", [1e300, 2.0**1000])
+def test_issue12_14_calibration_with_enormous_weights(scale):
+    found = TemperatureScaling().fit(PROBA, TRUE, WEIGHTS * scale).temperature_
+    assert found == pytest.approx(TemperatureScaling().fit(PROBA, TRUE, WEIGHTS * 1e9).temperature_, rel=1e-4)
+    curves = [OneVsRestCalibration("isotonic").fit(PROBA, TRUE, WEIGHTS * s).transform(PROBA) for s in (1, scale)]
+    np.testing.assert_allclose(curves[0], curves[1], atol=1e-9)
