@@ -445,3 +445,22 @@ def test_batches_are_even():
         assert torch.allclose(weight.sum((1, 2)), torch.ones(n_steps))
         counts = (weight > 0).sum((1, 2))
         assert counts.max() - counts.min() <= 1
+
+
+@torch.no_grad()
+def test_the_update_of_a_gpu_is_that_of_the_cpu():
+    """Two ways to write AdamW, compared where both can run."""
+    specs = [NetworkSpec(np.arange(50), seed) for seed in (1, 2)]
+    steps = [recipe._Step(CE, net(), data(), specs, SHORT, torch.device("cpu")) for _ in range(2)]
+    updates = [
+        kind(step.stack.matrix, step, SHORT)
+        for kind, step in zip((recipe._FusedUpdate, recipe._UpdateOnDevice), steps, strict=True)
+    ]
+    for number in range(20):
+        rates, shrinkages = torch.tensor([0.04, 0.01]), torch.tensor([0.001 * number, 0.01])
+        gradient = torch.randn(steps[0].stack.gradients.shape, generator=torch.Generator().manual_seed(number))
+        for step, update in zip(steps, updates, strict=True):
+            step.stack.gradients.copy_(gradient)
+            update(rates, shrinkages)
+    assert torch.allclose(steps[0].stack.matrix, steps[1].stack.matrix, atol=1e-5)
+    assert not torch.allclose(steps[0].stack.matrix, net().stack([1, 2], 2, torch.device("cpu")).matrix, atol=0.1)
