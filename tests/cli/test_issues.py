@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from demur import RiskControl, save
+from demur.columns import Schema
 from demur.deploy import load
-from demur.tabular import Schema, TableModel, fit_file, fit_table, table_fit
-from demur.tabular.leaks import likely_leaks
+from demur.tabular import TableModel, fit_file, fit_table, table_fit
+from demur.tabular.table_fit import likely_leaks
 
 
 def rows_of(n=200, seed=0, **more):

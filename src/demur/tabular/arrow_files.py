@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from demur.columns.column import as_type
 from demur.columns.frames import check_names
 from demur.columns.table_errors import TableError, listed, shown
-from demur.tabular.table_reader import TableFormat, TableReader
+from demur.tabular.table_sources import TableFormat, TableReader
 
 __all__ = ["ArrowReader", "FolderReader", "ParquetReader", "files_of_folder", "partition_columns"]
 

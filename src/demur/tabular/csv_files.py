@@ -17,12 +17,19 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
-from demur.columns.column import Values, no_such_value
+from demur.columns.column import (
+    Decimal,
+    Values,
+    check_decimal,
+    dates_of_text,
+    decimal_of,
+    iso_dates,
+    no_such_value,
+    order_of_dates,
+)
 from demur.columns.frames import check_names
-from demur.columns.notation import Decimal, check_decimal, dates_of_text, decimal_of, iso_dates, order_of_dates
 from demur.columns.table_errors import TableError, TableWarning, shown
-from demur.tabular.table_reader import TableReader
-from demur.tabular.table_sources import Rewound, Utf8Stream
+from demur.tabular.table_sources import Rewound, TableReader, Utf8Stream
 
 __all__ = ["CsvReader", "Dialect", "column_of_text", "sniff", "types_of_text"]
 

@@ -21,8 +21,7 @@ from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.csv_files import types_of_text
 from demur.tabular.table_files import open_table
 from demur.tabular.table_model import ANSWER_COLUMNS, TableModel
-from demur.tabular.table_reader import TableReader
-from demur.tabular.table_sources import Source, open_raw, source_name
+from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
 from demur.tabular.table_writer import TableWriter
 from demur.whole_file import move_into_place, part_of
 

@@ -212,7 +212,7 @@ def _notes(
     train_labels: NDArray[np.str_],
 ) -> tuple[str, ...]:
     from demur.estimators.splitting import blocks_of
-    from demur.tabular.leaks import likely_leaks
+    from demur.tabular.table_fit import likely_leaks
 
     notes = []
     blocks = blocks_of(compared, labels)

@@ -101,6 +101,11 @@ class ModelKind:
         )
 
 
+_OWN_NAMES = {"auto": "a blend of several models (the default)"} | {
+    candidate.key: candidate.name for candidate in CANDIDATES if candidate.key
+}
+
+
 def model_names() -> dict[str, str]:
     """Return each name that a model can be asked for by, with what it stands for.
 
@@ -109,9 +114,7 @@ def model_names() -> dict[str, str]:
     >>> model_names()["hgb"]
     'gradient boosting'
     """
-    names = {"auto": "a blend of several models (the default)"}
-    names |= {candidate.key: candidate.name for candidate in CANDIDATES if candidate.key}
-    return names | {name: f"networks trained with {name}" for name in available()}
+    return _OWN_NAMES | {name: f"networks trained with {name}" for name in available()}
 
 
 def model_kind(name: str) -> ModelKind:
@@ -124,6 +127,8 @@ def model_kind(name: str) -> ModelKind:
         ...
     demur.errors.InputError: there is no model 'hbg'; did you mean 'hgb'?
     """
+    if name in _OWN_NAMES:
+        return ModelKind(name, _OWN_NAMES[name])
     if ":" in name:
         return ModelKind(name, f"networks trained with {resolve(name).name}")
     names = model_names()
