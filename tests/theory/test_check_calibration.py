@@ -60,7 +60,7 @@ def test_many_classes(name):
 
 
 @pytest.mark.parametrize("n_classes", some_slow([3, 5, 8, 26], quick=(3,)))
-@pytest.mark.parametrize("name", PAIRWISE)
+@pytest.mark.parametrize("name", some_slow(PAIRWISE, quick=("apc+log",)))
 def test_no_beta_is_calibrated_for_more_than_two_classes(name, n_classes):
     for beta in ("acc", "rej", {3: "mean", 5: 0.3, 8: 6.0, 26: 60.0}[n_classes]):
         report = check_calibration(get(name, beta=beta), n_classes, 0.2)
@@ -75,7 +75,7 @@ def test_no_beta_is_calibrated_for_more_than_two_classes(name, n_classes):
         assert witness.taken_risk > witness.chow_risk + 1e-3
 
 
-@pytest.mark.parametrize("name", [*PAIRWISE, "pb+log", "pb+exp"])
+@pytest.mark.parametrize("name", some_slow([*PAIRWISE, "pb+log", "pb+exp"], quick=("apc+exp", "pb+log")))
 def test_two_classes_have_one_calibrated_beta(name):
     right = check_calibration(name, 2, 0.2)
     assert right.calibrated
