@@ -45,8 +45,8 @@ def test_the_paper_and_cortes_et_al(cost):
         (AdditivePairwise, Logistic(), Exponential()),
         (AdditivePairwise, SquaredHinge(), Logistic()),
         (AdditivePairwise, Squared(), Exponential()),
-        (MultiplicativePairwise, Exponential(), Logistic()),
-        (MultiplicativePairwise, Squared(), Exponential()),
+        pytest.param(MultiplicativePairwise, Exponential(), Logistic(), marks=pytest.mark.slow),
+        pytest.param(MultiplicativePairwise, Squared(), Exponential(), marks=pytest.mark.slow),
     ],
 )
 def test_any_phi_and_psi(kind, phi, psi):

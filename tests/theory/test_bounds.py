@@ -152,7 +152,7 @@ def test_the_bound_for_cross_entropy_covers_what_is_seen():
     n, n_classes = 200, 4
     function_class = NormBoundedLinear(1.0, 1.0)
     bound = estimation_error_bound("ce", 0.2, n_samples=n, n_classes=n_classes, function_class=function_class)
-    weights = rng.normal(size=(300, n_classes, 3))
+    weights = rng.normal(size=(100, n_classes, 3))
     weights /= np.linalg.norm(weights, axis=-1, keepdims=True)
     x = rng.normal(size=(20_000, 3))
     x /= np.linalg.norm(x, axis=1, keepdims=True)

@@ -59,7 +59,7 @@ def test_a_value_does_not_depend_on_what_else_is_asked():
 
 
 def test_closed_form_and_computation_agree():
-    for name in ("ce", "ova+exp", "ova+log"):
+    for name in ("ce", "ova+exp"):
         xi = calibration_function(name, 3, 0.3)
         z = np.array([0.05, 0.3, 0.6])
         assert least_gaps(xi.subject, 0.3, z) == pytest.approx(xi.pointwise(z), abs=1e-6)
@@ -114,7 +114,7 @@ def test_theorem_7_leaves_a_factor_of_two_at_least():
 
 
 def test_an_uncalibrated_loss_has_a_blind_spot():
-    xi = calibration_function("apc+exp", 3, 0.2, n_nodes=12)
+    xi = calibration_function("apc+exp", 3, 0.2, n_nodes=6)
     assert 0.05 < xi.blind_spot < 0.2
     assert float(xi(0.05)) == pytest.approx(0, abs=1e-9)
     assert xi.bound is None

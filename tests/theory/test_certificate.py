@@ -16,7 +16,9 @@ from demur.theory.subject import examine
 SMOOTH = [name for name in PAPER if get(name).smooth]
 
 
-@pytest.mark.parametrize("cost", [0.01, 0.2, 0.49])
+@pytest.mark.parametrize(
+    "cost", [0.2, pytest.param(0.01, marks=pytest.mark.slow), pytest.param(0.49, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("n_classes", [2, 3, 4])
 @pytest.mark.parametrize("name", SMOOTH)
 def test_every_smooth_loss_that_claims_calibration_has_a_proof(name, n_classes, cost):

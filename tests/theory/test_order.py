@@ -25,7 +25,7 @@ def test_every_registered_loss_with_a_score_per_class_keeps_the_order(name):
         assert report.theorem.strict
 
 
-@pytest.mark.parametrize("kind", [AdditivePairwise, MultiplicativePairwise])
+@pytest.mark.parametrize("kind", [AdditivePairwise, pytest.param(MultiplicativePairwise, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("phi", "preserving", "strict"),
     [

@@ -118,7 +118,7 @@ def check_calibration(
     target = as_target(cost, n_classes)
     deadline = Deadline(seconds)
     subject = examine(as_loss(loss, n_classes, target.single, rule=rule, outputs=outputs), target)
-    never = _warn_if_never_answered(subject)
+    _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject, seed)
     search = _Search(subject, deadline, seed)
     search.run(slopes)
@@ -129,7 +129,7 @@ def check_calibration(
             "probabilities. Does it have a lower bound? A loss without one cannot be minimised."
         )
     fails = frozenset(search.witnesses)
-    verdict = _verdict(findings, fails, slopes, never and _outputs_assumed(subject.loss))
+    verdict = _verdict(findings, fails, slopes)
     single = target.single
     certificate = certify(subject) if verdict == "calibrated" else None
     return CalibrationReport(
@@ -171,22 +171,22 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
     return f"{loss.name} ({', '.join(parts)})" if parts else loss.name
 
 
-def _verdict(findings: SearchFindings, fails: frozenset[str], slopes: TheoremFour | None, doubtful: bool) -> str:
+def _verdict(findings: SearchFindings, fails: frozenset[str], slopes: TheoremFour | None) -> str:
     if fails:
         return "refuted"
     open_rows = findings.n_unresolved + findings.n_indifferent
     by_slopes = slopes is not None and bool(slopes.fails)
-    return "inconclusive" if open_rows or findings.timed_out or by_slopes or doubtful else "calibrated"
+    return "inconclusive" if open_rows or findings.timed_out or by_slopes else "calibrated"
 
 
 def _outputs_assumed(loss: Loss) -> bool:
     return isinstance(loss, FunctionLoss) and loss.outputs is None
 
 
-def _warn_if_never_answered(subject: Subject) -> bool:
+def _warn_if_never_answered(subject: Subject) -> None:
     missing = subject.facts.never_answers
     if not missing:
-        return False
+        return
     which = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
     hint = ""
     if _outputs_assumed(subject.loss):
@@ -198,7 +198,6 @@ def _warn_if_never_answered(subject: Subject) -> bool:
         RuleWarning,
         stacklevel=4,
     )
-    return True
 
 
 @dataclass
@@ -302,6 +301,8 @@ class _Search:
         if subject.target.single is not None:
             acceptance = subject.loss.rule(scores, subject.target.cost).acceptance.detach()
             clarity = clarity * acceptance.abs().clamp(1e-6, 10.0)
+        if not subject.facts.convex:
+            clarity = clarity * self._likely_gaps(eta, scores, best, rows)
         refuted: set[str] = set()
         failures = n_verified = 0
         for row in sorted(rows, key=lambda r: -float(clarity[r])):
@@ -327,6 +328,18 @@ class _Search:
             failures += float(excess[row]) > NEAR
             open_rows[row] = True
         return open_rows
+
+    def _likely_gaps(self, eta: Tensor, scores: Tensor, best: Tensor, rows: list[int]) -> Tensor:
+        """Return how much more risk than the minimiser the best known right scores have, at most 1."""
+        gaps = torch.ones(len(eta), dtype=torch.float64)
+        pool = self._some_of_pool(200)
+        taken = self.subject.decide(pool)
+        for row in rows:
+            inside = pool[taken == best[row]]
+            if len(inside):
+                least = float(self.subject.risk(inside, eta[row]).min())
+                gaps[row] = min(max(least - float(self.subject.risk(scores[row : row + 1], eta[row])[0]), 1e-12), 1.0)
+        return gaps
 
     def _may_be_a_wrong_call(self, best: int) -> bool:
         """Return whether no scores answer a class because the function takes another number of them than assumed."""

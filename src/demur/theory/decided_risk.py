@@ -18,6 +18,8 @@ from demur.theory.subject import Subject, wide_scores
 
 __all__ = ["Constraints", "DecidedRisk", "best_in_region", "best_with_decision", "decision_constraints"]
 
+MOST_UNKNOWNS = 30
+"""A search among more unknowns than this is not exact enough to refute anything."""
 Constraints: TypeAlias = Callable[[Tensor], Tensor]
 """From scores (m, n_outputs) to numbers (m, n_constraints) that are all >= 0 on the closure of a decision region."""
 
@@ -189,20 +191,22 @@ def best_with_decision(
     >>> subject.loss.proba(found.scores).round(decimals=4)
     tensor([0.8000, 0.2000], dtype=torch.float64)
     """
-    pool = _pool(subject, eta, decision, minimiser, known, seed)
+    columns = _columns(subject, eta, len(minimiser))
+    pool = _pool(subject, eta, decision, minimiser, known, columns, seed)
     exact = _by_newton(subject, eta, decision, minimiser, pool)
     if not len(pool) and exact is None:
         return DecidedRisk(float("inf"), minimiser, 0.0, 0)
     found = [exact] if exact is not None else []
     if len(pool):
         found += [_descend_freely(subject, eta, decision, pool)]
-        if subject.n_outputs <= 12:
-            found += [_along_rays(subject, eta, decision, minimiser, pool, seed + i) for i in range(2)]
+        found += [_along_rays(subject, eta, decision, minimiser, pool, columns, seed + i) for i in range(2)]
     risks = subject.risk(torch.stack(found), eta)
     best = int(risks.argmin())
     spread = 0.0
-    if subject.n_outputs <= 12 and len(pool) and (exact is None or risks[best] < risks[0] - subject.tolerance):
-        spread = float((risks[-1] - risks[-2]).abs())  # two searches; Newton's method, where it is exact, needs none
+    if len(pool) and (exact is None or risks[best] < risks[0] - subject.tolerance):
+        # Two searches tell how exact they are, in few dimensions; Newton's method, where it is exact, needs none.
+        few = int(columns.max()) < MOST_UNKNOWNS
+        spread = float((risks[-1] - risks[-2]).abs()) if few else float("inf")
     return DecidedRisk(float(risks[best]), found[best], spread, len(pool))
 
 
@@ -210,11 +214,23 @@ def _inside(subject: Subject, scores: Tensor, decision: int) -> Tensor:
     return subject.decide(scores) == decision
 
 
-def _pool(subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor, seed: int) -> Tensor:
+def _columns(subject: Subject, eta: Tensor, n_outputs: int) -> Tensor:
+    """Return which unknown each score is a copy of: with a symmetric convex loss, equal probabilities share."""
+    if not (subject.facts.symmetric and subject.facts.convex):
+        return torch.arange(n_outputs)
+    return Ties.of(eta.unsqueeze(0), equal_values(eta.unsqueeze(0)), n_outputs).columns[0]
+
+
+def _noise(n_rows: int, columns: Tensor, generator: torch.Generator) -> Tensor:
+    n_unknowns = int(columns.max()) + 1
+    return torch.randn(n_rows, n_unknowns, generator=generator, dtype=torch.float64)[:, columns]
+
+
+def _pool(
+    subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor, columns: Tensor, seed: int
+) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    around = minimiser + torch.cat(
-        [s * torch.randn(100, len(minimiser), generator=generator, dtype=torch.float64) for s in (0.1, 0.5, 2.0, 8.0)]
-    )
+    around = minimiser + torch.cat([size * _noise(100, columns, generator) for size in (0.1, 0.5, 2.0, 8.0)])
     shuffled = minimiser[torch.stack([torch.randperm(len(minimiser), generator=generator) for _ in range(100)])]
     points = torch.cat([known, wide_scores(len(minimiser), generator), around, shuffled])
     points = points[_inside(subject, points, decision)]
@@ -233,13 +249,15 @@ def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor) 
     return ends[subject.risk(ends, eta).argmin()]
 
 
-def _along_rays(subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, pool: Tensor, seed: int) -> Tensor:
+def _along_rays(
+    subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, pool: Tensor, columns: Tensor, seed: int
+) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     centres, scale = _towards(subject, pool[:200], minimiser, decision), 2.0
     centres = torch.cat([centres, pool[:50]])
     centres = centres[subject.risk(centres, eta).argsort()[:12]]
     for _ in range(40):
-        noise = torch.randn(300, len(minimiser), generator=generator, dtype=torch.float64)
+        noise = _noise(300, columns, generator)
         spread = torch.rand(300, 1, generator=generator, dtype=torch.float64) ** 2
         points = centres[torch.arange(300) % len(centres)] + scale * spread * noise
         points = points[_inside(subject, points, decision)]

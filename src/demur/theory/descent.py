@@ -109,7 +109,7 @@ def _lowest_eigenvalue(curvature: Tensor) -> Tensor:
 
 
 def _relative(gradient: Tensor, value: Tensor) -> Tensor:
-    return gradient.abs().amax(-1) / value.abs().clamp(min=1.0)
+    return gradient.abs().amax(-1) / value.abs().clamp(1.0, 1e4)  # a value without bound is no excuse for a slope
 
 
 def _second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

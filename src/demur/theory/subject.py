@@ -423,10 +423,10 @@ def _never_answered(loss: Loss, target: Target, generator: torch.Generator) -> t
 
 def wide_scores(n_outputs: int, generator: torch.Generator, *, n_random: int = 200) -> Tensor:
     """Return scores of many sizes: random ones, single ones large or small, and pairs of large ones."""
-    sizes = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 300.0)
+    sizes = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 300.0, 3e4)
     parts = [torch.randn(n_random, n_outputs, generator=generator, dtype=torch.float64) * size for size in sizes]
     one = torch.eye(n_outputs, dtype=torch.float64)
-    for size in (0.3, 1.0, 3.0, 10.0, 40.0, 300.0):
+    for size in (0.3, 1.0, 3.0, 10.0, 40.0, 300.0, 3e4):
         parts += [size * one, -size * one, size * (2 * one - 1), -size * (2 * one - 1)]
         if n_outputs <= 12:
             pairs = (one.unsqueeze(0) + one.unsqueeze(1)).reshape(-1, n_outputs)

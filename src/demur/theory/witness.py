@@ -122,7 +122,9 @@ def verify(
     right = best_with_decision(subject, eta, best, scores, known, seed=seed)
     at_scores = float(subject.risk(scores[None], eta)[0])
     unit = subject.scale.unit
-    error = subject.tolerance * (1 + abs(at_scores)) + 2 * right.error
+    # Newton's method on a convex risk is exact; a search among many minima is not.
+    floor = subject.tolerance if subject.facts.convex else max(subject.tolerance, 5e-7)
+    error = floor * (1 + abs(at_scores)) + 2 * right.error
     if taken == best or not right.risk - at_scores > 2 * error:
         return None, right
     exact = _in_many_digits(subject, eta.numpy(), scores) if {best, taken} & {REJECT} else None

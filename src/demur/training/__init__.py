@@ -1,4 +1,8 @@
-"""The stacked engine: many networks as one tensor program."""
+"""The stacked engine: many networks as one tensor program.
+
+:func:`train` takes any architecture with AMSGrad at a constant rate, as in the paper. :func:`train_tabular` takes a
+:class:`TabularNet` through the recipe of RealMLP, which is the better classifier for most tables.
+"""
 
 from demur.training.architecture import Architecture
 from demur.training.engine import train, train_all
