@@ -1,10 +1,11 @@
 """Every loss under the paper's protocol: which are run, and what the page says."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from demur.losses import available
+from demur.losses import available, get
 from demur.paper import BENCHMARK, MODERN, DataPlace, compute_records, quick
 from demur.paper.experiments import chosen_experiments
 from demur.paper.published_tables import Published
@@ -18,6 +19,17 @@ def test_every_loss_for_many_classes_is_in_it_under_the_benchmarks_protocol():
     assert [method.loss for method in MODERN.methods] == available(n_classes=3)
     assert MODERN.protocol == BENCHMARK.protocol
     assert MODERN.problems == BENCHMARK.problems
+
+
+def test_the_page_of_losses_has_a_row_for_each():
+    page = (Path(__file__).parents[2] / "docs" / "modern_losses.md").read_text()
+    table = [line for line in page.splitlines() if line.startswith("| `")]
+    verdicts = {name: row.split("|")[3].strip() for row in table for name in re.findall("`(.+?)`", row.split("|")[1])}
+    assert sorted(verdicts) == available(n_classes=3)
+    for name, verdict in verdicts.items():
+        assert verdict.startswith("calibrated" if get(name).calibrated_for(3) else "refuted")
+        needs = next(row for row in table if f"`{name}`" in row).split("|")[4]
+        assert ("one per cost" in needs) == get(name).trained_for_cost
 
 
 def test_all_means_the_papers_experiments():
