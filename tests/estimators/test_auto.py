@@ -8,15 +8,15 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
-from demur.estimators import auto_candidates, auto_search
-from demur.estimators.auto_candidates import CANDIDATES
-from demur.estimators.blending import greedy_blend
-from demur.estimators.time_budget import TimeBudget, forecast_fit
+from demur.estimators import candidates
+from demur.estimators.auto_classifier import greedy_blend
+from demur.estimators.candidates import CANDIDATES, TimeBudget, forecast_fit
 from demur.tabular import as_table
 
 QUICK = ("logistic regression", "extra trees")
@@ -27,8 +27,8 @@ NAMES = tuple(candidate.name for candidate in CANDIDATES)
 def short_training():
     """Train networks for a few steps only, and forests of a few trees: what is tested here is how they are combined."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto_candidates, "_STEPS", 500)
-        patch.setattr(auto_candidates, "_TREES", 50)
+        patch.setattr(candidates, "_STEPS", 500)
+        patch.setattr(candidates, "_TREES", 50)
         yield
 
 
@@ -131,7 +131,7 @@ def test_nothing_to_blend():
 
 def test_the_budget_leaves_out_what_does_not_fit_in(noisy, monkeypatch):
     takes = dict(zip(NAMES, (2.0, 3.0, 1.0, 100.0, 2.0, 50.0), strict=True))
-    monkeypatch.setattr(auto_search.CandidateSearch, "_forecast", lambda self, candidate: takes[candidate.name])
+    monkeypatch.setattr(candidates.CandidateSearch, "_forecast", lambda self, candidate: takes[candidate.name])
     model = AutoClassifier(time_budget=40.0, cv=3, random_state=0).fit(*noisy)
     left_out = [one.name for one in model.tried_ if one.log_loss is None]
     assert left_out == ["random forest", "smooth networks"]  # 4 fits each: 400 s and 200 s
@@ -140,7 +140,7 @@ def test_the_budget_leaves_out_what_does_not_fit_in(noisy, monkeypatch):
 
 def test_at_least_the_cheapest_is_trained(noisy, monkeypatch):
     takes = dict(zip(NAMES, (20.0, 30.0, 10.0, 100.0, 20.0, 50.0), strict=True))
-    monkeypatch.setattr(auto_search.CandidateSearch, "_forecast", lambda self, candidate: takes[candidate.name])
+    monkeypatch.setattr(candidates.CandidateSearch, "_forecast", lambda self, candidate: takes[candidate.name])
     model = AutoClassifier(time_budget=0.001, random_state=0).fit(*noisy)
     assert [(one.name, one.weight) for one in model.tried_ if one.weight] == [("logistic regression", 1.0)]
 
@@ -159,21 +159,21 @@ def test_forecasts_pass_a_line_through_two_small_fits():
 
 
 def test_a_candidate_that_turns_out_slow_is_given_up(noisy, monkeypatch):
-    monkeypatch.setattr(auto_search.CandidateSearch, "_forecast", lambda self, candidate: 0.0)
+    monkeypatch.setattr(candidates.CandidateSearch, "_forecast", lambda self, candidate: 0.0)
     clock, ticks = [0.0], {"extra trees": 1.0, "logistic regression": 30.0}
-    fit_fold = auto_search.out_of_fold_proba
+    fit_fold = candidates.out_of_fold_proba
 
-    def slow(estimator, *arguments, after_fold):
+    def slow(estimator, *arguments, after_fold, prepare):
         name = "extra trees" if "Trees" in type(estimator).__name__ else "logistic regression"
 
         def later():
             clock[0] += ticks[name]
             after_fold()
 
-        return fit_fold(estimator, *arguments, after_fold=later)
+        return fit_fold(estimator, *arguments, after_fold=later, prepare=prepare)
 
-    monkeypatch.setattr(auto_search, "out_of_fold_proba", slow)
-    monkeypatch.setattr("demur.estimators.auto_search.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr(candidates, "out_of_fold_proba", slow)
+    monkeypatch.setattr("demur.estimators.candidates.time.perf_counter", lambda: clock[0])
     model = AutoClassifier(("extra trees", "logistic regression"), time_budget=60.0, random_state=0).fit(*noisy)
     assert [one.weight for one in model.tried_] == [1.0, 0.0]
     assert "180 s" in model.tried_[1].outcome  # six fits of 30 s, seen after the first
@@ -181,7 +181,7 @@ def test_a_candidate_that_turns_out_slow_is_given_up(noisy, monkeypatch):
 
 def test_a_budget_counts_what_is_spent(monkeypatch):
     clock = itertools.count(0, 5)
-    monkeypatch.setattr("demur.estimators.time_budget.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("demur.estimators.candidates.time.perf_counter", lambda: next(clock))
     budget = TimeBudget(12.0, started=0.0)
     assert budget.allows(10)  # 0 s spent
     assert not budget.allows(10)  # 5 s spent
@@ -256,11 +256,39 @@ def test_wrong_parameters(parameters, message, noisy):
         AutoClassifier(**parameters).fit(*noisy)
 
 
+# Line 2 of the mending: nothing is learnt from a row that is then predicted
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["auto", "prepared candidate"])
+def test_12_2_imputing_and_scaling_are_learnt_inside_the_folds(monkeypatch, whole):
+    fitted_on = []
+
+    class Remembers(ColumnTransformer):
+        def fit_transform(self, X, y=None):  # which fit calls, too
+            fitted_on.append(np.asarray(X)[:, 0])
+            return super().fit_transform(X, y)
+
+    monkeypatch.setattr(candidates, "ColumnTransformer", Remembers)
+    rng = np.random.default_rng(0)
+    X, y = np.column_stack([np.arange(60.0), rng.normal(size=60)]), np.arange(60) % 2
+    X[rng.random(60) < 0.3, 1] = np.nan
+    if whole:
+        [regression] = [candidate for candidate in CANDIDATES if candidate.key == "lr"]
+        prepared = regression.prepared(candidates.Task(60, np.zeros(2, dtype=bool), 0, None))
+        RejectOption(prepared, cv=3).fit(X, y)
+    else:
+        AutoClassifier(("logistic regression",), time_budget=None, cv=3, random_state=0).fit(X, y)
+    by_fold = fitted_on[:3]
+    assert [len(rows) for rows in by_fold] == [40, 40, 40]
+    assert set.intersection(*(set(rows) for rows in by_fold)) == set()  # each row is left out by one fold
+    assert [len(rows) for rows in fitted_on[3:]] == [60]  # and then all rows, once, for the members of the blend
+
+
 # Inside RejectOption
 
 
 def test_reject_option_takes_auto_by_name(noisy, monkeypatch):
-    monkeypatch.setattr("demur.estimators.auto.CANDIDATES", CANDIDATES[:1])
+    monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", CANDIDATES[:1])
     X, y = noisy
     model = RejectOption("auto", cost=0.1, time_budget=30).fit(X[:200], y[:200])
     assert isinstance(model.estimator_, AutoClassifier)
@@ -272,13 +300,13 @@ def test_reject_option_takes_auto_by_name(noisy, monkeypatch):
 
 
 def test_a_calibration_that_is_asked_for_comes_on_top(noisy, monkeypatch):
-    monkeypatch.setattr("demur.estimators.auto.CANDIDATES", CANDIDATES[:1])
+    monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", CANDIDATES[:1])
     model = RejectOption("auto", calibration="isotonic").fit(*noisy)
     assert model.calibrator_ is not None
 
 
 def test_rules_that_need_rows_get_rows_that_the_blend_has_not_seen(monkeypatch):
-    monkeypatch.setattr("demur.estimators.auto.CANDIDATES", CANDIDATES[:1])
+    monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", CANDIDATES[:1])
     X, y = load_breast_cancer(return_X_y=True)
     model = RejectOption("auto", rule=RiskControl(0.1, 0.1)).fit(X, y)
     assert len(model.estimator_.held_out_rows_) == len(X) - round(0.2 * len(X))

@@ -29,7 +29,7 @@ from demur import CostMatrix, Coverage, RejectClassifier, RejectOption, RiskCont
 from demur.deploy import ModelFileError, ModelVersionWarning, load, save
 from demur.deploy.sklearn_parts import dump
 from demur.deploy.sklearn_parts import load as load_parts
-from demur.estimators.auto import AutoClassifier
+from demur.estimators import AutoClassifier
 
 X, Y = load_iris(return_X_y=True)
 TABLE = pd.DataFrame(
@@ -45,7 +45,7 @@ ESTIMATORS = {
     "neighbours": KNeighborsClassifier(),
     "neighbours, ball tree": KNeighborsClassifier(algorithm="ball_tree", metric="manhattan"),
     "bayes": GaussianNB(),
-    "perceptron": MLPClassifier((3,), solver="lbfgs", max_iter=300, random_state=0),
+    "perceptron": MLPClassifier((3,), solver="lbfgs", max_iter=3000, random_state=0),
     "perceptron, adam": MLPClassifier((30,), learning_rate_init=0.1, max_iter=400, tol=1e-2, random_state=0),
     "tree": DecisionTreeClassifier(random_state=0),
     "pipeline": make_pipeline(StandardScaler(), SimpleImputer(), LogisticRegression()),

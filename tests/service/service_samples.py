@@ -12,7 +12,7 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifie
 
 from demur.deploy import create_app
 from demur.estimators import AutoClassifier, RejectOption
-from demur.estimators.auto_candidates import dense_view
+from demur.estimators.candidates import dense_view
 from demur.tabular import Schema, TableModel, fit_table
 
 HOSTILE = "</script><script>alert(1)</script> \"'{{ 7 * 7 }}"

@@ -8,7 +8,7 @@ from service_samples import dense_of_sample, model, table, wrapped
 from demur.deploy.quick_dense import QuickDense
 from demur.deploy.quick_forest import QuickForest
 from demur.deploy.quick_model import quick_model
-from demur.estimators.auto_candidates import dense_view
+from demur.estimators.candidates import dense_view
 
 
 @pytest.mark.parametrize("name", ["forest", "extra trees"])

@@ -11,7 +11,7 @@ __all__ = ["QuickDense"]
 
 
 class QuickDense:
-    """Turns codes into numbers on one scale exactly as a fitted :func:`~demur.estimators.auto_candidates.dense_view`.
+    """Turns codes into numbers on one scale exactly as a fitted :func:`~demur.estimators.candidates.dense_view`.
 
     Numbers are filled up, joined by columns that tell what was missing, and scaled; the indicators of a category
     are looked up in a table with a row for each code and one for what is missing.
@@ -23,7 +23,7 @@ class QuickDense:
 
     Examples
     --------
-    >>> from demur.estimators.auto_candidates import dense_view
+    >>> from demur.estimators.candidates import dense_view
     >>> codes = np.array([[1.5, 0.0], [np.nan, 1.0], [2.0, 0.0], [0.5, np.nan]])
     >>> dense = dense_view(np.array([False, True])).fit(codes)
     >>> bool((QuickDense(dense).transform(codes) == dense.transform(codes)).all())

@@ -1,9 +1,19 @@
 """Estimators in scikit-learn's conventions."""
 
-from demur.estimators.auto import AutoClassifier
-from demur.estimators.auto_search import Tried
+from demur.estimators.auto_classifier import AutoClassifier
+from demur.estimators.base import RejectingClassifier
+from demur.estimators.candidates import Tried
+from demur.estimators.network_selection import Candidate
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
-from demur.estimators.selection import Candidate
+from demur.estimators.splitting import EqualRowsWarning
 
-__all__ = ["AutoClassifier", "Candidate", "RejectClassifier", "RejectOption", "Tried"]
+__all__ = [
+    "AutoClassifier",
+    "Candidate",
+    "EqualRowsWarning",
+    "RejectClassifier",
+    "RejectOption",
+    "RejectingClassifier",
+    "Tried",
+]

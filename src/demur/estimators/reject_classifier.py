@@ -2,40 +2,89 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
-from demur.estimators.labels import choose_reject_label
-from demur.estimators.rows import in_canonical_order, split_rows
-from demur.estimators.selection import FittedNetworks, grid_of, select
+from demur.estimators.base import RejectingClassifier, choose_reject_label
+from demur.estimators.network_selection import FittedNetworks, grid_of, select
+from demur.estimators.splitting import Blocks, blocks_from, validation_rows
 from demur.losses import Loss, get
-from demur.metrics import zero_one_c_risk
+from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
 from demur.training import MLP, Architecture, ModuleArchitecture, ModuleFactory, TrainingData, resolve_device, train
 
 __all__ = ["RejectClassifier"]
 
 
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """Examples with the weight that each has, and which of them stay on one side of a split."""
+
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    blocks: Blocks
+
+
+_MOST_REPETITIONS = 10
+_FEW_ROWS = 100_000
+"""Whole-number weights become repetitions while the rows grow at most ten times, or to a hundred thousand."""
+
+
+def _in_canonical_order(
+    X: NDArray[Any], y: NDArray[np.int64], weight: NDArray[np.float64] | None, groups: ArrayLike | None = None
+) -> _Examples:
+    """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
+
+    So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
+    come does not matter. Other weights multiply the loss.
+
+    Examples
+    --------
+    >>> rows, weight = np.array([[1.0], [2.0], [0.0]]), np.array([1.0, 2.0, 1.0])
+    >>> examples = _in_canonical_order(rows, np.array([0, 1, 0]), weight)
+    >>> examples.X.ravel(), examples.y, examples.weight, examples.blocks.of_row
+    (array([0., 2., 2., 1.]), array([0, 1, 1, 0]), array([1., 1., 1., 1.]), array([0, 1, 1, 2]))
+    """
+    weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
+    kept = weights > 0
+    X, y, weights = X[kept] + 0.0, y[kept], weights[kept]  # + 0.0 turns -0.0 into 0.0
+    most = max(_MOST_REPETITIONS * len(X), _FEW_ROWS)
+    whole = np.array_equal(weights, np.round(weights)) and weights.sum() <= most
+    repetitions = weights.astype(np.int64) if whole else np.ones(len(X), dtype=np.int64)
+    order = np.argsort(_as_bytes(np.column_stack([X, y.astype(X.dtype), weights.astype(X.dtype)])), kind="stable")
+    order = np.repeat(order, repetitions[order])
+    X, y = X[order], y[order]
+    as_bytes = _as_bytes(X)
+    equal = np.cumsum(np.r_[0, as_bytes[1:] != as_bytes[:-1]])
+    if groups is not None:
+        groups = np.asarray(groups)[kept][order]
+    return _Examples(X, y, np.ones(len(order)) if whole else weights[order], blocks_from(equal, y, groups))
+
+
+def _as_bytes(rows: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+
+
 def _has_link(self: "RejectClassifier") -> bool:
-    loss = getattr(self, "loss_", None) or (get(self.loss) if isinstance(self.loss, str) else self.loss)
-    if not loss.has_link:
-        raise AttributeError(f"{loss.name} has no inverse link, so there are no probabilities; use decide().")
+    if not self.has_proba:
+        raise AttributeError(f"{self._loss().name} has no inverse link, so there are no probabilities; use decide().")
     return True
 
 
-class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class RejectClassifier(RejectingClassifier):
     """A classifier that declines to answer where answering would cost more than asking.
 
     It trains small neural networks with one of the paper's losses. The whole grid of hyper-parameters (weight
@@ -59,7 +108,8 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     weight_decay : float or sequence of float, default=(1e-7, 1e-4, 1e-1)
         Candidates of the L2 penalty.
     validation_fraction : float, default=0.2
-        The share of rows that chooses. Nothing is held out where there is nothing to choose or to calibrate.
+        The share of rows that chooses. Nothing is held out where there is nothing to choose or to calibrate. Rows with
+        equal features stay on one side, and so do rows of one group where ``fit`` is told the groups.
     n_members : int, default=1
         The number of networks, with different seeds, whose probabilities are averaged.
     calibration : {None, "temperature"}, default=None
@@ -91,6 +141,8 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         The one that was chosen.
     networks_ : FittedNetworks
         Its networks.
+    equal_rows_ : int
+        How many rows had the features of an earlier row, a weight of 2 counting as two rows.
 
     Examples
     --------
@@ -102,6 +154,8 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     >>> bool(model.decide([[5.9, 2.8, 4.9, 1.7]], cost=0.01).reject[0])  # between two species: dear mistakes, ask
     True
     """
+
+    __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
         self,
@@ -140,7 +194,9 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Train the grid and keep the networks of least 0-1-c risk on the held-out rows.
 
         Parameters
@@ -150,9 +206,48 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_rows,), optional
             A weight of 2 counts as the row twice, a weight of 0 as no row.
+        groups : array-like of shape (n_rows,), optional
+            Rows of one group (a patient, a machine) are either all trained on or all held out.
         """
         self._check_parameters()
         device = resolve_device(self.device)
+        examples = self._examples(X, y, sample_weight, groups)
+        rng = check_random_state(self.random_state)
+        grid = grid_of(self.loss, len(self.classes_), self.weight_decay, float(self.cost))
+        needs_validation = sum(len(entry.deciders) for entry in grid) > 1 or self.calibration is not None
+        fraction = self.validation_fraction if needs_validation else 0.0
+        train_rows, validation = validation_rows(examples.y, examples.blocks.of_row, fraction, rng)
+        seeds = [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=self.n_members)]
+        networks = [entry.network(train_rows, seed, float(self.cost)) for entry in grid for seed in seeds]
+
+        mean, scale = self._statistics(examples.X[train_rows], examples.weight[train_rows])
+        scaled = torch.from_numpy(((examples.X - mean) / scale).astype(np.float32))
+        weight = examples.weight / examples.weight[train_rows].mean()
+        uniform = bool((examples.weight == examples.weight[0]).all())
+        data = TrainingData(
+            scaled, torch.from_numpy(examples.y), None if uniform else torch.from_numpy(weight.astype(np.float32))
+        )
+        loss = grid[0].loss
+        architecture = self._architecture(scaled.shape[1], loss.n_outputs(len(self.classes_)))
+        with self._progress(len(networks) * self.epochs) as progress:
+            trained = train(
+                loss, architecture, data, networks, epochs=self.epochs, batch_size=self.batch_size,
+                learning_rate=self.learning_rate, device=device, progress=progress,
+            )  # fmt: skip
+        held_out = scaled[torch.from_numpy(validation)], examples.y[validation], weight[validation]
+        self.candidates_, chosen = select(grid, trained, self.n_members, *held_out, float(self.cost))
+        self.loss_, self.best_candidate_ = chosen.loss, chosen
+        self.networks_ = FittedNetworks(chosen.loss, trained.take(chosen.members), mean, scale)
+        if self.calibration == "temperature":
+            self.networks_ = self.networks_.calibrated(*held_out)
+        self.fit_cost_ = float(self.cost)
+        self.equal_rows_ = examples.blocks.equal_rows
+        return self
+
+    def _examples(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
+    ) -> _Examples:
+        """Check what is to be learnt from, and learn the classes."""
         features, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -162,57 +257,14 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         given = None
         if sample_weight is not None:
             given = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
-        rows = in_canonical_order(features, codes.astype(np.int64), given)
-        if len(np.unique(rows.y)) < 2:
+        if groups is not None:
+            check_consistent_length(features, groups)
+        examples = _in_canonical_order(features, codes.astype(np.int64), given, groups)
+        if len(np.unique(examples.y)) < 2:
             raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
-
-        rng = check_random_state(self.random_state)
-        grid = grid_of(self.loss, len(self.classes_), self.weight_decay, float(self.cost))
-        needs_validation = sum(len(entry.deciders) for entry in grid) > 1 or self.calibration is not None
-        split = split_rows(rows.y, self.validation_fraction if needs_validation else 0.0, rng)
-        seeds = [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=self.n_members)]
-        networks = [entry.network(split.train, seed, float(self.cost)) for entry in grid for seed in seeds]
-
-        mean, scale = self._statistics(rows.X[split.train], rows.weight[split.train])
-        scaled = torch.from_numpy(((rows.X - mean) / scale).astype(np.float32))
-        weight = rows.weight / rows.weight[split.train].mean()
-        uniform = bool((rows.weight == rows.weight[0]).all())
-        data = TrainingData(
-            scaled, torch.from_numpy(rows.y), None if uniform else torch.from_numpy(weight.astype(np.float32))
-        )
-        loss = grid[0].loss
-        architecture = self._architecture(features.shape[1], loss.n_outputs(len(self.classes_)))
-        with _progress(self.verbose, len(networks) * self.epochs) as progress:
-            trained = train(
-                loss, architecture, data, networks, epochs=self.epochs, batch_size=self.batch_size,
-                learning_rate=self.learning_rate, device=device, progress=progress,
-            )  # fmt: skip
-        held_out = scaled[torch.from_numpy(split.validation)]
-        self.candidates_, chosen = select(
-            grid,
-            trained,
-            self.n_members,
-            held_out,
-            rows.y[split.validation],
-            weight[split.validation],
-            float(self.cost),
-        )
-        self.loss_, self.best_candidate_ = chosen.loss, chosen
-        self.networks_ = FittedNetworks(chosen.loss, trained.take(chosen.members), mean, scale)
-        if self.calibration == "temperature":
-            self.networks_ = self.networks_.calibrated(held_out, rows.y[split.validation], weight[split.validation])
-        self.fit_cost_ = float(self.cost)
-        return self
+        return examples
 
     def decide(self, X: ArrayLike, cost: Any = None) -> Decision[NDArray[Any]]:
-        """Decide for each row: which class, and whether to answer.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-        cost : float or array of one per row, optional
-            Another rejection cost than the estimator's, for losses with a link.
-        """
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
         array = self._validated(X)
@@ -224,9 +276,26 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             )
         return self.networks_.decide(array, cost)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return a class for each row, or ``reject_label_`` where the classifier declines."""
-        return self.decide(X).labels(self.classes_, self.reject_label_)
+    def decide_and_score(self, X: ArrayLike, cost: Any = None) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
+        return self.decide(X, cost), self._scores(X)
+
+    @property
+    def has_proba(self) -> bool:
+        return bool(self._loss().has_link)
+
+    @property
+    def effective_cost(self) -> float | None:
+        return float(self.fit_cost_ if self.why_cost_fixed else self.cost)
+
+    @property
+    def why_cost_fixed(self) -> str | None:
+        loss = getattr(self, "loss_", None)
+        if loss is None or not loss.trained_for_cost:
+            return None
+        return f"{loss.name} was trained for the cost {self.fit_cost_:g}; fit again for another"
+
+    def explain(self) -> str | None:
+        return None
 
     @available_if(_has_link)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -238,24 +307,16 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         check_is_fitted(self)
         return self.networks_.proba(self._validated(X), normalised=True)
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return a score per class, or for two classes one score that is positive for the second.
-
-        Log probabilities (two classes: log odds) for losses with a link, else the trained class scores.
-        """
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
-        if self.loss_.has_link:
-            scores: NDArray[np.float64] = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-        else:
-            scores = self.networks_.class_scores(self._validated(X), len(self.classes_))
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        if self.has_proba:
+            proba: NDArray[np.float64] = self.predict_proba(X)
+            return proba
+        return self.networks_.class_scores(self._validated(X), len(self.classes_))
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return minus the 0-1-c risk at the estimator's cost: greater is better."""
-        risk = zero_one_c_risk(
-            y, self.predict(X), cost=self.cost, reject_label=self.reject_label_, sample_weight=sample_weight
-        )
-        return 0.0 - float(risk)
+    def _loss(self) -> Any:
+        """Return the chosen loss, or before fit the one that was asked for."""
+        return getattr(self, "loss_", None) or (get(self.loss) if isinstance(self.loss, str) else self.loss)
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
         array: NDArray[Any] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
@@ -284,6 +345,9 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             )
         return scaler.mean_, scaler.scale_
 
+    def _progress(self, total: int) -> Any:
+        return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else no_progress()
+
     def _check_parameters(self) -> None:
         if check_cost(self.cost).ndim:
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
@@ -311,11 +375,5 @@ class RejectClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         if not loss.has_link and (self.n_members > 1 or self.calibration):
             what = "n_members > 1" if self.n_members > 1 else "calibration"
             raise InputError(
-                f"{what} needs probabilities, which {loss.name} has not; use a loss with a link such as 'ce'."
+                f"{what} needs probabilities, which {loss.name} does not have; use a loss with a link such as 'ce'."
             )
-
-
-def _progress(verbose: int, total: int) -> Any:
-    from demur.progress import no_progress, progress_bar
-
-    return progress_bar("training", total) if verbose and sys.stderr.isatty() else no_progress()

@@ -1,40 +1,71 @@
 """RejectOption: a reject option for any classifier."""
 
+import warnings
 from copy import copy
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_method_params,
-    _check_sample_weight,
-    _num_samples,
-    check_is_fitted,
-    has_fit_parameter,
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _routing_enabled,
+    get_routing_for_object,
+    process_routing,
 )
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, has_fit_parameter
 
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
-from demur.estimators.auto import AutoClassifier
-from demur.estimators.folds import folds_within, set_aside, stratified_folds
-from demur.estimators.labels import choose_reject_label
-from demur.estimators.probabilities import out_of_fold_proba, proba_of
+from demur.estimators.auto_classifier import AutoClassifier
+from demur.estimators.base import RejectingClassifier, choose_reject_label
+from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.label_shift import LabelShift
-from demur.metrics import zero_one_c_risk
-from demur.rules import Chow, Decision, Rule
+from demur.rules import Chow, CostMatrix, Decision, Rule
 
 __all__ = ["RejectOption"]
 
+_HeldOut = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Row numbers, and probabilities from a model that was not fitted on these rows."""
 
-class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows of one fit, and who gets which: ``train`` the estimator, ``aside`` the rule."""
+
+    X: Any
+    y: NDArray[Any]
+    groups: Any
+    fit_params: dict[str, Any]
+    blocks: Blocks
+    folds: list[Fold] | None
+    train: NDArray[np.int64]
+    aside: NDArray[np.int64]
+
+    def part(self) -> tuple[Any, NDArray[Any], dict[str, Any]]:
+        """Return what the estimator is fitted on: rows, labels and parameters of ``fit``."""
+        own = _check_method_params(self.X, self.fit_params, indices=self.train)
+        return _safe_indexing(self.X, self.train), self.y[self.train], own
+
+    def folds_of_train(self, cv: Any) -> list[Fold]:
+        """Return the folds of the estimator's rows, as positions among them."""
+        folds = self.folds
+        if folds is None:
+            folds = folds_of(cv, self.X, self.y, groups=self.groups, blocks=self.blocks)
+        return folds_within(folds, self.train)
+
+
+class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[misc] # scikit-learn is untyped
     """Give any classifier a reject option: calibrated probabilities, and a rule that may decline.
 
     Parameters
@@ -46,15 +77,18 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         tables.
     cost : float, default=0.2
         The price c of one rejection; one wrong answer costs 1. Read when predicting: ``set_params(cost=...)``
-        needs no refit. With another rule than Chow's it only counts in ``score``.
+        needs no refit. A rule decides by its own price, if it has one; ``cost`` then counts nowhere. With a rule
+        that has no price it counts in ``score`` alone, except for a cost matrix, which has its own costs.
     rule : Rule, optional
-        Chow's rule at ``cost`` by default; or ``Threshold``, ``CostMatrix``, or a rule that is fitted on held-out
-        rows, for which a share of 1 / cv of the rows is then set aside.
+        Chow's rule at ``cost`` by default; or ``Chow`` with a cost of its own, ``Threshold``, ``CostMatrix``, or a rule
+        that is fitted on held-out rows, for which a share of 1 / cv of the rows is then set aside. Read when
+        predicting; only a rule that must be fitted needs another ``fit`` or :meth:`fit_rule`.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
         ``transform(proba)``, or is a scikit-learn regressor that is fitted per class.
     cv : int, splitter or iterable, default=5
-        The folds of the calibration.
+        The folds of the calibration. Rows with equal features never stand on both sides of a fold, nor do rows of one
+        group where ``fit`` is told the groups.
     reject_label : object, optional
         What ``predict`` returns where it declines; see :class:`~demur.RejectClassifier`.
     time_budget : float or None, default=90
@@ -63,15 +97,24 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     Attributes
     ----------
     estimator_ : fitted classifier
+        Its ``classes_`` are those of ``y``; one that takes no other labels than 0, 1, ... is wrapped so that they are.
     calibrator_ : object or None
         None where the estimator is calibrated out of fold by itself, as "auto" is.
-    rule_ : Rule or None
-        The fitted rule, None for Chow's.
+    fitted_rule_ : Rule or None
+        The rule that was fitted, None if the rule needs no fitting.
     class_prior_ : array of shape (n_classes,)
         The class frequencies among the rows that ``fit`` was given.
     label_shift_ : LabelShift or None
         The correction that :meth:`adapt` found.
+    equal_rows_ : int
+        How many rows had the features of an earlier row.
     classes_, reject_label_
+
+    Notes
+    -----
+    What :class:`~demur.RiskControl` promises holds for rows like those that it was fitted on, if the estimator has not
+    seen them. ``fit`` takes care of that, and counts copies of a row once. It cannot know on which rows a frozen
+    estimator was trained: give ``fit`` other rows than those, or the promise is void.
 
     Examples
     --------
@@ -82,6 +125,8 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
     >>> model.predict(X[[0, 77]])
     array([ 0, -1])
     """
+
+    __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
         self,
@@ -102,7 +147,14 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         self.reject_label = reject_label
         self.time_budget = time_budget
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the estimator and calibrate it on rows it has not seen.
 
         Parameters
@@ -110,82 +162,76 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         X, y : as the estimator takes them
         sample_weight : array-like, optional
             Passed to the estimator and used in the calibration.
+        groups : array-like of shape (n_rows,), optional
+            Rows of one group (a patient, a machine) stay on one side of every split. Passed to ``cv``, and to the
+            estimator if it takes groups.
         **fit_params
             Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
         """
-        if check_cost(self.cost).ndim:
-            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
-        if self.rule is not None and not hasattr(self.rule, "decide"):
-            raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
-        X, y = indexable(X, y)
+        self._check_parameters()
+        X, y, groups = indexable(X, y, groups)
         labels = self._checked_labels(y)
+        weight = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            fit_params = {**fit_params, "sample_weight": weights}
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            fit_params = {**fit_params, "sample_weight": weight}
         base = self._base()
-        frozen = isinstance(base, FrozenEstimator)
-        parameters = {} if frozen else self._routed(fit_params)
-        needs_rows = hasattr(self.rule, "fit")
-        train = np.arange(_num_samples(X))
-        if frozen:
-            self.estimator_ = base
-            self.classes_ = self.estimator_.classes_
-            unknown = np.setdiff1d(labels, self.classes_)
-            if len(unknown):
-                raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
-            held_out, proba = train, proba_of(self.estimator_, X, self.classes_)
+        self._learn_classes(base, labels, weight)
+        rows = self._split(base, X, labels, weight, groups, fit_params)
+        if isinstance(base, FrozenEstimator):
+            held_out = self._fit_frozen(base, rows)
+        elif isinstance(base, AutoClassifier):
+            held_out = self._fit_auto(base, rows)
         else:
-            self.classes_ = np.unique(labels)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
-        rule_rows = np.array([], dtype=np.int64)
-        if needs_rows:
-            if sample_weight is not None:
-                raise InputError(
-                    f"{type(self.rule).__name__} counts rows and cannot weigh them; leave sample_weight out, or decide "
-                    "by a cost."
-                )
-            train, rule_rows = set_aside(self.cv, X, labels)
-        cross_fits_itself = isinstance(base, AutoClassifier)
-        if not frozen:
-            part, own = _safe_indexing(X, train), _check_method_params(X, parameters, indices=train)
-            if self.calibration is not None and not cross_fits_itself:
-                folds = folds_within(stratified_folds(self.cv, X, labels), train)
-                held_out, proba = out_of_fold_proba(base, part, labels[train], self.classes_, folds, own)
-                held_out = train[held_out]
-            self.estimator_ = clone(base)
-            if cross_fits_itself and needs_rows and not isinstance(self.cv, Integral):
-                self.estimator_.set_params(cv=folds_within(stratified_folds(self.cv, X, labels), train))
-            self.estimator_.fit(part, labels[train], **own)
-            if cross_fits_itself:
-                held_out, proba = train[self.estimator_.held_out_rows_], self.estimator_.held_out_proba_
-        elif needs_rows:
-            held_out, proba = train, proba[train]
-        weight = fit_params.get("sample_weight")
-        counts = np.bincount(np.searchsorted(self.classes_, labels), weight, minlength=len(self.classes_))
-        self.class_prior_ = counts / counts.sum()
+            held_out = self._fit_cross(base, rows)
+        self.equal_rows_ = rows.blocks.equal_rows
         self.label_shift_: LabelShift | None = None
         self.calibrator_ = None
-        if self.calibration is not None and not (cross_fits_itself and self.calibration == "auto"):
-            codes = np.searchsorted(self.classes_, labels[held_out])
-            self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[held_out])
-        self.rule_ = self.rule
-        if needs_rows:
-            aside = self._calibrated_proba(_safe_indexing(X, rule_rows))
-            self.rule_ = clone(self.rule, safe=False).fit(aside, np.searchsorted(self.classes_, labels[rule_rows]))
+        if held_out is not None:
+            of_rows, proba = held_out
+            codes = np.searchsorted(self.classes_, labels[of_rows])
+            self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[of_rows])
+        self.fitted_rule_: Any = None
+        if _needs_fit(self.rule):
+            self._fit_rule(_safe_indexing(X, rows.aside), labels[rows.aside], rows.blocks.of_row[rows.aside])
         return self
 
-    def decide(self, X: Any, cost: Any = None) -> Decision[NDArray[Any]]:
-        """Decide for each row: which class, and whether to answer.
+    def fit_rule(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Fit ``rule`` alone, on rows that you kept apart yourself; estimator and calibration stay as they are.
 
         Parameters
         ----------
-        X : as the estimator takes it
-        cost : float or array of one per row, optional
-            Another rejection cost than the estimator's, for Chow's rule.
+        X, y : as for :meth:`fit`
+            Rows that neither the estimator nor its calibration has seen. A promise about them is void otherwise, and
+            nothing in the rows tells.
+        groups : array-like of shape (n_rows,), optional
+            Where a rule promises something, one row of each group counts.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from demur import RiskControl
+        >>> X, y = make_blobs(900, centers=[[0], [2]], random_state=0)
+        >>> model = RejectOption(GaussianNB()).fit(X[:500], y[:500])
+        >>> model.set_params(rule=RiskControl(0.1)).fit_rule(X[500:], y[500:]).rule_.explain()
+        'Answers where ...
         """
+        check_is_fitted(self)
+        if not _needs_fit(self.rule):
+            raise InputError(f"{_name(self.rule)} needs no rows to be fitted on; it decides as it is.")
+        X, y, groups = indexable(X, y, groups)
+        labels = self._checked_labels(y)
+        self._check_known(labels)
+        self._fit_rule(X, labels, blocks_of(X, labels, groups).of_row)
+        return self
+
+    def decide(self, X: Any, cost: Any = None) -> Decision[NDArray[Any]]:
         return self.decide_proba(self.predict_proba(X), cost)
+
+    def decide_and_score(self, X: Any, cost: Any = None) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
+        proba = self.predict_proba(X)
+        return self.decide_proba(proba, cost), proba
 
     def decide_proba(self, proba: ArrayLike, cost: Any = None) -> Decision[NDArray[Any]]:
         """Decide from the probabilities that :meth:`predict_proba` gave, which spares computing them again.
@@ -195,24 +241,52 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         proba : array of shape (n, n_classes)
         cost : as in :meth:`decide`
         """
-        check_is_fitted(self)
-        if self.rule_ is not None:
-            if cost is not None:
-                raise InputError(
-                    f"{type(self.rule_).__name__} decides without this cost; drop cost={cost!r}, or leave out the rule."
-                )
-            return self.rule_.decide(proba)
-        return Chow(self.cost if cost is None else cost).decide(proba)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return a class for each row, or ``reject_label_`` where the classifier declines."""
-        return self.decide(X).labels(self.classes_, self.reject_label_)
+        rule = self.rule_
+        if cost is not None:
+            if not self.cost_adjustable:
+                raise InputError(f"{_name(rule)} decides without this cost; drop cost={cost!r}, or leave out the rule.")
+            rule = Chow(cost)
+        return (Chow(self.cost) if rule is None else rule).decide(proba)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the calibrated class probabilities."""
         check_is_fitted(self)
         proba = self._calibrated_proba(X)
         return proba if self.label_shift_ is None else self.label_shift_.transform(proba)
+
+    @property
+    def rule_(self) -> Rule | None:
+        """The rule that decides now, fitted if it needs to be; None for Chow's rule at ``cost``."""
+        check_is_fitted(self)
+        if not _needs_fit(self.rule):
+            return self.rule
+        if not _is_fit_of(self.fitted_rule_, self.rule):
+            raise InputError(
+                f"the rule was changed to {self.rule!r} after fit, and it has to be fitted on rows: fit again, or call "
+                "fit_rule with labelled rows that the model has not seen."
+            )
+        fitted: Rule = self.fitted_rule_
+        return fitted
+
+    @property
+    def has_proba(self) -> bool:
+        return True
+
+    @property
+    def effective_cost(self) -> float | None:
+        price = self.cost if self.rule is None else self.rule.cost
+        return None if price is None or np.ndim(price) else float(price)
+
+    @property
+    def why_cost_fixed(self) -> str | None:
+        if self.rule is None or isinstance(self.rule, Chow):
+            return None
+        name = _name(self.rule)
+        return f"it decides by {name}, which does not look at a cost; fit again with a cost and without {name}"
+
+    def explain(self) -> str | None:
+        rule = self.rule_
+        return None if rule is None else rule.explain()
 
     def adapt(self, X: Any) -> Self:
         """Return a copy for rows whose classes have other frequencies than in training (Saerens et al. 2002).
@@ -238,33 +312,20 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         array([0.9, 0.1])
         """
         check_is_fitted(self)
-        if hasattr(self.rule_, "fit"):
+        if _needs_fit(self.rule):
             raise InputError(
-                f"{type(self.rule_).__name__} was fitted under the class frequencies of training and promises nothing "
+                f"{_name(self.rule)} was fitted under the class frequencies of training and promises nothing "
                 "under others; use a cost (Chow's rule), or fit again on labelled rows as they come now."
             )
         unseen = self.classes_[self.class_prior_ == 0].tolist()
         if unseen:
             raise InputError(
-                f"fit saw no row of class {unseen[0]!r}, so that nobody can say how much more frequent it is now; fit "
+                f"fit saw no row of class {unseen[0]!r}, so that its new frequency cannot be estimated; fit "
                 "with rows of every class."
             )
         adapted: Self = copy(self)
         adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
         return adapted
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return log probabilities, or for two classes the log odds of the second."""
-        proba = self.predict_proba(X)
-        scores: NDArray[np.float64] = np.log(np.maximum(proba, np.finfo(np.float64).tiny))
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return minus the 0-1-c risk at the estimator's cost: greater is better."""
-        risk = zero_one_c_risk(
-            y, self.predict(X), cost=self.cost, reject_label=self.reject_label_, sample_weight=sample_weight
-        )
-        return 0.0 - float(risk)
 
     @property
     def n_features_in_(self) -> int:
@@ -290,7 +351,7 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return the routing of metadata: ``fit`` passes it to the estimator's ``fit``."""
+        """Return the routing of metadata: ``fit`` passes it to the estimator's ``fit``, and groups to ``cv``."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return (
             MetadataRouter(owner=type(self).__name__)
@@ -298,20 +359,137 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             .add(estimator=self._base(), method_mapping=mapping)
         )
 
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        return self.predict_proba(X)
+
+    def _mean_cost(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
+        rule = self.rule_
+        if not isinstance(rule, CostMatrix):
+            return super()._mean_cost(X, y, sample_weight)
+        labels = self._checked_labels(y)
+        self._check_known(labels)
+        decision = self.decide(X)
+        answers = np.where(decision.reject, len(self.classes_), decision.label)
+        costs, codes = np.asarray(rule.costs), np.searchsorted(self.classes_, labels)
+        charged = costs[codes, answers] if costs.ndim == 2 else costs[np.arange(len(codes)), codes, answers]
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
+        return float(np.average(charged, weights=weight))
+
+    def _check_parameters(self) -> None:
+        if check_cost(self.cost).ndim:
+            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+        if not (self.rule is None or isinstance(self.rule, Rule)):
+            raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
+
+    def _learn_classes(self, base: Any, labels: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
+        if isinstance(base, FrozenEstimator):
+            self.classes_ = base.classes_
+            self._check_known(labels)
+        else:
+            self.classes_ = np.unique(labels)
+        if len(self.classes_) < 2:
+            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        counts = np.bincount(np.searchsorted(self.classes_, labels), weight, minlength=len(self.classes_))
+        self.class_prior_ = counts / counts.sum()
+
+    def _check_known(self, labels: NDArray[Any]) -> None:
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
+
+    def _split(
+        self,
+        base: Any,
+        X: Any,
+        labels: NDArray[Any],
+        weight: NDArray[np.float64] | None,
+        groups: Any,
+        fit_params: dict[str, Any],
+    ) -> _Rows:
+        """Decide who gets which rows. ``cv`` may be a generator, so that it is asked for its folds once."""
+        own = {} if isinstance(base, FrozenEstimator) else self._routed(base, groups, fit_params)
+        blocks = blocks_of(X, labels, groups)
+        uses_folds = self.calibration is not None or isinstance(base, AutoClassifier) or _needs_fit(self.rule)
+        folds = None
+        if uses_folds and self.cv is not None and not isinstance(self.cv, Integral):
+            folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
+        train, aside = np.arange(len(labels)), np.array([], dtype=np.int64)
+        if _needs_fit(self.rule):
+            if weight is not None:
+                raise InputError(
+                    f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a "
+                    "cost."
+                )
+            train, aside, _ = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
+        return _Rows(X, labels, groups, own, blocks, folds, train, aside)
+
+    def _fit_frozen(self, base: Any, rows: _Rows) -> _HeldOut | None:
+        """Keep an estimator that is fitted already; all rows are new to it."""
+        self.estimator_ = base
+        if self.calibration is None:
+            return None
+        return rows.train, self._proba(_safe_indexing(rows.X, rows.train))
+
+    def _fit_cross(self, base: Any, rows: _Rows) -> _HeldOut | None:
+        """Fit fold by fold to see rows as new ones, and then on all rows."""
+        X, y, fit_params = rows.part()
+        held_out = None
+        if self.calibration is not None:
+            positions, proba = out_of_fold_proba(base, X, y, self.classes_, rows.folds_of_train(self.cv), fit_params)
+            held_out = rows.train[positions], proba
+        self.estimator_ = fit_clone(base, X, y, fit_params)
+        return held_out
+
+    def _fit_auto(self, base: AutoClassifier, rows: _Rows) -> _HeldOut | None:
+        """Fit a blend, which cross-fits and calibrates itself; another calibration comes on top."""
+        X, y, fit_params = rows.part()
+        blend = clone(base)
+        if rows.folds is not None:
+            blend.set_params(cv=rows.folds_of_train(self.cv))
+        blend.fit(X, y, **fit_params)
+        self.estimator_ = blend.set_params(cv=base.cv)
+        if self.calibration is None or self.calibration == "auto":
+            return None
+        return rows.train[blend.held_out_rows_], blend.held_out_proba_
+
+    def _fit_rule(self, X: Any, labels: NDArray[Any], block: NDArray[np.int64]) -> None:
+        every = np.arange(len(labels))
+        counted = every
+        if getattr(self.rule, "counts_independent_rows", True):
+            counted = Blocks(block, 0).one_row_each(every)
+        if len(counted) < 0.95 * len(every):
+            warnings.warn(
+                f"{_name(self.rule)} counts {len(counted):,} of the {len(every):,} rows that were set aside for it: "
+                "rows that are equal, or of one group, are one observation.",
+                EqualRowsWarning,
+                stacklevel=3,
+            )
+        proba = self._calibrated_proba(_safe_indexing(X, counted))
+        codes = np.searchsorted(self.classes_, labels[counted])
+        self.fitted_rule_ = clone(self.rule).fit(proba, codes)
+
     def _base(self) -> Any:
         if isinstance(self.estimator, str):
             if self.estimator != "auto":
                 raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
-            return AutoClassifier(time_budget=self.time_budget, cv=self.cv, random_state=0)
+            return AutoClassifier(
+                time_budget=self.time_budget, cv=self.cv if isinstance(self.cv, Integral) else 5, random_state=0
+            )
         return self.estimator
 
-    def _routed(self, fit_params: dict[str, Any]) -> dict[str, Any]:
+    def _routed(self, base: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+        """Return what the estimator's ``fit`` gets beside rows and labels."""
         if _routing_enabled():
-            routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
+            given = fit_params if groups is None else {**fit_params, "groups": groups}
+            routed: dict[str, Any] = process_routing(self, "fit", **given).estimator.fit
             return routed
-        if "sample_weight" in fit_params and not has_fit_parameter(self._base(), "sample_weight"):
-            raise InputTypeError(f"{type(self.estimator).__name__} takes no sample_weight; leave it out.")
-        return fit_params
+        if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
+            raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
+        if groups is None or isinstance(base, Pipeline):
+            return fit_params
+        takes_groups = get_routing_for_object(base).consumes("fit", ["groups"])
+        return {**fit_params, "groups": groups} if takes_groups else fit_params
 
     def _checked_labels(self, y: Any) -> NDArray[Any]:
         if y is None:
@@ -337,13 +515,30 @@ class RejectOption(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type:
             return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
         return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
 
-    def _calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+    def _proba(self, X: Any) -> NDArray[np.float64]:
         try:
-            proba = proba_of(self.estimator_, X, self.classes_)
+            return proba_of(self.estimator_, X, self.classes_)
         except NotFittedError:
             raise NotFittedError(
                 "the frozen estimator is not fitted; fit it, or pass it without FrozenEstimator."
             ) from None
-        if self.calibrator_ is None:
-            return proba
-        return np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
+
+    def _calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+        proba = self._proba(X)
+        return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
+
+
+def _needs_fit(rule: Any) -> bool:
+    return rule is not None and bool(rule.needs_fit)
+
+
+def _name(rule: Any) -> str:
+    return "Chow" if rule is None else type(rule).__name__
+
+
+def _is_fit_of(fitted: Any, rule: Any) -> bool:
+    """Say whether a fitted rule was made from a rule with these parameters."""
+    if type(fitted) is not type(rule):
+        return False
+    then, now = fitted.get_params(deep=False), rule.get_params(deep=False)
+    return all(np.array_equal(then[name], value) for name, value in now.items())

@@ -20,6 +20,8 @@ class FittedThreshold(ThresholdRule):
     """
 
     needs_fit = True
+    counts_independent_rows: ClassVar[bool] = True
+    """Whether ``fit`` needs rows that are independent of each other; copies of a row then count once."""
     __metadata_request__fit: ClassVar = {"proba": UNUSED}  # it stands where scikit-learn has X
 
     def _checked_threshold(self) -> float:
@@ -68,6 +70,7 @@ class Coverage(FittedThreshold):
     """
 
     name = "coverage"
+    counts_independent_rows = False
 
     def __init__(self, target: float) -> None:
         check_share("target", target, closed=True)

@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from demur.columns.schema import Schema
 from demur.columns.table_errors import TableError, listed, shown
-from demur.estimators.auto_candidates import dense_view
-from demur.estimators.folds import set_aside
+from demur.estimators.candidates import dense_view
+from demur.estimators.splitting import set_aside
 from demur.rules import Rule
 from demur.tabular.labels import class_texts, label_type
 from demur.tabular.model_names import model_kind
@@ -100,9 +100,9 @@ def fit_table(
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     classes, counts = np.unique(labels, return_counts=True)
-    train = np.arange(len(labels))
-    if hasattr(rule, "fit"):
-        train, _ = set_aside(_FOLDS, labels, labels)  # nothing may be learnt from the rows that the rule is fitted on
+    train, aside = np.arange(len(labels)), np.array([], dtype=np.int64)
+    if hasattr(rule, "fit"):  # nothing may be learnt from the rows that the rule is fitted on
+        train, aside, _ = set_aside(_FOLDS, rows.drop_columns([target]), labels)
     schema = schema or Schema.learn(rows.take(train), target=target)
     codes = schema.encode(rows)
     _check_sizes(codes, schema)
@@ -114,7 +114,11 @@ def fit_table(
     classifier.set_params(reject_label=_no_class(classes))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
-        classifier.fit(features, labels)
+        if len(aside):
+            classifier.set_params(rule=None).fit(features[train], labels[train])
+            classifier.set_params(rule=rule).fit_rule(features[aside], labels[aside])
+        else:
+            classifier.fit(features, labels)
     inner: Any = getattr(classifier, "estimator_", None)
     if "n_jobs" in getattr(inner, "get_params", dict)() and kind.name != "auto":
         inner.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time

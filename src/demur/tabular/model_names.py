@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from demur.errors import InputError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
-from demur.estimators.auto_candidates import CANDIDATES, Task, batch_size_for
+from demur.estimators.candidates import CANDIDATES, Task, batch_size_for
 from demur.losses import available, get
 from demur.rules import Rule
 
@@ -27,7 +27,7 @@ class ModelKind:
     ----------
     name : str
     view : {"codes", "dense"}
-        What its classifier takes; see :class:`~demur.estimators.auto_candidates.CandidateModel`.
+        What its classifier takes; see :class:`~demur.estimators.candidates.CandidateModel`.
     words : str
         What it is, for people.
     """

@@ -3,7 +3,8 @@
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -16,16 +17,21 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, chec
 
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
-from demur.estimators.auto_candidates import CANDIDATES, CandidateModel, Task, dense_view
-from demur.estimators.auto_search import CandidateSearch, CrossFitted
-from demur.estimators.blending import greedy_blend
-from demur.estimators.folds import stratified_folds
-from demur.estimators.probabilities import proba_of
+from demur.estimators.candidates import (
+    CANDIDATES,
+    CandidateModel,
+    CandidateSearch,
+    CrossFitted,
+    Task,
+    TimeBudget,
+    dense_view,
+)
+from demur.estimators.cross_fitting import proba_of
+from demur.estimators.splitting import blocks_of, folds_of
 from demur.estimators.table_codes import TableCodes
-from demur.estimators.time_budget import TimeBudget
 from demur.progress import no_progress, progress_bar
 
-__all__ = ["AutoClassifier"]
+__all__ = ["AutoClassifier", "Blend", "greedy_blend"]
 
 _ROWS_AT_A_TIME = 1 << 14
 """Prediction works through the rows in pieces of this size, on several threads."""
@@ -34,10 +40,10 @@ _ROWS_AT_A_TIME = 1 << 14
 class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """Train several kinds of model, and blend those that help each other (Caruana et al. 2004).
 
-    Each candidate is cross-fitted: every row gets probabilities from a model that has not seen it. A temperature
-    calibrates them, a greedy search finds the mixture of least log loss, and one more temperature calibrates the
-    mixture. The members of the mixture are then fitted on all rows. Missing values, and the category, text and date
-    columns of a DataFrame, need no preparation.
+    Each candidate is cross-fitted: every row gets probabilities from a model that has not seen it, nor learnt from it
+    how to impute and scale. A temperature calibrates them, a greedy search finds the mixture of least log loss, and
+    one more temperature calibrates the mixture. The members of the mixture are then fitted on all rows. Missing
+    values, and the category, text and date columns of a DataFrame, need no preparation.
 
     ``RejectOption("auto")`` is this classifier with a reject option.
 
@@ -51,6 +57,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         Seconds. A candidate that would not fit in is left out, by a forecast from smaller fits; the cheapest is always
         trained. None tries all, and makes the result independent of the machine's speed.
     cv : int, splitter or iterable, default=5
+        Rows with equal features never stand on both sides of a fold, nor do rows of one group where ``fit`` is told
+        the groups.
     categorical_features : array of bool or of int, optional
         For arrays: which columns hold codes 0, 1, ... of categories. A DataFrame says so by its column types.
     n_jobs : int or None, default=-1
@@ -69,6 +77,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         Of the blend.
     held_out_rows_, held_out_proba_ : arrays
         The out-of-fold probabilities of the calibrated blend, and the rows they belong to.
+    equal_rows_ : int
+        How many rows had the features of an earlier row.
     classes_, n_features_in_
 
     Examples
@@ -81,6 +91,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     >>> model.predict(X[:2])
     array([0, 0])
     """
+
+    __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
         self,
@@ -101,7 +113,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Cross-fit the candidates, blend them, and fit the members of the blend on all rows.
 
         Parameters
@@ -109,6 +123,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         X : DataFrame, Arrow table, or array of shape (n, n_features)
         y : array of shape (n,)
         sample_weight : array of shape (n,), optional
+        groups : array of shape (n,), optional
+            Rows of one group (a patient, a machine) stay in one fold.
         """
         if self.time_budget is not None and not self.time_budget > 0:
             raise InputError(f"time_budget must be a positive number of seconds or None, got {self.time_budget!r}.")
@@ -127,17 +143,15 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
-        self.dense_ = dense_view(self.codes_.categorical).fit(matrix)
-        views = {"codes": matrix}
-        if any(candidate.view == "dense" for candidate in wanted):
-            views["dense"] = self._dense(matrix)
+        blocks = blocks_of(matrix, codes, groups)
+        self.equal_rows_ = blocks.equal_rows
+        folds = folds_of(self.cv, matrix, codes, groups=groups, blocks=blocks)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         task = Task(len(matrix), self.codes_.categorical, seed, self.n_jobs)
-        folds = stratified_folds(self.cv, matrix, codes)
         bar = progress_bar("training", len(wanted) * len(folds)) if self.verbose and sys.stderr.isatty() else None
         with bar or no_progress() as advance, warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
-            search = CandidateSearch(views, codes, weight, folds, task, budget, advance or (lambda steps: None))
+            search = CandidateSearch(matrix, codes, weight, folds, task, budget, advance or (lambda steps: None))
             fitted = search.run(wanted)
             self._blend(search, fitted)
         return self
@@ -150,7 +164,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
         shares = {one.candidate.name: share for share, one in zip(blend.weights, fitted, strict=True)}
         members = [one for one in fitted if shares[one.candidate.name] > 0]
-        self.models_ = tuple(search.fit_all_rows(one.candidate) for one in members)
+        self.dense_ = dense_view(self.codes_.categorical).fit(search.codes)
+        views = self._views(search.codes, {one.candidate.view for one in members})
+        self.models_ = tuple(search.fit_all_rows(one.candidate, views[one.candidate.view]) for one in members)
         self.weights_ = tuple(shares[one.candidate.name] for one in members)
         self.scalings_ = tuple(one.scaling for one in members)
         self.views_ = tuple(one.candidate.view for one in members)
@@ -165,9 +181,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         matrix = self.codes_.of(self, X)
         if not len(matrix):
             return np.empty((0, len(self.classes_)))
-        views = {"codes": matrix}
-        if "dense" in self.views_:
-            views["dense"] = self._dense(matrix)
+        views = self._views(matrix, set(self.views_))
         pieces = [slice(start, start + _ROWS_AT_A_TIME) for start in range(0, len(matrix), _ROWS_AT_A_TIME)]
         work = (delayed(self._mixture)({name: rows[piece] for name, rows in views.items()}) for piece in pieces)
         mixture = np.concatenate(Parallel(n_jobs=self.n_jobs if len(pieces) > 1 else 1, prefer="threads")(work))
@@ -201,5 +215,74 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             raise InputError(f"candidates must be some of {', '.join(by_name)}; got {self.candidates!r}.")
         return [by_name[name] for name in dict.fromkeys(names)]
 
-    def _dense(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(self.dense_.transform(matrix), dtype=np.float64)
+    def _views(self, codes: NDArray[np.float64], wanted: set[str]) -> dict[str, NDArray[np.float64]]:
+        """Return the rows as trees take them, and where it is wanted as networks do."""
+        if "dense" not in wanted:
+            return {"codes": codes}
+        return {"codes": codes, "dense": np.asarray(self.dense_.transform(codes), dtype=np.float64)}
+
+
+_ROUNDS = 50
+"""The number of draws: weights are multiples of 1/50 or coarser."""
+
+_SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The weight of each model, summing to 1, and the log loss of their mean.
+
+    Parameters
+    ----------
+    weights : tuple of float
+    log_loss : float
+    """
+
+    weights: tuple[float, ...]
+    log_loss: float
+
+
+def greedy_blend(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None) -> Blend:
+    """Add one model after another, repetitions allowed, always the one that lowers the log loss most.
+
+    Ensemble selection of Caruana et al. (2004): of the 50 mixtures on that path the best is kept. A model that
+    helps nobody gets the weight 0. Log loss sees a probability only at the true class, and the mean is linear,
+    so one number per model and row is all it takes.
+
+    Parameters
+    ----------
+    true_class_proba : sequence of arrays of shape (n,)
+        For each model the probability that it gives the true class of each row, out of fold.
+    sample_weight : array of shape (n,), optional
+
+    References
+    ----------
+    Caruana, Niculescu-Mizil, Crew, Ksikes (2004), Ensemble selection from libraries of models, ICML.
+
+    Examples
+    --------
+    Two models that are each right on half of the rows are worth more together than the even-handed third:
+
+    >>> greedy_blend([[0.9, 0.3], [0.3, 0.9], [0.5, 0.5]]).weights
+    (0.5, 0.5, 0.0)
+    """
+    models = [np.maximum(np.asarray(column, dtype=np.float64), _SMALLEST) for column in true_class_proba]
+    if not models:
+        raise InputError("there is no model to blend; give at least one.")
+    weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    total = np.zeros_like(models[0])
+    draws: list[int] = []
+    losses: list[float] = []
+    for size in range(1, _ROUNDS + 1):
+        after = [_log_loss((total + one) / size, weights) for one in models]
+        best = int(np.argmin(after))
+        total += models[best]
+        draws.append(best)
+        losses.append(after[best])
+    kept = int(np.argmin(losses)) + 1
+    counts = np.bincount(draws[:kept], minlength=len(models))
+    return Blend(tuple((counts / kept).tolist()), losses[kept - 1])
+
+
+def _log_loss(true_class_proba: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
+    return float(-np.average(np.log(true_class_proba), weights=weight))

@@ -1,0 +1,171 @@
+"""Class probabilities of any scikit-learn classifier, fitted on all rows or out of fold."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_method_params
+
+from demur.errors import InputError, InputTypeError
+from demur.estimators.splitting import Fold
+
+__all__ = ["CodedLabels", "fit_clone", "out_of_fold_proba", "proba_of"]
+
+
+def _inner_has(name: str) -> Callable[[Any], bool]:
+    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
+
+
+class CodedLabels(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """A classifier that is given its classes as the numbers 0, 1, ..., and answers with their names.
+
+    Some classifiers, XGBoost's among them, take no other labels. :class:`~demur.RejectOption` puts them into this one
+    when they refuse the labels as they are.
+
+    Parameters
+    ----------
+    estimator : classifier
+
+    Attributes
+    ----------
+    estimator_ : fitted classifier
+        Its own ``classes_`` are 0, 1, ...
+    classes_ : array
+        The classes by their names.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: NDArray[Any], **fit_params: Any) -> Self:
+        """Fit the classifier on the numbers of the classes."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.estimator_ = clone(self.estimator).fit(X, codes, **fit_params)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the name of the class that the classifier predicts."""
+        names: NDArray[Any] = self.classes_[np.asarray(self.estimator_.predict(X), dtype=np.int64)]
+        return names
+
+    @available_if(_inner_has("predict_proba"))  # type: ignore[untyped-decorator] # scikit-learn is untyped
+    def predict_proba(self, X: Any) -> Any:
+        """Return the classifier's probabilities, a column per class in ``classes_``."""
+        return self.estimator_.predict_proba(X)
+
+    @available_if(_inner_has("decision_function"))  # type: ignore[untyped-decorator] # scikit-learn is untyped
+    def decision_function(self, X: Any) -> Any:
+        """Return the classifier's scores."""
+        return self.estimator_.decision_function(X)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features that the fitted classifier saw."""
+        count: int = self.estimator_.n_features_in_
+        return count
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the columns that the fitted classifier saw, where they had names."""
+        names: NDArray[Any] = self.estimator_.feature_names_in_
+        return names
+
+
+def fit_clone(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any]) -> Any:
+    """Return a fitted clone, with the classes as numbers 0, 1, ... if the estimator takes nothing else.
+
+    There is no tag by which a classifier says that it refuses other labels, so it is asked: where it raises ValueError
+    for the labels and not for their numbers, it gets the numbers.
+    """
+    try:
+        return clone(estimator).fit(X, y, **fit_params)
+    except ValueError:
+        classes = np.unique(y)
+        if classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes))):
+            raise
+        try:
+            return CodedLabels(estimator).fit(X, y, **fit_params)
+        except ValueError:
+            pass
+        raise  # what was wrong at first was not the labels
+
+
+def proba_of(estimator: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return probabilities with one column per class in ``classes``, zero for classes the estimator does not know.
+
+    Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
+    classes, softmax for more. Such scores are not log odds by themselves; calibration gives them their scale.
+    """
+    if hasattr(estimator, "predict_proba"):
+        proba = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    elif hasattr(estimator, "decision_function"):
+        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+        if scores.ndim == 1:
+            proba = np.column_stack([expit(-scores), expit(scores)])
+        elif scores.shape[1] == len(estimator.classes_):
+            proba = softmax(scores, axis=1)
+        else:
+            raise InputError(
+                f"decision_function of {type(estimator).__name__} has {scores.shape[1]} columns for "
+                f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."
+            )
+    else:
+        raise InputTypeError(
+            f"{type(estimator).__name__} has neither predict_proba nor decision_function, so that no rule can tell how "
+            "sure it is; use another classifier."
+        )
+    if len(estimator.classes_) == len(classes):
+        return proba
+    aligned = np.zeros((len(proba), len(classes)))
+    aligned[:, np.searchsorted(classes, estimator.classes_)] = proba
+    return aligned
+
+
+def out_of_fold_proba(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    classes: NDArray[Any],
+    folds: Sequence[Fold],
+    fit_params: dict[str, Any],
+    *,
+    prepare: Callable[[int], Any] | None = None,
+    after_fold: Callable[[], Any] = lambda: None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return row numbers and the probabilities that a model which has not seen them gives them.
+
+    Rows whose class does not occur in their fold's training part are left out: a class with one row tells
+    nothing about confidence. So is a fold whose training part has a single class.
+
+    Parameters
+    ----------
+    estimator : classifier
+    X, y, classes, folds
+    fit_params : dict
+        Passed to ``fit``, with the rows of each fold picked out of what has one value per row.
+    prepare : callable, optional
+        From the number of a fold to a transformer that was fitted on its training rows.
+    after_fold : callable, optional
+    """
+    rows, probas = [], []
+    for number, (train, test) in enumerate(folds):
+        known = np.unique(y[train])
+        test = test[np.isin(y[test], known)]
+        if len(known) < 2 or not len(test):
+            continue
+        seen, unseen = _safe_indexing(X, train), _safe_indexing(X, test)
+        if prepare is not None:
+            transformer = prepare(number)
+            seen, unseen = transformer.transform(seen), transformer.transform(unseen)
+        model = fit_clone(estimator, seen, y[train], _check_method_params(X, fit_params, indices=train))
+        rows.append(test)
+        probas.append(proba_of(model, unseen, classes))
+        after_fold()
+    if not rows:
+        raise InputError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
+    return np.concatenate(rows), np.concatenate(probas)

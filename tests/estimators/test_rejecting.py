@@ -1,0 +1,177 @@
+"""What both estimators with a reject option answer alike: which cost decides, may it change, what is a score."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_iris
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from demur import Chow, CostMatrix, Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
+from demur.estimators import RejectingClassifier
+from demur.metrics import zero_one_c_risk
+
+X, Y = load_iris(return_X_y=True)
+TRIAGE = [[0, 1, 1, 0.2], [5, 0, 1, 0.2], [5, 1, 0, 0.2]]
+QUICK = {"epochs": 10, "batch_size": 16, "random_state": 0, "cost": 0.3}
+MODELS = {
+    "ce": RejectClassifier(**QUICK),
+    "ova+log": RejectClassifier("ova+log", **QUICK),
+    "ova+hin": RejectClassifier("ova+hin", **QUICK),
+    "default": RejectOption(GaussianNB(), cost=0.3),
+    "chow": RejectOption(GaussianNB(), cost=0.2, rule=Chow(0.3)),
+    "threshold": RejectOption(GaussianNB(), cost=0.2, rule=Threshold(0.9)),
+    "matrix": RejectOption(GaussianNB(), cost=0.2, rule=CostMatrix(TRIAGE)),
+    "coverage": RejectOption(GaussianNB(), cost=0.2, rule=Coverage(0.8)),
+    "risk": RejectOption(GaussianNB(), cost=0.2, rule=RiskControl(0.3, 0.2)),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return {name: clone(model).fit(X, Y) for name, model in MODELS.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_two_estimators_answer_the_same_questions(name, fitted):
+    model = fitted[name]
+    assert isinstance(model, RejectingClassifier)
+    decision, scores = model.decide_and_score(X)
+    assert scores.shape == (150, 3)
+    np.testing.assert_array_equal(decision.reject, model.decide(X).reject)
+    np.testing.assert_array_equal(decision.labels(model.classes_, model.reject_label_), model.predict(X))
+    assert model.has_proba == hasattr(model, "predict_proba")
+    if model.has_proba:
+        np.testing.assert_array_equal(scores, model.predict_proba(X))
+        scores = np.log(scores)
+    np.testing.assert_allclose(model.decision_function(X), scores)
+    assert model.cost_adjustable == (model.why_cost_fixed is None)
+    if model.cost_adjustable:
+        assert model.decide(X, cost=0.01).reject.mean() >= decision.reject.mean()
+    else:
+        with pytest.raises(ValueError, match="cost"):
+            model.decide(X, cost=0.01)
+
+
+def test_12_3_the_cost_that_decides_is_the_rules_own(fitted):
+    costs = {name: model.effective_cost for name, model in fitted.items()}
+    assert costs == {
+        "ce": 0.3, "ova+log": 0.3, "ova+hin": 0.3, "default": 0.3, "chow": 0.3,
+        "threshold": None, "matrix": None, "coverage": None, "risk": None,
+    }  # fmt: skip
+    assert {name for name, model in fitted.items() if model.cost_adjustable} == {"ce", "ova+log", "default", "chow"}
+    assert clone(fitted["default"]).set_params(cost=0.1).effective_cost == 0.1
+    assert clone(fitted["chow"]).set_params(cost=0.1).effective_cost == 0.3
+    assert "trained for the cost 0.3" in fitted["ova+hin"].why_cost_fixed
+    assert "decides by Coverage" in fitted["coverage"].why_cost_fixed
+
+
+def test_12_3_an_explicit_chow_decides_and_scores_as_the_same_cost(fitted):
+    chow, default = fitted["chow"], fitted["default"]
+    np.testing.assert_array_equal(chow.predict(X), default.predict(X))
+    assert chow.score(X, Y) == default.score(X, Y) == -zero_one_c_risk(Y, chow.predict(X), cost=0.3)
+    np.testing.assert_array_equal(chow.decide(X, cost=0.05).reject, default.decide(X, cost=0.05).reject)
+    assert "0.3" in chow.explain()
+    assert default.explain() is None
+
+
+@pytest.mark.parametrize("name", ["threshold", "coverage", "risk"])
+def test_12_3_a_rule_without_a_price_is_scored_at_the_parameter_cost(name, fitted):
+    model = fitted[name]
+    assert model.score(X, Y) == -zero_one_c_risk(Y, model.predict(X), cost=0.2)
+    assert model.explain() == model.rule_.explain()
+
+
+def test_12_3_a_cost_matrix_is_scored_by_what_it_charges(fitted):
+    model, weight = fitted["matrix"], np.arange(150.0)
+    decision = model.decide(X)
+    answers = np.where(decision.reject, 3, decision.label)
+    charged = np.array(TRIAGE)[Y, answers]
+    assert charged.max() > 0
+    assert model.score(X, Y) == pytest.approx(-charged.mean())
+    assert model.score(X, Y, sample_weight=weight) == pytest.approx(-np.average(charged, weights=weight))
+    each = clone(model).set_params(rule=CostMatrix(np.tile(TRIAGE, (150, 1, 1)))).fit(X, Y)
+    assert each.score(X, Y) == pytest.approx(-charged.mean())
+    with pytest.raises(ValueError, match=r"does not know: \[7\]"):
+        model.score(X, np.where(Y == 0, 7, Y))
+
+
+# Line 14: a rule that is changed after fit
+
+
+def test_12_14_a_rule_that_needs_no_fit_is_honoured_after_fit():
+    model = RejectOption(GaussianNB(), cost=0.3).fit(X, Y)
+    proba = model.predict_proba(X)
+    for rule in (Threshold(0.99), Chow(0.01), CostMatrix(TRIAGE)):
+        model.set_params(rule=rule)
+        np.testing.assert_array_equal(model.decide(X).reject, rule.decide(proba).reject)
+        assert model.rule_ is rule
+    assert model.set_params(rule=None).rule_ is None
+    np.testing.assert_array_equal(model.decide(X).reject, Chow(0.3).decide(proba).reject)
+
+
+def test_12_14_a_rule_that_needs_fit_says_so():
+    model = RejectOption(GaussianNB(), rule=Coverage(0.8)).fit(X, Y)
+    before = model.predict(X)
+    for change in ({"rule": RiskControl(0.1)}, {"rule": Coverage(0.5)}, {"rule__target": 0.6}):
+        with pytest.raises(ValueError, match="after fit, and it has to be fitted on rows: fit again, or call fit_rule"):
+            clone(model).fit(X, Y).set_params(**change).predict(X)
+    np.testing.assert_array_equal(model.set_params(rule=Coverage(0.8)).predict(X), before)  # the same as was fitted
+    model.set_params(rule=Coverage(0.5)).fit_rule(X, Y)
+    assert (~model.decide(X).reject).mean() == pytest.approx(0.5, abs=0.01)
+    with pytest.raises(ValueError, match="needs no rows"):
+        model.set_params(rule=Threshold(0.5)).fit_rule(X, Y)
+
+
+def test_a_fitted_rule_is_searched_over_by_its_parameters():
+    search = GridSearchCV(RejectOption(GaussianNB(), rule=Coverage(0.5)), {"rule__target": [0.2, 0.9]}, cv=3)
+    assert search.fit(X, Y).best_params_ == {"rule__target": 0.9}
+
+
+# Line 12: classifiers that take no other labels than 0, 1, ...
+
+
+class OnlyCodes(GaussianNB):
+    """Refuses labels as XGBoost's classifier does."""
+
+    def fit(self, X, y, sample_weight=None):
+        classes = np.unique(y)
+        if classes.dtype.kind not in "iu" or not np.array_equal(classes, np.arange(len(classes))):
+            raise ValueError(f"Invalid classes inferred from unique values of `y`. Expected: 0.., got {classes}")
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize("names", [np.array([1, 4, 7]), np.array(["a", "b", "c"]), np.array([0, 1, 2])], ids=str)
+@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(StandardScaler(), model)])
+def test_12_12_a_classifier_that_wants_codes_gets_them(names, wrap):
+    model = RejectOption(wrap(OnlyCodes()), cost=0.1).fit(X, names[Y], sample_weight=None)
+    usual = RejectOption(wrap(GaussianNB()), cost=0.1).fit(X, names[Y])
+    np.testing.assert_allclose(model.predict_proba(X), usual.predict_proba(X))
+    assert model.estimator_.classes_.tolist() == names.tolist()
+    assert model.estimator_.predict(X[:1]).tolist() == names[:1].tolist()
+    assert model.n_features_in_ == 4
+    assert set(model.predict(X)) <= {*names.tolist(), model.reject_label_}
+
+
+def test_12_12_a_fold_without_a_rare_class_has_codes_too():
+    kept = np.r_[0:100, 100]  # one row of the third class, and another fourth
+    rows, labels = np.r_[X[kept], X[:1] + 9, X[1:2] + 9.5], np.r_[Y[kept], 3, 3]
+    assert RejectOption(OnlyCodes()).fit(rows, labels).predict_proba(rows).shape == (103, 4)
+
+
+def test_12_12_other_errors_are_shown_as_they_are():
+    class Broken(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            raise ValueError(f"broken for {y[0]!r}")
+
+    with pytest.raises(ValueError, match="broken for 'x'"):
+        RejectOption(Broken()).fit(X, np.array(["x", "y", "z"], dtype=object)[Y])
+
+
+def test_a_frozen_estimator_keeps_its_labels():
+    names = np.array(["a", "b", "c"])
+    model = RejectOption(FrozenEstimator(GaussianNB().fit(X, names[Y]))).fit(X, names[Y])
+    assert model.estimator_.classes_.tolist() == ["a", "b", "c"]

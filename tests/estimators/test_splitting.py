@@ -1,0 +1,346 @@
+"""Splitting rows: equal rows and rows of one group stay on one side, whoever splits and whatever the rows are."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import sklearn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_iris, make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+    cross_validate,
+)
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+from demur import AutoClassifier, Coverage, RejectClassifier, RejectOption, RiskControl
+from demur.estimators import EqualRowsWarning
+from demur.estimators.splitting import blocks_of, folds_of, hold_out, set_aside, validation_rows
+from demur.guarantees import NoGuaranteeError
+
+# What is equal
+
+
+def as_lists(frame):
+    return frame.to_numpy(dtype=object).tolist()
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas, lambda frame: frame.to_numpy(dtype=object), as_lists],
+    ids=["pandas", "polars", "arrow", "objects", "lists"],
+)
+def test_equal_rows_of_tables_are_found(convert):
+    """Numbers, categories, text and dates, with missing values everywhere."""
+    different = pd.DataFrame(
+        {
+            "number": [1.0, np.nan, -0.0],
+            "count": pd.array([1, None, 2], dtype="Int64"),
+            "colour": pd.Categorical(["red", None, "red"]),
+            "text": ["a", None, "b"],
+            "when": pd.to_datetime(["2026-01-01", None, "2026-01-02"]),
+        }
+    )
+    frame = different.iloc[[0, 1, 2, 1, 0, 2]].reset_index(drop=True)
+    found = blocks_of(convert(frame), np.array([0, 1, 0, 1, 0, 1]))
+    assert found.of_row.tolist() == [0, 1, 2, 1, 0, 2]
+    assert found.equal_rows == 3
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, bool, np.longdouble])
+def test_equal_rows_of_arrays_are_found(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(200, 8)).astype(dtype)
+    _, expected = np.unique(X, axis=0, return_inverse=True)
+    found = blocks_of(X, np.arange(200) % 2).of_row
+    assert ((found[:, None] == found) == (expected[:, None] == expected)).all()
+    for container in (sparse.csr_array, sparse.coo_matrix):
+        if dtype is not np.longdouble:
+            np.testing.assert_array_equal(blocks_of(container(X), np.arange(200) % 2).of_row, found)
+
+
+def test_zeros_and_missing_values_have_many_forms():
+    negative = np.array([0x7FF8000000000001, 0xFFF8000000000000], dtype=np.uint64).view(np.float64)
+    X = np.array([[0.0, negative[0]], [-0.0, negative[1]], [0.0, 1.0], [1.0, 0.0]])
+    assert blocks_of(X, np.array([0, 1, 0, 1])).of_row.tolist() == [0, 0, 1, 2]
+
+
+def test_texts_and_ragged_rows():
+    y = np.array([0, 1, 0, 1])
+    assert blocks_of(["yes", "no", "yes", "perhaps"], y).of_row.tolist() == [0, 1, 0, 2]
+    assert blocks_of([[1, 2], [3], [1, 2], []], y).of_row.tolist() == [0, 1, 0, 2]
+    assert blocks_of(np.zeros((4, 0)), y).single
+
+
+def test_a_group_joins_what_is_equal():
+    X = np.array([[1.0], [2.0], [1.0], [3.0], [4.0], [5.0]])
+    groups = ["ann", "bob", "cid", "bob", "dora", "emma"]
+    assert blocks_of(X, np.arange(6) % 2, groups).of_row.tolist() == [0, 1, 0, 1, 2, 3]  # ann and cid share a row
+    chained = np.array([[1.0], [1.0], [2.0], [2.0], [3.0], [4.0]])
+    assert blocks_of(chained, np.arange(6) % 2, [0, 1, 1, 2, 2, 3]).of_row.tolist() == [0, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"), [(["a"] * 6, "of one group, .*'a'"), (["a", "b"], "each of the 6 rows")]
+)
+def test_groups_that_cannot_be_kept_apart(groups, message):
+    with pytest.raises(ValueError, match=message):
+        blocks_of(np.arange(6.0).reshape(-1, 1), np.arange(6) % 2, groups)
+
+
+# What stays together
+
+CASES = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CASES)
+def test_no_split_parts_a_block(seed):
+    rng = np.random.default_rng(seed)
+    n_different, n_classes = rng.integers(6, 60), rng.integers(2, 4)
+    pool, labels = rng.normal(size=(n_different, 2)), rng.integers(n_classes, size=n_different)
+    take = np.r_[np.arange(n_different), rng.integers(n_different, size=rng.integers(1, 60))]
+    X, y = pool[take], labels[take]
+    groups = rng.integers(max(2, n_different // 3), size=n_different)[take] if rng.random() < 0.5 else None
+    if groups is not None and len(np.unique(groups)) < 2:
+        return
+    blocks = blocks_of(X, y, groups)
+    splits = [*folds_of(int(rng.integers(2, 6)), X, y, groups=groups)]
+    splits += [set_aside(5, X, y, groups=groups)[:2], hold_out(X, y, 0.3, groups=groups)[:2]]
+    for train, test in splits:
+        assert sorted([*train, *test]) == list(range(len(X)))
+        assert not np.isin(blocks.of_row[train], blocks.of_row[test]).any()
+        if groups is not None:
+            assert not np.isin(groups[train], groups[test]).any()
+        assert len(train)
+    assert len(np.unique(np.concatenate([test for _, test in splits[:-2]]))) == len(X)
+    train, validation = validation_rows(y, blocks.of_row, 0.2, np.random.RandomState(seed % 1000))
+    assert set(y[train]) == set(y)
+    assert (train is validation) or not np.isin(blocks.of_row[train], blocks.of_row[validation]).any()
+
+
+def test_shares_are_about_what_was_asked_for():
+    X, y = np.repeat(np.random.default_rng(0).normal(size=(500, 3)), 4, axis=0), np.repeat(np.arange(500) % 5, 4)
+    assert len(hold_out(X, y, 0.2).aside) == 400
+    assert len(set_aside(5, X, y).aside) == 400
+    assert [len(test) for _, test in folds_of(5, X, y)] == [400] * 5
+    for _, test in folds_of(5, X, y):
+        assert np.bincount(y[test]).tolist() == [80] * 5
+
+
+def test_without_equal_rows_nothing_changes():
+    """The folds and the hold-out are those of StratifiedKFold and of demur fit before blocks were kept together."""
+    X, y = make_classification(97, n_classes=3, n_informative=4, random_state=0)
+    for mine, theirs in zip(
+        folds_of(5, X, y), StratifiedKFold(5, shuffle=True, random_state=0).split(X, y), strict=True
+    ):
+        np.testing.assert_array_equal(mine[1], theirs[1])
+
+
+def test_a_large_group_is_trained_on():
+    X, groups = np.arange(100.0).reshape(-1, 1), np.r_[np.zeros(80), np.repeat([1, 2, 3, 4], 5)]
+    y = np.arange(100) % 2
+    assert set(groups[set_aside(5, X, y, groups=groups).aside]) <= {1, 2, 3, 4}
+    assert 0 < len(hold_out(X, y, 0.1, groups=groups).aside) <= 15
+    train, validation = validation_rows(y, blocks_of(X, y, groups).of_row, 0.1, np.random.RandomState(0))
+    assert 80 <= len(train) < 100
+    assert len(validation) == 100 - len(train)
+
+
+def test_two_groups_are_enough():
+    X, y, groups = np.arange(20.0).reshape(-1, 1), np.arange(20) % 2, np.repeat(["a", "b"], 10)
+    for train, test in [*folds_of(5, X, y, groups=groups), hold_out(X, y, 0.2, groups=groups)[:2]]:
+        assert sorted([len(train), len(test)]) == [10, 10]
+
+
+def test_few_values_with_mixed_classes_are_separate_observations():
+    """Eight cells, thousands of rows: to hold out a cell would leave nothing to learn about it."""
+    rng = np.random.default_rng(0)
+    cells, y = rng.integers(2, size=(800, 3)), rng.integers(2, size=800)
+    assert blocks_of(cells, y).single
+    assert blocks_of(np.zeros((20, 2)), y[:20]).single  # all rows equal
+    copies = np.repeat(rng.normal(size=(40, 1)), 20, axis=0)
+    assert not blocks_of(copies, np.repeat(y[:40], 20)).single  # each of one class: copies
+
+
+# Line 1 of the mending: whole-number weights
+
+
+@pytest.mark.parametrize("k", [3, 12])
+def test_12_1_weights_k_and_rows_k_times_choose_the_same(k):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 5)), rng.integers(2, size=60)
+    quick = {"epochs": 15, "hidden_units": 20, "calibration": "temperature", "cost": 0.4, "random_state": 0}
+    weighted = RejectClassifier(**quick).fit(X, y, sample_weight=np.full(60, float(k)))
+    repeated = RejectClassifier(**quick).fit(np.repeat(X, k, axis=0), np.repeat(y, k))
+    assert weighted.best_candidate_ == repeated.best_candidate_
+    assert weighted.networks_.temperature == repeated.networks_.temperature
+    assert weighted.equal_rows_ == repeated.equal_rows_ == 60 * (k - 1)
+
+
+def test_12_1_the_law_holds_for_wrapped_models_too():
+    X, y = make_classification(90, n_classes=3, n_informative=4, flip_y=0.3, random_state=0)
+    weighted = RejectOption(GaussianNB()).fit(X, y, sample_weight=np.full(90, 4.0))
+    repeated = RejectOption(GaussianNB()).fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
+    assert weighted.calibrator_.temperature_ == pytest.approx(repeated.calibrator_.temperature_, rel=1e-6)
+
+
+def test_12_1_weights_do_not_leak_validation_rows():
+    """Pure noise that a network can learn by heart: the held-out rows must not look learnt."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 20)), rng.integers(2, size=150)
+    model = RejectClassifier(weight_decay=(1e-7, 1e-4), epochs=60, cost=0.45, random_state=0, calibration="temperature")
+    model.fit(X, y, sample_weight=np.full(150, 5.0))
+    assert model.best_candidate_.risk > 0.3
+    assert model.networks_.temperature.temperature_ > 2
+
+
+# Line 9: a generator
+
+
+@pytest.mark.parametrize("estimator", [GaussianNB(), "auto"])
+def test_12_9_cv_may_be_a_generator_also_with_a_fitted_rule(estimator, monkeypatch):
+    monkeypatch.setattr("demur.estimators.candidates._TREES", 10)
+    monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", _only("extra trees"))
+    X, y = load_iris(return_X_y=True)
+    folds = list(StratifiedKFold(4, shuffle=True, random_state=0).split(X, y))
+    once = RejectOption(estimator, rule=Coverage(0.8), cv=(fold for fold in folds)).fit(X, y)
+    listed = RejectOption(estimator, rule=Coverage(0.8), cv=folds).fit(X, y)
+    np.testing.assert_allclose(once.predict_proba(X), listed.predict_proba(X), rtol=1e-9)
+    assert once.rule_.threshold_ == pytest.approx(listed.rule_.threshold_)
+    with pytest.raises(ValueError, match="a generator can be used only once"):
+        once.fit(X, y)
+
+
+def _only(name):
+    from demur.estimators.candidates import CANDIDATES
+
+    return tuple(candidate for candidate in CANDIDATES if candidate.name == name)
+
+
+# Lines 12 and 13: groups
+
+
+class Remembers(ClassifierMixin, BaseEstimator):
+    """Notes which rows it was fitted on and which it was asked about, by their first feature."""
+
+    seen: list = []  # noqa: RUF012 # shared on purpose: clones are what is fitted
+
+    def fit(self, X, y):
+        self.classes_, self.rows_ = np.unique(y), set(X[:, 0].tolist())
+        return self
+
+    def predict_proba(self, X):
+        self.seen.append((self.rows_, set(X[:, 0].tolist())))
+        return np.tile([0.4, 0.6], (len(X), 1))
+
+
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize("cv", [5, GroupKFold(3), KFold(3)], ids=["number", "groups", "no groups"])
+@pytest.mark.parametrize("rule", [None, Coverage(0.8)], ids=["cost", "rule"])
+def test_12_12_groups_reach_every_split(routing, cv, rule):
+    rng = np.random.default_rng(0)
+    X, groups = np.column_stack([np.arange(120.0), rng.normal(size=120)]), np.arange(120) // 7
+    y = rng.integers(2, size=120)
+    Remembers.seen.clear()
+    with sklearn.config_context(enable_metadata_routing=routing):
+        RejectOption(Remembers(), cv=cv, rule=rule).fit(X, y, groups=groups)
+    assert len(Remembers.seen) >= 3
+    for trained, asked in Remembers.seen:
+        assert not {groups[int(row)] for row in trained} & {groups[int(row)] for row in asked}
+
+
+def test_12_12_groups_reach_the_estimator_that_takes_them():
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.normal(size=(120, 3)), rng.integers(2, size=120), np.repeat(np.arange(12), 10)
+    search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=GroupKFold(3))
+    for routing in (False, True):
+        with sklearn.config_context(enable_metadata_routing=routing):
+            assert RejectOption(search).fit(X, y, groups=groups).estimator_.best_params_
+
+
+def test_12_12_groups_are_routed_from_outside():
+    rng = np.random.default_rng(0)
+    X, groups = np.column_stack([np.arange(120.0), rng.normal(size=120)]), np.repeat(np.arange(12), 10)
+    y = rng.integers(2, size=120)
+    Remembers.seen.clear()
+    with sklearn.config_context(enable_metadata_routing=True):
+        cross_validate(RejectOption(Remembers(), cv=3), X, y, cv=GroupKFold(3), params={"groups": groups})
+    for trained, asked in Remembers.seen:
+        assert not {row // 10 for row in trained} & {row // 10 for row in asked}
+
+
+@pytest.mark.parametrize("model", [RejectClassifier(epochs=2), AutoClassifier(("logistic regression",), cv=2)])
+def test_12_13_all_estimators_take_groups_and_count_equal_rows(model):
+    X, y = load_iris(return_X_y=True)
+    assert model.fit(X, y, groups=np.arange(150) // 2).equal_rows_ == 1  # iris has one row twice
+    with pytest.raises(ValueError, match="all 150 rows are of one group"):
+        model.fit(X, y, groups=np.zeros(150))
+
+
+# Line 13: the promise
+
+
+def draw(rng, n_rows):
+    """A fifth of the rows are coin tosses; the others can be told."""
+    X = rng.random((n_rows, 2))
+    return X, np.where(X[:, 0] < 0.8, X[:, 1] > 0.5, rng.random(n_rows) < 0.5).astype(int)
+
+
+def share_of_broken_promises(make_copies, n_fits=20):
+    """Fit on copied rows, again and again; a refusal is not a broken promise. At least half must be answered."""
+    broken, answered = 0, 0
+    for seed in range(n_fits):
+        rng = np.random.default_rng(seed)
+        (X, y), (X_new, y_new) = draw(rng, 1000), draw(rng, 4000)
+        rows = np.repeat(np.arange(1000), 4)
+        copied, groups = make_copies(X[rows], rows, rng)
+        model = RejectOption(KNeighborsClassifier(20), calibration=None, rule=RiskControl(0.05, 0.1))
+        try:
+            with pytest.warns(EqualRowsWarning, match="counts 200 of the 800 rows"):
+                decision = model.fit(copied, y[rows], groups=groups).decide(X_new)
+        except NoGuaranteeError:
+            continue
+        answered += 1
+        broken += (decision.label != y_new)[~decision.reject].mean() > 0.05
+    assert answered >= n_fits / 2
+    return broken / n_fits
+
+
+def test_12_13_the_promise_holds_with_every_row_four_times():
+    assert share_of_broken_promises(lambda X, rows, rng: (X, None)) <= 0.1
+
+
+def test_12_13_the_promise_holds_with_four_rows_of_each_patient():
+    nearly = lambda X, rows, rng: (X + 1e-6 * rng.normal(size=X.shape), rows)  # noqa: E731
+    assert share_of_broken_promises(nearly) <= 0.1
+
+
+def test_12_13_a_splitter_cannot_put_copies_on_both_sides():
+    X, y = np.repeat(np.arange(40.0), 4).reshape(-1, 1), np.repeat(np.arange(40) % 2, 4)
+    for train, test in folds_of(StratifiedKFold(5, shuffle=True, random_state=0), X, y):
+        assert not np.isin(X[train], X[test]).any()
+    train, aside, equal_rows = set_aside(TimeSeriesSplit(3), X, y)
+    assert not np.isin(X[train], X[aside]).any()
+    assert equal_rows == 120
+    with pytest.raises(ValueError, match="a splitter that takes groups such as GroupKFold"):
+        folds_of(
+            KFold(2, shuffle=True, random_state=1),
+            np.repeat(np.arange(4.0), 50).reshape(-1, 1),
+            np.repeat([0, 1, 0, 1], 50),
+        )
+
+
+def test_12_13_coverage_uses_all_rows():
+    X, y = np.repeat(np.random.default_rng(0).normal(size=(100, 2)), 4, axis=0), np.repeat(np.arange(100) % 2, 4)
+    assert RejectOption(GaussianNB(), rule=Coverage(0.5)).fit(X, y).rule_.n_rows_ == 80
