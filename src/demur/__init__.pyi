@@ -16,6 +16,7 @@ from . import rules as rules
 from . import tabular as tabular
 from . import theory as theory
 from . import training as training
+from .deferral import Capacity as Capacity
 from .deferral import DeferOption as DeferOption
 from .deploy import load as load
 from .deploy import save as save

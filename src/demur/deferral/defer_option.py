@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
 
 from demur.calibration import TemperatureScaling
+from demur.deferral.capacity import Capacity
 from demur.deferral.experts import MODEL, Ballots, Expert, check_prices, read_answers, read_experts
 from demur.deferral.reliability import (
     ExpertRows,
@@ -192,7 +193,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         self._fit_experts(base, _safe_indexing(X, kept), codes[kept], proba, ballots, kept, own_weight[kept], parts)
         return self
 
-    def decide(self, X: Any, prices: Any = None) -> Decision[NDArray[Any]]:
+    def decide(self, X: Any, prices: Any = None, capacity: Capacity | None = None) -> Decision[NDArray[Any]]:
         """Decide for each row: which class, or who is asked.
 
         Parameters
@@ -202,6 +203,9 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             Other prices than the experts' own; nothing is fitted again. A mapping from names to a number, or to one
             per row; or an array of one price per expert, or of shape (n_rows, n_experts). Infinity is for an expert who
             cannot be asked.
+        capacity : Capacity, optional
+            Limits on how much the experts can take: the rows are then assigned together, or one by one if the capacity
+            was fitted.
 
         Returns
         -------
@@ -210,26 +214,28 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             cost of every action.
         """
         _, proba, right = self._estimates(X)
-        return self._decide(proba, right, prices)
+        return self._decide(proba, right, prices, capacity)
 
-    def route(self, X: Any, prices: Any = None) -> NDArray[np.str_]:
+    def route(self, X: Any, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
         """Return the name of the expert who is to be asked on each row, or "model".
 
         Parameters
         ----------
-        X, prices
+        X, prices, capacity
             As for :meth:`decide`.
         """
         names = np.array([*self.experts_, MODEL])
-        routed: NDArray[np.str_] = names[self.decide(X, prices).ask]  # type: ignore[index]
+        routed: NDArray[np.str_] = names[self.decide(X, prices, capacity).ask]  # type: ignore[index]
         return routed
 
-    def predict(self, X: Any, answers: Any = None, prices: Any = None) -> NDArray[Any]:
+    def predict(
+        self, X: Any, answers: Any = None, prices: Any = None, capacity: Capacity | None = None
+    ) -> NDArray[Any]:
         """Return the system's answer: the model's, or the asked expert's.
 
         Parameters
         ----------
-        X, prices
+        X, prices, capacity
             As for :meth:`decide`.
         answers : as for :meth:`fit`, optional
             What the experts say to these rows. Only the answer of the expert who is asked is looked at; of several
@@ -237,7 +243,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             is returned.
         """
         plain, proba, right = self._estimates(X)
-        decision = self._decide(proba, right, prices)
+        decision = self._decide(proba, right, prices, capacity)
         said = self._said(answers, plain, decision)
         open_questions = Decision(np.maximum(said, 0), said < 0, decision.acceptance, decision.confidence)
         return open_questions.labels(self.classes_, self.reject_label_)
@@ -534,14 +540,16 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             )
         return {name: now[name] for name in self.experts_}
 
-    def _decide(self, proba: Floats, right: Floats, prices: Any) -> Decision[NDArray[Any]]:
+    def _decide(
+        self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None
+    ) -> Decision[NDArray[Any]]:
         worth = right - check_prices(prices, self._priced(), len(proba))
         names = list(self.experts_)
         by_name = np.argsort(names, kind="stable")
         best = by_name[worth[:, by_name].argmax(axis=1)]
         acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]
         reject = ~(acceptance > 0)
-        return Decision(
+        decision = Decision(
             label=proba.argmax(axis=1),
             reject=reject,
             acceptance=acceptance,
@@ -549,6 +557,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             ask=np.where(reject, best, -1),
             costs=np.column_stack([1 - proba, 1 - worth]),
         )
+        return decision if capacity is None else capacity.assign(decision, names)
 
     def _said(self, answers: Any, proba: Floats, decision: Decision[NDArray[Any]]) -> NDArray[np.int64]:
         """Return the number of the class that the system answers, -1 where it waits for an expert."""
