@@ -74,32 +74,32 @@ def test_limits_that_do_not_bind_change_nothing():
 
 @pytest.mark.parametrize("limits", [{"a": 0.1}, {"a": 0.1, "b": 0.2}, {"a": 0.05, "b": 0.3, "c": 0.1}])
 def test_loads_of_a_stream_exceed_their_limits_as_rarely_as_promised(limits):
-    """200 calibration samples at delta = 0.2; with that probability at most, some long-run load is above its limit."""
+    """100 calibration samples at delta = 0.2; with that probability at most, some long-run load is above its limit."""
     rng = np.random.default_rng(0)
     names = list("abc")
 
     def draw(n):
         return 0.1 + 0.2 * rng.normal(size=(n, 3)) + 0.2 * rng.normal(size=(n, 1))
 
-    new = decision_of(draw(20000))
+    new = decision_of(draw(8000))
     capacity = Capacity(limits, delta=0.2)
     loads = []
-    for _ in range(200):
+    for _ in range(100):
         fitted = clone(capacity).fit(decision_of(draw(400)), names)
         ask = fitted.assign(new, names).ask
         loads.append([(ask == names.index(name)).mean() for name in limits])
     exceeded = (np.array(loads) > list(limits.values())).any(axis=1).mean()
-    assert exceeded <= 0.2 + 3 * np.sqrt(0.2 * 0.8 / 200)
+    assert exceeded <= 0.2 + 3 * np.sqrt(0.2 * 0.8 / 100)
     assert np.mean(loads, axis=0).max() > 0.04  # and the room is used
 
 
 def test_a_stream_with_ties_keeps_its_promise():
     rng = np.random.default_rng(1)
     exceeded = []
-    for _ in range(200):
+    for _ in range(100):
         fitted = Capacity({"a": 0.2}, delta=0.1).fit(decision_of(rng.integers(-3, 4, (200, 1)) / 10), "a")
         exceeded.append((fitted.assign(decision_of(rng.integers(-3, 4, (5000, 1)) / 10), "a").ask == 0).mean() > 0.2)
-    assert np.mean(exceeded) <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 200)
+    assert np.mean(exceeded) <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 100)
 
 
 def test_a_number_of_rows_needs_to_know_how_many_come():
