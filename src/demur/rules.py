@@ -81,8 +81,8 @@ class Decision(Generic[Array]):
 
     def numpy(self) -> "Decision[NDArray[Any]]":
         """Return the same decision with NumPy arrays, whatever it held before."""
-        values = (getattr(self, field.name) for field in fields(self))
-        return Decision(*(None if value is None else _to_numpy(value) for value in values))
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Decision(**{name: _to_numpy(value) for name, value in held.items() if value is not None})
 
     def labels(self, classes: ArrayLike, reject_label: Any = -1) -> NDArray[Any]:
         """Write the decisions as class names, with ``reject_label`` where declined."""

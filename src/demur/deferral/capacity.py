@@ -309,7 +309,7 @@ def _solved(saved: Floats, size: Ints, left: Ints) -> tuple[Ints, Floats]:
     variables, asked = np.arange(len(row)), action > 0
     once = sparse.csr_array((np.ones(len(row)), (row, variables)), shape=(len(saved), len(row)))
     loads = sparse.csr_array((np.ones(asked.sum()), (action[asked] - 1, variables[asked])), shape=(len(left), len(row)))
-    result = linprog(
+    result = linprog(  # type: ignore[call-overload] # the stubs do not know sparse matrices
         -saved[row, action], A_ub=loads, b_ub=left, A_eq=once, b_eq=size, bounds=(0, None), method="highs-ds"
     )
     if result.status != 0 or np.abs(result.x - np.round(result.x)).max() > 1e-6:

@@ -258,7 +258,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         known = set(classes.tolist())
         if table.shape == (n_rows, len(services)):
             inside = np.frompyfunc(lambda one: one in known, 1, 1)(table).astype(bool)
-            said = read_answers(np.where(inside, table, None), services, classes, n_rows).answer
+            held = table.copy()
+            held[~inside] = None
+            said = read_answers(held, services, classes, n_rows).answer
         else:
             raise InputError(
                 f"answers must have shape ({n_rows}, {len(services)}), rows by services, got {table.shape}."

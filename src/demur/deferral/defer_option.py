@@ -186,7 +186,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             self.calibrator_ = TemperatureScaling().fit(
                 proba, codes[kept], None if weight is None else own_weight[kept]
             )
-            proba = self.calibrator_.transform(proba)
+            proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
         n_folds = int(self.cv) if isinstance(self.cv, Integral) else 5
         parts = folds_within(folds_of(n_folds, X, labels, groups=groups, blocks=blocks), kept)
         self.experts_ = experts
@@ -225,7 +225,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             As for :meth:`decide`.
         """
         names = np.array([*self.experts_, MODEL])
-        routed: NDArray[np.str_] = names[self.decide(X, prices, capacity).ask]  # type: ignore[index]
+        routed: NDArray[np.str_] = names[self.decide(X, prices, capacity).ask]
         return routed
 
     def predict(
