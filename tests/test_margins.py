@@ -1,14 +1,28 @@
 """Margin functions: facts of the paper's Table 1, checked against autograd."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demur.margins import Exponential, Hinge, Logistic, NoInverseLinkError, Squared, SquaredHinge
+from demur.losses import OneVsAll
+from demur.margins import (
+    Exponential,
+    Hinge,
+    Logistic,
+    NoInverseLinkError,
+    Squared,
+    SquaredHinge,
+    available_margins,
+    get_margin,
+    register_margin,
+    unregister_margin,
+)
 
-ALL = [Logistic(), Exponential(), Squared(), SquaredHinge(), Hinge()]
-LINKED = ALL[:4]
+ALL = [get_margin(name) for name in available_margins()]
+LINKED = [margin for margin in ALL if margin.bound_exponent is not None]
 ids = lambda margin: margin.name  # noqa: E731 - pytest wants a function here
 
 
@@ -84,8 +98,9 @@ def test_table_1_by_hand():
     assert Exponential().threshold(0.2).item() == pytest.approx(1.3862943611 / 2)
     assert Squared().threshold(0.2).item() == pytest.approx(0.6)
     assert SquaredHinge().threshold(0.2).item() == pytest.approx(0.6)
-    assert [margin.bound_exponent for margin in LINKED] == [2, 2, 2, 2]
-    assert [margin.bound_constant for margin in LINKED] == pytest.approx([0.5**0.5, 0.5**0.5, 0.5, 0.5])
+    assert {margin.name: margin.bound_exponent for margin in LINKED} == {"exp": 2, "log": 2, "sq": 2, "sqhin": 2}
+    constants = {margin.name: margin.bound_constant for margin in LINKED}
+    assert constants == pytest.approx({"exp": 0.5**0.5, "log": 0.5**0.5, "sq": 0.5, "sqhin": 0.5})
 
 
 def test_the_hinge_has_no_link_no_threshold_no_constants():
@@ -105,3 +120,40 @@ def test_the_exponential_goes_on_as_its_tangent():
     assert derivative(Exponential(), torch.tensor([-1000.0])).item() == pytest.approx(
         -float(torch.exp(torch.tensor(30.0)))
     )
+
+
+@pytest.fixture
+def scaled():
+    @register_margin
+    @dataclass(frozen=True)
+    class Scaled(Logistic):
+        """The logistic of a scaled margin."""
+
+        scale: float = 1.0
+        name = "scaled"
+
+        def __call__(self, z):
+            return super().__call__(self.scale * z)
+
+    yield Scaled
+    unregister_margin("scaled")
+
+
+def test_a_margin_function_of_ones_own_is_one_class(scaled):
+    assert "scaled" in available_margins()
+    assert get_margin("scaled", scale=2.0) == scaled(2.0)
+    assert OneVsAll(scaled(2.0))(torch.zeros(1, 3), torch.tensor([0])).item() == pytest.approx(3 * 0.693147, abs=1e-5)
+    assert register_margin(scaled) is scaled
+
+    class Thief(scaled):
+        """Another class of the same name."""
+
+    with pytest.raises(ValueError, match="'scaled' is registered already"):
+        register_margin(Thief)
+
+
+def test_unknown_margin_functions_are_refused():
+    with pytest.raises(ValueError, match="Did you mean 'log'"):
+        get_margin("logg")
+    with pytest.raises(ValueError, match="unknown margin function 'scaled'"):
+        unregister_margin("scaled")

@@ -6,14 +6,15 @@ constants C and s of the excess risk bound (Theorem 7 and Table 1 of the paper).
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from difflib import get_close_matches
 from math import log
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from demur.errors import InputTypeError
+from demur.errors import InputError, InputTypeError
 
 __all__ = [
     "Exponential",
@@ -23,6 +24,10 @@ __all__ = [
     "NoInverseLinkError",
     "Squared",
     "SquaredHinge",
+    "available_margins",
+    "get_margin",
+    "register_margin",
+    "unregister_margin",
 ]
 
 
@@ -34,8 +39,8 @@ class NoInverseLinkError(InputTypeError):
 class MarginFunction(ABC):
     """A convex function phi of a margin z, large where z is negative.
 
-    Subclasses implement :meth:`__call__`; those with an inverse link also :meth:`inverse_link` and
-    :meth:`threshold`, and set the constants below.
+    Subclasses are frozen dataclasses that implement :meth:`__call__`; those with an inverse link also
+    :meth:`inverse_link` and :meth:`threshold`, and set the constants below. :func:`register_margin` makes one known.
     """
 
     name: ClassVar[str]
@@ -76,6 +81,88 @@ class MarginFunction(ABC):
         )
 
 
+M = TypeVar("M", bound=MarginFunction)
+
+_margins: dict[str, type[MarginFunction]] = {}
+
+
+def register_margin(cls: type[M]) -> type[M]:
+    """Make a margin function known under its ``name``, so that models that use it can be saved; a class decorator.
+
+    Raises
+    ------
+    InputError
+        If another class already has the name.
+
+    Examples
+    --------
+    >>> @register_margin
+    ... @dataclass(frozen=True)
+    ... class Savage(MarginFunction):
+    ...     "phi(z) = 4 / (1 + exp(z))^2, bounded: large mistakes count no more than moderate ones."
+    ...     name = "savage"
+    ...     def __call__(self, z):
+    ...         return 4 * torch.sigmoid(-z).square()
+    >>> get_margin("savage")(torch.tensor(0.0))
+    tensor(1.)
+    >>> unregister_margin("savage")
+    """
+    known = _margins.get(cls.name)
+    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise InputError(
+            f"a margin function named {cls.name!r} is registered already, by {known.__module__}.{known.__qualname__}; "
+            "give yours another name, or unregister that one first."
+        )
+    _margins[cls.name] = cls
+    return cls
+
+
+def registered_classes() -> set[type[MarginFunction]]:
+    """Return the classes of all registered margin functions."""
+    return set(_margins.values())
+
+
+def unregister_margin(name: str) -> None:
+    """Forget a registered margin function."""
+    _find(name)
+    del _margins[name]
+
+
+def get_margin(name: str, **fields: Any) -> MarginFunction:
+    """Return the registered margin function of that name, with its fields as given.
+
+    Examples
+    --------
+    >>> get_margin("log")
+    Logistic()
+    >>> get_margin("logg")
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: unknown margin function 'logg'. Did you mean 'log'? Available: exp, hin, log, sq, sqhin.
+    """
+    return _find(name)(**fields)
+
+
+def available_margins() -> list[str]:
+    """Return the names of all registered margin functions.
+
+    Examples
+    --------
+    >>> available_margins()
+    ['exp', 'hin', 'log', 'sq', 'sqhin']
+    """
+    return sorted(_margins)
+
+
+def _find(name: str) -> type[MarginFunction]:
+    if name not in _margins:
+        close = get_close_matches(str(name), _margins, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"unknown margin function {name!r}.{hint} Available: {', '.join(sorted(_margins))}.")
+    return _margins[name]
+
+
+@register_margin
 @dataclass(frozen=True)
 class Logistic(MarginFunction):
     r"""phi(z) = log(1 + exp(-z)), with the natural logarithm (Table 1).
@@ -111,6 +198,7 @@ class Logistic(MarginFunction):
         return _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
 
 
+@register_margin
 @dataclass(frozen=True)
 class Exponential(MarginFunction):
     """phi(z) = exp(-z) (Table 1).
@@ -141,6 +229,7 @@ class Exponential(MarginFunction):
         return 0.5 * _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
 
 
+@register_margin
 @dataclass(frozen=True)
 class Squared(MarginFunction):
     """phi(z) = (1 - z)^2 (Table 1).
@@ -168,6 +257,7 @@ class Squared(MarginFunction):
         return 1 - 2 * torch.as_tensor(cost, dtype=torch.float64)
 
 
+@register_margin
 @dataclass(frozen=True)
 class SquaredHinge(MarginFunction):
     """phi(z) = max(0, 1 - z)^2 (Table 1).
@@ -192,6 +282,7 @@ class SquaredHinge(MarginFunction):
         return 1 - 2 * torch.as_tensor(cost, dtype=torch.float64)
 
 
+@register_margin
 @dataclass(frozen=True)
 class Hinge(MarginFunction):
     """phi(z) = max(0, 1 - z), not differentiable at 1: no inverse link, no threshold, no constants.

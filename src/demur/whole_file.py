@@ -1,11 +1,13 @@
 """Files and folders that are there whole or not at all, even if the machine stops in between."""
 
+import ctypes
 import os
+import re
 import secrets
 import shutil
 from pathlib import Path
 
-__all__ = ["move_into_place", "part_of", "write_whole"]
+__all__ = ["move_into_place", "part_of", "recover", "write_whole"]
 
 
 def part_of(path: Path) -> Path:
@@ -60,7 +62,10 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
 
 
 def move_into_place(new: Path, path: Path) -> None:
-    """Give a complete folder its name; what was there before is removed, or back in its place if that fails.
+    """Give a complete folder its name; what was there before is removed after that.
+
+    On Linux the two folders are exchanged in one step, so that the path is never empty. Elsewhere the old one steps
+    aside for a moment, from where :func:`recover` brings it back if the process is killed just then.
 
     Examples
     --------
@@ -73,17 +78,56 @@ def move_into_place(new: Path, path: Path) -> None:
     >>> [path.name for path in folder.iterdir()], (folder / "model" / "file").read_text()
     (['model'], 'new')
     """
+    _sync_folder(new)
     if not path.exists():
         new.rename(path)
+    elif _exchange(new, path):
+        _sync_folder(path.parent)
+        shutil.rmtree(new, ignore_errors=True)
+    else:
+        old = part_of(path).with_suffix(".replaced")
+        path.rename(old)
+        try:
+            new.rename(path)
+        except BaseException:
+            old.rename(path)
+            raise
+        _sync_folder(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    _sync_folder(path.parent)
+
+
+def recover(path: Path) -> None:
+    """Bring back what :func:`move_into_place` had put aside when its process was killed, if the path is empty.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / ".model.0123456789ab.replaced").mkdir()
+    >>> recover(folder / "model")
+    >>> [path.name for path in folder.iterdir()]
+    ['model']
+    """
+    if path.exists() or path.is_symlink() or not path.name or not path.parent.is_dir():
         return
-    old = part_of(path).with_suffix(".replaced")
-    path.rename(old)
+    own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.replaced")
+    aside = [one for one in path.parent.iterdir() if own.fullmatch(one.name) and one.is_dir()]
+    if aside:
+        max(aside, key=lambda one: one.stat().st_mtime_ns).rename(path)
+
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, where the system can."""
     try:
-        new.rename(path)
-    except BaseException:
-        old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # not Linux, or an old C library
+        return False
+    done: int = renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    return done == 0  # a file system may not know how; whatever else is wrong, the plain renames say
 
 
 def _sync_folder(folder: Path) -> None:

@@ -67,17 +67,6 @@ def one_thread():
         yield
 
 
-@pytest.fixture
-def few_resamples(monkeypatch):
-    """Bootstrap with few resamples, where the figures do not matter."""
-    from demur.tabular import counts, evaluation
-
-    every = evaluation.bootstrap
-    few = functools.wraps(every)(lambda *data, **options: every(*data, **{**options, "n_resamples": 20}))
-    monkeypatch.setattr(evaluation, "bootstrap", few)
-    monkeypatch.setattr(counts, "bootstrap", few)
-
-
 @functools.cache
 def load_hostile():
     path = Path(__file__).parents[1] / "tables" / "hostile.py"

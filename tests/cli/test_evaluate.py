@@ -31,21 +31,18 @@ def test_the_figures_are_those_of_the_decisions(demur, pets):
         assert one["low"] <= one["estimate"] <= one["high"]
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_every_way_in_gives_the_same(demur, pets):
     from_file = evaluated(demur, pets / "model", pets / "new.csv")
     assert evaluated(demur, pets / "model", pets / "new.parquet") == from_file
     assert evaluated(demur, pets / "model", "-", stdin=(pets / "new.csv").read_bytes()) == from_file
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_another_cost_prices_and_decides(demur, pets):
     dear, cheap = (evaluated(demur, pets / "model", pets / "new.csv", "--cost", cost) for cost in ("0.4", "0.01"))
     assert dear["cost"] == 0.4
     assert cheap["figures"]["coverage"]["estimate"] < dear["figures"]["coverage"]["estimate"]
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_labels_that_are_no_class_count_as_errors_when_answered(demur, pets, tmp_path):
     lines = (pets / "new.csv").read_text().splitlines()
     lines[1] = lines[1].rsplit(",", 1)[0] + ",newt"
@@ -58,7 +55,6 @@ def test_labels_that_are_no_class_count_as_errors_when_answered(demur, pets, tmp
     assert "none of the labels is a class" in demur("evaluate", pets / "model", tmp_path / "all.parquet").complaint
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_a_text_column_may_look_like_numbers_in_other_rows(demur, tmp_path):
     rows = [f"{('A1', '07')[k % 2]},{('yes', 'no')[k % 2]}" for k in range(40)]
     (tmp_path / "train.csv").write_text("\n".join(["code,y", *rows]) + "\n")
@@ -68,7 +64,6 @@ def test_a_text_column_may_look_like_numbers_in_other_rows(demur, tmp_path):
     assert evaluated(demur, tmp_path / "model", tmp_path / "new.csv")["figures"]["risk"]["estimate"] == 0
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_the_report_is_written_once(demur, pets, tmp_path):
     call = ("evaluate", pets / "model", pets / "new.csv", "--report", tmp_path / "report.html")
     result = demur(*call)

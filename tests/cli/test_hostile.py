@@ -1,10 +1,11 @@
 """Whatever the file: a result, or one sentence and exit code 2, and nothing left behind."""
 
+import importlib
 import re
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("few_resamples")
+from demur.deploy import load
 
 SLOW = {"many_categories.csv": 3_000, "target_of_thousand_classes.csv": 300}
 """Files of which the first lines are enough here."""
@@ -14,6 +15,28 @@ OTHER_MODELS = {
     "hgb": ["nested.parquet", "missing_spellings.csv", "beyond_float.csv", "target_of_booleans.csv", "one_class.csv"],
     "ova+hin": ["target_named_reject.csv", "truncated.csv.gz"],
 }
+
+
+@pytest.fixture
+def light_model(monkeypatch):
+    """Fit a model that takes no time: what is tried here is the file's way to it and back."""
+    from sklearn.dummy import DummyClassifier
+
+    from demur import RejectOption
+    from demur.tabular.model_kinds import ModelKind
+
+    def classifier(kind, n_rows, categorical, *, cost, rule=None, **_):
+        return RejectOption(DummyClassifier(strategy="prior"), cost=cost, rule=rule, calibration=None)
+
+    monkeypatch.setattr(ModelKind, "classifier", classifier)
+
+
+@pytest.fixture
+def loaded_once(monkeypatch, pets):
+    """Keep the model in memory from call to call."""
+    model = load(pets / "model")
+    for name in ("demur.cli.predict", "demur.cli.evaluate"):
+        monkeypatch.setattr(importlib.import_module(name), "load_table_model", lambda path: model)
 
 
 def write(hostile_file, folder):
@@ -47,21 +70,31 @@ def check(result, folder, before, made):
     assert not re.search(r"[.?!] [A-Z]", own_words), sentence
 
 
-def test_fit(demur, hostile, hostile_file, tmp_path):
-    path = write(hostile_file, tmp_path)
-    before = files_of(tmp_path)
-    result = demur("fit", path, "--target", "y", "--model", "lr", "--out", tmp_path / "model")
-    check(result, tmp_path, before, ["model"])
+def fit_and_decide(demur, hostile, path, folder):
+    before = files_of(folder)
+    result = demur("fit", path, "--target", "y", "--model", "lr", "--out", folder / "model")
+    check(result, folder, before, ["model"])
     if path.name in hostile.REFUSED:
         assert path.name in result.complaint
         return
     if result.code == 0:
         # What a model was fitted on, it can decide for.
-        again = demur("predict", tmp_path / "model", path)
+        again = demur("predict", folder / "model", path)
         assert again.code == 0, again
         assert again.text.startswith("prediction,rejected,confidence,first_choice,second_choice\n")
 
 
+@pytest.mark.usefixtures("light_model")
+def test_fit(demur, hostile, hostile_file, tmp_path):
+    fit_and_decide(demur, hostile, write(hostile_file, tmp_path), tmp_path)
+
+
+@pytest.mark.slow
+def test_fit_a_real_model(demur, hostile, hostile_file, tmp_path):
+    fit_and_decide(demur, hostile, write(hostile_file, tmp_path), tmp_path)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "name"), [(model, name) for model, names in OTHER_MODELS.items() for name in names])
 def test_fit_other_models(demur, hostile, model, name, tmp_path):
     path = write((name, hostile.hostile_files()[name]), tmp_path)
@@ -70,6 +103,7 @@ def test_fit_other_models(demur, hostile, model, name, tmp_path):
     check(result, tmp_path, before, ["model"])
 
 
+@pytest.mark.slow
 def test_fit_auto_on_the_worst_at_once(demur, hostile, tmp_path):
     path = write(("mixed_types.csv", hostile.hostile_files()["mixed_types.csv"]), tmp_path)
     before = files_of(tmp_path)
@@ -77,6 +111,7 @@ def test_fit_auto_on_the_worst_at_once(demur, hostile, tmp_path):
     check(demur("fit", path, *options), tmp_path, before, ["model"])
 
 
+@pytest.mark.usefixtures("loaded_once")
 def test_predict_and_evaluate(demur, pets, hostile_file, tmp_path):
     path = write(hostile_file, tmp_path)
     before = files_of(tmp_path)

@@ -1,13 +1,15 @@
 """``demur reproduce``: exit codes, messages, and one small run through the whole program."""
 
 import json
+import re
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from demur.cli.app import app
 from demur.cli.console import CallError
-from demur.paper import render
+from demur.paper import result_files, run_jobs
 
 SMALL = [
     *("reproduce", "benchmark", "--quick", "--data", "/nonexistent", "--problems", "vehicle", "--methods", "CE"),
@@ -24,7 +26,7 @@ def elsewhere(monkeypatch, tmp_path):
 
 @pytest.fixture(autouse=True)
 def without_figures(monkeypatch):
-    monkeypatch.setattr(render, "_figures", lambda material: {})
+    monkeypatch.setattr(result_files, "_figures", lambda outcome: {})
 
 
 def call(*arguments):
@@ -49,6 +51,52 @@ def test_a_small_run_then_only_tables(tmp_path):
     assert page.read_text() == before
 
 
+def test_12_20_a_quick_run_says_that_the_data_are_stand_ins_before_its_verdicts():
+    done = call(*SMALL)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.startswith("Not the real data: synthetic stand-ins of the same shape replace vehicle.")
+    said, verdicts = done.stdout.index("stand-in"), done.stdout.index("The paper's statements on these figures")
+    assert said < verdicts
+
+
+def test_13_1_records_only_draws_nothing_and_needs_no_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    refused = call(*SMALL)
+    assert isinstance(refused.exception, CallError)
+    assert 'pip install "demur[paper]"' in str(refused.exception)
+    assert not (tmp_path / "results").exists()  # refused before anything was computed
+    done = call(*SMALL, "--records-only")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^\[1/1, \d+ s\] benchmark vehicle CE: 6 networks, training", done.stderr, re.MULTILINE)
+    found = [path.suffix for path in tmp_path.joinpath("results").rglob("*") if path.is_file()]
+    assert found == [".json"]
+
+
+def test_13_9_pack_puts_the_records_into_one_file(tmp_path):
+    assert call(*SMALL, "--pack").exit_code == 0
+    records = tmp_path / "results" / "quick" / "records"
+    assert [path.name for path in records.iterdir()] == ["benchmark.jsonl"]
+    page = (tmp_path / "results" / "quick" / "README.md").read_text()
+    assert call(*SMALL, "--tables-only").exit_code == 0
+    assert (tmp_path / "results" / "quick" / "README.md").read_text() == page
+
+
+def test_12_19_reproduce_takes_a_registered_loss_and_a_file(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from demur.losses import CrossEntropy\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(CrossEntropy):\n"
+        "    name = property(lambda self: 'mine')\n"
+    )
+    done = call(*SMALL, "--methods", "ova+log,mine.py:Mine")
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "results" / "quick" / "README.md").read_text()
+    assert "| data set | c | CE | OVA+sq | OVA+sqhin | CS+hin | BEP | mine |" in page
+    names = [path.name.split(".trials")[0] for path in tmp_path.glob("results/quick/records/benchmark/*.json")]
+    assert sorted(names) == ["vehicle.OVA+log", "vehicle.mine"]
+
+
 def test_published_figures_are_shown_beside_real_data_only(tmp_path):
     folder = tmp_path / "published"
     folder.mkdir()
@@ -71,6 +119,11 @@ def test_published_figures_are_shown_beside_real_data_only(tmp_path):
         ([*SMALL, "--out", "/proc/nowhere"], "cannot write to /proc/nowhere"),
         ([*SMALL, "--scheduler", "slurm"], "scheduler must be 'local:N'"),
         ([*SMALL, "--tables-only"], "has no record of this"),
+        ([*SMALL, "--tables-only", "--records-only"], "choose one of them"),
+        ([*SMALL, "--methods", "mine.py:Loss"], "there is no file mine.py"),
+        ([*SMALL, "--problems", "nowhere"], "unknown problem 'nowhere'; there are vehicle"),
+        ([*SMALL, "--set", "epochs"], "--set takes NAME=VALUE"),
+        ([*SMALL, "--set", "epochs=many"], "setting epochs must be like 150, got 'many'"),
     ],
 )
 def test_wrong_calls(arguments, message):
@@ -80,12 +133,12 @@ def test_wrong_calls(arguments, message):
 
 
 def test_data_that_cannot_be_had_end_the_run_before_it_begins(monkeypatch):
-    from demur.datasets import uci_download
+    from demur.datasets import uci
 
     def refuse(url, output_file, pooch):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(uci_download, "_downloader", lambda url: refuse)
+    monkeypatch.setattr(uci, "_downloader", lambda url: refuse)
     result = call("reproduce", "benchmark", "--problems", "letter", "--device", "cpu")
     assert isinstance(result.exception, CallError)
     assert "downloading it from https://archive.ics.uci.edu" in str(result.exception)
@@ -95,16 +148,14 @@ def test_work_that_fails_is_exit_code_one():
     result = call(*SMALL, "--set", "learning_rate=1e38")
     assert result.exit_code == 1
     assert "every network of CE on vehicle diverged" in result.output
-    assert "1 of the units failed (CE on vehicle)" in result.output
+    assert "1 of the jobs failed (CE on vehicle)" in result.output
 
 
 def test_an_interrupt_says_how_to_continue(monkeypatch):
-    from demur.paper import runner
-
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "compute", stop)
+    monkeypatch.setattr(run_jobs, "compute", stop)
     result = call(*SMALL)
     assert result.exit_code == 1
     assert "the same command continues" in result.output

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,9 @@ import pandas as pd
 import pytest
 
 from demur.datasets import DatasetError, available_datasets, load, uci
-from demur.datasets import uci_download as download
-from demur.datasets.uci import fingerprint, is_local
-from demur.datasets.uci_sources import SOURCES, LocalFile
+from demur.datasets import uci as download
+from demur.datasets.uci import SOURCES, LocalFile, fingerprint, is_local
+from demur.errors import MissingExtraError
 
 DATA = Path(os.environ.get("DEMUR_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the data sets are not in {DATA}; set DEMUR_DATA")
@@ -40,6 +41,7 @@ def test_sizes_are_those_of_the_papers_table(name):
 
 
 @needs_data
+@pytest.mark.slow
 def test_covtype_says_that_its_test_part_is_incomplete():
     data = load("covtype", DATA)
     assert np.bincount(data.y_train).tolist() == [2160] * 7
@@ -149,6 +151,12 @@ def test_without_a_network_the_error_says_what_to_do(offline, tmp_path):
     assert "archive.ics.uci.edu" in str(caught.value)
     with pytest.raises(DatasetError, match="DEMUR_DATA is not set"):
         load("satimage")
+
+
+def test_13_1_without_pooch_the_error_names_the_extra_that_brings_it(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(MissingExtraError, match=r"letter is not in .*pip install \"demur\[paper\]\".*letter\.csv\.gz"):
+        load("letter", tmp_path)
 
 
 def test_other_rows_at_the_source_are_refused(tmp_path, monkeypatch):

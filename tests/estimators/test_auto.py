@@ -14,10 +14,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
+from demur.columns import as_table
 from demur.estimators import candidates
 from demur.estimators.auto_classifier import greedy_blend
 from demur.estimators.candidates import CANDIDATES, TimeBudget, forecast_fit
-from demur.tabular import as_table
 
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES)

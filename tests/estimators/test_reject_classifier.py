@@ -249,7 +249,7 @@ def test_reject_labels():
         ({"validation_fraction": None}, TypeError, "validation_fraction must be a number"),
         ({"cost": np.array([0.1, 0.2])}, ValueError, "cost must be one number to fit"),
         ({"loss": "apc+exp", "cost": 0.0}, ValueError, "infinite at cost 0"),
-        ({"loss": 3}, TypeError, "name of a registered loss or a Loss, got int"),
+        ({"loss": 3}, TypeError, "a registered name, a Loss, or a function .* got int"),
         ({"device": "tpu"}, ValueError, "unknown device 'tpu'"),
         ({"device": "cuda:99"}, ValueError, "no CUDA GPU|99"),
         ({"cost": 1.2}, ValueError, r"cost must be in \[0, 1\), got 1\.2"),

@@ -29,7 +29,7 @@ def problem(n_rows=400, n_classes=4, seed=0):
 def evaluate(cost=0.2, **given):
     proba, y = problem()
     return Evaluation.of(
-        NAMES[y], Chow(cost).decide(proba), classes=NAMES, cost=cost, proba=proba, cost_is_free=True, **given
+        NAMES[y], Chow(cost).decide(proba), classes=NAMES, cost=cost, proba=proba, cost_adjustable=True, **given
     )
 
 
@@ -67,7 +67,7 @@ def test_another_cost_breaks_ties_as_chow_does(dtype):
     tenths = np.arange(5, 11) / 10
     proba = np.column_stack([tenths, 1 - tenths]).astype(dtype)
     result = Evaluation.of(
-        np.zeros(6, dtype=int), Chow(0.25).decide(proba), classes=[0, 1], cost=0.25, proba=proba, cost_is_free=True
+        np.zeros(6, dtype=int), Chow(0.25).decide(proba), classes=[0, 1], cost=0.25, proba=proba, cost_adjustable=True
     )
     for cost in (0.1, 0.2, 0.3, 0.4):
         np.testing.assert_array_equal(result.at(cost).decision.reject, Chow(cost).decide(proba).reject)
@@ -162,7 +162,7 @@ def test_other_rules_are_judged_at_the_cost_given():
     result = Evaluation.of(y, triage, classes=[0, 1], cost=0.3, proba=proba)
     assert result.risk == pytest.approx(zero_one_c_risk(y, triage.labels([0, 1]), cost=0.3))
     np.testing.assert_allclose(result.answer_confidence, proba[np.arange(len(y)), triage.label])
-    with pytest.raises(ValueError, match=r"fixed at cost 0\.3; fit or decide again for cost 0\.1"):
+    with pytest.raises(ValueError, match=r"made for cost 0\.3; fit or decide again for cost 0\.1"):
         result.at(0.1)
 
 
@@ -176,14 +176,53 @@ def test_bad_input_is_one_clear_error():
         ({"proba": proba[:10]}, r"proba must have shape \(20, 4\)"),
         ({"classes": NAMES[:3], "proba": None}, "must hold positions 0 to 2"),
         ({"classes": ["a", "a", "b", "c"]}, "distinct"),
-        ({"rows": {"age": [1]}}, "column 'age' of rows has 1 entries but there are 20 labels"),
+        ({"rows": {"age": [1]}}, "column 'age' of rows has 1 entry but there are 20 labels"),
         ({"row_numbers": [1, 2]}, "row_numbers has 2 entries"),
     ]:
         with pytest.raises(ValueError, match=message):
             Evaluation.of(NAMES[y], decision, **(good | wrong))
     with pytest.raises(ValueError, match=r"differs from Chow's rule at cost 0\.2"):
-        Evaluation.of(NAMES[y], Threshold(0.5).decide(proba), cost_is_free=True, **good)
+        Evaluation.of(NAMES[y], Threshold(0.5).decide(proba), cost_adjustable=True, **good)
     with pytest.raises(ValueError, match="missing labels"):
         Evaluation.of([*NAMES[y][:-1], None], decision, **good)
     with pytest.raises(ValueError, match=r"decision\.label has shape"):
         Evaluation.of(NAMES[y][:5], decision, **good)
+
+
+def test_12_3_an_assumed_price_is_called_one():
+    proba, y = problem()
+    decision = Threshold(0.7).decide(proba)
+    result = Evaluation.of(NAMES[y], decision, classes=NAMES, cost=0.25, proba=proba, cost_assumed=True)
+    assert result.headline().startswith("The model answers ")
+    assert "did not decide by a cost. At an assumed price of 0.25 for a declined row" in result.meaning()[0]
+    expected = zero_one_c_risk(NAMES[y], decision.labels(NAMES, "reject"), cost=0.25, reject_label="reject")
+    assert result.to_json()["figures"]["risk"]["estimate"] == pytest.approx(expected)
+    assert (result.to_json()["cost"], result.to_json()["cost_assumed"]) == (0.25, True)
+
+
+def test_12_4_the_mean_cost_by_a_matrix_is_the_first_figure_with_its_interval():
+    proba, y = problem(n_classes=2)
+    costs = np.array([[0, 1, 0.3], [10, 0, 0.4]])
+    decision = CostMatrix(costs).decide(proba)
+    result = Evaluation.of(y, decision, classes=[0, 1], proba=proba, cost_matrix=costs)
+    by_hand = np.where(decision.reject, costs[y, 2], costs[y, decision.label]).mean()
+    found = result.to_json()
+    assert next(iter(found["figures"])) == "mean_cost"
+    mean = found["figures"]["mean_cost"]
+    assert mean["estimate"] == pytest.approx(by_hand)
+    assert 0 <= mean["low"] < by_hand < mean["high"] <= 10
+    assert found["baselines"]["answer_everything"] == pytest.approx(costs[y, decision.label].mean())
+    assert found["baselines"]["reject_everything"] == pytest.approx(costs[y, 2].mean())
+    assert "risk" not in found["figures"]
+    assert found["cost"] is None
+    assert found["sentences"][0].startswith(f"By its cost matrix, each 100 rows cost {100 * by_hand:.4g}")
+    with pytest.raises(ValueError, match=r"cost_matrix must have shape \(2, 3\)"):
+        Evaluation.of(y, decision, classes=[0, 1], cost_matrix=[[0, 1], [1, 0]])
+
+
+def test_12_18_rows_without_a_label_are_counted_in_words_and_figures():
+    proba, y = problem()
+    result = Evaluation.of(NAMES[y], Chow(0.2).decide(proba), classes=NAMES, cost=0.2, n_unlabelled=1)
+    assert "1 row has no label and is left out." in result.sentences()
+    assert result.to_json()["n_unlabelled"] == 1
+    assert not [words for words in evaluate().sentences() if "label" in words]

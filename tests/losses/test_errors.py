@@ -102,7 +102,7 @@ def test_bad_thresholds(name, wrong):
 
 
 def test_margins_without_a_link_are_refused_where_one_is_needed():
-    with pytest.raises(ValueError, match="needs a margin with an inverse link"):
+    with pytest.raises(ValueError, match="needs a phi with an inverse link"):
         OneVsAll(Hinge())
     with pytest.raises(ValueError, match="needs a phi with an inverse link"):
         Margin(Hinge())

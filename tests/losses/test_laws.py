@@ -1,6 +1,6 @@
 """Laws that hold for every registered loss."""
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from math import log
 
 import pytest
@@ -8,12 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demur.losses import available, get
+from demur.losses import Margin, OneVsAll, available, get
 from demur.losses.pairwise import PairwiseLoss
+from demur.margins import Exponential, Hinge, Logistic, Squared, SquaredHinge
 
 ALL = available()
 MULTICLASS = available(n_classes=3)
 WITH_LINK = [name for name in ALL if get(name).has_link]
+PAIRWISE = [name for name in ALL if isinstance(get(name), PairwiseLoss)]
 COSTS = st.floats(0.01, 0.49)
 
 
@@ -98,7 +100,7 @@ def test_a_stack_equals_its_networks_one_by_one(name):
 
 
 @pytest.mark.parametrize("side", ["acc", "rej", "mean"])
-@pytest.mark.parametrize("name", [name for name in ALL if isinstance(get(name), PairwiseLoss)])
+@pytest.mark.parametrize("name", PAIRWISE)
 def test_named_betas_follow_the_cost_of_each_network(name, side):
     _, scores, y = random_scores(name, (4, 9))
     loss = get(name, beta=side)
@@ -178,7 +180,75 @@ def test_decisions_are_chows_on_the_linked_scores(name, cost, seed):
     loss, scores, _ = random_scores(name, (100,), seed=seed, scale=1.0)
     proba, decision = loss.proba(scores), loss.decide(scores, cost)
     assert torch.equal(decision.reject, proba.amax(-1) - (1 - cost) <= 0)
-    assert torch.equal(decision.label, proba.argmax(-1)) or "sq" in name  # its links saturate, the scores decide
+    label = decision.label.unsqueeze(-1)
+    assert torch.equal(proba.gather(-1, label).squeeze(-1), proba.amax(-1))
+    # Where a link saturates several classes have the largest probability; then the scores decide between them.
+    by_class = loss.class_scores(scores, classes_of(name))
+    assert torch.equal(by_class.gather(-1, label).squeeze(-1), by_class.amax(-1))
+
+
+@pytest.mark.parametrize("name", ["ova+sq", "ova+sqhin"])
+def test_where_links_saturate_the_larger_score_answers(name):
+    scores = torch.tensor([[1.5, 2.0, 0.0]])
+    assert get(name).proba(scores)[0, :2].tolist() == [1.0, 1.0]
+    assert get(name).decide(scores, 0.2).label.item() == 1
+
+
+@pytest.mark.parametrize("name", PAIRWISE)
+def test_12_12_psi_is_phi_unless_it_is_given_also_after_replace(name):
+    loss, scores, y = random_scores(name, (30,))
+    for phi in (Exponential(), Logistic(), Squared()):
+        replaced = replace(loss, phi=phi, beta=2.0)
+        assert replaced.psi_or_phi == phi
+        assert replaced == type(loss)(phi, beta=2.0)
+        assert torch.equal(replaced(scores, y, 0.2), type(loss)(phi, phi, beta=2.0)(scores, y, 0.2))
+    assert replace(type(loss)(Logistic(), Squared()), phi=Exponential()).psi_or_phi == Squared()
+
+
+def test_12_12_the_betas_of_a_replaced_phi_are_its_own():
+    replaced = replace(get("apc+log"), phi=Exponential())
+    assert replaced.beta_value(8, 0.2) == pytest.approx(get("apc+exp").beta_value(8, 0.2))
+
+
+@pytest.mark.parametrize("name", PAIRWISE)
+def test_12_12_a_pairwise_loss_is_as_smooth_as_its_margins(name):
+    loss = get(name)
+    assert loss.smooth
+    assert not replace(loss, phi=Hinge()).smooth
+    assert not replace(loss, psi=Hinge()).smooth
+    assert replace(loss, phi=SquaredHinge()).smooth
+
+
+@dataclass(frozen=True)
+class KinkedLogistic(Logistic):
+    """The logistic with a kink at 1, and the link of the logistic."""
+
+    name = "kinked"
+    smooth = False
+
+    def __call__(self, z):
+        return super().__call__(z) + torch.relu(z - 1) * 0.01
+
+
+@pytest.mark.parametrize("cls", [OneVsAll, Margin])
+def test_12_12_so_is_every_loss_made_of_a_margin(cls):
+    assert cls(Logistic()).smooth
+    assert not cls(KinkedLogistic()).smooth
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_loss_that_calls_itself_smooth_has_no_kink(name):
+    """In steps along a random line an eighth as long, the slope jumps an eighth as far; at a kink, as far as before."""
+    loss, direction, _ = random_scores(name, (1,), seed=3)
+
+    def largest_jump(n):
+        leaf = torch.linspace(-1.5, 1.5, n + 1, dtype=torch.float64)[:, None] * direction
+        leaf.requires_grad_()
+        (slopes,) = torch.autograd.grad(loss(leaf, torch.zeros(n + 1, dtype=torch.int64), 0.2).sum(), leaf)
+        return float(slopes.diff(dim=0).abs().max())
+
+    ratio = largest_jump(1000) / largest_jump(8000)
+    assert ratio == pytest.approx(8 if loss.smooth else 1, rel=0.1)
 
 
 def test_cross_entropy_link_is_softmax():

@@ -1,11 +1,16 @@
 """Adding a loss takes one class and touches no other file."""
 
+import json
+import re
+import sys
 from dataclasses import dataclass
+from math import exp, log
 
 import pytest
 import torch
 
-from demur.losses import CrossEntropy, Loss, available, get, register, unregister
+from demur.errors import UserError
+from demur.losses import CrossEntropy, Loss, available, get, register, resolve, unregister
 from demur.rules import Decision
 
 DESIGN_KEYS = {
@@ -80,7 +85,7 @@ def test_the_command_line_finds_it(toy, capsys):
     from demur.cli.methods import methods
 
     methods(as_json=True)
-    assert '"toy"' in capsys.readouterr().out
+    assert "toy" in [row["name"] for row in json.loads(capsys.readouterr().out)]
 
 
 def test_a_name_belongs_to_one_class(toy):
@@ -100,3 +105,104 @@ def test_unknown_names_and_fields():
     with pytest.raises(TypeError, match="tau"):
         get("ce", tau=1)
     assert isinstance(get("ce"), CrossEntropy)
+
+
+OWN_FILE = """
+from dataclasses import dataclass
+from demur.losses import CrossEntropy, Loss
+
+@dataclass(frozen=True)
+class Sharp(CrossEntropy):
+    sharpness: float = 2.0
+    name = property(lambda self: f"sharp-{self.sharpness:g}")
+    def forward(self, scores, y, cost):
+        return super().forward(self.sharpness * scores, y, cost)
+
+@dataclass(frozen=True)
+class Needy(CrossEntropy):
+    must: float
+    name = "needy"
+
+class Unfinished(Loss):
+    pass
+
+blunt = Sharp(0.5)
+
+def flat(scores, y, cost):
+    return scores.square().sum(-1)
+
+number = 3
+runs = []
+"""
+
+
+@pytest.fixture
+def own_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_losses.py").write_text(OWN_FILE)
+    (tmp_path / "broken.py").write_text("1 / 0")
+    yield "own_losses.py"
+    sys.modules.pop("own_losses", None)
+
+
+def test_12_19_a_loss_is_found_by_its_name_its_file_or_itself(own_file):
+    assert resolve("apc+log") == get("apc+log")
+    assert resolve(CrossEntropy) == CrossEntropy()
+    sharp = resolve(f"{own_file}:Sharp")
+    assert sharp.name == "sharp-2"
+    assert sharp(torch.tensor([[1.0, 0.0]]), torch.tensor([0])).item() == pytest.approx(log(1 + exp(-2)))
+    assert resolve(f"{own_file}:blunt").sharpness == 0.5
+    assert resolve("own_losses:blunt").sharpness == 0.5
+    flat = resolve(f"{own_file}:flat", rule="rejector")
+    assert (flat.name, flat.n_outputs(3)) == ("flat", 4)
+    assert resolve(flat) is flat
+
+
+def test_12_19_a_file_is_run_once_and_takes_no_other_module_s_place(own_file, tmp_path):
+    assert type(resolve(f"{own_file}:Sharp")) is type(resolve(f"./{own_file}:blunt"))
+    (tmp_path / "json.py").write_text(OWN_FILE)
+    assert resolve("json.py:blunt").sharpness == 0.5
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("crossentropy", "unknown loss 'crossentropy'"),
+        ("missing.py:Sharp", "there is no file missing.py"),
+        ("broken.py:Sharp", "cannot import 'broken.py': ZeroDivisionError"),
+        ("no_such_module:Sharp", "cannot import 'no_such_module'"),
+        ("own_losses.py:Shrap", "has no object 'Shrap'. Did you mean 'Sharp'?"),
+        ("own_losses.py:", "is not of the form"),
+        ("own_losses.py:number", "a function of (scores, y, cost), got int"),
+        ("own_losses.py:Path", "has no object"),
+        ("own_losses.py:Needy", "cannot be made without arguments"),
+        ("own_losses.py:Unfinished", "does not define forward, n_outputs, name, rule"),
+    ],
+)
+def test_12_19_what_is_not_a_loss_is_refused_in_words(own_file, name, words):
+    with pytest.raises(UserError, match=re.escape(words)):
+        resolve(name)
+    assert "broken" not in sys.modules
+
+
+def test_a_rule_goes_with_a_plain_function_only(own_file):
+    with pytest.raises(TypeError, match="brings its own decision rule"):
+        resolve("ce", rule="softmax")
+
+
+def test_12_19_the_command_line_lists_a_loss_by_its_file(own_file, monkeypatch, capsys):
+    from demur.cli.app import run
+
+    monkeypatch.setattr(sys, "argv", ["demur", "methods", f"{own_file}:Sharp", "--json"])
+    with pytest.raises(SystemExit) as leaving:
+        run()
+    assert not leaving.value.code
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert set(rows) == DESIGN_KEYS | {"sharp-2"}
+    assert rows["sharp-2"]["calibrated"] == "yes"
+    monkeypatch.setattr(sys, "argv", ["demur", "methods", f"{own_file}:Nothing"])
+    with pytest.raises(SystemExit) as leaving:
+        run()
+    assert leaving.value.code == 2
+    assert "has no object 'Nothing'" in capsys.readouterr().err

@@ -4,31 +4,43 @@ import io
 import json
 import zipfile
 
-from demur.deploy.manifest import checksum, parse, render
+from demur.deploy import model_folder
 
 
 def forge_manifest(folder, change):
     """Apply a change to the document of ``model.json`` and make its checksum right."""
-    document = parse((folder / "model.json").read_bytes(), str(folder))
+    document = json.loads((folder / "model.json").read_bytes())
     del document["sha256"]
     change(document)
-    (folder / "model.json").write_bytes(render(document))
+    (folder / "model.json").write_bytes(model_folder._render(document))
 
 
-def forge_file(folder, name, content):
-    """Replace a file and make the checksums right."""
-    (folder / name).write_bytes(content)
-    forge_manifest(folder, lambda document: document["files"].update({name: checksum(content)}))
+def forge_archive(folder, content):
+    """Replace ``model.skops`` and make the checksums right."""
+    (folder / "model.skops").write_bytes(content)
+    facts = model_folder._facts(content)
+    forge_manifest(folder, lambda document: document["files"].update({"model.skops": facts}))
 
 
-def forge_skops(folder, change=lambda schema: None, files=()):
-    """Apply a change to the schema of ``sklearn.skops``, replace members of it, and make all checksums right."""
+def forge_schema(folder, change=lambda schema: None, files=()):
+    """Apply a change to the description of the model, replace members of its archive, and make all checksums right."""
     written = io.BytesIO()
-    with zipfile.ZipFile(folder / "sklearn.skops") as old, zipfile.ZipFile(written, "w") as new:
+    with zipfile.ZipFile(folder / "model.skops") as old, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as new:
         contents = {name: old.read(name) for name in old.namelist()}
         schema = json.loads(contents["schema.json"])
         change(schema)
         contents.update({"schema.json": json.dumps(schema).encode(), **dict(files)})
         for name, content in contents.items():
             new.writestr(name, content)
-    forge_file(folder, "sklearn.skops", written.getvalue())
+    forge_archive(folder, written.getvalue())
+
+
+def attributes(node):
+    """Return the attributes of an object as its description holds them, by name."""
+    return node["content"]["content"]
+
+
+def plain(value):
+    """Return the description of a plain value."""
+    text = json.dumps(value)
+    return {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": text, "is_json": True}

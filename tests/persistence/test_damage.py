@@ -2,25 +2,28 @@
 
 import os
 import shutil
+import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
-from demur import Chow, RejectClassifier, RejectOption, Threshold
-from demur.deploy import ModelFileError, folder, load, save
-from demur.deploy.manifest import VERSION
+from demur import Chow, RejectClassifier, RejectOption, Threshold, whole_file
+from demur.deploy import ModelFileError, load, save
+from demur.deploy.model_folder import _VERSION as VERSION
+from demur.tabular import evaluate_table, fit_table, write_report
 
 from .forging import forge_manifest
 
 X, Y = load_iris(return_X_y=True)
-FILES = ("model.json", "arrays.safetensors", "sklearn.skops")
+FILES = ("model.json", "model.skops")
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A folder with all three files, each with something in it."""
+    """A folder with both files, each with something in it."""
     network = RejectClassifier(epochs=1, hidden_units=3, random_state=0).fit(X, Y)
     save([network, GaussianNB().fit(X, Y)], path := tmp_path_factory.mktemp("models") / "model")
     assert sorted(os.listdir(path)) == sorted(FILES)
@@ -32,12 +35,10 @@ def model(saved, tmp_path):
     return shutil.copytree(saved, tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_changed_byte_is_noticed_wherever_it_is(model, name):
+def assert_changes_are_noticed(model, name, positions, changes=(0x01, 0x20, 0xFF)):
     content = (model / name).read_bytes()
-    positions = {*range(0, 120), *np.linspace(0, len(content) - 1, 60).astype(int).tolist()}
     for position in positions:
-        for change in (0x01, 0x20, 0xFF):  # 0x20 turns 1e-07 into 1E-07, which is the same number
+        for change in changes:  # 0x20 turns 1e-07 into 1E-07, which is the same number
             altered = bytearray(content)
             altered[position] ^= change
             (model / name).write_bytes(altered)
@@ -45,6 +46,18 @@ def test_a_changed_byte_is_noticed_wherever_it_is(model, name):
                 load(model)
     (model / name).write_bytes(content)
     load(model)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_changed_byte_is_noticed_wherever_it_is(model, name):
+    size = (model / name).stat().st_size
+    assert_changes_are_noticed(model, name, {*range(0, 96, 3), *np.linspace(0, size - 1, 30).astype(int).tolist()})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_a_changed_byte_is_noticed_at_every_position(model, name):
+    assert_changes_are_noticed(model, name, range((model / name).stat().st_size))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -67,10 +80,10 @@ def test_a_missing_file_is_named(model, name):
 
 
 def test_the_error_names_the_file_that_was_altered(model):
-    content = bytearray((model / "arrays.safetensors").read_bytes())
+    content = bytearray((model / "model.skops").read_bytes())
     content[-1] ^= 1
-    (model / "arrays.safetensors").write_bytes(content)
-    with pytest.raises(ModelFileError, match=r"arrays\.safetensors of .* its checksum does not match"):
+    (model / "model.skops").write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"model\.skops of .* its checksum does not match"):
         load(model)
 
 
@@ -81,11 +94,11 @@ def test_a_file_more_is_ignored(model):
 
 def test_links_are_followed_since_what_they_lead_to_is_checked(model, tmp_path):
     (tmp_path / "link").symlink_to(model)
-    (model / "sklearn.skops").rename(tmp_path / "elsewhere")
-    (model / "sklearn.skops").symlink_to(tmp_path / "elsewhere")
+    (model / "model.skops").rename(tmp_path / "elsewhere")
+    (model / "model.skops").symlink_to(tmp_path / "elsewhere")
     load(tmp_path / "link")
-    (model / "sklearn.skops").unlink()
-    (model / "sklearn.skops").symlink_to("/dev/zero")
+    (model / "model.skops").unlink()
+    (model / "model.skops").symlink_to("/dev/zero")
     with pytest.raises(ModelFileError, match="missing"):
         load(model)
 
@@ -129,7 +142,7 @@ def test_an_existing_path_is_refused(model):
 def test_a_model_is_replaced_if_asked_for(model):
     save(Chow(0.2), model, overwrite=True)
     assert load(model) == Chow(0.2)
-    assert sorted(os.listdir(model)) == ["arrays.safetensors", "model.json"]
+    assert sorted(os.listdir(model)) == ["model.json", "model.skops"]
     assert os.listdir(model.parent) == ["model"]
 
 
@@ -159,27 +172,94 @@ def test_without_a_parent_folder(tmp_path):
         save(Chow(0.2), tmp_path / "a" / "b")
 
 
-@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
-@pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path, monkeypatch, failure, call):
-    save(Chow(0.2), tmp_path / "model")
-    rename, calls = folder.Path.rename, []
+def test_a_model_of_an_older_format_says_what_to_do(model):
+    forge_manifest(model, lambda document: document.update(format_version=1))
+    with pytest.raises(ModelFileError, match=r"format version 1, written by demur .*; load it with demur"):
+        load(model)
+
+
+def test_issue_12_11_a_served_folder_with_its_report_can_be_saved_over(model):
+    rows = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
+    write_report(evaluate_table(fit_table(rows, "y", model="lr"), rows), model / "report.html", title="iris")
+    save(Chow(0.2), model, overwrite=True)
+    assert load(model) == Chow(0.2)
+    assert not (model / "report.html").exists()  # it was about the model before
+
+
+def test_issue_12_11_a_report_that_demur_did_not_write_is_kept(model):
+    (model / "report.html").write_text("my thesis")
+    with pytest.raises(ModelFileError, match=r"'report\.html', which demur has not written; remove it yourself"):
+        save(Chow(0.2), model, overwrite=True)
+    assert (model / "report.html").read_text() == "my thesis"
+
+
+def fail_at(monkeypatch, where, failure):
+    """Let a step of saving fail: writing, the exchange, or the second of the two renames that stand in for it."""
 
     def fail(*_):
         raise failure
+
+    if where == "fsync":
+        return monkeypatch.setattr(os, "fsync", fail)
+    if where == "exchange":
+        return monkeypatch.setattr(whole_file, "_exchange", fail)
+    rename, calls = whole_file.Path.rename, []
 
     def fail_at_the_second(source, target):
         calls.append(target)
         return fail() if len(calls) == 2 else rename(source, target)
 
-    if call == "fsync":
-        monkeypatch.setattr(os, "fsync", fail)
-    else:
-        monkeypatch.setattr(folder.Path, "rename", fail_at_the_second)
+    monkeypatch.setattr(whole_file, "_exchange", lambda *_: False)
+    return monkeypatch.setattr(whole_file.Path, "rename", fail_at_the_second)
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("where", ["fsync", "exchange", "rename"])
+def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path, monkeypatch, failure, where):
+    save(Chow(0.2), tmp_path / "model")
+    fail_at(monkeypatch, where, failure)
     with pytest.raises(ModelFileError if isinstance(failure, OSError) else KeyboardInterrupt):
         save(Threshold(0.5), tmp_path / "model", overwrite=True)
     monkeypatch.undo()
     assert load(tmp_path / "model") == Chow(0.2)
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_issue_13_5_a_save_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeypatch):
+    """Where two folders cannot be exchanged in one step, the path is empty for a moment."""
+    save(Chow(0.2), tmp_path / "model")
+
+    class Killed(BaseException):
+        pass
+
+    rename = whole_file.Path.rename
+    calls = []
+
+    def die(source, target):
+        calls.append(target)
+        if len(calls) > 1:  # a process that is gone renames nothing back either
+            raise Killed
+        return rename(source, target)
+
+    monkeypatch.setattr(whole_file, "_exchange", lambda *_: False)
+    monkeypatch.setattr(whole_file.Path, "rename", die)
+    with pytest.raises(Killed):
+        save(Threshold(0.5), tmp_path / "model", overwrite=True)
+    monkeypatch.undo()
+    assert not (tmp_path / "model").exists()
+    assert load(tmp_path / "model") == Chow(0.2)
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two folders in one step")
+def test_issue_13_5_on_linux_the_path_is_never_empty(tmp_path, monkeypatch):
+    save(Chow(0.2), tmp_path / "model")
+    exchanged = []
+    exchange = whole_file._exchange
+    monkeypatch.setattr(whole_file, "_exchange", lambda *pair: exchanged.append(exchange(*pair)) or exchanged[-1])
+    save(Threshold(0.5), tmp_path / "model", overwrite=True)
+    assert exchanged == [True]
+    assert load(tmp_path / "model") == Threshold(0.5)
     assert os.listdir(tmp_path) == ["model"]
 
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from demur import Chow, Decision
+from demur import Chow, CostMatrix, Decision
 from demur.tabular import Evaluation
 
 HOSTILE = (
@@ -28,7 +28,7 @@ def free(n_rows=600, classes=("ant", "bee", "cow", "doe"), cost=0.2, unknown=(),
     # Some rows lie exactly on the border of a cost of the grid: ties, which reject.
     proba[:20] = np.eye(len(classes))[0] * 0.75 + np.eye(len(classes))[1] * 0.25
     return Evaluation.of(
-        y, Chow(cost).decide(proba), classes=list(classes), cost=cost, proba=proba, cost_is_free=True,
+        y, Chow(cost).decide(proba), classes=list(classes), cost=cost, proba=proba, cost_adjustable=True,
         rows={"<b>age</b>": np.arange(n_rows), "note": ["<img src=x onerror=alert(5)>"] * n_rows},
     )  # fmt: skip
 
@@ -40,3 +40,16 @@ def fixed():
     label = rng.integers(3, size=300)
     y = np.where(rng.uniform(size=300) < 0.8, label, (label + 1) % 3)
     return Evaluation.of(y, Decision.from_acceptance(label, acceptance), classes=[0, 1, 2], cost=0.15)
+
+
+@cache
+def by_matrix(n_rows=300):
+    """Missing a disease is ten times worse than a false alarm, and asking costs 0.3."""
+    rng = np.random.default_rng(0)
+    sick = rng.beta(0.6, 1.2, size=n_rows)
+    proba = np.column_stack([1 - sick, sick])
+    y = np.where(rng.uniform(size=n_rows) < sick, "sick", "well")
+    rule = CostMatrix([[0, 1, 0.3], [10, 0, 0.3]])
+    return Evaluation.of(
+        y, rule.decide(proba), classes=["well", "sick"], proba=proba, explanation=rule.explain(), cost_matrix=rule.costs
+    )

@@ -21,7 +21,10 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome; install one to run these tests")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome; install one to run these tests"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from report_samples import free
 from demur import Chow
 from demur.metrics import CostCurve
 from demur.tabular import Counts
-from demur.tabular.cost_grid import cells, cost_grid, counts_along, n_rejections
+from demur.tabular.html_report import cells, cost_grid, counts_along, n_rejections
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.2, 0.1234, 0.5, 0.7])

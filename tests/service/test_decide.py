@@ -3,15 +3,16 @@
 import json
 
 import joblib
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from service_samples import CLASSES, HOSTILE, app, ask, good, json_rows, model, send, table, wrapped
 
-from demur import Threshold
+from demur import Chow, CostMatrix, Coverage, RiskControl, Threshold
 from demur.deploy import create_app
-from demur.deploy.decider import Decider
+from demur.deploy.service import Decider
 from demur.tabular import ANSWER_COLUMNS, TableModel, fit_table
 
 SERVED = {
@@ -22,7 +23,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize("name", SERVED)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(rows=st.lists(st.integers(0, 89), min_size=1, max_size=80), cost=st.sampled_from([None, 0.0, 0.05, 0.3, 0.49]))
 def test_the_same_decisions_as_the_model_to_the_last_bit(name, rows, cost):
     served = SERVED[name]()
@@ -88,7 +89,7 @@ def test_a_cost_that_is_fixed_may_be_named_but_not_changed():
     assert ask(application, good(cost=0.2)).status_code == 200
     refused = ask(application, good(cost=0.1))
     assert refused.status_code == 422
-    assert refused.json() == {"error": f"this model cannot decide for another cost: {served.why_cost_is_fixed}."}
+    assert refused.json() == {"error": f"this model cannot decide for another cost: {served.why_cost_fixed}."}
     with pytest.raises(ValueError, match="cannot decide for another cost") as error:
         served.answers(table(), 0.1)
     assert str(error.value) == refused.json()["error"]
@@ -99,6 +100,31 @@ def test_a_rule_of_its_own_fixes_the_cost():
     application = create_app(served)
     assert "Threshold" in ask(application, good(cost=0.1)).json()["error"]
     assert ask(application, good(9)).json()["decisions"] == served.answers(table().slice(0, 9)).to_pylist()
+
+
+MATRIX = np.c_[1 - np.eye(3), np.full(3, 0.2)]
+
+
+@pytest.mark.parametrize("rule", [Coverage(0.7), RiskControl(0.6, delta=0.3), CostMatrix(MATRIX)], ids=repr)
+def test_issue_12_3_a_model_without_one_cost_answers_none_and_takes_none(rule):
+    served = fit_table(table(), "y", model="lr", rule=rule)
+    application = create_app(served)
+    answer = ask(application, good(9)).json()
+    assert answer["cost"] is None
+    assert answer["decisions"] == served.answers(table().slice(0, 9)).to_pylist()
+    assert ask(application, good(cost=None)).json()["cost"] is None
+    for cost in (0.2, 0.1):
+        refused = ask(application, good(cost=cost))
+        assert refused.status_code == 422
+        assert refused.json() == {"error": f"this model cannot decide for another cost: {served.why_cost_fixed}."}
+    (page,) = send(application, {}, path="/", method="GET")
+    assert "cost-slider" not in page.text.split("<script")[0]
+    assert "The cost cannot be moved here" in page.text
+
+
+def test_issue_12_3_the_cost_of_a_rule_is_the_cost():
+    application = create_app(fit_table(table(), "y", model="lr", rule=Chow(0.3)))
+    assert ask(application, good()).json()["cost"] == 0.3
 
 
 @pytest.mark.filterwarnings("ignore::demur.costs.CostWarning")

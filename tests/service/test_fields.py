@@ -1,14 +1,15 @@
 """A value in JSON means what the same value means in a table."""
 
+import json
 from datetime import time, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from demur.deploy.fields import Field
-from demur.deploy.refusal import RefusedError
-from demur.tabular import Column
+from demur.columns import Column, Schema
+from demur.deploy.service_schema import RefusedError, Requests, column_array
+from demur.tabular import TableModel
 
 SAME = {
     "number": (Column("x", "number"), [1, 2.5, None, -3, 2**60], pa.array([1, 2.5, None, -3, 2.0**60])),
@@ -38,24 +39,43 @@ SAME = {
 @pytest.mark.parametrize("name", SAME)
 def test_json_and_table_agree(name):
     column, values, expected = SAME[name]
-    found = column.encode(Field(column).array(values), "the request")
+    found = column.encode(column_array(column, values), "the request")
     np.testing.assert_array_equal(found, column.encode(expected, "the table"))
 
 
 @pytest.mark.parametrize("kind", ["number", "boolean", "category", "date", "time"])
 def test_what_is_missing_is_missing(kind):
     column = Column("x", kind, ("a", "b") if kind == "category" else ())
-    assert np.isnan(column.encode(Field(column).array([None, None]), "the request")).all()
+    assert np.isnan(column.encode(column_array(column, [None, None]), "the request")).all()
+
+
+def reader(*columns):
+    """The requests to a model of these columns; it needs no classifier."""
+
+    class Priced:
+        effective_cost, cost_adjustable, why_cost_fixed = 0.2, True, None
+
+    return Requests(TableModel(Schema(columns, "y"), Priced()), max_rows=10)
+
+
+def body(*values):
+    return json.dumps({"rows": [{"x": value} for value in values]}).encode()
 
 
 def test_integers_are_categories_only_where_all_categories_are():
-    assert Field(Column("x", "category", ("1", "2"))).takes_integers
-    with pytest.raises(RefusedError, match="which is no text"):
-        Field(Column("x", "category", ("1", "b"))).array([1])
-    with pytest.raises(RefusedError, match="which is no text"):
-        Field(Column("x", "category", ("1", "2"))).array([True])
+    numbered, named = reader(Column("x", "category", ("1", "2"))), reader(Column("x", "category", ("1", "b")))
+    assert numbered.read(body(1, "2", 2.0)).table["x"].to_pylist() == ["1", "2", "2"]
+    for refused in (lambda: named.read(body(1)), lambda: numbered.read(body(True)), lambda: numbered.read(body(1.5))):
+        with pytest.raises(RefusedError, match="which is not text"):
+            refused()
 
 
-def test_the_first_wrong_row_is_named():
-    with pytest.raises(RefusedError, match="row 3,"):
-        Field(Column("x", "date")).array(["2024-01-01", None, "soon", "later"])
+@pytest.mark.parametrize("kind", ["date", "number"])
+def test_the_first_wrong_row_is_named(kind):
+    good = "2024-01-01" if kind == "date" else 1
+    with pytest.raises(RefusedError, match="column 'x', row 3,"):
+        reader(Column("x", kind)).read(body(good, None, "soon", "later"))
+
+
+def test_a_column_without_a_name_is_a_column():
+    assert reader(Column("", "number")).read(b'{"row": {"": 1}}').table[""].to_pylist() == [1.0]

@@ -24,7 +24,10 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome; install one to run these tests")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome; install one to run these tests"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +108,7 @@ def test_the_decision_in_words_is_that_of_the_model(visit, number):
         answer = model().answers(rows, cost).to_pylist()[0]
         sure, second = f"{100 * answer['confidence']:.1f} % sure", f"Second choice: {answer['second_choice']}."
         text = shown(page, f"At cost {cost} ", sure, second)
-        assert text.startswith("No answer: hand this row on" if answer["rejected"] else answer["prediction"])
+        assert text.startswith("No answer: the model declines" if answer["rejected"] else answer["prediction"])
     command = page.inner_text("#command")
     assert command.startswith("curl http://127.0.0.1:")
     assert '"cost":0.45' in command

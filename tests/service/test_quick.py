@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 from service_samples import dense_of_sample, model, table, wrapped
 
-from demur.deploy.quick_dense import QuickDense
-from demur.deploy.quick_forest import QuickForest
-from demur.deploy.quick_model import quick_model
+from demur.deploy.quick_paths import QuickDense, QuickForest, quick_model
 from demur.estimators.candidates import dense_view
 
 
@@ -27,6 +25,12 @@ def test_a_quick_forest_refuses_what_single_precision_cannot_hold():
     codes[0, 0] = 1e39
     with pytest.raises(ValueError, match="too large for single precision"):
         QuickForest(served.classifier.estimator_).predict_proba(codes)
+
+
+def test_issue_17_a_quick_forest_refuses_rows_of_another_width():
+    served = wrapped("forest")
+    with pytest.raises(ValueError, match="the forest takes 7 columns, got 6"):
+        QuickForest(served.classifier.estimator_).predict_proba(served.features(table())[:1, :6])
 
 
 def test_a_quick_dense_view_is_the_dense_view():

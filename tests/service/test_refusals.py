@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import threading
 
+import httpx
 import pyarrow as pa
 import pytest
-from service_samples import HOSTILE, app, ask, good, json_rows, send, table
+from service_samples import HOSTILE, app, ask, good, json_rows, model, send, table
 
 from demur.costs import check_cost
 from demur.deploy import create_app
-from demur.deploy.lanes import Lanes
-from demur.deploy.refusal import RefusedError
+from demur.deploy.service import Lanes
+from demur.deploy.service_schema import RefusedError
 from demur.tabular import fit_table
 
 
@@ -26,21 +28,21 @@ def without(column):
 
 
 REFUSED = {
-    "no number": (with_value("size", "big"), 422, "column 'size', row 2, holds 'big', which is no number"),
-    "number as text": (with_value("size", "1.5"), 422, "holds '1.5', which is no number"),
-    "truth as number": (with_value("size", True), 422, "holds 'true', which is no number"),
+    "no number": (with_value("size", "big"), 422, "column 'size', row 2, holds 'big', which is not a number"),
+    "number as text": (with_value("size", "1.5"), 422, "holds '1.5', which is not a number"),
+    "truth as number": (with_value("size", True), 422, "holds 'true', which is not a number"),
     "too large": (with_value("size", 1e31), 422, "holds '1e+31', which is too large: give a number between"),
     "too large a whole number": (with_value("size", 10**400), 422, "which is too large"),
-    "a list": (with_value("size", [1]), 422, "holds '[...]', which is no number"),
-    "no truth value": (with_value("open", "true"), 422, "which is no truth value"),
-    "no text": (with_value(HOSTILE, 3), 422, "holds '3', which is no text"),
-    "half of a character": (with_value(HOSTILE, "\ud800"), 422, "which is no text"),
-    "no whole number": (with_value("floor", 1.5), 422, "holds '1.5', which is no text"),
-    "no such day": (with_value("day", "2024-02-30"), 422, "column 'day', row 2, holds '2024-02-30', which is no date"),
-    "a zone where none is": (with_value("day", "2024-02-01T00:00Z"), 422, "which is no date such as 2024-12-31"),
-    "no zone": (with_value("seen", "2024-02-01"), 422, "which is no date with a time zone"),
-    "no time": (with_value("noon", "24:00"), 422, "column 'noon', row 2, holds '24:00', which is no time of day"),
-    "an odd time": (with_value("noon", "2359"), 422, "which is no time of day"),
+    "a list": (with_value("size", [1]), 422, "holds '[...]', which is not a number"),
+    "no truth value": (with_value("open", "true"), 422, "which is not a truth value"),
+    "no text": (with_value(HOSTILE, 3), 422, "holds '3', which is not text"),
+    "half of a character": (with_value(HOSTILE, "\ud800"), 422, "which is not text"),
+    "no whole number": (with_value("floor", 1.5), 422, "holds '1.5', which is not text"),
+    "no such day": (with_value("day", "2024-02-30"), 422, "row 2, holds '2024-02-30', which is not a date"),
+    "a zone where none is": (with_value("day", "2024-02-01T00:00Z"), 422, "which is not a date such as 2024-12-31"),
+    "no zone": (with_value("seen", "2024-02-01"), 422, "which is not a date with a time zone"),
+    "no time": (with_value("noon", "24:00"), 422, "column 'noon', row 2, holds '24:00', which is not a time of day"),
+    "an odd time": (with_value("noon", "2359"), 422, "which is not a time of day"),
     "too many seconds": ({"row": good()["rows"][0] | {"noon": 1e10}}, 422, "which is too large"),
     "missing": (without("open"), 422, "row 1 does not have the columns that the model was fitted on: missing 'open'"),
     "misspelt": ({"row": without("open")["row"] | {"opne": True}}, 422, "extra 'opne'; give null for what is not known;"
@@ -48,9 +50,9 @@ REFUSED = {
     "no rows": ({"rows": []}, 422, "the request has no rows: give at least one row"),
     "nothing": ({}, 422, "the request has no rows"),
     "both": ({**good(), "row": {}}, 422, "has both row and rows"),
-    "rows of another kind": ({"rows": {}}, 422, "rows is '{...}' and no list"),
-    "a row of another kind": ({"rows": [1]}, 422, "row 1 is '1' and no object"),
-    "a list at the top": ([1], 422, "the body is no object"),
+    "rows of another kind": ({"rows": {}}, 422, "rows is '{...}' and not a list"),
+    "a row of another kind": ({"rows": [1]}, 422, "row 1 is '1' and not an object"),
+    "a list at the top": ([1], 422, "the body is not an object"),
     "an unknown part": (good(costs=1), 422, "has 'costs' beside rows and cost; did you mean 'cost'?"),
     "cost as text": (good(cost="0.1"), 422, "cost must be a number in [0, 1), got '0.1'."),
     "cost as truth": (good(cost=False), 422, "cost must be a number in [0, 1), got 'false'."),
@@ -172,12 +174,89 @@ def test_other_addresses_and_methods(method, path, status):
 
 
 def test_too_many_requests_at_once_are_told_to_come_again():
-    lanes = Lanes(bytes.upper)
-    for _ in range(128):
-        lanes.__enter__()
-    with pytest.raises(RefusedError, match="busy with 128 requests") as error, lanes:
-        pass
-    assert error.value.status == 503
-    lanes.__exit__()
-    with lanes:
-        assert asyncio.run(lanes.run(b"a" * 100_000)) == b"A" * 100_000
+    release = threading.Event()
+
+    def compute(body):
+        release.wait(60)
+        return body.upper()
+
+    async def crowd(lanes):
+        waiting = [asyncio.ensure_future(lanes.run(b"a")) for _ in range(lanes.MOST_WAITING)]
+        await asyncio.sleep(0)  # let them begin
+        with pytest.raises(RefusedError, match="busy with 128 requests") as error:
+            await lanes.run(b"a")
+        assert error.value.status == 503
+        release.set()
+        assert await asyncio.gather(*waiting) == [b"A"] * lanes.MOST_WAITING
+        assert await lanes.run(b"a" * 100_000) == b"A" * 100_000
+
+    asyncio.run(crowd(Lanes(compute)))
+
+
+async def _never_ends(start=b"{"):
+    yield start
+    await asyncio.Event().wait()
+
+
+def test_issue_17_a_body_that_does_not_come_is_given_up_and_takes_no_slot():
+    served = create_app(model(), max_seconds=0.05)
+
+    async def slow_and_good():
+        transport = httpx.ASGITransport(served)
+        headers = {"content-type": "application/json"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            slow = [client.post("/decide", content=_never_ends(), headers=headers) for _ in range(200)]
+            running = [asyncio.ensure_future(one) for one in slow]
+            await asyncio.sleep(0)
+            answered = await client.post("/decide", json=good())
+            return answered, await asyncio.gather(*running)
+
+    answered, given_up = asyncio.run(slow_and_good())
+    assert answered.status_code == 200
+    assert {one.status_code for one in given_up} == {408}
+    assert "did not arrive within 0.05 seconds" in given_up[0].json()["error"]
+
+
+def test_issue_17_unfinished_bodies_do_not_fill_the_memory():
+    served = create_app(model(), max_seconds=0.5)
+    piece = b" " * 4_900_000
+
+    async def many():
+        transport = httpx.ASGITransport(served)
+        headers = {"content-type": "application/json"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            posts = [client.post("/decide", content=_never_ends(piece), headers=headers) for _ in range(20)]
+            return await asyncio.gather(*posts)
+
+    codes = [one.status_code for one in asyncio.run(many())]
+    assert set(codes) == {408, 503}
+    assert codes.count(408) == (1 << 26) // len(piece)
+    assert ask(served, good()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("localhost", True),
+        ("localhost:8000", True),
+        ("127.0.0.1:8000", True),
+        ("192.168.0.7", True),
+        ("[::1]:8000", True),
+        ("models.example.org", True),
+        ("MODELS.example.org:443", True),
+        ("evil.example.org", False),
+        ("127.0.0.1.evil.example.org", False),
+        ("localhost.evil.example.org:8000", False),
+    ],
+)
+def test_issue_17_a_foreign_name_is_refused(host, known):
+    served = create_app(model(), allowed_hosts=["models.example.org"])
+    (response,) = send(served, {"headers": {"host": host}}, path="/health", method="GET")
+    assert response.status_code == (200 if known else 421)
+    assert known or "--allow-host" in response.json()["error"]
+
+
+def test_any_name_may_be_allowed():
+    served = create_app(model(), allowed_hosts=["*"])
+    (response,) = send(served, {"headers": {"host": "anything.example"}}, path="/health", method="GET")
+    assert response.status_code == 200

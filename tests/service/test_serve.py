@@ -27,6 +27,7 @@ def folder(tmp_path_factory):
     return target
 
 
+@pytest.mark.slow
 def test_a_service_from_start_to_end(folder):
     process = subprocess.Popen(
         [*CALL, str(folder), "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from demur import CostMatrix
-from demur.tabular import TableError, fit_table, labelled_rows
+from demur.columns import TableError
+from demur.tabular import fit_table, labelled_rows
 
 
 def table_of(n=240, seed=0):
@@ -66,5 +67,5 @@ def test_the_confidence_of_a_cost_matrix_is_a_probability(table):
 
 def test_long_texts_are_no_class_names(table):
     long = table.set_column(2, "y", pa.array(["x" * 2_000, "short"] * 120))
-    with pytest.raises(TableError, match="a text of 2,000 characters, which is no name of a class"):
+    with pytest.raises(TableError, match="a text of 2,000 characters, which cannot be the name of a class"):
         labelled_rows(long, "y")

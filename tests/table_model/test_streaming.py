@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from demur.tabular.streaming import _IN_FLIGHT, Decided, _in_order
+from demur.tabular.decide_files import _IN_FLIGHT, Decided, _in_order
 
 
 def test_results_come_in_order_and_few_at_a_time():

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from demur.tabular import Schema, TableError, as_table
+from demur.columns import Schema, TableError, as_table
 
 NAN = float("nan")
 
@@ -98,8 +98,8 @@ def test_arrays_keep_their_type_and_take_names():
         ([[1, 2], [3]], "row 2 has 1 values"),
         ([1, 2], "row 1 is a int"),
         (["ab", "cd"], "row 1 is a str"),
-        ("ab", "a str is no table"),
-        (None, "a NoneType is no table"),
+        ("ab", "a str is not a table"),
+        (None, "a NoneType is not a table"),
         (np.array([[1j]]), "complex"),
         (pd.Series([1]), "shape"),
     ],

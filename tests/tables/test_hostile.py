@@ -2,11 +2,13 @@
 
 import io
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from demur.tabular import Schema, TableError, TableWarning, open_chunks, open_table, read_table
+from demur.columns import Schema, TableError, TableWarning
+from demur.tabular import open_chunks, open_table, read_table
 
 NOTHING_TO_LEARN = {
     "all_rows_equal.csv",
@@ -46,13 +48,14 @@ def test_files_work_or_are_refused_in_one_sentence(hostile_file, refused, tmp_pa
         assert name in message
         assert ": " in message  # the problem, then what to do
         return
-    table = read_table(path)
+    with open_table(path) as reader:
+        table = reader.read()
     message = refusal(lambda: Schema.learn(table, target="y"))
     assert (message is not None) == (name in NOTHING_TO_LEARN), message
     if message is not None:
         assert message.isprintable()
         return
-    schema = Schema.learn(table, target="y")
+    schema = replace(Schema.learn(table, target="y"), decimal=reader.decimal or ".", dayfirst=reader.dayfirst)
     encoded = schema.encode(table)
     assert encoded.shape == (table.num_rows, len(schema.columns))
     assert not np.isinf(encoded).any()
@@ -60,7 +63,7 @@ def test_files_work_or_are_refused_in_one_sentence(hostile_file, refused, tmp_pa
     assert Schema.from_json(schema.to_json()) == schema
     schema.check(table.schema)
     # Read again in chunks, with the types insisted on, the features are the same.
-    with open_table(io.BytesIO(data)) as reader:
+    with open_table(io.BytesIO(data), decimal=schema.decimal, dayfirst=schema.dayfirst) as reader:
         schema.check(reader.columns)
         chunks = [schema.encode(chunk) for chunk in reader.chunks(schema.arrow_types(), 7_000)]
     np.testing.assert_array_equal(np.concatenate(chunks), encoded)

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demur.tabular import TableError, TableWarning, open_chunks, open_table, read_table
-from demur.tabular.text import Utf8Stream
+from demur.columns import TableError, TableWarning
+from demur.tabular import open_chunks, open_table, read_table
+from demur.tabular.table_sources import Utf8Stream
 
 
 def table_of(text, **options):
@@ -71,7 +72,6 @@ def test_types_are_decided_over_all_rows():
         ("1.5 - null", pa.float64(), [1.5, None, None]),
         ("99999999999999999999 1", pa.float64(), [1e20, 1.0]),
         ("1 x NA", pa.string(), ["1", "x", "NA"]),
-        ("1,5 2,5", pa.string(), ["1,5", "2,5"]),
         ("0x1F 0xFF", pa.string(), ["0x1F", "0xFF"]),
         ("true FALSE", pa.bool_(), [True, False]),
         ("NA ?", pa.null(), [None, None]),
@@ -109,14 +109,18 @@ ROWS = b"".join(b"%d,some words to fill the blocks with\n" % i for i in range(20
 @pytest.mark.parametrize(
     ("text", "columns", "parts"),
     [
-        (b"a,b\n" + ROWS + b"oops,x\n", {"a": pa.float64()}, ["column 'a'", "row 200,002", "'oops'", "no number"]),
-        (b"a,b\n" + ROWS + b"7\n", {"a": pa.float64()}, ["row 200,002", "1 field ", "header has 2"]),
-        (b"a,b\n1,2\n3,4,5\n", None, ["row 3", "3 fields", "header has 2"]),
+        (b"a,b\n" + ROWS + b"oops,x\n", {"a": pa.float64()}, ["column 'a'", "row 200,001", "'oops'", "not a number"]),
+        (b"a,b\n" + ROWS + b"7\n", {"a": pa.float64()}, ["row 200,001", "1 field ", "header has 2"]),
+        (b"a,b\n1,2\n3,4,5\n", None, ["row 2", "3 fields", "header has 2"]),
         (b'a,b\n1,"x\n' + ROWS, {"a": pa.float64()}, ["quotation mark", "2 MB"]),
         (b'a,b\n1,"x\n2,3\n', {"a": pa.float64()}, ["quotation mark"]),
         (b"a,b\n1,2\n3,\0\n", None, ["NUL", "line 3"]),
-        (b"a\n2024-01-01\n1/2/2024\n", {"a": pa.timestamp("us")}, ["column 'a'", "row 3", "'1/2/2024'", "no date"]),
-        (b"a\ntrue\nmaybe\n", {"a": pa.bool_()}, ["row 3", "'maybe'", "truth value"]),
+        (
+            b"a\n2024-01-01\n1/2/2024\n",
+            {"a": pa.timestamp("us")},
+            ["column 'a'", "row 2", "'1/2/2024'", "not a date", "--dayfirst"],
+        ),
+        (b"a\ntrue\nmaybe\n", {"a": pa.bool_()}, ["row 2", "'maybe'", "truth value"]),
         (b"a,b\n1,2\n", {"c": pa.float64()}, ["no column 'c'", "'a', 'b'"]),
     ],
 )
@@ -165,7 +169,7 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "gzip", "parquet", "arrow"])
-def test_standard_input_is_known_by_its_content(kind):
+def test_standard_input_is_known_by_its_content(kind, monkeypatch):
     table, sink = pa.table({"x": [1, 2], "y": ["a", "b"]}), io.BytesIO()
     if kind == "parquet":
         pq.write_table(table, sink)
@@ -174,9 +178,18 @@ def test_standard_input_is_known_by_its_content(kind):
             writer.write_table(table)
     data = sink.getvalue() or b"x,y\n1,a\n2,b\n"
     data = gzip.compress(data) if kind == "gzip" else data
-    program = "from demur.tabular import read_table; print(read_table('-').to_pydict())"
-    done = subprocess.run([sys.executable, "-c", program], input=data, capture_output=True, check=True)
-    assert done.stdout.decode().strip() == str(table.to_pydict())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Pipe(data)))
+    assert read_table("-").to_pydict() == table.to_pydict()
+
+
+class Pipe(io.BytesIO):
+    """Bytes that come once."""
+
+    def seekable(self):
+        return False
+
+    def seek(self, *_):
+        raise io.UnsupportedOperation("seek")
 
 
 def test_what_is_no_file_is_named(tmp_path):
@@ -194,6 +207,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path):
     assert "permissions" in message_of(lambda: read_table(path))
 
 
+@pytest.mark.slow
 def test_streaming_needs_little_memory(tmp_path):
     """A file of twice the size takes no more of Arrow's memory."""
     peaks = []

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from demur.tabular import Column, Schema, TableError
+from demur.columns import Column, Schema, TableError
 
 N = 40
 
@@ -136,7 +136,7 @@ def test_a_schema_survives_json_and_refuses_what_is_none():
     assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
     good = schema.to_json()
     for bad in ({}, {**good, "version": 99}, {**good, "columns": [{"name": "x"}]}, {**good, "columns": 3}):
-        with pytest.raises(TableError, match="no schema"):
+        with pytest.raises(TableError, match="not the schema"):
             Schema.from_json(bad)
     odd = [{**good["columns"][0], "kind": "colour"}]
     with pytest.raises(TableError, match="'colour'"):
@@ -153,6 +153,7 @@ TYPES = {"a": pa.int64(), "b": pa.string(), "c": pa.date32()}
         TYPES,
         pa.schema(list(TYPES.items())),
         dict.fromkeys(TYPES),
+        {"b": None, "a": None, "c": None},  # in any order
         {"id": pa.int64(), **TYPES, "y": pa.string()},
         {"y": pa.list_(pa.int8()), **TYPES},
         {**TYPES, "a": pa.null(), "b": pa.dictionary(pa.int8(), pa.string()), "c": pa.timestamp("ns", "UTC")},
@@ -170,8 +171,7 @@ def test_tables_with_the_same_columns_pass(columns):
         ({**TYPES, "b": pa.float64()}, ["another type 'b' (number, not text)"], False),
         ({**TYPES, "c": pa.list_(pa.int8())}, ["another type 'c' (list"], False),
         ({**TYPES, "new": None}, ["extra 'new'", "--allow-extra"], True),
-        ({"b": None, "a": None, "c": None}, ["reordered 'b', 'a'", "--allow-extra"], True),
-        ({"c": pa.bool_(), "a": None, "z": None}, ["missing 'b'", "type 'c'", "extra 'z'", "reordered"], False),
+        ({"c": pa.bool_(), "a": None, "z": None}, ["missing 'b'", "type 'c'", "extra 'z'"], False),
     ],
 )
 def test_other_columns_are_one_error_that_names_them(columns, parts, passes_by_name):

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demur.tabular import TableError, TableWriter, read_table
+from demur.columns import TableError
+from demur.tabular import TableWriter, read_table
 
 BATCH = pa.record_batch({"label": ["cat", "a, b", None], "rejected": [False, True, False], "p": [0.5, 0.25, None]})
 
@@ -59,6 +60,7 @@ def test_nothing_is_left_of_a_run_that_failed(tmp_path, stop, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_file_under_the_name(tmp_path):
     program = (
         "import os, sys, pyarrow as pa; from demur.tabular import TableWriter\n"

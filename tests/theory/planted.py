@@ -70,7 +70,7 @@ binary_pairwise = get("apc+exp").forward
 class SigmoidLinkForExponential(OneVsAll):
     """OVA+exp read with the logistic loss's link; its own is sigmoid(2 g)."""
 
-    margin: MarginFunction = Exponential()
+    phi: MarginFunction = Exponential()
 
     def inverse_link(self, scores):
         return torch.sigmoid(scores)

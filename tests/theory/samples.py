@@ -30,7 +30,7 @@ def best_scores(loss, eta):
     """The minimiser in closed form: log eta for cross-entropy, else the score whose link is eta."""
     if isinstance(loss, CrossEntropy):
         return np.log(eta)
-    phi = loss.margin if isinstance(loss, OneVsAll) else loss.phi
+    phi = loss.phi
     scores = phi.threshold(torch.from_numpy(1 - eta)).numpy()
     return scores if isinstance(loss, OneVsAll) else scores[:, 1:]
 
@@ -40,7 +40,7 @@ def threshold_score(loss, best, cost, column):
     if isinstance(loss, CrossEntropy):
         others = np.exp(best).sum(1) - np.exp(best)[np.arange(len(best)), column]
         return np.log(others) + np.log((1 - cost) / cost)
-    phi = loss.margin if isinstance(loss, OneVsAll) else loss.phi
+    phi = loss.phi
     return phi.threshold(torch.from_numpy(cost)).numpy()
 
 

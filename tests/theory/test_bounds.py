@@ -35,7 +35,7 @@ def test_theorems_7_and_8_hold_on_ten_thousand_points(name):
 @pytest.mark.parametrize("name", [name for name in BOUNDED if name != "ce"])
 def test_theorem_7_holds_with_the_printed_constants_too(name):
     loss = get(name)
-    printed = 2 * PRINTED[loss.margin.name]
+    printed = 2 * PRINTED[loss.phi.name]
     for n_classes in (2, 3, 8):
         zero_one_c, surrogate = excesses(loss, *random_points(loss, n_classes, 2_000, seed=n_classes))
         assert np.all((zero_one_c / printed) ** 2 <= surrogate + 1e-9)
@@ -45,10 +45,10 @@ def test_the_logistic_constant_of_table_1_breaks_its_assumption():
     """At c = 0.4 and eta_y = 0.5 the excess at theta is 0.0204; C = 1/2 asks for 0.04."""
     loss = get("ova+log")
     eta, theta = torch.tensor([0.5], dtype=torch.float64), torch.tensor([np.log(0.6 / 0.4)])
-    left = float(margin_excess(loss.margin, eta, theta))
+    left = float(margin_excess(loss.phi, eta, theta))
     assert left == pytest.approx(0.0204, abs=1e-4)
     assert left < (0.1 / PRINTED["log"]) ** 2
-    assert left >= (0.1 / loss.margin.bound_constant) ** 2
+    assert left >= (0.1 / loss.phi.bound_constant) ** 2
 
 
 def test_table_one_is_derived():
@@ -107,7 +107,7 @@ def test_lipschitz_constant_and_largest_value_are_those_on_the_range(name):
     function_class = NormBoundedNetwork(hidden_norm=1.5, output_norm=1.0, input_norm=2.0)
     bound = estimation_error_bound(name, 0.2, n_samples=100, n_classes=3, function_class=function_class)
     z = torch.linspace(-3, 3, 2001, dtype=torch.float64)
-    values = get(name).margin(z)
+    values = get(name).phi(z)
     assert bound.largest == pytest.approx(float(values.max()))
     steepest = float((values.diff() / z.diff()).abs().max())
     assert steepest <= bound.lipschitz <= steepest * 1.01

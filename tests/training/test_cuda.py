@@ -1,12 +1,25 @@
 """The same promises on a CUDA device, where there is one."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
 
 from demur import RejectClassifier
 from demur.losses import get
-from demur.training import MLP, Job, Network, TrainingData, train, train_all
+from demur.training import (
+    MLP,
+    Job,
+    NetworkSpec,
+    PeriodicEmbeddings,
+    Recipe,
+    TabularNet,
+    TrainingData,
+    train,
+    train_all,
+    train_tabular,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -17,7 +30,7 @@ def problem(loss, n=400, d=5, k=4):
     X = (rng.normal(size=(k, d))[y] + rng.normal(size=(n, d))).astype(np.float32)
     hyper = {"beta": float(get(loss).beta_value(k, 0.2))} if get(loss).has_rejector else {}
     rows = [np.random.default_rng(t).permutation(n)[:300] for t in range(10)]
-    networks = [Network(rows[t], t, w, 0.2, hyper) for t in range(10) for w in (1e-7, 1e-4, 1e-1)]
+    networks = [NetworkSpec(rows[t], t, w, 0.2, hyper) for t in range(10) for w in (1e-7, 1e-4, 1e-1)]
     return (
         get(loss),
         MLP((d, 16, get(loss).n_outputs(k))),
@@ -36,14 +49,15 @@ def test_company_does_not_matter_and_runs_repeat(loss):
         other = train(found, shape, data, networks, epochs=20, device="cuda", **options)
         assert torch.allclose(other.vectors, many.vectors, atol=1e-5)
     on_cpu = train(found, shape, data, networks, epochs=2, device="cpu")
-    on_gpu = train(found, shape, data, networks, epochs=2, device="cuda")
-    assert torch.allclose(on_cpu.vectors, on_gpu.vectors.cpu(), atol=1e-4)
+    for path, tolerance in (("graph", 1e-4), ("ieee", 1e-4), ("tf32x3", 1e-4), ("tf32", 1e-2)):
+        on_gpu = train(found, shape, data, networks, epochs=2, device="cuda", on_cuda=path)
+        assert torch.allclose(on_cpu.vectors, on_gpu.vectors.cpu(), atol=tolerance), path
 
 
 def test_an_epoch_of_a_single_step():
     found, shape, data, networks = problem("ce")
-    small = [Network(network.rows[:100], network.seed) for network in networks]
-    on_gpu = train(found, shape, data, small, epochs=3, device="cuda")
+    small = [NetworkSpec(network.rows[:100], network.seed) for network in networks]
+    on_gpu = train(found, shape, data, small, epochs=3, device="cuda", on_cuda="ieee")
     assert torch.allclose(on_gpu.vectors.cpu(), train(found, shape, data, small, epochs=3).vectors, atol=1e-4)
 
 
@@ -60,3 +74,36 @@ def test_the_estimator_runs_there():
     X = 3 * rng.normal(size=(3, 4))[y] + rng.normal(size=(300, 4))
     model = RejectClassifier(device="cuda", random_state=0, epochs=60).fit(X, y)
     assert -model.score(X, y) < 0.2
+
+
+@pytest.mark.parametrize("embeddings", [None, PeriodicEmbeddings(4, 2)])
+@pytest.mark.parametrize("loss", ["ce", "apc+log", "ova+hin"])
+def test_the_recipe_trains_there_as_on_the_cpu(loss, embeddings):
+    """Graphs, dropout and schedule give what the CPU gives, up to rounding, and the same in any company."""
+    found, _, data, networks = problem(loss)
+    net = TabularNet(5, found.n_outputs(4), (16, 12), embeddings)
+    specs = [
+        NetworkSpec(one.rows[: 240 + number], number, cost=0.2, hyper=one.hyper, validation=one.rows[260:])
+        for number, one in enumerate(networks[::3])
+    ]
+    short = Recipe(epochs=6, batch_size=32, learning_rate=0.01)
+    on_gpu = train_tabular(found, net, data, specs, recipe=short, device="cuda")
+    again = train_tabular(found, net, data, specs, recipe=short, device="cuda")
+    assert torch.equal(on_gpu.trained.vectors, again.trained.vectors)
+    for stack_size in (1, 3):
+        other = train_tabular(found, net, data, specs, recipe=short, device="cuda", stack_size=stack_size)
+        assert torch.allclose(other.trained.vectors, on_gpu.trained.vectors, atol=1e-3)
+    on_cpu = train_tabular(found, net, data, specs, recipe=short)
+    assert np.allclose(on_gpu.training_loss, on_cpu.training_loss, atol=1e-3)
+    assert np.allclose(on_gpu.validation_loss, on_cpu.validation_loss, atol=1e-3)
+
+
+def test_the_recipe_keeps_its_deadline_there():
+    found, _, data, networks = problem("ce")
+    specs = [NetworkSpec(one.rows[:250], one.seed, validation=one.rows[250:]) for one in networks[::3]]
+    net = TabularNet(5, 4, (64, 64))
+    run = train_tabular(
+        found, net, data, specs, recipe=Recipe(epochs=10**5), device="cuda", deadline=time.monotonic() + 2
+    )
+    assert not run.complete
+    assert (run.best_epoch > 0).all()

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,14 +14,20 @@ from rich.table import Table
 
 from demur.errors import UserError
 
+if TYPE_CHECKING:
+    from demur.tabular import TableModel
+
 __all__ = [
     "EXIT_FAILED",
     "EXIT_WRONG_CALL",
     "CallError",
     "check_free",
+    "check_share",
     "complain",
     "console",
     "is_watched",
+    "load_table_model",
+    "note",
     "notes",
     "plain_table",
     "warnings_as_notes",
@@ -34,7 +41,7 @@ console = Console(highlight=False, emoji=False)
 """Standard output."""
 
 notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-"""Standard error, for what is no result: notes, complaints, and summaries where the result is on standard output."""
+"""Standard error, for what is not a result: notes, complaints, and summaries where the result is on standard output."""
 
 
 _FOR_PROGRAMMERS = (DeprecationWarning, FutureWarning, ImportWarning, PendingDeprecationWarning, ResourceWarning)
@@ -50,7 +57,7 @@ def wrong_call_if_refused() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever read the output has gone away, which is no mistake in the call
+        raise  # whoever read the output has gone away, and the call was right
     except (UserError, OSError) as error:
         raise CallError(" ".join(str(error).split())) from error
 
@@ -64,7 +71,12 @@ def warnings_as_notes() -> Iterator[None]:
             warnings.simplefilter("ignore", category)
         yield
     for message in dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught):
-        notes.print(f"Note: {message}", markup=False)
+        note(message)
+
+
+def note(message: str) -> None:
+    """Print something worth knowing on standard error."""
+    notes.print(f"Note: {message}", markup=False)
 
 
 def check_free(path: Path, option: str, force: bool, *, is_file: bool = False) -> None:
@@ -78,6 +90,39 @@ def check_free(path: Path, option: str, force: bool, *, is_file: bool = False) -
         raise CallError(f"there is no folder {folder} to write {option} into: make it first.")
     if not os.access(folder, os.W_OK):
         raise CallError(f"the folder {folder} may not be written to: choose another {option}.")
+
+
+def check_share(option: str, value: float | None, *, zero: bool = True, one: bool = False, what: str = "share") -> None:
+    """Refuse a number that is not between 0 and 1, and suggest what may be meant where it looks like a percentage.
+
+    Examples
+    --------
+    >>> check_share("--coverage", 90, zero=False, one=True)
+    Traceback (most recent call last):
+        ...
+    demur.cli.console.CallError: --coverage must be a share above 0 and at most 1, got 90: did you mean 0.9?
+    """
+    if value is None or 0 < value < 1 or (zero and value == 0) or (one and value == 1):
+        return
+    bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
+    hint = (
+        f"did you mean {value / 100:g}?" if 1 < value < 100 or (value in (1, 100) and not one) else "give a fraction."
+    )
+    raise CallError(f"{option} must be a {what} {bounds}, got {value:g}: {hint}")
+
+
+def load_table_model(path: Path | str) -> "TableModel":
+    """Return the model in a folder, if it reads tables."""
+    from demur.deploy import load
+    from demur.tabular import TableModel
+
+    model = load(path)
+    if not isinstance(model, TableModel):
+        raise CallError(
+            f"{path} holds a {type(model).__name__} that was saved from Python and does not know the columns of a "
+            "table: use it from Python with demur.load, or make a model with demur fit."
+        )
+    return model
 
 
 def complain(message: str) -> None:

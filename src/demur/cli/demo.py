@@ -31,7 +31,7 @@ def demo(
         raise CallError(f"{folder} exists already: choose another --out.")
     console.print(
         "[bold]A reject option[/bold]: a wrong answer costs 1, declining to answer costs c. "
-        f"Below 1 - c confidence, asking is cheaper. Here c = {_COST:g}.\n"
+        f"Where the model is less than 1 - c sure, declining is cheaper. Here c = {_COST:g}.\n"
     )
     train, test, new = _write_digits(folder)
     model, report, decisions = folder / "model", folder / "report.html", folder / "decisions.csv"
@@ -42,14 +42,13 @@ def demo(
     evaluate(model, str(test), report=report)
     _say(f"demur predict {model} {new} --out {decisions}")
     predict(model, str(new), out=str(decisions))
-    with decisions.open() as lines:
-        console.print("".join(next(lines) for _ in range(4)), markup=False)
+    console.print(_some_lines(decisions), markup=False)
     _say(f"demur predict {model} {new} --cost 0.3 --out {folder / 'decisions-0.3.csv'}", "another cost, no training")
     predict(model, str(new), out=str(folder / "decisions-0.3.csv"), cost=0.3)
     console.print("\n[bold]Look at[/bold]")
     for path, what in (
-        (report, "the report: move the cost, see what it buys"),
-        (decisions, "the decisions for 100 images without a label"),
+        (report, "the report: move the cost, and see what declining buys"),
+        (decisions, "the decisions for 100 images; prediction is empty where the model declines"),
         (model, "the model, for demur predict, serve and export"),
     ):
         console.print(f"  {path}  {what}", markup=False, soft_wrap=True)
@@ -74,6 +73,14 @@ def _write_digits(folder: Path) -> tuple[Path, Path, Path]:
         with TableWriter(folder / f"{name}.csv") as writer:
             writer.write(pa.record_batch(columns))
     return folder / "train.csv", folder / "test.csv", folder / "new.csv"
+
+
+def _some_lines(decisions: Path) -> str:
+    """Return the header, two answers and the first row that was declined, if any."""
+    header, *lines = decisions.read_text(encoding="utf-8").splitlines()
+    declined = [line for line in lines if ",true," in line]
+    answers = [line for line in lines if ",true," not in line]
+    return "\n".join([header, *answers[:2], *declined[:1]])
 
 
 def _free_name() -> Path:

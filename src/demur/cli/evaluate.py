@@ -6,9 +6,15 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import check_free, console, warnings_as_notes, wrong_call_if_refused
-from demur.cli.model_folder import load_table_model
-from demur.cli.summary import about, evaluation_json, print_evaluation
+from demur.cli.console import (
+    check_free,
+    check_share,
+    console,
+    load_table_model,
+    warnings_as_notes,
+    wrong_call_if_refused,
+)
+from demur.cli.summary import about, print_evaluation
 
 __all__ = ["evaluate"]
 
@@ -17,11 +23,23 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
     data: Annotated[str, typer.Argument(help="A table of rows with labels, that the model has not seen.")],
     report: Annotated[Path | None, typer.Option(help="Write a page with everything to this HTML file.")] = None,
-    cost: Annotated[float | None, typer.Option("--cost", "-c", help="Judge it at another price of declining.")] = None,
+    cost: Annotated[
+        float | None,
+        typer.Option(
+            "--cost", "-c", help="Judge it at another price of declining; an assumed one where it decides by none."
+        ),
+    ] = None,
     allow_extra: Annotated[
-        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know, and any order.")
+        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
     ] = False,
     delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="The decimal sign, a comma or a point. [default: as in the training table]")
+    ] = None,
+    dayfirst: Annotated[
+        bool | None,
+        typer.Option(help="How dates as 1.2.2024 begin. [default: as in the training table]", show_default=False),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> None:
@@ -29,6 +47,7 @@ def evaluate(
 
     Example: demur evaluate model/ test.csv --report report.html
     """
+    check_share("--cost", cost, what="price")
     if report is not None:
         check_free(report, "--report", force, is_file=True)
     with wrong_call_if_refused(), warnings_as_notes():
@@ -36,7 +55,15 @@ def evaluate(
 
         fitted = load_table_model(model)
         classes = fitted.classes.tolist()
-        table = read_labelled(data, fitted.schema, classes, delimiter=delimiter, strict=not allow_extra)
+        table = read_labelled(
+            data,
+            fitted.schema,
+            classes,
+            delimiter=delimiter,
+            decimal=decimal,
+            dayfirst=dayfirst,
+            strict=not allow_extra,
+        )
         judged = evaluate_table(fitted, table, cost=cost, where=data)
         if report is not None:
             from demur.tabular import write_report
@@ -44,8 +71,10 @@ def evaluate(
             title = f"{fitted.target}: {Path(data).name}"
             write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
     if as_json:
-        typer.echo(json.dumps(evaluation_json(judged, fitted), indent=2))
+        typer.echo(json.dumps(judged.to_json(), indent=2))
         return
-    print_evaluation(judged, f"on {judged.n_rows:,} rows of {data}", fitted)
+    from demur.tabular.evaluation_words import counted
+
+    print_evaluation(judged, f"on {counted(judged.n_rows, 'row', 'rows')} of {data}")
     if report is not None:
         console.print(f"Wrote {report}", markup=False, soft_wrap=True)

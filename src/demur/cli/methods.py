@@ -1,13 +1,14 @@
 """``demur methods``: every registered loss, with its facts."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Annotated
 
 import typer
 
-from demur.cli.console import console, plain_table
+from demur.cli.console import console, plain_table, wrong_call_if_refused
 
 __all__ = ["methods"]
 
@@ -24,13 +25,18 @@ class _Row:
 
 
 def methods(
+    own: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE.PY:CLASS]...", help="Losses of your own to list too. The files are run."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> None:
     """List every method: family, calibrated or not and why, refit needed when the cost changes.
 
     Example: demur methods
     """
-    rows = _rows()
+    with wrong_call_if_refused():
+        rows = _rows(own or [])
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
@@ -52,12 +58,14 @@ def methods(
     )
 
 
-def _rows() -> list[_Row]:
-    from demur.losses import available, get
+def _rows(own: Sequence[str]) -> list[_Row]:
+    from demur.losses import available, get, resolve
 
+    # Running a file may register its losses: ask for what is available afterwards.
+    losses = {loss.name: loss for loss in map(resolve, own)}
+    losses |= {name: get(name) for name in available() if name not in losses}
     rows = []
-    for name in available():
-        loss = get(name)
+    for name, loss in losses.items():
         two, three = loss.calibrated_for(2), loss.calibrated_for(3)
         calibrated = "yes" if two and (three or loss.binary_only) else "K = 2 only" if two else "no"
         classes = "2" if loss.binary_only else "any"

@@ -1,16 +1,33 @@
 """``demur reproduce``: run the paper's experiments, and show them beside the published numbers."""
 
 import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.console import EXIT_FAILED, CallError, complain, console, plain_table, wrong_call_if_refused
+from demur.cli.console import (
+    EXIT_FAILED,
+    CallError,
+    complain,
+    console,
+    is_watched,
+    notes,
+    plain_table,
+    wrong_call_if_refused,
+)
 
 if TYPE_CHECKING:
-    from demur.paper import DataPlace, Experiment
-    from demur.paper.progress import Progress
+    from demur.paper.experiments import Experiment
+    from demur.paper.problems import DataPlace
+    from demur.paper.records import Record
+    from demur.paper.result_page import Outcome
+    from demur.paper.run_jobs import Watch
+    from demur.paper.trial_jobs import TrialJob
 
 __all__ = ["reproduce"]
 
@@ -37,9 +54,20 @@ def reproduce(
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting of the protocol; may be repeated.")
     ] = None,
     problems: Annotated[str, typer.Option("--problems", help="Run only these data sets or sizes: a,b,...")] = "",
-    methods: Annotated[str, typer.Option("--methods", help="Run only these methods: a,b,...")] = "",
+    methods: Annotated[
+        str,
+        typer.Option(
+            "--methods", help="Run only these methods: a,b,... Also any loss of `demur methods`, and file.py:Class."
+        ),
+    ] = "",
+    records_only: Annotated[
+        bool, typer.Option("--records-only", help="Compute the records and draw nothing: needs no matplotlib.")
+    ] = False,
     tables_only: Annotated[
         bool, typer.Option("--tables-only", help="Draw from the stored records, needing no data and no training.")
+    ] = False,
+    pack: Annotated[
+        bool, typer.Option("--pack", help="In the end, put all records of an experiment into one file.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary for a program to read.")] = False,
 ) -> None:
@@ -49,106 +77,147 @@ def reproduce(
 
     Example: demur reproduce all --quick
     """
-    from demur.paper.numbers import MixedDataError
+    from demur.paper.experiments import chosen_experiments, parse_settings, restrict, with_losses
     from demur.paper.problems import DataPlace
-    from demur.paper.published import find_published
-    from demur.paper.render import NothingToShowError, write_outputs
-    from demur.paper.run import chosen_experiments, parse_settings, restrict
-    from demur.paper.store import StoreError
+    from demur.paper.published_tables import find_published
+    from demur.paper.records import Store
+    from demur.paper.risk_figures import check_matplotlib
 
+    if records_only and tables_only:
+        raise CallError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
     folder = out or Path("results", "quick" if quick else "paper")
     place = DataPlace(data, stand_ins=quick)
     with wrong_call_if_refused():
         chosen = chosen_experiments(which, short=quick, settings=parse_settings(settings or []))
-        wanted = restrict(chosen, problems, methods)
+        chosen = with_losses(chosen, _names(methods))
+        wanted = restrict(chosen, _names(problems), _names(methods))
         paper = find_published(published)
+        if not records_only:
+            check_matplotlib()  # now, and not after hours of training
+    if not tables_only:
+        _say_what_the_data_are(wanted, place)
     failure = None if tables_only else _compute(wanted, folder, place, device, scheduler)
-    try:
-        material = write_outputs(folder, chosen, paper, None if tables_only else place)
-    except (NothingToShowError, MixedDataError) as error:
-        if failure is None:
-            raise CallError(str(error)) from error
-        complain(failure)
-        raise typer.Exit(EXIT_FAILED) from error
-    except StoreError as error:
-        complain(str(error))
-        raise typer.Exit(EXIT_FAILED) from error
-    if as_json:
-        typer.echo(json.dumps(_summary(folder, material, failure), indent=2))
-    else:
-        _print_summary(folder, material)
+    with _exit_codes(failure):
+        if not records_only:
+            from demur.paper.result_files import write_outputs
+
+            outcome = write_outputs(folder, chosen, paper, None if tables_only else place)
+            if as_json:
+                typer.echo(json.dumps(_summary(folder, outcome, failure), indent=2))
+            else:
+                _print_summary(folder, outcome)
+        for experiment in chosen if pack and failure is None else []:
+            n_records = Store(folder, experiment.name).pack()
+            notes.print(f"{n_records} records of the {experiment.name} experiment are in one file.", markup=False)
     if failure:
         complain(failure)
         raise typer.Exit(EXIT_FAILED)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _say_what_the_data_are(experiments: "list[Experiment]", place: "DataPlace") -> None:
+    """Say before anything else which figures will mean nothing."""
+    from demur.paper.problems import STAND_IN_NOTE, identify
+
+    with wrong_call_if_refused():
+        stand_ins = [
+            problem
+            for experiment in experiments
+            for problem in experiment.problems
+            if identify(problem, experiment.protocol, place).note == STAND_IN_NOTE
+        ]
+    if stand_ins:
+        notes.print(
+            f"Not the real data: synthetic stand-ins of the same shape replace {', '.join(stand_ins)}. --data names "
+            "the folder with the real ones.",
+            markup=False,
+        )
 
 
 def _compute(
     experiments: "list[Experiment]", folder: Path, place: "DataPlace", device: str, scheduler: str | None
 ) -> str | None:
     """Compute what is not done yet; return what to say if some of it failed."""
-    from demur.datasets import DatasetError
-    from demur.paper.bar import watching
-    from demur.paper.plan import make_plan
-    from demur.paper.progress import RunFailedError
-    from demur.paper.store import Store, StoreError, UnusableFolderError
-    from demur.training import resolve_device
+    from demur.paper.run_jobs import JobsFailedError, compute_records
 
-    with wrong_call_if_refused():
-        device_type = resolve_device(device).type
-    failures = []
+    with _exit_codes(None):
+        try:
+            with _watching() as watch:
+                compute_records(experiments, folder, place, device=device, scheduler=scheduler, watch=watch)
+        except JobsFailedError as error:
+            return str(error)
+        except KeyboardInterrupt:
+            complain("stopped. What is finished is kept; the same command continues.")
+            raise typer.Exit(EXIT_FAILED) from None
+    return None
+
+
+@contextmanager
+def _exit_codes(failure: str | None) -> Iterator[None]:
+    """Turn errors into exit codes: 1 where the work failed, 2 where the call was wrong."""
+    from demur.errors import UserError
+    from demur.paper.records import StoreError, UnusableFolderError
+
     try:
-        plans = []
-        with watching(complain) as progress:
-            for experiment in experiments:
-                store = Store(folder, experiment.name)
-                store.check_writable()
-                plan = make_plan(experiment, store, place, device_type=device_type, progress=progress)
-                plan.ensure_data()
-                plans.append(plan)
-            progress.expect(sum(len(plan.units) for plan in plans), sum(plan.work for plan in plans))
-            for plan in plans:
-                try:
-                    _run(plan, device, scheduler, progress)
-                except RunFailedError as error:
-                    failures.append(str(error))
-    except (DatasetError, UnusableFolderError) as error:
-        raise CallError(str(error)) from error
-    except StoreError as error:
-        complain(str(error))
+        yield
+    except UserError as error:
+        if isinstance(error, UnusableFolderError) or not isinstance(error, StoreError):
+            if failure is None:
+                raise CallError(str(error)) from error
+            complain(failure)
+        else:
+            complain(str(error))
         raise typer.Exit(EXIT_FAILED) from error
-    except KeyboardInterrupt:
-        complain("stopped. What is finished is kept; the same command continues.")
-        raise typer.Exit(EXIT_FAILED) from None
-    return " ".join(failures) or None
 
 
-def _run(plan: Any, device: str, scheduler: str | None, progress: "Progress") -> None:
-    from demur.paper.runner import run_here
-    from demur.training import resolve_device
+@contextmanager
+def _watching() -> "Iterator[Watch]":
+    """Watch a run: with a bar on a terminal, with one line for every finished job elsewhere."""
+    from demur.paper.run_jobs import Watch
+    from demur.progress import progress_bar
 
-    if not plan.units:
+    if is_watched():
+        with ExitStack() as stack:
+            bars: list[Callable[[int], None]] = []
+
+            def planned(n_jobs: int, work: float) -> None:
+                bars.append(stack.enter_context(progress_bar(f"{n_jobs} jobs", round(work))))
+
+            yield Watch(planned=planned, advance=lambda work: bars[0](round(work)), warn=complain)
         return
-    if scheduler is None:
-        run_here(plan, resolve_device(device), progress)
-        return
-    from demur.paper.distributed import DaskMissingError, connect, run_on_cluster
-
-    try:
-        with wrong_call_if_refused(), connect(scheduler) as client:
-            run_on_cluster(plan, client, device, progress)
-    except DaskMissingError as error:
-        raise CallError(str(error)) from error
+    log = _Log()
+    yield Watch(planned=log.planned, finished=log.finished, warn=complain)
 
 
-def _summary(folder: Path, material: Any, failure: str | None) -> dict[str, Any]:
+class _Log:
+    """One line on standard error for every finished job: for log files."""
+
+    def planned(self, n_jobs: int, work: float) -> None:
+        self._n_jobs, self._n_done, self._started = n_jobs, 0, time.monotonic()
+
+    def finished(self, job: "TrialJob", record: "Record") -> None:
+        self._n_done += 1
+        print(
+            f"[{self._n_done}/{self._n_jobs}, {time.monotonic() - self._started:.0f} s] {job.experiment} "
+            f"{job.problem} {job.method.name}: {record.networks} networks, training {record.seconds_training:.2f} s, "
+            f"other {record.seconds_other:.2f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _summary(folder: Path, outcome: "Outcome", failure: str | None) -> dict[str, object]:
     return {
         "out": str(folder),
-        "complete": failure is None and not any(part.missing for part in material.parts),
-        "quick": material.quick,
-        "notes": {problem: note for part in material.parts for problem, note in part.notes.items() if note},
+        "complete": failure is None and not any(part.missing for part in outcome.parts),
+        "quick": outcome.quick,
+        "notes": {problem: note for part in outcome.parts for problem, note in part.notes.items() if note},
         "claims": [
             {"statement": one.claim.statement, "verdict": one.ours.verdict, "evidence": one.ours.evidence}
-            for one in material.claims
+            for one in outcome.claims
         ],
         "published": [
             {
@@ -158,18 +227,19 @@ def _summary(folder: Path, material: Any, failure: str | None) -> dict[str, Any]
                 "strictly": one.strictly,
                 "within": one.within,
             }
-            for one in material.compared
+            for one in outcome.compared
         ],
     }
 
 
-def _print_summary(folder: Path, material: Any) -> None:
+def _print_summary(folder: Path, outcome: "Outcome") -> None:
+    """Print what must be said of the data, and then the verdicts."""
+    for line in outcome.warnings():
+        console.print(line.replace("**", ""), markup=False)
     table = plain_table("The paper's statements on these figures")
     table.add_column("statement")
     table.add_column("verdict", no_wrap=True)
-    for judged in material.claims:
+    for judged in outcome.claims:
         table.add_row(judged.claim.statement, f"{judged.ours.verdict} ({judged.ours.counts})")
     console.print(table)
-    for line in material.warning().splitlines():
-        console.print(line.strip("> ").replace("**", ""), markup=False)
     console.print(f"Tables, figures and the page: {folder / 'README.md'}", markup=False, soft_wrap=True)

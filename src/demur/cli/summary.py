@@ -1,35 +1,44 @@
 """A model and its evaluation, as short texts on the terminal."""
 
 import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from demur._version import __version__
 from demur.cli.console import console, plain_table
 
-__all__ = ["about", "evaluation_json", "print_evaluation", "print_fit"]
+if TYPE_CHECKING:
+    from demur.tabular import Evaluation, TableModel
+
+__all__ = ["about", "print_evaluation", "print_fit"]
 
 _MOST_CLASSES = 12
 _MOST_NOTES = 8
 _LONGEST_NAME = 40
 
 
-def print_fit(model: Any, data: str, seconds: float) -> None:
+def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     """Say what was read, what was made of its columns, and what was trained."""
+    from demur.tabular.evaluation_words import counted
+
     facts = model.facts
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
     aside = facts.get("rows_for_the_rule", 0)
-    more = f"; {aside:,} more were set aside for the rule" if aside else ""
-    console.print(f"{data}: trained on {facts['rows']:,} rows of {len(counts)} classes{more}.", markup=False)
-    shown = ", ".join(f"{_in_line(name)} {count:,}" for name, count in counts[:_MOST_CLASSES])
-    more = f", and {len(counts) - _MOST_CLASSES} more" if len(counts) > _MOST_CLASSES else ""
-    console.print(f"  Classes: {shown}{more}.", markup=False)
+    more = f"; {aside:,} more {'was' if aside == 1 else 'were'} set aside for the rule" if aside else ""
+    rows = counted(facts["rows"], "row", "rows")
+    console.print(f"{data}: trained on {rows} of {len(counts):,} classes{more}.", markup=False)
+    shown = ", ".join(f"{_in_line(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
+    more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
+    console.print(f"  Classes and their rows: {shown}{more}.", markup=False)
     if facts.get("rows_without_label"):
-        console.print(f"  {facts['rows_without_label']:,} rows without a label were left out.")
+        without = facts["rows_without_label"]
+        left = counted(without, "row without a label was", "rows without a label were")
+        console.print(f"  {left} left out.")
     sentences = model.schema.describe()
     for sentence in sentences[:_MOST_NOTES]:
         console.print(f"  {sentence}", markup=False)
     if len(sentences) > _MOST_NOTES:
-        console.print(f"  ... and {len(sentences) - _MOST_NOTES} more notes on columns.")
+        hidden = counted(len(sentences) - _MOST_NOTES, "more note", "more notes")
+        console.print(f"  ... and {hidden} on columns.")
     console.print(f"\nTrained {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
     tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())
     if tried:
@@ -42,63 +51,41 @@ def print_fit(model: Any, data: str, seconds: float) -> None:
         console.print(table)
 
 
-def print_evaluation(evaluation: Any, where: str, model: Any) -> None:
-    """Print the headline figures with their intervals, and what they mean."""
-    by_matrix = _matrix_costs(evaluation, model)
+_ROWS = (
+    ("mean_cost", "mean cost", "cost", "per row, by the matrix"),
+    ("mean_cost_if_all_answered", "if all answered", "cost", "without declining"),
+    ("mean_cost_if_all_rejected", "if all declined", "cost", "without answering"),
+    ("risk", "risk", "cost", "cost per row"),
+    ("coverage", "coverage", "share", "share of rows answered"),
+    ("accepted_accuracy", "accepted accuracy", "share", "right among the answered"),
+    ("risk_if_all_answered", "risk if all answered", "cost", "without declining"),
+    ("aurc", "aurc", "cost", "area under risk-coverage"),
+)
+"""Figure, name, kind of number, meaning."""
+
+
+def print_evaluation(evaluation: "Evaluation", where: str) -> None:
+    """Print the figures with their intervals, the one that was decided by first, and what they mean."""
+    from demur.tabular.evaluation_words import percent
+
+    def written(value: float, kind: str) -> str:
+        return percent(value) if kind == "share" else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
+
     table = plain_table(f"How it does {where}")
     for heading in ("", "value", "95 % interval", ""):
         table.add_column(heading, justify="left" if not heading else "right")
-    figures = evaluation.figures
-    rows = (
-        ("risk", "{:.4f}", "cost per row; a mistake costs 1"),
-        ("coverage", "{:.1%}", "share of rows answered"),
-        ("accepted_accuracy", "{:.1%}", "right among the answered"),
-        ("risk_if_all_answered", "{:.4f}", "cost per row without declining"),
-        ("aurc", "{:.4f}", "area under risk-coverage"),
-    )
-    for name, form, meaning in rows:
-        if name.startswith("risk") and not evaluation.is_priced:
-            continue  # the rule did not look at this cost
-        one = figures[name]
-        value = form.format(one.estimate) if one.estimate == one.estimate else "none given"
-        between = f"{form.format(one.low)} to {form.format(one.high)}" if one.low == one.low else ""
-        table.add_row(name.replace("_", " "), value, between, meaning)
+    for figure, name, kind, meaning in _ROWS:
+        found = evaluation.figures.get(figure)
+        if found is None or (figure == "risk_if_all_answered" and evaluation.cost is None):
+            continue  # there is no price to count by
+        if figure == "risk" and evaluation.cost_assumed:
+            meaning = f"declining priced at {evaluation.cost:g}"
+        value = written(found.estimate, kind) if found.estimate == found.estimate else "none given"
+        between = f"{written(found.low, kind)} to {written(found.high, kind)}" if found.low == found.low else ""
+        table.add_row(name, value, between, meaning)
     console.print(table)
-    if by_matrix:
-        console.print(model.rule_words, markup=False)
-        words = (
-            "By the cost matrix, 100 rows cost {:.4g}; they would cost {:.4g} if all were answered, and {:.4g} if none."
-        )
-        console.print(words.format(*(100 * cost for cost in by_matrix.values())), markup=False)
-        return
     for sentence in evaluation.sentences():
         console.print(sentence, markup=False)
-
-
-def evaluation_json(evaluation: Any, model: Any) -> dict[str, Any]:
-    """Return every figure for programs, with the mean costs by the model's cost matrix where it has one."""
-    by_matrix = _matrix_costs(evaluation, model)
-    return {**evaluation.to_json(), **({"by_cost_matrix": by_matrix} if by_matrix else {})}
-
-
-def _matrix_costs(evaluation: Any, model: Any) -> dict[str, float]:
-    """Return what a row costs on average by the model's cost matrix, as decided, all answered and none; else nothing.
-
-    Rows whose label is no class have no costs, and are left out.
-    """
-    import numpy as np
-
-    from demur.rules import CostMatrix
-
-    rule = getattr(model.classifier, "rule_", None)
-    if not isinstance(rule, CostMatrix):
-        return {}
-    costs, decision = np.asarray(rule.costs), evaluation.decision
-    known = evaluation.true < len(costs)
-    true, label, reject = evaluation.true[known], decision.label[known], decision.reject[known]
-    answered, declined = costs[true, label], costs[true, -1]
-    means = {"cost": np.where(reject, declined, answered), "if_all_answered": answered, "if_none_answered": declined}
-    return {name: float(values.mean()) for name, values in means.items()}
 
 
 def _in_line(name: str) -> str:
@@ -107,12 +94,14 @@ def _in_line(name: str) -> str:
     return plain if len(plain) <= _LONGEST_NAME else plain[: _LONGEST_NAME - 3] + "..."
 
 
-def about(model: Any, data: str) -> dict[str, str]:
+def about(model: "TableModel", data: str) -> dict[str, str]:
     """Say how a report was made."""
+    from demur.tabular.evaluation_words import counted
+
     facts = model.facts
     return {
         "Model": facts["model_in_words"],
-        "Trained on": f"{facts['rows']:,} rows",
+        "Trained on": counted(facts["rows"], "row", "rows"),
         "Judged on": data,
         "Date": datetime.date.today().isoformat(),
         "Program": f"demur {__version__}",

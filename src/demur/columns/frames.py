@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from demur.columns.arrow_types import plain_array, plain_table
+from demur.columns.column import plain_array, plain_table
 from demur.columns.table_errors import TableError, listed
 
 __all__ = ["as_table", "check_names"]
@@ -116,9 +116,11 @@ def _columns_of_rows(X: Any) -> list[NDArray[Any]]:
         return _columns_of_lists(X)
     array = np.asarray(X)
     if array.ndim == 0:
-        raise TableError(f"a {type(X).__name__} is no table: give a data frame, an array or a list of rows")
+        raise TableError(f"a {type(X).__name__} is not a table: give a data frame, an array or a list of rows")
     if array.ndim != 2:
-        raise TableError(f"an array of shape {array.shape} is no table: give rows and columns, as in X.reshape(-1, 1)")
+        raise TableError(
+            f"an array of shape {array.shape} is not a table: give rows and columns, as in X.reshape(-1, 1)"
+        )
     if array.dtype.kind == "c":
         raise TableError("the table holds complex numbers: give their real and imaginary parts as two columns")
     return [np.ascontiguousarray(array[:, position]) for position in range(array.shape[1])]
@@ -128,7 +130,9 @@ def _columns_of_lists(rows: Sequence[Any]) -> list[NDArray[Any]]:
     """Take lists apart by hand: NumPy would turn the numbers beside a name into names."""
     for position, row in enumerate(rows, 1):
         if isinstance(row, str | bytes | dict) or not hasattr(row, "__len__"):
-            raise TableError(f"row {position:,} is a {type(row).__name__} and no list of values: give a list of rows")
+            raise TableError(
+                f"row {position:,} is a {type(row).__name__} and not a list of values: give a list of rows"
+            )
         if len(row) != len(rows[0]):
             problem = f"row {position:,} has {len(row):,} values where the first has {len(rows[0]):,}"
             raise TableError(f"{problem}: give rows of the same length")

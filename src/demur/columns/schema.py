@@ -1,20 +1,20 @@
 """The columns that a model was fitted on: learned from a table, checked against another, and encoded as numbers."""
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.columns.checking import mismatches
-from demur.columns.column import KINDS, Column
-from demur.columns.table_errors import TableError, listed, shown
-from demur.columns.understanding import understand
+from demur.columns.column import KINDS, Column, Values, as_type, kind_of_type
+from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
 
-__all__ = ["Schema"]
+__all__ = ["MAX_CODES", "Schema", "mismatches", "understand"]
 
 _VERSION = 1
 
@@ -33,6 +33,10 @@ class Schema:
         Columns that are not used, each with the reason.
     remarks : dict of str to str
         What there is to say about columns that are used.
+    decimal : {".", ","}
+        The decimal sign of the text file that the table came from.
+    dayfirst : bool or None
+        Whether dates such as 1.2.2024 begin with the day there; None if there were none.
 
     Examples
     --------
@@ -53,6 +57,8 @@ class Schema:
     target: str | None = None
     set_aside: Mapping[str, str] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
+    decimal: str = "."
+    dayfirst: bool | None = None
 
     @classmethod
     def learn(
@@ -69,7 +75,7 @@ class Schema:
         ----------
         table : pyarrow.Table
         target : str, optional
-            The column with the labels, which is no feature.
+            The column with the labels, which is not a feature.
         keep : names
             Columns to use although they are constant, or look like identifiers or free text.
         drop : names
@@ -82,7 +88,10 @@ class Schema:
         """
         unknown = [name for name in (target, *keep, *drop) if name is not None and name not in table.column_names]
         if unknown:
-            raise TableError(f"there is no column {listed(unknown)} in the table: it has {listed(table.column_names)}")
+            hint = did_you_mean(unknown[0], table.column_names)
+            raise TableError(
+                f"there is no column {listed(unknown)} in the table{hint}: it has {listed(table.column_names)}"
+            )
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
         columns: list[Column] = []
@@ -119,14 +128,16 @@ class Schema:
 
     @property
     def n_codes(self) -> tuple[int, ...]:
-        """How many codes each feature has; 0 for what is no category."""
+        """How many codes each feature has; 0 for everything but categories."""
         return tuple(column.n_codes for column in self.columns)
 
-    def arrow_types(self) -> dict[str, Any]:
+    def arrow_types(self) -> dict[str, pa.DataType]:
         """Return the type to insist on for each feature, as :func:`demur.tabular.open_chunks` takes it."""
         return {column.name: column.arrow_type for column in self.columns}
 
-    def check(self, columns: Mapping[str, Any] | pa.Schema, *, strict: bool = True, where: str = "the table") -> None:
+    def check(
+        self, columns: Mapping[str, pa.DataType | None] | pa.Schema, *, strict: bool = True, where: str = "the table"
+    ) -> None:
         """Refuse a table that has other columns than the one learned from, in one error that names them all.
 
         The target and the columns that were set aside may be there or not.
@@ -136,7 +147,7 @@ class Schema:
         columns : dict of str to pyarrow.DataType or None, or pyarrow.Schema
             As :attr:`TableReader.columns` holds them; None is text that is still to be read, of any type.
         strict : bool, default True
-            Whether extra and reordered columns are refused as well.
+            Whether extra columns are refused as well; their order never matters.
         where : str
             What the message calls the table.
         """
@@ -149,7 +160,8 @@ class Schema:
 
     def encode(self, table: pa.Table | pa.RecordBatch, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the features as numbers, one row each, with NaN for what is missing, infinite or unseen."""
-        missing = [name for name in self.names if name not in table.schema.names]
+        there = set(table.schema.names)
+        missing = [name for name in self.names if name not in there]
         if missing:
             raise TableError(f"{where} has no column {listed(missing)}: give all columns that the model was fitted on")
         encoded = np.empty((table.num_rows, len(self.columns)))
@@ -178,6 +190,8 @@ class Schema:
             "columns": [{**asdict(column), "categories": list(column.categories)} for column in self.columns],
             "set_aside": dict(self.set_aside),
             "remarks": dict(self.remarks),
+            "decimal": self.decimal,
+            "dayfirst": self.dayfirst,
         }
 
     @classmethod
@@ -189,12 +203,178 @@ class Schema:
             columns = tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in document["columns"])
             if unknown := {column.kind for column in columns} - set(KINDS):
                 raise InputError(f"it has columns of kind {listed(unknown)}")
-            return cls(columns, document["target"], dict(document["set_aside"]), dict(document["remarks"]))
+            aside, remarks = dict(document["set_aside"]), dict(document["remarks"])
+            return cls(columns, document["target"], aside, remarks, document["decimal"], document["dayfirst"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise TableError(f"this is no schema of a table ({error!r}): fit the model again") from error
+            raise TableError(f"this is not the schema of a table ({error!r}): fit the model again") from error
 
 
 def _plural(kind: str, count: int) -> str:
     if count == 1:
         return kind
     return "categories" if kind == "category" else f"{kind}s"
+
+
+MAX_CODES = 255
+"""Codes of a category, "other" included: what scikit-learn's histogram trees take."""
+
+_MANY_ROWS = 20  # in fewer rows, all values differ or rise by chance
+_LONG_TEXT = 40
+_MANY_WORDS = 5
+_IDENTIFIER = re.compile(r"(?:^|[\W_])(?:id|uuid|guid|key|index)$", re.IGNORECASE)
+_CAMEL = re.compile(r"[a-z](?:Id|ID|Key|Uuid|UUID)$")
+_PLAIN_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+# 1,5 and 1.234,5 and $1,200 and 12 % and 31/12/2024
+_NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
+
+
+def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tuple[Column | None, str]:
+    """Return a column as a feature, with a remark about it or an empty one; or no feature, with the reason.
+
+    Parameters
+    ----------
+    name : str
+    values : pyarrow.ChunkedArray
+    keep : bool, default False
+        Whether to use the column although it is constant, or looks like an identifier or free text.
+
+    Examples
+    --------
+    >>> understand("pet", pa.chunked_array([["dog", "cat", "dog"]]))
+    (Column(name='pet', kind='category', categories=('dog', 'cat'), other=False, ...), '')
+    >>> understand("country", pa.chunked_array([["NL", "NL"]]))
+    (None, "every value is 'NL'")
+    """
+    kind = kind_of_type(values.type)
+    if values.null_count == len(values):
+        return None, "every value is missing"
+    if kind is None:
+        return None, f"its values are neither numbers nor text nor dates but of type {values.type}"
+    if kind == "category":
+        return _category(name, as_type(values, pa.string(), name, "the table"), keep)
+    if kind == "number":
+        return _number(name, values, keep)
+    zoned = pa.types.is_timestamp(values.type) and values.type.tz is not None
+    unit = "ns" if getattr(values.type, "unit", None) == "ns" else "us"
+    return _unless_constant(Column(name, kind, zoned=zoned, unit=unit), values, keep)
+
+
+def _unless_constant(column: Column, values: Values, keep: bool, remark: str = "") -> tuple[Column | None, str]:
+    """Look at the numbers that a model would see: Arrow cannot compare all types, nor a model all integers."""
+    encoded = column.encode(values, "the table")
+    # One value and gaps still tell two kinds of rows apart.
+    if not keep and not np.isnan(encoded).any() and encoded.min() == encoded.max():
+        what = repr(encoded[0].item()).removesuffix(".0") if column.kind == "number" else "the same"
+        return None, f"every value is {what}"
+    return column, remark
+
+
+def _number(name: str, values: Values, keep: bool) -> tuple[Column | None, str]:
+    remark = ""
+    if pa.types.is_floating(values.type):
+        values = as_type(values, pa.float64(), name, "the table")
+        finite = pc.is_finite(values)
+        n_infinite = pc.sum(pc.is_inf(values)).as_py() or 0
+        if n_infinite:
+            remark = f"{n_infinite:,} infinite {'value is' if n_infinite == 1 else 'values are'} read as missing"
+        values = pc.if_else(finite, values, None)
+        if values.null_count == len(values):
+            return None, "every value is missing or infinite"
+    if not keep and pa.types.is_integer(values.type) and values.null_count == 0:
+        reason = _numbered_rows(name, values)
+        if reason:
+            return None, reason
+    return _unless_constant(Column(name, "number"), values, keep, remark)
+
+
+def _numbered_rows(name: str, values: Values) -> str:
+    """Tell why integers look like the identifier of a row, if they do."""
+    n = len(values)
+    if n > 1 and _names_identifier(name) and pc.count_distinct(values).as_py() == n:
+        return "it looks like an identifier (every value is different)"
+    rising = n >= _MANY_ROWS and pc.all(pc.greater(values.slice(1), values.slice(0, n - 1))).as_py()
+    return "it looks like a row number (every value is larger than the one before)" if rising else ""
+
+
+def _names_identifier(name: str) -> bool:
+    return bool(_IDENTIFIER.search(name) or _CAMEL.search(name))
+
+
+def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
+    counted = pc.value_counts(text.drop_null())
+    table = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
+    table = table.sort_by([("count", "descending"), ("value", "ascending")])
+    n_valid, n_distinct = len(text) - text.null_count, table.num_rows
+    if not keep:
+        if n_distinct == 1 and text.null_count == 0:
+            return None, f"every value is {shown(table['value'][0].as_py())}"
+        reason = _unlike_category(name, table["value"], n_valid)
+        if reason:
+            return None, reason
+    other = n_distinct > MAX_CODES
+    kept = table["value"].slice(0, MAX_CODES - 1 if other else MAX_CODES).to_pylist()
+    remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
+    return Column(name, "category", tuple(kept), other), remark if other else ""
+
+
+def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
+    """Tell why text is not a category but numbers, sentences or identifiers, if so."""
+    if len(distinct) >= _MANY_ROWS:
+        numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
+        if numbers > 0.9:
+            unread = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _PLAIN_NUMBER)))
+            example = shown(unread[0].as_py()) if len(unread) else "those in quotes"
+            return f"its values are numbers or dates, but not written as 1.5 or 2024-12-31, such as {example}"
+        length = pc.mean(pc.utf8_length(distinct)).as_py()
+        words = pc.mean(pc.count_substring(distinct, " ")).as_py() + 1
+        if (length >= _LONG_TEXT or words >= _MANY_WORDS) and 2 * len(distinct) > n_valid:
+            return "it is free text (long, and mostly different from row to row)"
+    all_different = len(distinct) == n_valid and n_valid > 1
+    if all_different and (n_valid >= _MANY_ROWS or _names_identifier(name)):
+        return "it looks like an identifier (every value is different)"
+    return ""
+
+
+_WORDS = {"category": "text", "boolean": "true or false"}
+
+
+def mismatches(
+    expected: Sequence[Column], known: Collection[str], columns: Mapping[str, pa.DataType | None], *, strict: bool
+) -> str:
+    """Return what is missing, of another type and extra, and what to do; empty if nothing is.
+
+    Parameters
+    ----------
+    expected : sequence of Column
+    known : names
+        Those that are not extra, whether or not they are used.
+    columns : dict of str to type or None
+    strict : bool
+        Whether extra columns count.
+
+    Examples
+    --------
+    >>> mismatches([Column("a", "number"), Column("b", "number")], {"a", "b"}, {"b": None, "c": None}, strict=True)
+    "missing 'a'; extra 'c'; add what is missing; --allow-extra accepts the extra columns"
+    """
+    found, advice = [], []
+    missing = [column.name for column in expected if column.name not in columns]
+    if missing:
+        found.append(f"missing {listed(missing)}")
+        advice.append("add what is missing")
+    wrong = [column for column in expected if column.name in columns and not column.fits(columns[column.name])]
+    if wrong:
+        examples = [f"{shown(c.name)} ({_word(columns[c.name])}, not {_WORDS.get(c.kind, c.kind)})" for c in wrong[:4]]
+        more = f" and {len(wrong) - 4:,} more" if len(wrong) > 4 else ""
+        found.append(f"of another type {', '.join(examples)}{more}")
+        advice.append("convert what is of another type")
+    extra = [name for name in columns if name not in known] if strict else []
+    if extra:
+        found.append(f"extra {listed(extra)}")
+        advice.append("--allow-extra accepts the extra columns")
+    return "; ".join(found + advice)
+
+
+def _word(type_: pa.DataType) -> str:
+    kind = kind_of_type(type_)
+    return str(type_) if kind is None else _WORDS.get(kind, kind)

@@ -1,10 +1,11 @@
 """What is raised and warned about when a table cannot be read, understood or written as it stands."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from demur.errors import InputError
 
-__all__ = ["TableError", "TableWarning", "listed", "shown"]
+__all__ = ["TableError", "TableWarning", "did_you_mean", "listed", "shown"]
 
 _LONGEST_VALUE = 40
 _MOST_NAMES = 8
@@ -52,3 +53,16 @@ def listed(names: Iterable[object]) -> str:
     names = list(names)
     text = ", ".join(shown(name) for name in names[:_MOST_NAMES])
     return text if len(names) <= _MOST_NAMES else f"{text} and {len(names) - _MOST_NAMES:,} more"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question about the name that is nearest, to follow a refusal; empty if none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("Clas", ["size", "class"]), did_you_mean("x", ["size"])
+    (", did you mean 'class'?", '')
+    """
+    by_lower = {known.lower(): known for known in names}
+    near = get_close_matches(name.lower().strip(), by_lower, n=1)
+    return f", did you mean {shown(by_lower[near[0]])}?" if near else ""

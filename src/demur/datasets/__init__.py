@@ -1,8 +1,12 @@
 """Data sets: synthetic ones, whose class probabilities are known exactly, and the paper's five from UCI."""
 
-from demur.datasets.bayes_summary import BayesSummary, Estimate
-from demur.datasets.gaussian_classes import GaussianClasses
-from demur.datasets.synthetic import make_gaussian_classes, paper_gaussians
+from demur.datasets.gaussian_classes import (
+    BayesSummary,
+    Estimate,
+    GaussianClasses,
+    make_gaussian_classes,
+    paper_gaussians,
+)
 from demur.datasets.uci import Dataset, DatasetError, available_datasets, load
 
 __all__ = [

@@ -28,6 +28,8 @@ _MOST = 6
 """More services would need too many models: one for each pair of what was asked and what may be asked next."""
 _LEVELS = np.array([0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 """Quantiles of a service's confidence that part its answers: finest where it is least sure."""
+_LEAST = 25
+"""So many answers at the least stand between two of these quantiles."""
 _PRIOR = 4.0
 
 
@@ -365,7 +367,7 @@ class _Table:
                 near = 0.5 * prior
                 near[answer] += 0.5
             label = (np.bincount(y[own], minlength=n_classes) + _PRIOR * near) / (own.sum() + _PRIOR)
-            cuts = np.unique(np.quantile(sure[own], _LEVELS, method="lower")) if own.any() else np.empty(0)
+            cuts = _cuts(sure[own])
             cell = np.searchsorted(cuts, sure[own], side="left")
             counts = np.zeros((len(cuts) + 1, n_classes))
             np.add.at(counts, (cell, y[own]), 1)
@@ -421,6 +423,15 @@ class _Pool:
         scores = np.tensordot(self.weights, logs, axes=1) + self.levels
         proba: Floats = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
         return proba
+
+
+def _cuts(sure: Floats) -> Floats:
+    """Return the confidences that part the answers."""
+    kept: list[float] = []
+    for level in _LEVELS:
+        if (level - (kept[-1] if kept else 0.0)) * len(sure) >= _LEAST:
+            kept.append(level)
+    return np.unique(np.quantile(sure, kept, method="lower")) if kept else np.empty(0)
 
 
 def _state(proba: Floats, ranks: list[Floats], some: Asked) -> Floats:

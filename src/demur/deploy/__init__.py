@@ -1,8 +1,8 @@
 """What happens to a fitted model: model folders, ONNX graphs, an HTTP service."""
 
-from demur.deploy.app import create_app
-from demur.deploy.errors import ModelFileError, ModelVersionWarning
-from demur.deploy.persistence import load, save
+from demur.deploy.model_folder import ModelVersionWarning, load, save
+from demur.deploy.model_parts import ModelFileError
+from demur.deploy.service import create_app
 
 __all__ = [
     "ModelFileError",

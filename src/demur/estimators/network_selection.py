@@ -11,13 +11,13 @@ from torch import Tensor
 
 from demur.calibration import TemperatureScaling, at_temperature
 from demur.errors import InputError
-from demur.losses import Loss, get
+from demur.losses import Loss, resolve
 from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
-from demur.training import Network, Trained
+from demur.training import NetworkSpec, Trained
 from demur.workers import on_workers
 
-__all__ = ["Candidate", "FittedNetworks", "GridEntry", "grid_of", "select"]
+__all__ = ["Candidate", "FittedNetworks", "GridEntry", "grid_of", "least_risk", "select", "try_out"]
 
 _ROWS_AT_A_TIME = 1 << 12
 """Prediction works through the rows in pieces of this size, which bounds its memory."""
@@ -32,9 +32,9 @@ class GridEntry:
     hyper: dict[str, float]
     deciders: tuple[Loss, ...]
 
-    def network(self, rows: NDArray[np.int64], seed: int, cost: float) -> Network:
+    def network(self, rows: NDArray[np.int64], seed: int, cost: float) -> NetworkSpec:
         """Return the specification of a network with these hyper-parameters."""
-        return Network(rows, seed, self.weight_decay, cost, self.hyper)
+        return NetworkSpec(rows, seed, self.weight_decay, cost, self.hyper)
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Candidate:
 def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[float], cost: float) -> list[GridEntry]:
     """Return all combinations to train.
 
-    A loss given by name brings its own candidates (beta, tau); a :class:`Loss` is used as it is.
+    A loss given by name or as "file.py:Class" brings its own candidates (beta, tau); a :class:`Loss` is used as it is.
     """
     named = isinstance(loss, str)
-    base = (get(loss) if isinstance(loss, str) else loss).for_classes(n_classes)
+    base = resolve(loss).for_classes(n_classes)
     try:
         decays = np.atleast_1d(np.asarray(weight_decay)).astype(np.float64, casting="same_kind").tolist()
     except (TypeError, ValueError):
@@ -92,28 +92,115 @@ def select(
     ValueError
         If all diverged.
     """
-    candidates: list[Candidate] = []
-    failed = trained.failed.tolist()
-    for number, entry in enumerate(grid):
-        members = [m for m in range(number * n_members, (number + 1) * n_members) if not failed[m]]
-        if not members:
-            candidates.append(Candidate(entry.loss, entry.weight_decay, (), np.inf, np.nan, failed=True))
-            continue
-        for decider in entry.deciders:
-            kept = FittedNetworks(decider, trained.take(members), None, None)
-            decision = kept.decide(X.numpy(), cost)
-            losses = np.where(decision.reject, cost, decision.label != y)
-            risk, coverage = np.average(losses, weights=weight), np.average(~decision.reject, weights=weight)
-            candidates.append(
-                Candidate(decider, entry.weight_decay, tuple(members), float(risk), float(coverage), failed=False)
-            )
-    best = min(candidates, key=lambda candidate: candidate.risk)
+    (candidates,) = try_out(grid, trained, n_members, X, y, weight, [cost])
+    best = least_risk(candidates)
     if best.failed:
         raise InputError(
-            f"all {len(failed)} networks diverged: their weights overflowed. Lower learning_rate, standardise the "
-            f"features, or choose another loss than {best.loss.name!r}."
+            f"all {len(trained.failed)} networks diverged: their weights overflowed. Lower learning_rate, standardise "
+            f"the features, or choose another loss than {best.loss.name!r}."
         )
     return candidates, best
+
+
+def least_risk(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate of least risk, the first of equals; one that diverged only where all did."""
+    return min(candidates, key=lambda candidate: candidate.risk)
+
+
+def try_out(
+    grid: Sequence[GridEntry],
+    trained: Trained,
+    n_members: int,
+    X: Tensor,
+    y: NDArray[np.int64] | Tensor,
+    weight: NDArray[np.float64] | Tensor,
+    costs: Sequence[float],
+) -> list[list[Candidate]]:
+    """Return, for each cost, how each candidate does on these rows, in the order of the grid.
+
+    Networks with equal losses decide as one tensor program, on the device where they are. What is wrong and what is
+    rejected is counted, so candidates that are equally good have risks that are equal to the last bit.
+    """
+    device = trained.vectors.device
+    rows = _HeldOut(
+        X.to(device),
+        torch.as_tensor(y, device=device),
+        torch.as_tensor(weight, dtype=torch.float64, device=device),
+        torch.tensor(costs, dtype=torch.float32, device=device).view(-1, 1, 1),
+    )
+    failed = trained.failed.reshape(len(grid), n_members).tolist()
+    members = [[n * n_members + m for m in range(n_members) if not failed[n][m]] for n in range(len(grid))]
+    counts: dict[int, NDArray[np.float64]] = {}
+    for alike in _alike(grid, [len(one) for one in members]):
+        networks = trained.take([m for n in alike for m in members[n]])
+        counted = rows.count(grid[alike[0]].deciders, networks, len(alike))
+        counts |= {n: counted[..., place] for place, n in enumerate(alike)}
+    total = float(rows.weight.sum())
+    tried: list[list[Candidate]] = [[] for _ in costs]
+    for n, entry in enumerate(grid):
+        for k, decider in enumerate(entry.deciders):
+            for c, cost in enumerate(costs):
+                wrong, rejected = counts[n][:, k, c].tolist() if members[n] else (np.inf, np.nan)
+                risk = (wrong + cost * rejected) / total if members[n] else np.inf
+                coverage = 1 - rejected / total
+                tried[c].append(
+                    Candidate(decider, entry.weight_decay, tuple(members[n]), risk, coverage, failed=not members[n])
+                )
+    return tried
+
+
+def _alike(grid: Sequence[GridEntry], n_members: Sequence[int]) -> list[list[int]]:
+    """Return the positions in the grid in groups of equal losses and equally many networks; without any, in none."""
+    groups: list[list[int]] = []
+    for n, entry in enumerate(grid):
+        if not n_members[n]:
+            continue
+        for group in groups:
+            if grid[group[0]].loss == entry.loss and n_members[group[0]] == n_members[n]:
+                group.append(n)
+                break
+        else:
+            groups.append([n])
+    return groups
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOut:
+    """Rows to choose by, on the device of the networks: features, classes, weights; and the costs as a column."""
+
+    X: Tensor
+    y: Tensor
+    weight: Tensor
+    cost: Tensor
+
+    def count(self, deciders: Sequence[Loss], networks: Trained, n_entries: int) -> NDArray[np.float64]:
+        """Return the weight of the wrong and of the rejected rows, of shape (2, n_deciders, n_costs, n_entries)."""
+
+        def of_some_rows(start: int) -> Tensor:
+            rows = slice(start, start + _ROWS_AT_A_TIME)
+            scores = torch.stack(networks.scores(self.X[rows]).tensor_split(n_entries))
+            counted = []
+            for decider in deciders:
+                decision = _decide_as_stack(decider, scores, self.cost)
+                reject = decision.reject.expand(len(self.cost), n_entries, -1)
+                wrong = ~reject & (decision.label != self.y[rows])
+                counted.append(torch.stack([(part * self.weight[rows]).sum(-1) for part in (wrong, reject)]))
+            return torch.stack(counted, 1)
+
+        n_workers = 1 if self.X.device.type == "cuda" else None
+        pieces = on_workers(of_some_rows, range(0, len(self.X), _ROWS_AT_A_TIME), n_workers=n_workers)
+        return np.asarray(torch.stack(pieces).sum(0).cpu().numpy(), dtype=np.float64)
+
+
+def _decide_as_stack(loss: Loss, scores: Tensor, cost: Tensor) -> Decision[Tensor]:
+    """Decide with scores of shape (n_entries, n_members, n_rows, n_outputs), members averaged, as FittedNetworks do."""
+    if scores.shape[1] == 1 or not loss.has_link:
+        return loss.rule(scores[:, 0], cost)
+    proba = loss.inverse_link(scores).mean(1)
+    confidence = proba.amax(-1)
+    by_score = loss.class_scores(scores, proba.shape[-1]).mean(1)
+    label = torch.where(proba == confidence.unsqueeze(-1), by_score, -torch.inf).argmax(-1)
+    return Decision.from_acceptance(label, chow_acceptance(confidence, cost), confidence)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from demur.errors import InputError, InputTypeError
 from demur.estimators.base import RejectingClassifier, choose_reject_label
 from demur.estimators.network_selection import FittedNetworks, grid_of, select
 from demur.estimators.splitting import Blocks, blocks_from, validation_rows
-from demur.losses import Loss, get
+from demur.losses import Loss, resolve
 from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
 from demur.training import MLP, Architecture, ModuleArchitecture, ModuleFactory, TrainingData, resolve_device, train
@@ -94,8 +94,8 @@ class RejectClassifier(RejectingClassifier):
     Parameters
     ----------
     loss : str or Loss, default="ce"
-        A name from :func:`demur.losses.available`, whose hyper-parameters are then chosen by validation, or a
-        :class:`~demur.losses.Loss` that is used as it is.
+        A name from :func:`demur.losses.available`, or "file.py:Class" (:func:`demur.losses.resolve`), whose
+        hyper-parameters are then chosen by validation; or a :class:`~demur.losses.Loss` that is used as it is.
     cost : float, default=0.2
         The price c of one rejection; one wrong answer costs 1. Losses with a link read it when they predict, so
         ``set_params(cost=...)`` needs no refit; the others are trained for it.
@@ -316,7 +316,7 @@ class RejectClassifier(RejectingClassifier):
 
     def _loss(self) -> Any:
         """Return the chosen loss, or before fit the one that was asked for."""
-        return getattr(self, "loss_", None) or (get(self.loss) if isinstance(self.loss, str) else self.loss)
+        return getattr(self, "loss_", None) or resolve(self.loss)
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
         array: NDArray[Any] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
@@ -367,9 +367,7 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
         if self.calibration not in (None, "temperature"):
             raise InputError(f"calibration must be None or 'temperature', got {self.calibration!r}.")
-        loss = get(self.loss) if isinstance(self.loss, str) else self.loss
-        if not isinstance(loss, Loss):
-            raise InputTypeError(f"loss must be the name of a registered loss or a Loss, got {type(loss).__name__}.")
+        loss = resolve(self.loss)
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)
         if not loss.has_link and (self.n_members > 1 or self.calibration):

@@ -1,11 +1,12 @@
 """The paper's losses, each with its decision rule and, where there is one, its inverse link."""
 
-from demur.losses.base import Hyper, Loss
 from demur.losses.binary import Margin, ModifiedHinge, PlusBound
 from demur.losses.confidence import CrossEntropy, OneVsAll
+from demur.losses.function_loss import FunctionLoss
 from demur.losses.hinge import BinaryEncodedHinge, CrammerSingerHinge, OneVsAllHinge
+from demur.losses.loss import Loss
 from demur.losses.pairwise import AdditivePairwise, MultiplicativePairwise, NoClosedFormError
-from demur.losses.registry import available, get, register, unregister
+from demur.losses.registry import available, get, register, resolve, unregister
 from demur.margins import NoInverseLinkError
 
 __all__ = [
@@ -13,7 +14,7 @@ __all__ = [
     "BinaryEncodedHinge",
     "CrammerSingerHinge",
     "CrossEntropy",
-    "Hyper",
+    "FunctionLoss",
     "Loss",
     "Margin",
     "ModifiedHinge",
@@ -26,5 +27,6 @@ __all__ = [
     "available",
     "get",
     "register",
+    "resolve",
     "unregister",
 ]

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from demur.errors import InputError
-from demur.losses.base import Hyper, Loss
+from demur.losses.loss import Hyper, Loss
 from demur.losses.pairwise import AdditivePairwise, PairwiseLoss
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
@@ -25,8 +25,9 @@ class PlusBound(PairwiseLoss):
 
     Parameters
     ----------
-    phi, psi : MarginFunction
-        psi defaults to phi.
+    phi : MarginFunction
+    psi : MarginFunction, optional
+        The same as phi if None, also after ``dataclasses.replace(loss, phi=...)``.
     alpha : float or tensor
     beta : float, tensor, "acc", "rej" or "mean"
         The three names mean the same value here: with two classes both sides of Corollary 5 agree.
@@ -136,6 +137,10 @@ class Margin(Loss):
     @property
     def name(self) -> str:
         return f"margin+{self.phi.name}"
+
+    @property
+    def smooth(self) -> bool:
+        return self.phi.smooth
 
     def n_outputs(self, n_classes: int) -> int:
         return 1

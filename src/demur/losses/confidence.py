@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from demur.errors import InputError
-from demur.losses.base import Hyper, Loss, score_of_label
+from demur.losses.loss import Hyper, Loss, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.rules import Decision, chow_acceptance
@@ -67,7 +67,7 @@ class CrossEntropy(_ConfidenceLoss):
         return torch.softmax(scores, -1)
 
 
-@register({"margin": Logistic()}, {"margin": Exponential()}, {"margin": Squared()}, {"margin": SquaredHinge()})
+@register({"phi": Logistic()}, {"phi": Exponential()}, {"phi": Squared()}, {"phi": SquaredHinge()})
 @dataclass(frozen=True)
 class OneVsAll(_ConfidenceLoss):
     r"""One-versus-all: :math:`\phi(g_y) + \sum_{y' \ne y} \phi(-g_{y'})` (Eq. 11).
@@ -77,8 +77,8 @@ class OneVsAll(_ConfidenceLoss):
 
     Parameters
     ----------
-    margin : MarginFunction
-        phi, with an inverse link.
+    phi : MarginFunction
+        With an inverse link.
 
     Examples
     --------
@@ -88,21 +88,25 @@ class OneVsAll(_ConfidenceLoss):
     tensor([0.5000, 0.8808])
     """
 
-    margin: MarginFunction = Logistic()
+    phi: MarginFunction = Logistic()
     equation = "Eq. 11, Theorem 7"
     why = "each score's link is the class's own probability, so Chow's rule applies"
 
     def __post_init__(self) -> None:
-        if self.margin.bound_exponent is None:
-            raise InputError(f"OneVsAll needs a margin with an inverse link, got {self.margin}; see OneVsAllHinge.")
+        if self.phi.bound_exponent is None:
+            raise InputError(f"OneVsAll needs a phi with an inverse link, got {self.phi}; see OneVsAllHinge.")
 
     @property
     def name(self) -> str:
-        return f"ova+{self.margin.name}"
+        return f"ova+{self.phi.name}"
+
+    @property
+    def smooth(self) -> bool:
+        return self.phi.smooth
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
-        return self.margin(sign * scores).sum(-1)
+        return self.phi(sign * scores).sum(-1)
 
     def inverse_link(self, scores: Tensor) -> Tensor:
-        return self.margin.inverse_link(scores)
+        return self.phi.inverse_link(scores)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from demur.errors import InputError
-from demur.losses.base import Hyper, Loss, over_classes, score_of_label
+from demur.losses.loss import Hyper, Loss, over_classes, score_of_label
 from demur.losses.registry import register
 from demur.rules import Decision
 
@@ -128,7 +128,7 @@ class BinaryEncodedHinge(_HingeLoss):
 
     The loss is the kinked hinge of :class:`CrammerSingerHinge` at :math:`m = \max_j B_j(y) g_j`. The answer is the
     class with the least m, which is the class whose code is sign(-g); accept iff -m > tau, which for that class
-    is min_j |g_j| > tau. Where K is no power of two and sign(-g) is nobody's code, every m is positive and the
+    is min_j |g_j| > tau. Where K is not a power of two and sign(-g) is nobody's code, every m is positive and the
     example is rejected.
 
     Parameters

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from demur.errors import InputError
-from demur.losses.base import Hyper, Loss, over_classes, score_of_label
+from demur.losses.loss import Hyper, Loss, over_classes, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -46,13 +46,20 @@ class PairwiseLoss(Loss):
     why = "no beta meets both sides of Corollary 5 for K > 2; calibrated at K = 2"
 
     def __post_init__(self) -> None:
-        if self.psi is None:
-            object.__setattr__(self, "psi", self.phi)
         if isinstance(self.beta, str) and self.beta not in get_args(BetaSide):
             raise InputError(f"beta must be a positive number, 'acc', 'rej' or 'mean', got {self.beta!r}.")
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if not isinstance(value, str) and not bool(torch.all(torch.as_tensor(value) > 0)):
                 raise InputError(f"{name} must be positive, got {value}.")
+
+    @property
+    def psi_or_phi(self) -> MarginFunction:
+        """The function of the rejector's part: psi, or phi where psi is None."""
+        return self.phi if self.psi is None else self.psi
+
+    @property
+    def smooth(self) -> bool:
+        return self.phi.smooth and self.psi_or_phi.smooth
 
     def n_outputs(self, n_classes: int) -> int:
         return n_classes + 1
@@ -91,12 +98,11 @@ class PairwiseLoss(Loss):
         NoClosedFormError
             If none is known for this phi and psi.
         """
-        assert self.psi is not None
-        formula = self.closed_forms.get((self.phi.name, self.psi.name))
+        formula = self.closed_forms.get((self.phi.name, self.psi_or_phi.name))
         if formula is None:
             raise NoClosedFormError(
-                f"no closed form of beta is known for phi = {self.phi} and psi = {self.psi}; give beta as a number "
-                "(demur.theory.beta_bounds computes both sides numerically)."
+                f"no closed form of beta is known for phi = {self.phi} and psi = {self.psi_or_phi}; give beta as a "
+                "number (demur.theory.beta_bounds computes both sides numerically)."
             )
         return formula(side, n_classes, cost)
 
@@ -107,15 +113,13 @@ class PairwiseLoss(Loss):
         return torch.addcmul(own.unsqueeze(-1), g, -torch.as_tensor(over_classes(self.alpha), dtype=g.dtype))
 
     def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
-        assert self.psi is not None
         assert cost is not None
-        return cost * self.psi(self.beta_value(n_classes, cost) * r)
+        return cost * self.psi_or_phi(self.beta_value(n_classes, cost) * r)
 
     def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
-        assert self.psi is not None
         assert cost is not None
         beta = self.beta_value(n_classes, cost)
-        return cost * beta * self.psi.value_and_slope(beta * r)[1]
+        return cost * beta * self.psi_or_phi.value_and_slope(beta * r)[1]
 
 
 def _weight_of_pairs(pairs: Tensor, y: Tensor, weight: Tensor) -> Tensor:
@@ -173,8 +177,9 @@ class AdditivePairwise(PairwiseLoss):
 
     Parameters
     ----------
-    phi, psi : MarginFunction
-        psi defaults to phi.
+    phi : MarginFunction
+    psi : MarginFunction, optional
+        The same as phi if None, also after ``dataclasses.replace(loss, phi=...)``.
     alpha : float or tensor
     beta : float, tensor, "acc", "rej" or "mean"
 
@@ -219,8 +224,9 @@ class MultiplicativePairwise(PairwiseLoss):
 
     Parameters
     ----------
-    phi, psi : MarginFunction
-        psi defaults to phi.
+    phi : MarginFunction
+    psi : MarginFunction, optional
+        The same as phi if None, also after ``dataclasses.replace(loss, phi=...)``.
     alpha : float or tensor
     beta : float, tensor, "acc", "rej" or "mean"
 
@@ -242,17 +248,15 @@ class MultiplicativePairwise(PairwiseLoss):
         return f"mpc+{self.phi.name}"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert self.psi is not None
         r = scores[..., -1]
         pairs = self.phi(self._arguments(scores, y))
         others = _weight_of_pairs(pairs, y, torch.ones_like(r))
-        answering = (pairs * others).sum(-1) * self.psi(-self.alpha * r)
+        answering = (pairs * others).sum(-1) * self.psi_or_phi(-self.alpha * r)
         return answering + self._rejecting(r, pairs.shape[-1], cost)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        assert self.psi is not None
         r = scores[..., -1]
-        factor, factor_slope = self.psi.value_and_slope(-self.alpha * r)
+        factor, factor_slope = self.psi_or_phi.value_and_slope(-self.alpha * r)
         arguments = self._arguments(scores, y)
         pairs = _weight_of_pairs(arguments, y, weight * self.alpha)
         values, slopes = self.phi.value_and_slope(arguments, pairs * factor.unsqueeze(-1))

@@ -1,11 +1,10 @@
-"""The paper's experiments: declared as data, run unit by unit, kept in a store, shown beside the published numbers."""
+"""The paper's experiments: declared as data, run job by job, kept in a store, shown beside the published numbers."""
 
-from demur.paper.methods import BENCHMARK, EXPERIMENTS, SYNTHETIC, quick
-from demur.paper.plan import Plan, make_plan
+from demur.paper.experiments import BENCHMARK, EXPERIMENTS, SYNTHETIC, Experiment, Method, Protocol, quick
 from demur.paper.problems import DataPlace
-from demur.paper.protocol import Experiment, Method, Protocol
-from demur.paper.runner import run_here
-from demur.paper.store import Store
+from demur.paper.records import Store
+from demur.paper.run_jobs import Watch, compute_records, run_here
+from demur.paper.trial_jobs import Plan, make_plan
 
 __all__ = [
     "BENCHMARK",
@@ -17,6 +16,8 @@ __all__ = [
     "Plan",
     "Protocol",
     "Store",
+    "Watch",
+    "compute_records",
     "make_plan",
     "quick",
     "run_here",

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from demur.datasets import GaussianClasses, load, make_gaussian_classes, paper_gaussians
-from demur.datasets.uci import fingerprint, is_local
-from demur.datasets.uci_sources import SOURCES
+from demur.datasets.uci import SOURCES, fingerprint, is_local
 from demur.errors import InputError
-from demur.paper.protocol import BenchmarkProtocol, Protocol, SyntheticProtocol
-from demur.paper.seeds import seed_for
+from demur.paper.experiments import BenchmarkProtocol, Protocol, SyntheticProtocol
 
 __all__ = [
     "STAND_IN_NOTE",
@@ -26,6 +24,7 @@ __all__ = [
     "gaussians_of",
     "identify",
     "prepare",
+    "seed_for",
     "training_rows",
 ]
 
@@ -127,14 +126,14 @@ def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.devic
     """Read or draw a problem's data, scale the features with the training rows' statistics, move them to the device."""
     confidence = None
     if isinstance(protocol, SyntheticProtocol):
-        X, y, X_test, y_test, confidence = _draw(int(name), protocol)
+        (X, y), (X_test, y_test), confidence = _draw(int(name), protocol)
         n_classes = len(gaussians_of(protocol).means)
     else:
         assert isinstance(protocol, BenchmarkProtocol)
-        X, y, X_test, y_test = _stand_in(name) if place.stands_in(name) else _real(name, protocol, place)
+        train, test = _stand_in(name) if place.stands_in(name) else _real(name, protocol, place)
         n_classes = SOURCES[name].n_classes
-        X, y = _some_rows(X, y, protocol.max_train_rows, seed_for(protocol.seed, name, "train rows"))
-        X_test, y_test = _some_rows(X_test, y_test, protocol.max_test_rows, seed_for(protocol.seed, name, "test rows"))
+        X, y = _some_rows(train, protocol.max_train_rows, seed_for(protocol.seed, name, "train rows"))
+        X_test, y_test = _some_rows(test, protocol.max_test_rows, seed_for(protocol.seed, name, "test rows"))
     shift, scale = _scaling(X, protocol.scaling)
     return Problem(
         name,
@@ -169,19 +168,24 @@ def gaussians_of(protocol: SyntheticProtocol) -> GaussianClasses:
     return make_gaussian_classes(8, 2, seed=protocol.gaussian_seed)
 
 
-def _draw(size: int, protocol: SyntheticProtocol) -> tuple[NDArray[Any], ...]:
+Rows: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64]]
+"""Features and classes."""
+
+
+def _draw(size: int, protocol: SyntheticProtocol) -> tuple[Rows, Rows, NDArray[np.float64]]:
+    """Draw the training rows and the test rows, and compute the best confidence for each of the latter."""
     gaussians = gaussians_of(protocol)
     X, y = gaussians.sample(n_per_class=size, seed=seed_for(protocol.seed, "synthetic", size))
     X_test, y_test = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
-    return X, y, X_test, y_test, gaussians.posterior(X_test).max(axis=1)
+    return (X, y), (X_test, y_test), gaussians.posterior(X_test).max(axis=1)
 
 
-def _real(name: str, protocol: BenchmarkProtocol, place: DataPlace) -> tuple[NDArray[Any], ...]:
+def _real(name: str, protocol: BenchmarkProtocol, place: DataPlace) -> tuple[Rows, Rows]:
     data = load(name, place.folder, split_seed=protocol.split_seed)
-    return data.X_train, data.y_train, data.X_test, data.y_test
+    return (data.X_train, data.y_train), (data.X_test, data.y_test)
 
 
-def _stand_in(name: str) -> tuple[NDArray[Any], ...]:
+def _stand_in(name: str) -> tuple[Rows, Rows]:
     """Draw overlapping Gaussian classes of the data set's shape, with at most 10,000 test rows."""
     source = SOURCES[name]
     gaussians = make_gaussian_classes(
@@ -189,20 +193,21 @@ def _stand_in(name: str) -> tuple[NDArray[Any], ...]:
     )
     n_test = min(source.n_test, 10_000)
     X, y = gaussians.sample(n=source.n_train + n_test, seed=seed_for("stand-in rows", name))
-    return X[: source.n_train], y[: source.n_train], X[source.n_train :], y[source.n_train :]
+    return (X[: source.n_train], y[: source.n_train]), (X[source.n_train :], y[source.n_train :])
 
 
-def _some_rows(X: NDArray[Any], y: NDArray[Any], limit: int | None, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _some_rows(data: Rows, limit: int | None, seed: int) -> Rows:
+    X, y = data
     if limit is None or limit >= len(X):
-        return X, y
+        return data
     rows = np.random.default_rng(seed).permutation(len(X))[:limit]
     return X[rows], y[rows]
 
 
-def _scaling(X: NDArray[Any], scaling: str) -> tuple[Any, Any]:
+def _scaling(X: NDArray[np.float64], scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what to subtract from each feature and what to divide it by; a constant feature becomes 0."""
     if scaling == "none":
-        return 0.0, 1.0
+        return np.zeros(X.shape[1]), np.ones(X.shape[1])
     if scaling == "range":
         low, high = X.min(axis=0), X.max(axis=0)
         shift, scale = (low + high) / 2, (high - low) / 2
@@ -215,3 +220,15 @@ def _scaling(X: NDArray[Any], scaling: str) -> tuple[Any, Any]:
 
 def _hash(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def seed_for(*names: object) -> int:
+    """Return a seed that depends on the names alone, so that every trial can be repeated by itself.
+
+    Examples
+    --------
+    >>> seed_for("letter", 3) == seed_for("letter", 3) != seed_for("letter", 4)
+    True
+    """
+    text = "/".join(str(name) for name in names)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1

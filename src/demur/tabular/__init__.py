@@ -1,54 +1,9 @@
-"""Tables: from a file to a model that knows its columns, judged and reported."""
+"""Tables: from a file to a model that knows its columns, judged and reported.
 
-from demur.columns.column import Column
-from demur.columns.frames import as_table
-from demur.columns.schema import Schema
-from demur.columns.table_errors import TableError, TableWarning
-from demur.tabular.by_class import ClassFigures
-from demur.tabular.cases import Case
-from demur.tabular.counts import Counts
-from demur.tabular.evaluation import Evaluation
-from demur.tabular.fitting import check_classes, fit_table, labelled_rows
-from demur.tabular.folders import decide_folder
-from demur.tabular.html import report_html
-from demur.tabular.labelled import read_labelled
-from demur.tabular.model_names import model_names
-from demur.tabular.of_table import evaluate_table
-from demur.tabular.reader import TableReader
-from demur.tabular.reading import open_chunks, open_table, read_table
-from demur.tabular.reliability import Reliability
-from demur.tabular.report_writing import write_report
-from demur.tabular.streaming import Decided, decide_file
-from demur.tabular.table_model import ANSWER_COLUMNS, TableModel
-from demur.tabular.writing import TableWriter
+Every name is imported on first use, so that a wrong call is refused before torch is loaded. ``__init__.pyi`` beside
+this file is the list of public names.
+"""
 
-__all__ = [
-    "ANSWER_COLUMNS",
-    "Case",
-    "ClassFigures",
-    "Column",
-    "Counts",
-    "Decided",
-    "Evaluation",
-    "Reliability",
-    "Schema",
-    "TableError",
-    "TableModel",
-    "TableReader",
-    "TableWarning",
-    "TableWriter",
-    "as_table",
-    "check_classes",
-    "decide_file",
-    "decide_folder",
-    "evaluate_table",
-    "fit_table",
-    "labelled_rows",
-    "model_names",
-    "open_chunks",
-    "open_table",
-    "read_labelled",
-    "read_table",
-    "report_html",
-    "write_report",
-]
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

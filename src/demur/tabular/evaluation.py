@@ -1,5 +1,7 @@
 """Evaluation: everything one needs to judge a model with a reject option on labelled rows."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,25 +11,49 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.costs import check_cost
 from demur.errors import InputError
-from demur.metrics import Interval, RiskCoverage, bootstrap, confusion_matrix
-from demur.rules import Decision, check_proba, chow_acceptance
-from demur.tabular.by_class import ClassFigures, figures_by_class
-from demur.tabular.cases import Case, RowTable, choose_cases
-from demur.tabular.counts import Counts, counts_interval, entry
-from demur.tabular.evaluation_plain import as_json
-from demur.tabular.inputs import check_decision, check_free_cost, sortable
-from demur.tabular.label_codes import class_codes, class_names
-from demur.tabular.reliability import Reliability
-from demur.tabular.words import headline, price, shares
+from demur.metrics import (
+    Interval,
+    RiskCoverage,
+    area_intervals,
+    mean_interval,
+    proportion_interval,
+    risk_interval,
+)
+from demur.rules import CostMatrix, Decision, check_proba, chow_acceptance
+from demur.tabular.class_labels import class_texts, labelled_rows
+from demur.tabular.evaluation_words import (
+    assumed_price,
+    baselines,
+    counted,
+    headline,
+    matrix_baselines,
+    matrix_headline,
+    shares,
+)
+from demur.tabular.judged_rows import (
+    Case,
+    ClassFigures,
+    Counts,
+    Reliability,
+    RowTable,
+    check_adjustable_cost,
+    check_decision,
+    choose_cases,
+    class_codes,
+    class_intervals,
+    class_names,
+    figures_by_class,
+    sortable,
+)
+from demur.tabular.promises import KeptOrNot, Promise, promise_of
+from demur.tabular.table_model import TableModel
 
-__all__ = ["Evaluation"]
-
-_AREAS = ("aurc", "eaurc", "augrc")
+__all__ = ["Evaluation", "evaluate_table"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """How good the decisions on labelled rows are; made by :meth:`of`.
+    """How good the decisions on labelled rows are; made by :meth:`of` or :func:`evaluate_table`.
 
     Parameters
     ----------
@@ -36,14 +62,24 @@ class Evaluation:
         The position of the true class, or the number of classes for a label that is none of them.
     decision : Decision
         Of NumPy arrays.
-    cost : float
-    cost_is_free : bool
+    cost : float or None
+        The price of one rejection; None where there is no single one.
+    cost_adjustable : bool
         Whether Chow's rule decides, so that another cost needs no refit.
     proba : array of shape (n, n_classes), or None
-    rule_words : str, or None
+    explanation : str, or None
         How the rule decides, in a sentence.
     rows : RowTable
         The rows as people know them.
+    cost_assumed : bool
+        Whether the price is for judging only, and the decisions were not made by it.
+    why_cost_fixed : str, or None
+        Why another cost needs a refit.
+    cost_matrix : array of shape (n_classes, n_classes + 1), or None
+        The costs by true class and answer, rejection last, that the decisions were made by.
+    promise : Promise, or None
+    n_unlabelled : int
+        Rows that were left out because they have no label.
 
     Examples
     --------
@@ -51,14 +87,14 @@ class Evaluation:
     >>> proba = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.15, 0.85]]
     >>> decision = Chow(0.3).decide(proba)
     >>> result = Evaluation.of(["a", "a", "b", "a"], decision, classes=["a", "b"], cost=0.3, proba=proba,
-    ...                        cost_is_free=True)
+    ...                        cost_adjustable=True)
     >>> result.risk, result.coverage, round(result.accepted_accuracy, 3)
     (0.325, 0.75, 0.667)
     >>> result.confusion
     array([[1, 1, 1],
            [0, 1, 0]])
-    >>> result.sentences()[0]
-    'At cost 0.3, the model answers 75.0 % of the rows, 66.7 % of those correctly, and hands on 25.0 %; each 100 rows
+    >>> result.headline()
+    'At cost 0.3, the model answers 75.0 % of the rows, 66.7 % of those correctly, and declines 25.0 %; each 100 rows
     cost 32.5, more than the 25.0 if it answered all.'
     >>> result.at(0.1).coverage
     0.0
@@ -67,11 +103,16 @@ class Evaluation:
     class_names: tuple[str, ...]
     true: NDArray[np.int64]
     decision: Decision[NDArray[Any]]
-    cost: float
-    cost_is_free: bool = False
+    cost: float | None
+    cost_adjustable: bool = False
     proba: NDArray[np.floating[Any]] | None = None
-    rule_words: str | None = None
+    explanation: str | None = None
     rows: RowTable = field(default_factory=RowTable)
+    cost_assumed: bool = False
+    why_cost_fixed: str | None = None
+    cost_matrix: NDArray[np.float64] | None = None
+    promise: Promise | None = None
+    n_unlabelled: int = 0
 
     @classmethod
     def of(
@@ -80,12 +121,17 @@ class Evaluation:
         decision: Decision[Any],
         *,
         classes: ArrayLike,
-        cost: float,
+        cost: float | None = None,
         proba: ArrayLike | None = None,
-        cost_is_free: bool = False,
-        rule_words: str | None = None,
+        cost_adjustable: bool = False,
+        explanation: str | None = None,
         rows: Any = None,
-        row_numbers: Any = None,
+        row_numbers: Sequence[object] | NDArray[Any] | None = None,
+        cost_assumed: bool = False,
+        why_cost_fixed: str | None = None,
+        cost_matrix: ArrayLike | None = None,
+        promise: Promise | None = None,
+        n_unlabelled: int = 0,
     ) -> "Evaluation":
         """Judge decisions on labelled rows.
 
@@ -96,48 +142,55 @@ class Evaluation:
         decision : Decision
             What was decided for each row; ``label`` holds positions among the classes.
         classes : array of shape (n_classes,)
-        cost : float
-            The price of one rejection; one wrong answer costs 1.
+        cost : float, optional
+            The price of one rejection; one wrong answer costs 1. Leave it out where the rule has no single price.
         proba : array of shape (n, n_classes), optional
             Missing for models that give no probabilities.
-        cost_is_free : bool, default False
+        cost_adjustable : bool, default False
             Whether Chow's rule decided on ``decision.confidence`` at ``cost``, so that the cost can move without a
             refit.
-        rule_words : str, optional
+        explanation : str, optional
             How the rule decides, in a sentence.
         rows : mapping of str to sequence, or pyarrow.Table, optional
             The original columns, to show single rows to people.
         row_numbers : sequence of length n, optional
             What to call each row; 1, 2, 3, ... by default.
+        cost_assumed, why_cost_fixed, promise, n_unlabelled
+            As for the class.
+        cost_matrix : array of shape (n_classes, n_classes + 1), optional
+            The costs that the decisions were made by; their mean is then the first figure.
         """
-        prices = check_cost(cost)
-        if prices.ndim:
-            raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
+        price = None if cost is None else _one_cost(cost)
         true, names = class_codes(y, classes), class_names(classes)
         found = check_decision(decision, len(true), len(names))
         values = None if proba is None else check_proba(proba)
         if values is not None and values.shape != (len(true), len(names)):
             raise InputError(f"proba must have shape ({len(true)}, {len(names)}), rows by classes, got {values.shape}.")
-        if cost_is_free:
-            check_free_cost(found, float(prices))
+        if cost_adjustable:
+            if price is None:
+                raise InputError("cost_adjustable=True needs the cost that the decisions were made for.")
+            check_adjustable_cost(found, price)
+        matrix = None if cost_matrix is None else np.asarray(cost_matrix, dtype=np.float64)
+        if matrix is not None and matrix.shape != (len(names), len(names) + 1):
+            raise InputError(
+                f"cost_matrix must have shape ({len(names)}, {len(names) + 1}), true class by answer with rejection "
+                f"last, got {matrix.shape}."
+            )
         table = RowTable(rows, row_numbers)
         table.check_length(len(true))
-        return cls(names, true, found, float(prices), cost_is_free, values, rule_words, table)
+        return cls(
+            names, true, found, price, cost_adjustable, values, explanation, table, cost_assumed, why_cost_fixed,
+            matrix, promise, n_unlabelled,
+        )  # fmt: skip
 
     def at(self, cost: float) -> "Evaluation":
-        """Return the evaluation of the same model at another cost, where the cost is free."""
-        if not self.cost_is_free:
-            raise InputError(f"these decisions are fixed at cost {self.cost:g}; fit or decide again for cost {cost:g}.")
-        prices, old = check_cost(cost), self.decision
-        if prices.ndim:
-            raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
-        decision = Decision.from_acceptance(old.label, chow_acceptance(old.confidence, prices), old.confidence)
-        return replace(self, cost=float(prices), decision=decision)
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether the decisions were made for the cost, so that it is fair to price them by it."""
-        return self.cost_is_free or self.rule_words is None
+        """Return the evaluation of the same model at another cost, where the cost is adjustable."""
+        if not self.cost_adjustable:
+            made = "without a cost" if self.cost is None else f"for cost {self.cost:g}"
+            raise InputError(f"these decisions were made {made}; fit or decide again for cost {cost:g}.")
+        price, old = _one_cost(cost), self.decision
+        acceptance = chow_acceptance(old.confidence, np.asarray(price))
+        return replace(self, cost=price, decision=Decision.from_acceptance(old.label, acceptance, old.confidence))
 
     @property
     def n_rows(self) -> int:
@@ -162,8 +215,8 @@ class Evaluation:
 
     @property
     def risk(self) -> float:
-        """The 0-1-c risk: what a row costs on average."""
-        return self.counts.risk(self.cost)
+        """The 0-1-c risk: what a row costs on average; NaN where a rejection has no single price."""
+        return math.nan if self.cost is None else self.counts.risk(self.cost)
 
     @property
     def coverage(self) -> float:
@@ -182,8 +235,28 @@ class Evaluation:
 
     @property
     def risk_if_all_rejected(self) -> float:
-        """What a row would cost if everything were handed on: the cost itself."""
-        return self.cost
+        """What a row would cost if everything were declined: the cost itself."""
+        return math.nan if self.cost is None else self.cost
+
+    @cached_property
+    def mean_costs(self) -> dict[str, Interval]:
+        """What a row costs by the cost matrix: as decided, if all rows were answered, if all were declined.
+
+        Empty without a matrix. Rows whose label is not a class have no costs, and are left out.
+        """
+        if self.cost_matrix is None:
+            return {}
+        n_classes, label = len(self.class_names), self.decision.label
+        # Only the columns that a policy can use say what could have happened.
+        policies = {
+            "mean_cost": (np.where(self.decision.reject, n_classes, label), slice(None)),
+            "mean_cost_if_all_answered": (label, slice(n_classes)),
+            "mean_cost_if_all_rejected": (np.full(self.n_rows, n_classes), slice(n_classes, None)),
+        }
+        return {
+            name: mean_interval(self.cost_matrix[:, columns], self._confusion(answers)[:n_classes, columns])
+            for name, (answers, columns) in policies.items()
+        }
 
     @cached_property
     def risk_coverage(self) -> RiskCoverage:
@@ -192,12 +265,14 @@ class Evaluation:
 
     @cached_property
     def confusion(self) -> NDArray[np.int64]:
-        """True classes by answers, rejections last; labels that are no class, if any, have a last row."""
-        n_classes = len(self.class_names)
-        answers = self.decision.labels(np.arange(n_classes), reject_label=-1)
-        counts = confusion_matrix(self.true, answers, labels=np.arange(n_classes + 1))
-        matrix = np.delete(counts, n_classes, axis=1)  # no answer is "none of the classes"
-        return np.asarray(matrix if self.n_unknown else matrix[:-1], dtype=np.int64)
+        """True classes by answers, rejections last; labels that are not a class, if any, have a last row."""
+        return self._confusion(np.where(self.decision.reject, len(self.class_names), self.decision.label))
+
+    def _confusion(self, answers: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Count true classes by answers, which are positions among the classes, or their number for a rejection."""
+        width = len(self.class_names) + 1
+        counts = np.bincount(self.true * width + answers, minlength=width**2).reshape(width, width)
+        return np.asarray(counts if self.n_unknown else counts[:-1], dtype=np.int64)
 
     @cached_property
     def by_class(self) -> list[ClassFigures]:
@@ -218,21 +293,23 @@ class Evaluation:
 
     @cached_property
     def figures(self) -> dict[str, Interval]:
-        """The headline figures, each with a 95 % bootstrap interval.
+        """The headline figures, each with a 95 % interval, the one that the decisions were made by first.
 
-        Sorting a large table a thousand times is slow, so that the areas get fewer resamples from 10,000 rows on.
+        ``mean_cost`` and its two baselines where there is a cost matrix; ``risk`` where there is a price.
         """
-        found = counts_interval(self.decision.reject.astype(np.int64), self.wrong, np.array([self.cost]))
-        figures = {name: entry(found, k, 0) for k, name in enumerate(("risk", "coverage", "accepted_accuracy"))}
-        figures["risk_if_all_answered"] = bootstrap(np.mean, self.wrong, seed=0)
-        areas = bootstrap(
-            _areas,
-            sortable(self.decision.confidence),
-            self.wrong,
-            n_resamples=int(np.clip(10_000_000 // self.n_rows, 100, 1000)),
-            seed=0,
-        )
-        return figures | {name: entry(areas, k) for k, name in enumerate(_AREAS)}
+        counts, n_wrong = self.counts, int(self.wrong.sum())
+        figures = dict(self.mean_costs)
+        if self.cost is not None:
+            figures["risk"] = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, self.cost)
+        figures["coverage"] = proportion_interval(counts.n_answered, counts.n_rows)
+        figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
+        figures["risk_if_all_answered"] = proportion_interval(n_wrong, counts.n_rows)
+        return figures | area_intervals(sortable(self.decision.confidence), self.wrong)
+
+    @cached_property
+    def kept(self) -> KeptOrNot | None:
+        """The promise of the rule beside what is seen; None where it promised nothing."""
+        return None if self.promise is None else self.promise.judged(self.counts)
 
     def nearest_border(self, n: int = 20, n_columns: int = 6) -> list[Case]:
         """Return the rejected rows that came nearest to being answered, the nearest first."""
@@ -242,28 +319,187 @@ class Evaluation:
         """Return the rows answered wrongly with the most confidence, the most confident first."""
         return choose_cases(self, ~self.decision.reject & self.wrong, self.answer_confidence, n, n_columns)
 
+    def headline(self) -> str:
+        """Say in one sentence what the decisions mean."""
+        if self.mean_costs:
+            return matrix_headline(self.counts, *(found.estimate for found in self.mean_costs.values()))
+        if self.cost is None or self.cost_assumed:
+            words = shares(self.counts)
+            return f"{words[0].upper()}{words[1:]}."
+        return headline(self.counts, self.cost, int(self.wrong.sum()))
+
+    def meaning(self) -> list[str]:
+        """Say what the headline is counted in, and how the rule decides where it is not by a price."""
+        sentences = [] if self.explanation is None else [self.explanation]
+        if self.mean_costs:
+            _, answered, rejected = (found.estimate for found in self.mean_costs.values())
+            return [*sentences, matrix_baselines(answered, rejected)]
+        if self.cost is None:
+            return sentences
+        if self.cost_assumed:
+            return [*sentences, assumed_price(self.counts, self.cost, self.risk_if_all_answered)]
+        return [baselines(self.cost, self.risk_if_all_answered)]
+
+    def remarks(self) -> list[str]:
+        """Say whether a promise was kept, and what is odd about the rows."""
+        sentences = [] if self.kept is None else [self.kept.sentence]
+        if self.n_unlabelled:
+            rows = counted(self.n_unlabelled, "row has", "rows have")
+            sentences.append(f"{rows} no label and {'is' if self.n_unlabelled == 1 else 'are'} left out.")
+        if self.n_unknown:
+            rows = counted(self.n_unknown, "row has a label", "rows have labels")
+            priced = " The cost matrix has no price for it." if self.mean_costs else ""
+            sentences.append(
+                f"{rows} that the model does not know; such a row counts as an error when answered.{priced}"
+            )
+        return sentences
+
     def sentences(self) -> list[str]:
         """Say what the choice means, for a reader who has never met a reject option."""
-        if self.is_priced:
-            sentences = [headline(self.counts, self.cost, int(self.wrong.sum())), price(self.cost)]
-        else:
-            sentences = [shares(self.counts), str(self.rule_words)]
-        if self.n_unknown:
-            rows = "1 row has a label" if self.n_unknown == 1 else f"{self.n_unknown:,} rows have labels"
-            sentences.append(f"{rows} that the model does not know; such a row counts as an error when answered.")
-        return sentences
+        return [self.headline(), *self.meaning(), *self.remarks()]
 
     def to_json(self) -> dict[str, Any]:
         """Return every figure as plain numbers, strings, lists and dicts, with None where one is undefined."""
-        return as_json(self)
+        kept = self.kept
+        answered, rejected = self.risk_if_all_answered, self.risk_if_all_rejected
+        if self.mean_costs:
+            _, answered, rejected = (found.estimate for found in self.mean_costs.values())
+        return {
+            "n_rows": self.n_rows,
+            "n_unlabelled": self.n_unlabelled,
+            "n_unknown_labels": self.n_unknown,
+            "classes": list(self.class_names),
+            "cost": self.cost,
+            "cost_adjustable": self.cost_adjustable,
+            "cost_assumed": self.cost_assumed,
+            "cost_matrix": None if self.cost_matrix is None else self.cost_matrix.tolist(),
+            "rule": self.explanation,
+            "sentences": self.sentences(),
+            "promise": None
+            if kept is None
+            else {
+                "figure": kept.figure,
+                "promised": kept.promised,
+                "seen": kept.seen,
+                "n_rows": kept.n_rows,
+                "verdict": kept.verdict,
+                "chance": kept.chance,
+            },
+            "counts": {
+                "answered": self.counts.n_answered,
+                "rejected": self.counts.n_rejected,
+                "wrong": self.counts.n_wrong,
+            },
+            "figures": {name: _interval_json(found) for name, found in self.figures.items()},
+            "baselines": {"answer_everything": answered, "reject_everything": _finite(rejected)},
+            "by_class": self._classes_json(),
+            "confusion": self.confusion.tolist(),
+            "calibration": None if self.reliability is None else _reliability_json(self.reliability),
+        }
+
+    def _classes_json(self) -> list[dict[str, object]]:
+        intervals = class_intervals(self.by_class)
+        return [
+            {
+                "name": one.name,
+                "n_rows": one.n_rows,
+                "n_rejected": one.n_rejected,
+                **{
+                    name: _finite(getattr(one, name))
+                    for name in ("rejection_rate", "accepted_accuracy", "precision", "recall")
+                },
+                "intervals": {
+                    name: [_finite(found.low[k]), _finite(found.high[k])] for name, found in intervals.items()
+                },
+            }
+            for k, one in enumerate(self.by_class)
+        ]
 
     def __repr__(self) -> str:
+        cost = "none" if self.cost is None else f"{self.cost:g}"
         return (
-            f"Evaluation({self.n_rows:,} rows, {len(self.class_names)} classes, cost={self.cost:g}, "
+            f"Evaluation({self.n_rows:,} rows, {len(self.class_names)} classes, cost={cost}, "
             f"risk={self.risk:.4g}, coverage={self.coverage:.4g}, accepted_accuracy={self.accepted_accuracy:.4g})"
         )
 
 
-def _areas(confidence: NDArray[Any], wrong: NDArray[np.bool_]) -> list[float]:
-    curve = RiskCoverage.from_confidence(confidence, wrong)
-    return [getattr(curve, name) for name in _AREAS]
+def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, where: str = "the table") -> Evaluation:
+    """Decide for each row that has a label, and judge the decisions.
+
+    Parameters
+    ----------
+    model : TableModel
+    table : pyarrow.Table
+        With the model's columns and its target.
+    cost : float, optional
+        Another than the model's, where it can be adjusted. For a model whose rule has no price, it is an assumed one
+        that prices the rejections and changes no decision. A cost matrix prices everything already: then it is refused.
+    where : str
+        What messages call the table.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
+    >>> evaluate_table(fit_table(table, "pet", model="lr"), table).accepted_accuracy
+    1.0
+    """
+    rule = getattr(model.classifier, "rule_", None)
+    matrix = np.asarray(rule.costs) if isinstance(rule, CostMatrix) else None
+    if matrix is not None and cost is not None:
+        raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
+    assumed = cost is not None and model.cost is None
+    rows, labels = labelled_rows(table, model.target, where=where)
+    decision, scores = model.decide_and_score(rows, None if assumed else cost, where=where)
+    numbers = None
+    if rows.num_rows < table.num_rows:  # a row keeps the number it has in the table
+        numbers = np.flatnonzero([label is not None for label in class_texts(table[model.target])]) + 1
+    return Evaluation.of(
+        labels,
+        decision,
+        classes=model.classes,
+        cost=model.cost if cost is None else cost,
+        proba=scores if model.has_proba else None,
+        cost_adjustable=model.cost_adjustable,
+        explanation=model.explain(),
+        rows=rows,
+        row_numbers=numbers,
+        cost_assumed=assumed,
+        why_cost_fixed=model.why_cost_fixed,
+        cost_matrix=matrix,
+        promise=None if rule is None else promise_of(rule),
+        n_unlabelled=table.num_rows - rows.num_rows,
+    )
+
+
+def _one_cost(cost: float) -> float:
+    prices = check_cost(cost)
+    if prices.ndim:
+        raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
+    return float(prices)
+
+
+def _finite(number: float) -> float | None:
+    """Return the number, or None where it is NaN or infinite, which JSON does not know."""
+    return float(number) if math.isfinite(number) else None
+
+
+def _interval_json(found: Interval) -> dict[str, float | None]:
+    return {"estimate": _finite(found.estimate), "low": _finite(found.low), "high": _finite(found.high)}
+
+
+def _reliability_json(found: Reliability) -> dict[str, object]:
+    low, high = found.accuracy_interval()
+    bins = [
+        {
+            "from": float(found.edges[k]),
+            "to": float(found.edges[k + 1]),
+            "n_rows": int(found.n_rows[k]),
+            "confidence": _finite(found.confidence[k]),
+            "accuracy": _finite(found.accuracy[k]),
+            "accuracy_interval": [_finite(low[k]), _finite(high[k])],
+        }
+        for k in range(len(found.n_rows))
+    ]
+    return {"expected_calibration_error": _finite(found.ece), "bins": bins}

@@ -5,15 +5,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
 from demur.errors import InputError
-from demur.estimators import RejectClassifier, RejectOption
 from demur.rules import Decision
-from demur.tabular.labels import as_column
+from demur.tabular.class_labels import as_column
 
 __all__ = ["ANSWER_COLUMNS", "TableModel"]
 
@@ -69,39 +68,37 @@ class TableModel:
         return classes
 
     @property
-    def cost(self) -> float:
-        """The price of one rejection."""
-        return float(self.classifier.cost)
+    def cost(self) -> float | None:
+        """The price of one rejection by which it decides; None where its rule has no single one."""
+        price: float | None = self.classifier.effective_cost
+        return price
 
     @property
-    def rule_words(self) -> str | None:
-        """What the rule chose and promises, in words; None for Chow's rule and for the losses' own."""
-        rule: Any = getattr(self.classifier, "rule_", None)
-        return rule.explain() if hasattr(rule, "explain") else None
-
-    @property
-    def cost_is_free(self) -> bool:
+    def cost_adjustable(self) -> bool:
         """Whether another cost needs no refit."""
-        return self.why_cost_is_fixed is None
+        return bool(self.classifier.cost_adjustable)
 
     @property
-    def why_cost_is_fixed(self) -> str | None:
+    def why_cost_fixed(self) -> str | None:
         """Say in words why another cost needs a refit, or return None."""
-        if isinstance(self.classifier, RejectClassifier):
-            loss = self.classifier.loss_
-            if loss.trained_for_cost:
-                return f"{loss.name} was trained for the cost {self.cost:g}; fit again for another"
-            return None
-        if self.classifier.rule_ is None:
-            return None
-        name = type(self.classifier.rule_).__name__
-        return f"it decides by {name}, which does not look at a cost; fit again with a cost and without {name}"
+        why: str | None = self.classifier.why_cost_fixed
+        return why
 
-    def check_cost(self, cost: Any) -> None:
-        """Refuse a cost that is none, or another than the model's where it cannot move."""
+    @property
+    def has_proba(self) -> bool:
+        """Whether it has class probabilities, and not only trained scores."""
+        return bool(self.classifier.has_proba)
+
+    def explain(self) -> str | None:
+        """Return what the rule chose and promises, in words; None for Chow's rule and for the losses' own."""
+        words: str | None = self.classifier.explain()
+        return words
+
+    def check_cost(self, cost: ArrayLike) -> None:
+        """Refuse a cost that cannot be one, or another than the model's where it cannot move."""
         prices = check_cost(cost)
-        if self.why_cost_is_fixed is not None and not np.all(prices == self.cost):
-            raise InputError(f"this model cannot decide for another cost: {self.why_cost_is_fixed}.")
+        if not self.cost_adjustable and (self.cost is None or not np.all(prices == self.cost)):
+            raise InputError(f"this model cannot decide for another cost: {self.why_cost_fixed}.")
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the numbers that the classifier takes."""
@@ -116,7 +113,7 @@ class TableModel:
         shape = f"{len(self.classes)} classes, {len(self.schema.columns)} columns"
         return f"TableModel({model!r} for {self.target!r}: {shape})"
 
-    def decide(self, table: Any, cost: Any = None) -> Decision[NDArray[Any]]:
+    def decide(self, table: Any, cost: ArrayLike | None = None) -> Decision[NDArray[Any]]:
         """Decide for each row of a table.
 
         Parameters
@@ -129,45 +126,31 @@ class TableModel:
 
     def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
         """Return class probabilities, or None for losses that have none."""
-        if not hasattr(self.classifier, "predict_proba"):
-            return None
-        features = self.features(table)
-        is_option = isinstance(self.classifier, RejectOption)
-        proba: NDArray[np.float64] = (
-            self._option_proba(features) if is_option else self.classifier.predict_proba(features)
-        )
-        return proba
-
-    def _option_proba(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return probabilities that do not depend, to the last bit, on how many rows are asked for at once.
-
-        Products of a few rows use other kernels, so that linear models get full pieces of rows, as networks do by
-        themselves; trees need none.
-        """
-        n_rows, missing = len(features), -len(features) % _PIECE
-        if self.dense is not None and missing:
-            features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
-        proba: NDArray[np.float64] = self.classifier.predict_proba(features)
-        return proba[:n_rows]
+        return self.decide_and_score(table)[1] if self.has_proba else None
 
     def decide_and_score(
-        self, table: Any, cost: Any = None, *, where: str = "the table"
+        self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table"
     ) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
-        """Return the decisions and one score per class: probabilities, or trained scores where there are none."""
+        """Return the decisions and one score per class: probabilities, or trained scores where there are none.
+
+        Neither depends, to the last bit, on how many rows are asked for at once: products of a few rows use other
+        kernels, so that what needs numbers on one scale gets full pieces of rows. Trees do not mind.
+        """
         if cost is not None:
             self.check_cost(cost)
         features = self.features(table, where=where)
-        if isinstance(self.classifier, RejectOption):
-            proba = self._option_proba(features)
-            free = None if self.classifier.rule_ is not None else cost
-            return self.classifier.decide_proba(proba, free), proba
-        decision = self.classifier.decide(features, cost)
-        if hasattr(self.classifier, "predict_proba"):
-            return decision, self.classifier.predict_proba(features)
-        scores = self.classifier.decision_function(features)
-        return decision, np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+        n_rows, missing = len(features), -len(features) % _PIECE
+        prices = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
+        if self.dense is not None and missing:
+            features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
+            if prices is not None and prices.ndim:
+                prices = np.concatenate([prices, np.zeros(missing)])
+        asked = float(prices) if prices is not None and not prices.ndim else prices
+        decision, scores = self.classifier.decide_and_score(features, asked)
+        parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
+        return Decision(*(part[:n_rows] for part in parts)), scores[:n_rows]
 
-    def answers(self, table: Any, cost: Any = None, *, where: str = "the table") -> Any:
+    def answers(self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table") -> pa.Table:
         """Return the decisions as an Arrow table, in the words of ``demur predict``.
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
@@ -177,8 +160,8 @@ class TableModel:
         decision, scores = self.decide_and_score(table, cost, where=where)
         label, rows = decision.label, np.arange(len(scores))
         # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
-        is_option = isinstance(self.classifier, RejectOption)
-        confidence = scores[rows, label] if is_option else np.asarray(decision.confidence, dtype=np.float64)
+        by_rule = self.has_proba and not self.cost_adjustable
+        confidence = scores[rows, label] if by_rule else np.asarray(decision.confidence, dtype=np.float64)
         others = np.array(scores, dtype=np.float64)
         others[rows, label] = -np.inf
         names = as_column(self.classes, self.label_type)

@@ -71,17 +71,16 @@ def numeric_beta_bounds(
     (2.8462, 1.6)
     """
     subject, n_classes, cost = _pairwise(loss, n_classes, cost)
-    assert subject.psi is not None
-    if not (subject.phi.smooth and subject.psi.smooth):
+    if not (subject.phi.smooth and subject.psi_or_phi.smooth):
         raise InputError(
             f"beta has no bounds for {subject.name}: Corollary 5 needs differentiable phi and psi, got {subject.phi} "
-            f"and {subject.psi}."
+            f"and {subject.psi_or_phi}."
         )
     zero = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    (psi_slope,) = torch.autograd.grad(subject.psi(zero), zero)
+    (psi_slope,) = torch.autograd.grad(subject.psi_or_phi(zero), zero)
     per_beta = cost * psi_slope
     if per_beta == 0:
-        raise InputError(f"beta has no effect at r = 0 for psi = {subject.psi}: its slope there is zero.")
+        raise InputError(f"beta has no effect at r = 0 for psi = {subject.psi_or_phi}: its slope there is zero.")
     unit = replace(subject, beta=1.0)
     symmetric = unit.n_outputs(n_classes) > n_classes
 

@@ -115,7 +115,7 @@ def excess_risk_bound(loss: str | Loss, cost: float) -> ExcessRiskBound:
     if type(subject) is CrossEntropy:
         return ExcessRiskBound(subject.name, cost, 2**0.5, 2.0, "Theorem 8")
     if isinstance(subject, OneVsAll | Margin) and type(subject) in (OneVsAll, Margin):
-        phi = subject.margin if isinstance(subject, OneVsAll) else subject.phi
+        phi = subject.phi
         if phi.bound_constant is not None and phi.bound_exponent is not None:
             theorem = "Theorem 7" if isinstance(subject, OneVsAll) else "the proof of Theorem 7, with one score"
             return ExcessRiskBound(subject.name, cost, 2 * phi.bound_constant, phi.bound_exponent, theorem)

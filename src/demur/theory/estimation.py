@@ -115,7 +115,7 @@ def estimation_error_bound(
     if not approximation >= 0:
         raise InputError(f"the approximation error is an excess risk, at least 0, got {approximation}.")
     bound = excess_risk_bound(subject, cost)
-    lipschitz, largest = _on_range(subject.margin, function_class.range_bound())
+    lipschitz, largest = _on_range(subject.phi, function_class.range_bound())
     rademacher = function_class.rademacher(n_samples)
     complexity = 8 * n_classes * lipschitz * rademacher
     deviation = 4 * largest * sqrt(2 * log(2 / delta) / n_samples)

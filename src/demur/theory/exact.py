@@ -51,9 +51,9 @@ class ExactMinimum:
 
 def has_exact_form(loss: Loss, eta: NDArray[np.float64]) -> bool:
     """Return whether :func:`exact_minimum` knows the loss and the minimum is finite and small enough to compute."""
-    if not isinstance(loss, AdditivePairwise | MultiplicativePairwise | PlusBound) or loss.psi is None:
+    if not isinstance(loss, AdditivePairwise | MultiplicativePairwise | PlusBound):
         return False
-    known = loss.phi.name in _PHI and loss.psi.name in _PHI
+    known = loss.phi.name in _PHI and loss.psi_or_phi.name in _PHI
     return known and bool((eta > 0).all()) and len(np.unique(eta)) <= 6
 
 
@@ -96,13 +96,12 @@ class _Grouped:
     """The risk and its gradient in (u_1, ..., u_G, r)."""
 
     def __init__(self, loss: PairwiseLoss, eta: NDArray[np.float64], cost: float) -> None:
-        assert loss.psi is not None
         values, self.first, self.sizes = np.unique(eta, return_index=True, return_counts=True)
         self.eta = [mpmath.mpf(repr(float(v))) for v in values]
         lacking = 1 - sum(n * e for n, e in zip(self.sizes.tolist(), self.eta, strict=True))
         self.eta[-1] += lacking / int(self.sizes[-1])
         self.phi, self.phi_slope = _PHI[loss.phi.name]
-        self.psi, self.psi_slope = _PHI[loss.psi.name]
+        self.psi, self.psi_slope = _PHI[loss.psi_or_phi.name]
         self.cost = mpmath.mpf(repr(float(cost)))
         self.alpha = mpmath.mpf(repr(float(loss.alpha)))
         self.beta = mpmath.mpf(repr(float(loss.beta_value(len(eta), cost))))

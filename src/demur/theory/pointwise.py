@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from demur.losses import Hyper, Loss
+from demur.losses import Loss
+from demur.losses.loss import Hyper
 from demur.theory.cutting_planes import minimise_kinked
 from demur.theory.newton import Objective, minimise_rows
 from demur.theory.ties import Ties

@@ -104,7 +104,7 @@ def table_one() -> TableOne:
     sqhin 0.5 0.5 True
     """
     losses = [get(name) for name in available()]
-    margins = [loss.margin for loss in losses if isinstance(loss, OneVsAll) and loss.margin.name in PRINTED]
+    margins = [loss.phi for loss in losses if isinstance(loss, OneVsAll) and loss.phi.name in PRINTED]
     return TableOne(tuple(_row(phi) for phi in margins))
 
 

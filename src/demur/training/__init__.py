@@ -1,24 +1,37 @@
-"""The stacked engine: many networks as one tensor program."""
+"""The stacked engine: many networks as one tensor program.
+
+:func:`train` takes any architecture with AMSGrad at a constant rate, as in the paper. :func:`train_tabular` takes a
+:class:`TabularNet` through the recipe of RealMLP, which is the better classifier for most tables.
+"""
 
 from demur.training.architecture import Architecture
-from demur.training.batches import TrainingData
-from demur.training.engine import Job, train, train_all
-from demur.training.machine import resolve_device
+from demur.training.engine import train, train_all
+from demur.training.jobs import Job, NetworkSpec, TrainingData
 from demur.training.mlp import MLP
-from demur.training.module import ModuleArchitecture, ModuleFactory
-from demur.training.networks import Network
+from demur.training.planning import resolve_device
+from demur.training.recipe import EpochEnd, Recipe, TabularTraining, train_tabular
+from demur.training.robust_scaling import SmoothRobustScaler
+from demur.training.tabular_net import PeriodicEmbeddings, TabularNet
+from demur.training.torch_module import ModuleArchitecture, ModuleFactory
 from demur.training.trained import Trained
 
 __all__ = [
     "MLP",
     "Architecture",
+    "EpochEnd",
     "Job",
     "ModuleArchitecture",
     "ModuleFactory",
-    "Network",
+    "NetworkSpec",
+    "PeriodicEmbeddings",
+    "Recipe",
+    "SmoothRobustScaler",
+    "TabularNet",
+    "TabularTraining",
     "Trained",
     "TrainingData",
     "resolve_device",
     "train",
     "train_all",
+    "train_tabular",
 ]

@@ -6,10 +6,9 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from demur.training.batches import Batches
-from demur.training.step import TrainingStep
+from demur.training.training_step import Batches, TrainingStep
 
-__all__ = ["train_with_graphs"]
+__all__ = ["GraphedSteps", "train_with_graphs"]
 
 
 Work = TypeVar("Work", bound=Sized)
@@ -105,3 +104,66 @@ class _Feed:
         self._order.copy_(self._staging, non_blocking=True)
         self._copied.record()
         self.rewind()
+
+
+class GraphedSteps:
+    """Training steps on a CUDA device: the first few one kernel at a time, the others as replays of one graph.
+
+    Parameters
+    ----------
+    step : callable
+        ``step(rows, weight, knobs)`` with tensors of shapes (n_networks, n_rows), the same, and (3, n_networks), which
+        neither waits for the device nor keeps what it computes outside memory that the first steps have allocated.
+    longest : int
+        How many steps a turn may have.
+    """
+
+    def __init__(self, step: Callable[[Tensor, Tensor, Tensor], None], longest: int) -> None:
+        self._step, self._longest = step, longest
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._warm = False
+
+    def take(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
+        """Take the steps of a turn; they are the first axis of the tensors."""
+        if not self._warm:
+            self._make_room(rows, weight, knobs)
+        self._load(rows, weight, knobs)
+        for _ in range(len(rows)):
+            if self._graph is None:
+                self._next()
+            else:
+                self._graph.replay()
+        if self._warm and self._graph is None:
+            self._capture()
+        self._warm = True
+
+    def _make_room(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
+        self._staging = [part.new_empty(self._longest, *part.shape[1:], pin_memory=True) for part in (rows, knobs)]
+        self._rows, self._knobs = (part.cuda() for part in self._staging)
+        self._weight = weight.new_empty(self._longest, *weight.shape[1:])
+        self._position = torch.zeros(1, dtype=torch.int64, device="cuda")
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call] # torch's stubs
+
+    def _load(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
+        """Copy a turn to the device; the host waits only if the last copy is still under way."""
+        n = len(rows)
+        self._copied.synchronize()
+        for staging, part, place in zip(self._staging, (rows, knobs), (self._rows, self._knobs), strict=True):
+            staging[:n].copy_(part)
+            place[:n].copy_(staging[:n], non_blocking=True)
+        self._copied.record()
+        self._weight[:n].copy_(weight)
+        self._position.zero_()
+
+    def _next(self) -> None:
+        """Take the step that the device itself counts to."""
+        parts = (part.index_select(0, self._position).squeeze(0) for part in (self._rows, self._weight, self._knobs))
+        self._step(*parts)
+        self._position.add_(1)
+
+    def _capture(self) -> None:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._next()
+        self._graph = graph

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,15 @@ class Trained:
     def to(self, device: torch.device | str) -> "Trained":
         """Return the networks on another device."""
         return Trained(self.architecture, self.vectors.to(device), self.failed.to(device))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give the tensors as NumPy arrays, so that whatever stores plain objects can store networks."""
+        arrays = {name: getattr(self, name).detach().cpu().numpy() for name in ("vectors", "failed")}
+        return {"architecture": self.architecture, **arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        tensors = {name: torch.tensor(state[name]) for name in ("vectors", "failed")}  # in torch's own, aligned memory
+        self.__dict__.update(architecture=state["architecture"], **tensors)
 
     @torch.no_grad()
     def scores(self, x: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def _cross_entropy(graph: Graph, loss: CrossEntropy, scores: str) -> Linked:
 
 @_for(_links, OneVsAll)
 def _one_vs_all(graph: Graph, loss: OneVsAll, scores: str) -> Linked:
-    return Linked(_margin_link(graph, loss.margin, scores), scores)
+    return Linked(_margin_link(graph, loss.phi, scores), scores)
 
 
 @_for(_links, Margin)

@@ -34,7 +34,7 @@
 
   const question = () => {
     const row = Object.fromEntries(fields.map((field, k) => [data.names[k], valueOf(field)]));
-    return JSON.stringify(data.cost_is_free ? { row, cost } : { row });
+    return JSON.stringify(data.cost_adjustable ? { row, cost } : { row });
   };
 
   const show = (title, words, answered = false) => {
@@ -45,10 +45,10 @@
 
   const tell = (found, decidedFor) => {
     const [first, second] = [String(found.first_choice), String(found.second_choice)];
-    const sure = data.gives_probabilities ? `${percent(found.confidence)} sure` : `score ${Number(found.confidence.toPrecision(4))}`;
-    const needed = data.cost_is_free ? ` At cost ${decidedFor} it takes more than ${percent(1 - decidedFor)} to answer.` : "";
+    const sure = data.has_proba ? `${percent(found.confidence)} sure` : `score ${Number(found.confidence.toPrecision(4))}`;
+    const needed = data.cost_adjustable ? ` At cost ${decidedFor} it takes more than ${percent(1 - decidedFor)} to answer.` : "";
     if (found.rejected) {
-      show("No answer: hand this row on", `First choice: ${first}, ${sure}. Second choice: ${second}.${needed}`);
+      show("No answer: the model declines", `First choice: ${first}, ${sure}. Second choice: ${second}.${needed}`);
     } else {
       show(String(found.prediction), `${sure[0].toUpperCase()}${sure.slice(1)}. Second choice: ${second}.${needed}`, true);
     }

@@ -41,20 +41,35 @@
     if (value !== undefined) element.setAttribute("value", String(value));
   }
 
-  function headline(found, position) {
-    const words = {
-      cost: data.cost_words[position],
+  // The same parts in the same order as evaluation_words.py.
+  function shares(found) {
+    const kind =
+      found.answered === 0 ? "none"
+      : found.answered === found.rows ? "all"
+      : found.coverage < data.few ? "few"
+      : found.coverage > data.most ? "most"
+      : "some";
+    return fill(data.sentences[kind], {
       coverage: percent(found.coverage),
       accuracy: percent(found.accuracy),
       rejected: percent((found.rows - found.answered) / found.rows),
+    });
+  }
+  function compared(found, cost) {
+    const alternative = found.everything <= cost ? "answered" : "declined";
+    const better = Math.min(found.everything, cost);
+    if (alternative === "answered" ? found.answered === found.rows : found.answered === 0) return "";
+    const looksEqual = tenths(found.risk) === tenths(better);
+    const kind = looksEqual ? "same" : found.risk < better ? "less" : "more";
+    return fill(data.sentences[kind], { better: tenths(better), alternative: data.sentences[alternative] });
+  }
+  function headline(found, position) {
+    return fill(data.sentences.priced, {
+      cost: data.cost_words[position],
+      shares: shares(found),
       risk: tenths(found.risk),
-      everything: tenths(found.everything),
-    };
-    const looksEqual = words.risk === words.everything;
-    const compared = looksEqual ? "same" : found.risk < found.everything ? "less" : "more";
-    words.compared = fill(data.sentences[compared], words);
-    const kind = found.answered === found.rows ? "all" : found.answered > 0 ? "some" : "none";
-    return fill(data.sentences[kind], words);
+      compared: compared(found, data.costs[position]),
+    });
   }
 
   function moveMarker(name, x, y) {
@@ -110,7 +125,7 @@
         if (cell.classList.contains("right")) return;
         const share = total ? count / total : 0;
         const shade = [0, 0.01, 0.05, 0.15, 0.3].filter((edge) => share > edge).length;
-        cell.className = `number shade-${shade}` + (j === columns - 1 ? " handed-on" : "");
+        cell.className = `number shade-${shade}` + (j === columns - 1 ? " declined" : "");
       });
     });
   }

@@ -1,0 +1,312 @@
+"""A model on the disk: a folder that is written whole or not at all, and read only if every byte is as it was written.
+
+``model.skops`` is the model, ``model.json`` says what the other file must be and which versions wrote it, with a
+checksum over itself. Other files of the user's, and the report that ``demur serve`` shows, may stand beside them.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+import sklearn
+import torch
+
+from demur._version import __version__
+from demur.deploy import model_parts
+from demur.deploy.model_parts import ModelFileError
+from demur.whole_file import move_into_place, part_of, recover, write_whole
+
+__all__ = ["ModelVersionWarning", "check_target", "load", "save"]
+
+_MANIFEST, _MODEL, _REPORT = "model.json", "model.skops", "report.html"
+_FORMAT, _VERSION = "demur-model", 2
+
+_LARGEST_MANIFEST = 1 << 20
+_NO_CHECKSUM = "0" * 64
+_HEAD = re.compile(rb'\{\n "sha256": "([0-9a-f]{64})",\n')
+
+
+class ModelVersionWarning(UserWarning):
+    """A model was written with another version of scikit-learn, which may make it decide otherwise.
+
+    Examples
+    --------
+    Where that is not good enough, turn it into an error:
+
+    >>> import warnings
+    >>> from demur.deploy import load
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", ModelVersionWarning)
+    ...     model = load("model")  # doctest: +SKIP
+    """
+
+
+class _Facts(TypedDict):
+    """What the manifest says of a file."""
+
+    sha256: str
+    size: int
+
+
+def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Save a model as a folder that :func:`load` reads on another machine, without pickle.
+
+    The folder holds ``model.skops`` (the model) and ``model.json`` (the versions it was written with, and checksums).
+    It appears whole or not at all. The same model gives the same bytes.
+
+    Parameters
+    ----------
+    model : object
+        A :class:`~demur.RejectClassifier`, a :class:`~demur.RejectOption`, or any rule, loss or calibration of
+        demur, fitted or not. Its parts may be demur's, scikit-learn's, NumPy's and plain values. A loss, a margin
+        function or a rule of your own is saved as its attributes: its class must be registered, here and where the
+        model is loaded. Functions and your own torch modules are code, which no model holds.
+    path : path
+        The folder to write. Its parent must exist.
+    overwrite : bool, default=False
+        Whether a model that stands there may be replaced. Nothing but a demur model ever is. A ``report.html`` in its
+        folder goes with it: it is about the model that was there before.
+
+    Raises
+    ------
+    ModelFileError
+        If the path is taken, or a part of the model cannot be saved; the message says which.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from demur import RejectClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RejectClassifier(cost=0.1, epochs=2, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, f"{folder}/iris")
+    ...     again = load(f"{folder}/iris")
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
+    """
+    target = Path(path)
+    check_target(target, overwrite=overwrite)
+    content = model_parts.dump(model)
+    document = {
+        "format": _FORMAT,
+        "format_version": _VERSION,
+        "written_with": {
+            "demur": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+            "torch": torch.__version__,
+        },
+        "files": {_MODEL: _facts(content)},
+    }
+    check_target(target, overwrite=overwrite)  # again: dumping takes a while
+    with _new_folder(target) as new:
+        write_whole(new / _MODEL, content)
+        write_whole(new / _MANIFEST, _render(document))
+        move_into_place(new, target)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load a model that :func:`save` has written.
+
+    On the same machine and versions it decides exactly as the saved one did, to the last bit. A model that was
+    trained on a GPU is loaded on the CPU.
+
+    Loading runs no code from the file: it builds objects of classes on fixed lists and of those registered here, and
+    nothing else. The checksums tell damage, not malice: whoever can write the folder can make a model that answers
+    wrongly, so take models, like programs, from where you trust.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    ModelFileError
+        If there is no model, or it is damaged, altered, of another format, or asks for what no model may hold.
+
+    Warns
+    -----
+    ModelVersionWarning
+        If it was written with another major or minor version of scikit-learn.
+
+    Examples
+    --------
+    >>> load("README.md")
+    Traceback (most recent call last):
+        ...
+    demur.deploy.model_parts.ModelFileError: README.md is a file, but a demur model is a folder; give the folder.
+    """
+    target = Path(path)
+    recover(target)
+    document = _read_manifest(target)
+    content = _checked_content(target, document)
+    _warn_of_versions(target, document["written_with"]["scikit-learn"])
+    try:
+        return model_parts.load(content)
+    except ModelFileError as error:
+        raise ModelFileError(f"cannot load {target}: {error}") from error
+    except MemoryError as error:
+        raise ModelFileError(f"cannot load {target}: it needs more memory than there is.") from error
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Refuse a path where no model may be written."""
+    if not path.name:
+        raise ModelFileError(f"cannot save to {str(path)!r}: give the path of a new folder.")
+    if not path.parent.is_dir():
+        raise ModelFileError(f"cannot save to {path}: the folder {path.parent} does not exist; create it first.")
+    if path.is_symlink():
+        raise ModelFileError(f"cannot save to {path}: it is a symbolic link; save to {os.readlink(path)} itself.")
+    recover(path)
+    if not path.exists():
+        return
+    if not overwrite:
+        raise ModelFileError(f"{path} exists already; choose another path, or use overwrite=True to replace a model.")
+    foreign = _foreign_content(path)
+    if foreign:
+        raise ModelFileError(f"cannot replace {path}: {foreign}; remove it yourself, or choose another path.")
+
+
+def _foreign_content(path: Path) -> str | None:
+    """Say what would be lost with a folder that is more than a demur model, or none at all."""
+    if not path.is_dir():
+        return "it is a file"
+    names = {child.name for child in path.iterdir()}
+    others = sorted(names - {_MANIFEST, _MODEL, _REPORT, *_OF_VERSION_1})
+    if others:
+        return f"it holds {others[0]!r}, which is not part of a model"
+    if not names:
+        return None
+    if _REPORT in names and _BY_DEMUR not in (path / _REPORT).read_bytes():
+        return f"it holds {_REPORT!r}, which demur has not written"
+    try:
+        document = json.loads((path / _MANIFEST).read_bytes())
+        genuine = isinstance(document, dict) and document.get("format") == _FORMAT
+    except (OSError, ValueError):
+        genuine = False
+    return None if genuine else "it is not a demur model"
+
+
+_BY_DEMUR = b"<dt>Written by</dt><dd>demur "
+"""What every report says of itself, near its end."""
+
+_OF_VERSION_1 = ("arrays.safetensors", "sklearn.skops")
+"""The files of demur 0.1, which this version replaces but does not read."""
+
+
+@contextlib.contextmanager
+def _new_folder(target: Path) -> Iterator[Path]:
+    """Make a folder beside a path to fill and to move away, and remove it if it is still there in the end."""
+    folder = part_of(target)
+    try:
+        folder.mkdir()
+        yield folder
+    except OSError as error:
+        raise ModelFileError(f"cannot save to {target}: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _facts(content: bytes) -> _Facts:
+    return {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+
+
+def _render(document: Mapping[str, object]) -> bytes:
+    """Return the text of a manifest; its checksum is taken over the whole text, with zeros in the checksum's place."""
+    text = json.dumps({"sha256": _NO_CHECKSUM, **document}, indent=1, allow_nan=False).encode() + b"\n"
+    return text.replace(_NO_CHECKSUM.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Return the document of a manifest that is genuine, whole and of this format."""
+    if not path.exists():
+        raise ModelFileError(f"there is no model at {path}; check the path.")
+    if not path.is_dir():
+        raise ModelFileError(f"{path} is a file, but a demur model is a folder; give the folder.")
+    file = path / _MANIFEST
+    if not file.is_file():
+        raise ModelFileError(f"{path} is not a demur model: it has no {_MANIFEST}.")
+    if file.stat().st_size > _LARGEST_MANIFEST:
+        raise ModelFileError(f"{path} is not a demur model: its {_MANIFEST} is larger than any of demur's.")
+    text = _bytes_of(file)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(
+            f"{path} holds no model that can be read: its {_MANIFEST} is damaged or is not demur's."
+        ) from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ModelFileError(f"{path} is not a demur model: its {_MANIFEST} is another program's, or was altered.")
+    _check_version(path, document)
+    head = _HEAD.match(text)
+    if head is not None:
+        plain = text.replace(head.group(1), _NO_CHECKSUM.encode(), 1)
+        if hashlib.sha256(plain).hexdigest().encode() == head.group(1):
+            return document
+    raise ModelFileError(f"{_MANIFEST} of {path} is damaged or was altered: its checksum does not match.")
+
+
+def _check_version(path: Path, document: Mapping[str, Any]) -> None:
+    version = document.get("format_version")
+    if version == _VERSION or not isinstance(version, int):
+        return  # the checksum tells that a version was altered
+    writer = document.get("written_with")
+    by = writer.get("demur") if isinstance(writer, dict) else "unknown"
+    advice = "upgrade demur" if version > _VERSION else f"load it with demur {by}, or fit and save it again"
+    raise ModelFileError(
+        f"{path} has format version {version}, written by demur {by}, and this is demur {__version__}, which reads "
+        f"version {_VERSION}; {advice}."
+    )
+
+
+def _checked_content(path: Path, document: Mapping[str, Any]) -> bytes:
+    """Return the bytes of the model if they are those that the manifest speaks of.
+
+    Symbolic links are followed: a stored model may be made of them, and what they lead to is checked like any file.
+    """
+    listed = document.get("files")
+    facts = listed.get(_MODEL) if isinstance(listed, dict) and set(listed) == {_MODEL} else None
+    if not isinstance(facts, dict) or not isinstance(document.get("written_with"), dict):
+        raise ModelFileError(f"the {_MANIFEST} of {path} does not name the files that a model has; it is not genuine.")
+    file = path / _MODEL
+    if not file.is_file():
+        raise ModelFileError(f"{_MODEL} is missing from the model at {path}; copy the whole folder again.")
+    if file.stat().st_size != facts.get("size"):  # before reading: it may be larger than the memory
+        raise ModelFileError(
+            f"{_MODEL} of {path} is damaged or was altered: it has {file.stat().st_size:,} bytes instead of "
+            f"{facts.get('size')!r}; copy it again."
+        )
+    content = _bytes_of(file)
+    if _facts(content) != facts:
+        raise ModelFileError(
+            f"{_MODEL} of {path} is damaged or was altered: its checksum does not match; copy it again."
+        )
+    return content
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _warn_of_versions(path: Path, written: object) -> None:
+    if str(written).split(".")[:2] != sklearn.__version__.split(".")[:2]:
+        warnings.warn(
+            f"{path} was written with scikit-learn {written} and this is {sklearn.__version__}: it may fail or decide "
+            f"otherwise; install scikit-learn {written}, or fit and save it again.",
+            ModelVersionWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,384 @@
+"""A model as one skops archive: nothing is pickled, only listed types are built, the same model gives the same bytes.
+
+skops stores scikit-learn's estimators, NumPy's arrays and plain objects. Three things are added here: which of demur's
+own classes a model may hold, under names that stay when a class moves; classes of the user's own, found through the
+registries; and bytes that do not depend on memory addresses, which skops uses as names.
+"""
+
+import io
+import json
+import sys
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import InconsistentVersionWarning
+
+from demur import losses, margins, rules
+from demur.deploy.part_checks import Archive, PartError, check_built, check_described, nodes_of
+from demur.errors import InputError
+
+__all__ = ["ModelFileError", "class_named", "dump", "load"]
+
+
+class ModelFileError(InputError):
+    """A model cannot be saved, or a path holds no model that can be loaded; the message says why in one sentence.
+
+    Examples
+    --------
+    >>> from demur.deploy import load
+    >>> load("no/such/model")
+    Traceback (most recent call last):
+        ...
+    demur.deploy.model_parts.ModelFileError: there is no model at no/such/model; check the path.
+    """
+
+
+TRUSTED = (
+    "builtins.frozenset",
+    "builtins.object",  # as the dtype that a column selector asks for
+    "functools.partial",  # with check_array: the preprocessing of histogram gradient boosting
+    "numpy.dtype",
+    "numpy.number",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.calibration._TemperatureScaling",
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # what is in these, part_checks looks at
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.metrics._dist_metrics.ManhattanDistance64",
+    "sklearn.metrics._dist_metrics.MinkowskiDistance64",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.model_selection._split.GroupKFold",
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.LeaveOneOut",
+    "sklearn.model_selection._split.PredefinedSplit",
+    "sklearn.model_selection._split.RepeatedKFold",
+    "sklearn.model_selection._split.RepeatedStratifiedKFold",
+    "sklearn.model_selection._split.ShuffleSplit",
+    "sklearn.model_selection._split.StratifiedGroupKFold",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.model_selection._split.StratifiedShuffleSplit",
+    "sklearn.model_selection._split.TimeSeriesSplit",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
+    "sklearn.utils.validation.check_array",
+    "torch.device",
+)
+"""Types beside those that skops trusts by itself, which are numbers, arrays and scikit-learn's public estimators."""
+
+_PARTS = (
+    "demur.calibration.OneVsRestCalibration",
+    "demur.calibration.TemperatureScaling",
+    "demur.columns.column.Column",
+    "demur.columns.schema.Schema",
+    "demur.estimators.auto_classifier.AutoClassifier",
+    "demur.estimators.candidates.Tried",
+    "demur.estimators.reject_classifier.RejectClassifier",
+    "demur.estimators.reject_option.RejectOption",
+    "demur.estimators.network_selection.Candidate",
+    "demur.estimators.network_selection.FittedNetworks",
+    "demur.estimators.table_codes.TableCodes",
+    "demur.guarantees.risk_control.Certificate",
+    "demur.label_shift.LabelShift",
+    "demur.rules.Decision",
+    "demur.tabular.table_model.TableModel",
+    "demur.training.mlp.MLP",
+    "demur.training.robust_scaling.SmoothRobustScaler",
+    "demur.training.tabular_net.PeriodicEmbeddings",
+    "demur.training.tabular_net.TabularNet",
+    "demur.training.trained.Trained",
+)
+"""What demur's models are made of, beside losses, margin functions and rules, which the registries know."""
+
+_REGISTERED_BY = {
+    "loss": "demur.losses.register",
+    "margin": "demur.margins.register_margin",
+    "rule": "demur.rules.register_rule",
+}
+"""For each kind of class that a user may add, what makes one known."""
+
+_BASES: Mapping[str, type] = {"loss": losses.Loss, "margin": margins.MarginFunction, "rule": rules.Rule}
+
+_ARCHIVED = "demur"
+"""The module that an archive gives for a class known here: ``demur`` and ``loss:CrossEntropy``, say."""
+
+
+def class_named(name: str) -> type:
+    """Return the class that has a name in the archives; nothing else of demur's is ever built.
+
+    Examples
+    --------
+    >>> class_named("part:MLP").__module__, class_named("loss:CrossEntropy").__name__
+    ('demur.training.mlp', 'CrossEntropy')
+    >>> class_named("rule:MyOwn")
+    Traceback (most recent call last):
+        ...
+    demur.deploy.model_parts.ModelFileError: the model holds the rule 'MyOwn', which is not registered here; import ...
+    """
+    kind, _, short = name.partition(":")
+    if kind == "part":
+        for path in _PARTS:
+            module, _, found = path.rpartition(".")
+            if found == short:
+                part: type = getattr(import_module(module), short)
+                return part
+    if kind in _BASES:
+        classes = [cls for cls in _registered(kind) if cls.__name__ == short]
+        if len(classes) == 1:
+            return classes[0]
+        if classes:
+            raise ModelFileError(f"two registered classes are called {short}; give one of them another name.")
+        raise ModelFileError(
+            f"the model holds the {kind} {short!r}, which is not registered here; import the module that registers it "
+            f"with {_REGISTERED_BY[kind]}, then load again."
+        )
+    raise ModelFileError(f"the model names the class {name!r}, which no model may hold; a newer demur may know it.")
+
+
+def __getattr__(name: str) -> type:
+    """Give skops, which looks a class up as an attribute of a module, the classes by their names in the archives."""
+    if ":" not in name:
+        raise AttributeError(name)
+    return class_named(name)
+
+
+def _registered(kind: str) -> set[type]:
+    if kind == "loss":
+        return losses.registry.registered_classes()
+    if kind == "margin":
+        return margins.registered_classes()
+    return set(rules.available_rules().values())
+
+
+def _archived_name(path: str) -> str | None:
+    """Return the name in the archives of a class, by the name that skops gives it; None if it is not ours."""
+    if path in _PARTS:
+        return f"part:{path.rpartition('.')[2]}"
+    for kind in _BASES:
+        for cls in _registered(kind):
+            if path == f"{cls.__module__}.{cls.__name__}":
+                return f"{kind}:{cls.__name__}"
+    return None
+
+
+def dump(model: Any) -> bytes:
+    """Return the archive of a model, or say which part of it cannot be saved.
+
+    Examples
+    --------
+    >>> from demur.rules import Chow
+    >>> load(dump(Chow(0.2)))
+    Chow(cost=0.2)
+    >>> dump({"rule": print})
+    Traceback (most recent call last):
+        ...
+    demur.deploy.model_parts.ModelFileError: cannot save model['rule']: builtins.print is code, and a model holds ...
+    """
+    import skops.io  # type: ignore[import-untyped] # it takes seconds to import
+
+    try:
+        data = skops.io.dumps(model)
+        untrusted = set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED)
+    except Exception as error:  # skops meets whatever object a user put into a pipeline
+        raise _why_it_cannot_be_written(model, error) from error
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        schema = json.loads(archive.read("schema.json"))
+        for node, place in nodes_of(schema):
+            path = f"{node['__module__']}.{node['__class__']}"
+            name = _archived_name(path) if path in untrusted else None
+            if name is not None:
+                class_named(name)  # two classes of one name could not be told apart
+                node["__module__"], node["__class__"] = _ARCHIVED, name
+            elif path in untrusted:
+                raise ModelFileError(f"cannot save {place}: {_why_not(path, place)}")
+            elif node["__loader__"] == "DictNode" and not _keys_survive(node):
+                raise ModelFileError(f"cannot save {place}: {_KEYS}")
+        return _canonical(schema, archive)
+
+
+def load(data: bytes) -> Any:
+    """Return the model in an archive if all its types are trusted and its parts fit; nothing is built otherwise."""
+    import skops.io
+    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped]
+
+    try:
+        archive = Archive.read(data)
+        for node, _ in nodes_of(archive.schema):
+            if node["__module__"] == _ARCHIVED:
+                class_named(node["__class__"])
+                node["__module__"] = __name__
+        check_described(archive, class_named)
+        named = {node["__class__"] for node, _ in nodes_of(archive.schema) if node["__module__"] == __name__}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InconsistentVersionWarning)  # the folder's reader warns, with our own class
+            model = skops.io.loads(archive.pack(), trusted=[*TRUSTED, *(f"{__name__}.{name}" for name in named)])
+        check_built(model)
+    except PartError as error:
+        raise ModelFileError(f"the model cannot be read: {error}") from error
+    except UntrustedTypesFoundException as error:
+        names = sorted(set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED))
+        raise ModelFileError(
+            f"the model holds {', '.join(names)}, which no model may hold; nothing of it was loaded."
+        ) from error
+    except ModelFileError:
+        raise
+    except Exception as error:  # the bytes are a stranger's, and each layer of skops fails in its own way
+        raise ModelFileError(f"the model cannot be read ({type(error).__name__}: {error}).") from error
+    return model
+
+
+def _keys_survive(node: Mapping[str, Any]) -> bool:
+    """Say whether skops, which writes every key as text, reads the same keys back: it would take "false" for True."""
+    kinds = {f"{one['__module__']}.{one['__class__']}" for one in node["key_types"]["content"]}
+    return kinds <= {"builtins.str", "builtins.int", "builtins.float"} or all(
+        kind.startswith("numpy.") and not kind.endswith("bool") for kind in kinds
+    )
+
+
+def _why_not(path: str, place: str) -> str:
+    """Say why a type has no place in a model, in words that help."""
+    module, _, name = path.rpartition(".")
+    found = getattr(sys.modules.get(module), name, None)
+    for kind, base in _BASES.items():
+        if isinstance(found, type) and issubclass(found, base):
+            return (
+                f"the {kind} {name} is not registered, so that no other program could find its code; decorate the "
+                f"class with {_REGISTERED_BY[kind]}."
+            )
+    if place.endswith(".module"):
+        return (
+            f"{path} is code, and a model holds only data; leave module=None for the built-in network, or save "
+            "networks_.networks.module(0).state_dict() yourself."
+        )
+    if (callable(found) and (not isinstance(found, type) or path in place)) or "<lambda>" in name:
+        return f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn."
+    return (
+        f"{path} is neither demur's nor scikit-learn's own; save that object with its own library, and put the "
+        "model together again after loading."
+    )
+
+
+def _why_it_cannot_be_written(model: Any, error: Exception) -> ModelFileError:
+    """Find the innermost part that skops cannot write, by trying one at a time."""
+    import skops.io
+
+    value, place, above = model, "model", {id(model)}
+    while True:
+        for name, part in _inside(value, place):
+            if id(part) in above:
+                hint = "; leave out set_fit_request and the like" if "._metadata_request" in name else ""
+                return ModelFileError(f"cannot save {name}: it contains itself{hint}.")
+            try:
+                skops.io.dumps(part)
+            except Exception as deeper:  # as in dump
+                value, place, error = part, name, deeper
+                above.add(id(part))
+                break
+        else:
+            break
+    if isinstance(error, RecursionError):
+        return ModelFileError(f"cannot save {place}: its {type(value).__name__} is nested too deeply.")
+    if type(value).__module__.partition(".")[0] == "torch":
+        return ModelFileError(
+            f"cannot save {place}: it is a torch {type(value).__name__}, which skops cannot store; make a tensor a "
+            "NumPy array, and save the weights of your own network yourself: networks_.networks.module(0).state_dict()."
+        )
+    if isinstance(value, Mapping) and "keys must be" in str(error):
+        return ModelFileError(f"cannot save {place}: {_KEYS}")
+    return ModelFileError(f"cannot save {place}, a {type(value).__name__}: {error}")
+
+
+_KEYS = "it is a dictionary with keys that are neither text nor numbers, which skops cannot store; use text as keys."
+
+
+def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((f"{place}[{key!r}]", part) for key, part in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from ((f"{place}[{number}]", part) for number, part in enumerate(value))
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        yield from ((f"{place}.{name}", part) for name, part in vars(value).items())
+
+
+_NO_IDENTITY = ("JsonNode", "TypeNode", "FunctionNode")
+"""Whether two equal numbers or texts are one object differs from run to run, and does not matter."""
+
+
+def _canonical(schema: dict[str, Any], old: zipfile.ZipFile) -> bytes:
+    """Return the same archive, compressed, with names and numbers that do not depend on memory addresses.
+
+    skops names objects by ``id()``. Numbered in the order in which they are met instead, the same model gives the
+    same bytes.
+    """
+    names: dict[str, str] = {}
+    done: dict[int, dict[str, Any]] = {}
+
+    def rewritten(value: Any) -> Any:
+        if isinstance(value, list):
+            return [rewritten(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        number = value.get("__id__") if value.get("__loader__") not in _NO_IDENTITY else None
+        if number in done:
+            return done[number]
+        new = {key: rewritten(part) for key, part in value.items() if key not in ("__id__", "file")}
+        if isinstance(value.get("file"), str):
+            new["file"] = names.setdefault(value["file"], f"{len(names)}.{value['file'].rpartition('.')[2]}")
+        if number is not None:
+            new["__id__"] = len(done) + 1
+            done[number] = new
+        return new
+
+    for node, _ in nodes_of(schema):
+        _sort_set(node)
+    text = json.dumps(rewritten(schema), separators=(",", ":")).encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as new:
+        for name, renamed in names.items():
+            _write(new, renamed, _without_garbage(old.read(name)))
+        _write(new, "schema.json", text)
+    return packed.getvalue()
+
+
+def _sort_set(node: dict[str, Any]) -> None:
+    """Put the items of a set, whose own order differs from run to run, into one order."""
+    if node["__loader__"] == "SetNode":
+        items = node["content"]
+    elif node["__class__"] == "frozenset":
+        items = node["content"]["content"][0]["content"]
+    else:
+        return
+    if all(item["__loader__"] == "JsonNode" for item in items):
+        items.sort(key=lambda item: str(item["content"]))
+
+
+def _without_garbage(content: bytes) -> bytes:
+    """Put zeros between the fields of an array's records, as a tree's nodes are, where memory holds anything."""
+    if not content.startswith(b"\x93NUMPY"):
+        return content
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    if array.dtype.names is None:
+        return content
+    clean = np.zeros(array.shape, array.dtype)
+    for name in array.dtype.names:
+        clean[name] = array[name]
+    written = io.BytesIO()
+    np.save(written, clean, allow_pickle=False)
+    return written.getvalue()
+
+
+def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """Compress a member, unless it would become so small that a reader had to take it for a bomb."""
+    # a member below this size cannot do it: what the archive says about each takes a hundred bytes
+    plain = len(content) > 1 << 12 and len(zlib.compress(content, 1)) * Archive.RATIO < 2 * len(content)
+    info = zipfile.ZipInfo(name)  # without the time of day
+    archive.writestr(info, content, zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED)

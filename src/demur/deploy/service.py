@@ -1,0 +1,376 @@
+"""The HTTP service: which address answers what, and how much it takes from whom."""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # it has no types
+
+from demur._version import __version__
+from demur.columns import TableError
+from demur.deploy.quick_paths import quick_model
+from demur.deploy.service_schema import Question, RefusedError, Requests, answer_type, health_type, refusal_type
+from demur.deploy.try_page import REPORT_HEADERS, try_page
+from demur.errors import InputError, MissingExtraError
+from demur.tabular import TableModel
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["Decider", "Lanes", "create_app"]
+
+_log = logging.getLogger("demur.deploy")
+
+_REFUSALS = {
+    400: "The body is not JSON.",
+    408: "The body did not arrive in time.",
+    413: "The body or the number of rows is too large.",
+    415: "The body is not sent as application/json.",
+    421: "The service is not known under this name.",
+    422: "The request is JSON, but not one for this model.",
+    500: "Something unforeseen; it is in the service's log.",
+    503: "The service is busy; try again in a second.",
+}
+
+
+def create_app(
+    model: TableModel,
+    *,
+    report: str | Path | None = None,
+    max_rows: int = 10_000,
+    max_bytes: int = 5_000_000,
+    max_seconds: float = 30.0,
+    allowed_hosts: Collection[str] = (),
+) -> "FastAPI":
+    """Return a web application that decides with a model.
+
+    ``POST /decide`` takes ``{"rows": [{...}, ...], "cost": 0.1}`` or ``{"row": {...}}``; ``/health`` tells that it
+    runs, ``/openapi.json`` describes the columns, ``/`` is a page to try it and ``/report`` the report, if there is
+    one. It answers in the words of :meth:`TableModel.answers`, with the same decisions to the last bit.
+
+    Parameters
+    ----------
+    model : TableModel
+    report : path, optional
+        An HTML file to show at ``/report``.
+    max_rows : int, default 10000
+        The most rows of one request.
+    max_bytes : int, default 5000000
+        The largest body of one request.
+    max_seconds : float, default 30
+        The longest time that a body may take to arrive.
+    allowed_hosts : names, optional
+        Names under which the service may be asked, beside ``localhost`` and bare addresses; ``"*"`` for any. A page
+        of a stranger's could otherwise point a name of its own at this machine, and ask from a visitor's browser.
+
+    Raises
+    ------
+    ImportError
+        Without FastAPI or Jinja2: ``pip install demur[serve]``.
+
+    Examples
+    --------
+    >>> import asyncio, httpx
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
+    >>> transport = httpx.ASGITransport(create_app(fit_table(table, "y", model="lr")))
+    >>> async def ask(question):
+    ...     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    ...         return (await client.post("/decide", json=question)).json()
+    >>> [one["prediction"] for one in asyncio.run(ask({"row": {"size": 1}}))["decisions"]]
+    ['a']
+    >>> asyncio.run(ask({"row": {"sise": 1}}))["error"]
+    "row 1 does not have the columns that the model was fitted on: missing 'size'; extra 'sise'; give null ..."
+    """
+    try:
+        import uvicorn  # noqa: F401 # not needed here, but to serve what is returned: one message for the one extra
+        from fastapi import Body, FastAPI
+        from starlette.exceptions import HTTPException
+    except ImportError:
+        raise MissingExtraError("the service needs FastAPI: pip install demur[serve].") from None
+    for name, limit in (("max_rows", max_rows), ("max_bytes", max_bytes)):
+        if limit < 1:
+            raise InputError(f"{name} must be at least 1, got {limit!r}.")
+    decider = Decider(model, max_rows)
+    started = time.monotonic()
+    question_type: Any = Annotated[decider.requests.type, Body()]
+
+    def decide(question: question_type) -> None:
+        """For its types alone: the route reads, checks and answers in a lane."""
+
+    async def health() -> Any:
+        return {
+            "status": "ok",
+            "version": __version__,
+            **{"model": decider.about["name"], "target": decider.about["target"]},
+            "n_classes": len(model.classes),
+            "uptime_seconds": round(time.monotonic() - started, 3),
+        }
+
+    app = FastAPI(
+        title=f"demur: {model.target}",
+        version=__version__,
+        description="A classifier that declines to answer when answering would cost more than asking.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={HTTPException: _say_where},
+    )
+    app.router.route_class = _limited_route(Lanes(decider.answer), _Inflow(max_bytes, max_seconds))
+    app.add_api_route(
+        "/decide",
+        decide,
+        methods=["POST"],
+        summary=f"Decide {model.target} for one row or many",
+        description=f"At most {max_rows:,} rows and {max_bytes:,} bytes.",
+        response_model=answer_type(model),
+        response_description="One decision for each row, in order.",
+        responses={status: {"model": refusal_type(), "description": words} for status, words in _REFUSALS.items()},
+    )
+    _add_page(app, "/health", health, "Whether the service runs", health_type())
+    _add_page(app, "/", *_fixed(*try_page(model, has_report=report is not None), "A page to try the model"))
+    if report is not None:
+        page = Path(report).read_text(encoding="utf-8")
+        _add_page(app, "/report", *_fixed(page, REPORT_HEADERS, "How good the model is"))
+    app.add_middleware(_KnownHosts, allowed=frozenset(map(str.lower, allowed_hosts)))
+    return app
+
+
+class Decider:
+    """Answers requests with a model; it knows nothing of HTTP.
+
+    Parameters
+    ----------
+    model : TableModel
+    max_rows : int
+
+    Examples
+    --------
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
+    >>> decider = Decider(fit_table(table, "y", model="lr"), max_rows=10)
+    >>> answer = json.loads(decider.answer(b'{"row": {"size": 5.1}}'))
+    >>> answer["decisions"][0]["prediction"], answer["cost"]
+    ('b', 0.2)
+    """
+
+    def __init__(self, model: TableModel, max_rows: int) -> None:
+        self.model = quick_model(model)
+        self.requests = Requests(model, max_rows)
+        self.about = {"name": str(model.facts.get("model", "model")), "target": model.target}
+
+    def answer(self, body: bytes) -> bytes:
+        """Return the answer to the body of a request as JSON, or raise a :class:`RefusedError`."""
+        document = self.decide(self.requests.read(body))
+        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+
+    def decide(self, question: Question) -> dict[str, object]:
+        """Return the answer to a question; its cost is the one that decided, None where there is none."""
+        if question.cost is not None:
+            try:
+                self.model.check_cost(question.cost)
+            except InputError as error:
+                raise RefusedError(str(error)) from error
+        cost = self.model.cost if question.cost is None else question.cost
+        return {"decisions": self._answers(question).to_pylist(), "cost": cost, "model": self.about}
+
+    def _answers(self, question: Question) -> pa.Table:
+        try:
+            answers = self.model.answers(question.table, question.cost, where="the request")
+        except TableError as error:
+            raise RefusedError(str(error)) from error
+        certain = np.isfinite(answers["confidence"].to_numpy())
+        if not certain.all():  # a column of tiny numbers can make any other overflow once it is scaled
+            row = int(np.argmin(certain)) + 1
+            problem = f"row {row:,} holds a number too far from those that the model was fitted on"
+            raise RefusedError(f"{problem}: correct it or give null")
+        return answers
+
+
+class Lanes:
+    """Two threads that compute answers, small requests in one and large ones in the other, so that none waits long.
+
+    One thread for each lane is enough: deciding is bound by the processor, and what is large uses the cores by itself.
+
+    Parameters
+    ----------
+    compute : callable
+        From the body of a request to the body of its answer.
+
+    Examples
+    --------
+    >>> asyncio.run(Lanes(bytes.upper).run(b"answer"))
+    b'ANSWER'
+    """
+
+    MOST_WAITING = 128
+    """Requests under way; what each holds in memory is bounded by the largest body."""
+
+    _SMALL = 1 << 16
+    """The bytes of a body that is small."""
+
+    def __init__(self, compute: Callable[[bytes], bytes]) -> None:
+        self.compute = compute
+        self.under_way = 0
+        self._small = ThreadPoolExecutor(1, "demur-small", initializer=_one_thread)
+        self._large = ThreadPoolExecutor(1, "demur-large")
+
+    async def run(self, body: bytes) -> bytes:
+        """Return the answer to a body that has arrived; errors come through."""
+        if self.under_way >= self.MOST_WAITING:
+            problem = f"the service is busy with {self.under_way:,} requests"
+            raise RefusedError(f"{problem}: try again in a second", status=503)
+        self.under_way += 1
+        try:
+            lane = self._small if len(body) <= self._SMALL else self._large
+            return await asyncio.get_running_loop().run_in_executor(lane, self.compute, body)
+        finally:
+            self.under_way -= 1
+
+
+def _one_thread() -> None:
+    """Keep the few rows of a small request from being divided among threads, which takes longer than deciding."""
+    threadpool_limits(1, user_api="openmp")
+
+
+class _Inflow:
+    """Reads bodies: none too large, none too slow, and not too much at once of those that have not ended yet."""
+
+    _MOST_AT_ONCE = 1 << 26
+
+    def __init__(self, max_bytes: int, max_seconds: float) -> None:
+        self.max_bytes, self.max_seconds = max_bytes, max_seconds
+        self.unfinished = 0
+
+    async def read(self, request: "Request") -> bytes:
+        """Return the body, and stop reading as soon as it is too large, whatever its length is said to be."""
+        _check_content_type(request.headers.get("content-type", ""))
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and len(announced) < 20 and int(announced) > self.max_bytes:
+            raise self._too_large()
+        try:
+            async with asyncio.timeout(self.max_seconds):
+                return await self._read(request)
+        except TimeoutError:
+            problem = f"the body did not arrive within {self.max_seconds:g} seconds"
+            raise RefusedError(f"{problem}: send less at once, or over a faster connection", 408) from None
+
+    async def _read(self, request: "Request") -> bytes:
+        from starlette.requests import ClientDisconnect
+
+        body = bytearray()
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                self.unfinished += len(chunk)
+                if len(body) > self.max_bytes:
+                    raise self._too_large()
+                if self.unfinished > max(self._MOST_AT_ONCE, 2 * self.max_bytes):
+                    raise RefusedError("the service is busy with unfinished requests: try again in a second", 503)
+        except ClientDisconnect:
+            raise RefusedError("the connection ended before the body did", 400) from None
+        finally:
+            self.unfinished -= len(body)
+        return bytes(body)
+
+    def _too_large(self) -> RefusedError:
+        return RefusedError(f"the body has more than {self.max_bytes:,} bytes: send the rows in several requests", 413)
+
+
+def _check_content_type(content_type: str) -> None:
+    kind, _, parameters = content_type.partition(";")
+    charset = parameters.strip().lower()
+    if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8", 'charset="utf-8"'):
+        got = f"{kind}; {charset}" if charset else kind or "nothing"
+        raise RefusedError(f"the content type is {got[:60]!r}: send JSON, with Content-Type: application/json", 415)
+
+
+def _limited_route(lanes: Lanes, inflow: _Inflow) -> Any:
+    """Return a route for FastAPI that reads a body only as far as allowed, and checks and decides in a lane.
+
+    FastAPI's own reads a body of any size, and checks it in the one thread that all requests share.
+    """
+    from fastapi.routing import APIRoute
+    from starlette.responses import JSONResponse, Response
+
+    async def handle(request: "Request") -> Response:
+        try:
+            answer = await lanes.run(await inflow.read(request))
+        except RefusedError as error:
+            headers = {"Retry-After": "1"} if error.status == 503 else None
+            return JSONResponse({"error": str(error)}, error.status, headers)
+        except Exception:  # whatever a model may raise: the service goes on, and its log tells
+            _log.exception("a request failed")
+            return JSONResponse({"error": "the service failed on this request; its log says why."}, 500)
+        return Response(answer, media_type="application/json")
+
+    class LimitedRoute(APIRoute):
+        def get_route_handler(self) -> "Callable[[Request], Coroutine[Any, Any, Response]]":
+            return super().get_route_handler() if self.body_field is None else handle
+
+    return LimitedRoute
+
+
+def _add_page(app: "FastAPI", path: str, show: Callable[[], Awaitable[Any]], summary: str, type_: Any) -> None:
+    """Answer GET, and HEAD, which belongs to it but not into the document; without a type it is a page of HTML."""
+    from starlette.responses import HTMLResponse, JSONResponse
+
+    kind = JSONResponse if type_ is not None else HTMLResponse
+    app.add_api_route(path, show, methods=["GET"], summary=summary, response_model=type_, response_class=kind)
+    app.add_api_route(path, show, methods=["HEAD"], include_in_schema=False, response_model=None)
+
+
+def _fixed(page: str, headers: dict[str, str], summary: str) -> tuple[Callable[[], Awaitable[Any]], str, Any]:
+    """Return what :func:`_add_page` takes for one page that stays as it is."""
+    from starlette.responses import HTMLResponse
+
+    async def show() -> Any:
+        return HTMLResponse(page, headers=headers)
+
+    return show, summary, None
+
+
+async def _say_where(request: "Request", error: Any) -> "Response":
+    """Tell which addresses there are, for whoever has taken another or another method."""
+    from starlette.responses import JSONResponse
+
+    places = ", ".join(request.app.openapi()["paths"])
+    words = f"{error.detail}: there are {places} and /openapi.json, of which /decide takes POST."
+    return JSONResponse({"error": words}, error.status_code, error.headers)
+
+
+class _KnownHosts:
+    """Refuses requests that come under a name which is not the service's own."""
+
+    def __init__(self, app: "ASGIApp", allowed: frozenset[str]) -> None:
+        self.app, self.allowed = app, allowed
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http" or self._knows(next((v for k, v in scope["headers"] if k == b"host"), b"")):
+            return await self.app(scope, receive, send)
+        from starlette.responses import JSONResponse
+
+        words = "the service is not known under the name that the request gives: use its address, or start it with "
+        return await JSONResponse({"error": f"{words}--allow-host and that name."}, 421)(scope, receive, send)
+
+    def _knows(self, host: bytes) -> bool:
+        name = host.decode("latin-1").lower()
+        name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+        if name in self.allowed or name in ("localhost", "") or "*" in self.allowed:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True  # no name, so that nobody can point it elsewhere

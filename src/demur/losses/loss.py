@@ -1,0 +1,219 @@
+"""What a rejection loss is: a value to train with and a rule to decide with."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from demur.costs import check_cost
+from demur.errors import InputError, InputTypeError
+from demur.margins import NoInverseLinkError
+from demur.rules import Decision
+
+__all__ = ["Family", "Hyper", "Loss", "over_classes", "score_of_label"]
+
+Hyper: TypeAlias = float | Tensor
+"""A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
+
+Family: TypeAlias = Literal["confidence", "classifier-rejector", "hinge"]
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A surrogate of the 0-1-c loss, with the rule that turns its scores into decisions.
+
+    A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`n_outputs`,
+    :meth:`forward` and :meth:`rule`, and :meth:`inverse_link` if its scores determine class probabilities;
+    it states its facts in the class variables; and it is made known with
+    :func:`demur.losses.register`. Users call the loss itself, :meth:`decide` and :meth:`proba`, which check
+    their input and then call those. Training engines call :meth:`forward` directly.
+
+    Shapes: ``scores`` is (..., n_outputs), ``y`` is (...), every result is (...). ``cost`` and the
+    hyper-parameters are numbers, or tensors that broadcast against ``y``, so that a stack of networks with
+    different values is one tensor program.
+    """
+
+    family: ClassVar[Family]
+    """Which approach the loss belongs to."""
+    equation: ClassVar[str]
+    """Where the formula stands in the paper, or whose it is."""
+    why: ClassVar[str]
+    """One sentence: why it is calibrated for rejection, or why not."""
+    trained_for_cost: ClassVar[bool] = False
+    """True if the cost enters the loss: another cost then needs another training."""
+    has_link: ClassVar[bool] = False
+    """True if the scores determine class probabilities through :meth:`inverse_link`."""
+    has_rejector: ClassVar[bool] = False
+    """True if the last score is a trained rejector r, so that Theorem 4 applies."""
+    binary_only: ClassVar[bool] = False
+    """True if the loss is defined for two classes only."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The registry key, the paper's name in lower case."""
+
+    @property
+    def smooth(self) -> bool:
+        """True if the loss is continuously differentiable in the scores; a class may set it to False."""
+        return True
+
+    @abstractmethod
+    def n_outputs(self, n_classes: int) -> int:
+        """Return how many scores a network needs for ``n_classes`` classes."""
+
+    @abstractmethod
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        """Return the loss of each example, unchecked."""
+
+    @abstractmethod
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        """Decide for each example, unchecked."""
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        """Return the class probabilities that the scores stand for, unchecked."""
+        raise NoInverseLinkError(
+            f"{self.name} has no inverse link, so its scores give no probabilities. "
+            "Use decide(), or a loss with a link such as 'ce'."
+        )
+
+    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
+        """Return one number per class whose largest is the answer, of shape (..., n_classes), unchecked."""
+        return scores[..., :n_classes]
+
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
+
+        Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
+        """
+        with torch.enable_grad():
+            leaf = scores.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad((self.forward(leaf, y, cost) * weight).sum(), leaf)
+        return gradient
+
+    def defined_at_zero_cost(self) -> bool:
+        """Return whether the loss is finite at c = 0, where rejecting is free."""
+        return True
+
+    def calibrated_for(self, n_classes: int) -> bool:
+        """Return whether the loss claims calibration for rejection with this many classes."""
+        return n_classes == 2 or not self.binary_only
+
+    def for_classes(self, n_classes: int) -> "Loss":
+        """Return the loss for a problem of ``n_classes`` classes, or refuse if it cannot have that many."""
+        self._check_n_classes(n_classes)
+        return self
+
+    def variants_to_train(self) -> "list[Loss]":
+        """Return what model selection should train where the user names only the loss."""
+        return [self]
+
+    def variants_to_decide(self) -> "list[Loss]":
+        """Return what model selection should decide with, given scores trained with this loss."""
+        return [self]
+
+    @final
+    def __call__(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        """Return the loss of each example, without reduction.
+
+        Parameters
+        ----------
+        scores : tensor of shape (..., n_outputs)
+        y : integer tensor of shape (...)
+        cost : float or tensor broadcasting against ``y``, optional
+            Needed by losses that are trained for a cost, ignored by the others.
+        """
+        self._check_scores(scores)
+        self._check_labels(scores, y)
+        if self.trained_for_cost or cost is not None:
+            self.check_cost(cost)
+        return self.forward(scores, y, cost)
+
+    @final
+    def decide(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        """Decide for each example with the loss's own rule.
+
+        Parameters
+        ----------
+        scores : tensor of shape (..., n_outputs)
+        cost : float or tensor broadcasting against the examples
+        """
+        self._check_scores(scores)
+        self.check_cost(cost)
+        return self.rule(scores, cost)
+
+    @final
+    def proba(self, scores: Tensor) -> Tensor:
+        """Return the estimated class probabilities eta(x), of shape (..., n_classes).
+
+        Raises
+        ------
+        NoInverseLinkError
+            If the loss has no inverse link.
+        """
+        self._check_scores(scores)
+        return self.inverse_link(scores)
+
+    def _check_n_classes(self, n_classes: int) -> None:
+        if n_classes < 2:
+            raise InputError(f"a classifier needs at least two classes, got {n_classes}.")
+        if self.binary_only and n_classes != 2:
+            raise InputError(f"{self.name} is for two classes only, got {n_classes}; 'ce' takes any number.")
+
+    def _n_classes(self, n_outputs: int) -> int:
+        """Return the largest number of classes that ``n_outputs`` scores can tell apart."""
+        n_classes = 2
+        while not self.binary_only and self.n_outputs(n_classes + 1) <= n_outputs:
+            n_classes += 1
+        return n_classes
+
+    def _check_scores(self, scores: Tensor) -> None:
+        if not isinstance(scores, Tensor) or not scores.is_floating_point():
+            kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+            raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+        n_outputs = scores.shape[-1] if scores.ndim else 0
+        n_classes = self._n_classes(n_outputs)
+        if n_outputs != self.n_outputs(n_classes):
+            raise InputError(
+                f"{self.name} needs scores of shape (..., n_outputs) with n_outputs = {self.n_outputs(n_classes)} for "
+                f"{n_classes} classes, got shape {tuple(scores.shape)}."
+            )
+        if scores.isnan().any():
+            raise InputError(
+                "scores contain NaN: the network has diverged; lower the learning rate or scale the features."
+            )
+
+    def _check_labels(self, scores: Tensor, y: Tensor) -> None:
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.dtype == torch.bool:
+            kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
+            raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
+        if y.shape != scores.shape[:-1]:
+            raise InputError(
+                f"y must have shape {tuple(scores.shape[:-1])} to match scores {tuple(scores.shape)}, "
+                f"got {tuple(y.shape)}."
+            )
+        n_classes = self._n_classes(scores.shape[-1])
+        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
+            raise InputError(
+                f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
+            )
+
+    def check_cost(self, cost: Any) -> None:
+        """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
+        if cost is None:
+            raise InputTypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")
+        values = check_cost(cost.detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
+        if not self.defined_at_zero_cost() and (values == 0).any():
+            raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
+
+
+def over_classes(value: Hyper) -> Hyper:
+    """Give a per-example value a last axis, so that it broadcasts over the classes."""
+    return value.unsqueeze(-1) if isinstance(value, Tensor) else value
+
+
+def score_of_label(scores: Tensor, y: Tensor) -> Tensor:
+    """Return the score of the true class, of shape (...)."""
+    return scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)

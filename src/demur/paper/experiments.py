@@ -1,0 +1,415 @@
+"""The paper's experiments, declared: which methods, on which data, by which protocol.
+
+Adding a method to the benchmark is one line in ``BENCHMARK``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from demur.costs import PAPER_COSTS
+from demur.errors import InputError
+from demur.losses import resolve
+from demur.losses.pairwise import PairwiseLoss
+
+__all__ = [
+    "BENCHMARK",
+    "EXPERIMENTS",
+    "SYNTHETIC",
+    "BenchmarkProtocol",
+    "Choice",
+    "Experiment",
+    "Method",
+    "Protocol",
+    "SyntheticProtocol",
+    "chosen_experiments",
+    "parse_settings",
+    "quick",
+    "restrict",
+    "with_losses",
+]
+
+
+def _published(default: Any, where: str) -> Any:  # as dataclasses.field itself, which takes the type of the field
+    """Declare a value that the paper prints."""
+    return field(default=default, metadata={"where": where})
+
+
+def _chosen(default: Any, why: str) -> Any:
+    """Declare a value that the paper leaves open, with the reason for ours."""
+    return field(default=default, metadata={"why": why})
+
+
+@dataclass(frozen=True)
+class Method:
+    """One column of a table: a loss, and the hyper-parameters of its own that validation chooses from.
+
+    Thresholds need no entry: a loss that has a free one lists its candidates itself (``tau_candidates``).
+
+    Parameters
+    ----------
+    name : str
+        As the tables print it.
+    loss : str, optional
+        As :func:`demur.losses.resolve` takes it, a registered name or "file.py:Class"; the lower-case ``name`` by
+        default.
+    betas : tuple of str
+        The sides of Corollary 5 to try, for losses with a trained rejector: "acc", "rej", "mean".
+
+    Examples
+    --------
+    >>> Method("CE").loss
+    'ce'
+    """
+
+    name: str
+    loss: str = ""
+    betas: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.loss:
+            object.__setattr__(self, "loss", self.name.lower())
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A decision that the paper leaves to whoever repeats it."""
+
+    setting: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How networks are trained, selected and scored; the same for every method.
+
+    In each trial, a random fifth of the training data is kept for validation and the networks of the grid are
+    trained on the rest. At each cost the network (and threshold) with the least 0-1-c risk on the validation part is
+    chosen, the first in the order of the grid among equals; it alone is scored on the test data, without a refit.
+    """
+
+    hidden_units: int = _published(50, "Section 5")
+    epochs: int = _published(150, "Appendix, benchmark data sets")
+    trials: int = _published(10, "Appendix, benchmark data sets")
+    costs: tuple[float, ...] = _published(PAPER_COSTS, "Section 5")
+    weight_decays: tuple[float, ...] = _published((1e-7, 1e-4, 1e-1), "Section 5")
+    validation_fraction: float = _published(0.2, "Appendix, 80-20 split")
+    batch_size: int = _chosen(
+        128, "common for tables of this size: several updates per epoch on 560 rows, few enough on 12,096 to be quick"
+    )
+    learning_rate: float = _chosen(1e-3, "the value that Adam and AMSGrad were published with, and PyTorch's default")
+    scaling: str = _chosen(
+        "standard",
+        "each feature has mean 0 and variance 1 on the training data: the usual way to let one learning rate suit "
+        "features in the thousands (covtype) and below 1 (yeast). 'range' maps the training data to [-1, 1], 'none' "
+        "leaves the features as they are",
+    )
+    seed: int = _chosen(
+        0, "split, initial weights and order of rows of a trial follow from it, the data set and the trial's number"
+    )
+
+    def choices(self) -> list[Choice]:
+        """Return what the paper leaves open, with this protocol's values and their reasons."""
+        return [
+            Choice(item.name, str(getattr(self, item.name)), item.metadata["why"])
+            for item in fields(self)
+            if "why" in item.metadata
+        ]
+
+    def spec(self) -> dict[str, int | float | str | list[float] | None]:
+        """Return everything that decides the outcome of one trial: all values but the number of trials."""
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        del values["trials"]
+        return values
+
+
+@dataclass(frozen=True)
+class BenchmarkProtocol(Protocol):
+    """The protocol on the five benchmark data sets."""
+
+    split_seed: int = _chosen(
+        0,
+        "vehicle and yeast have no official split: rows in the order of `frame.sample(frac=1, random_state=0)`, "
+        "then the first 700 and 1,000 for training, so that the sizes are the paper's",
+    )
+    max_train_rows: int | None = None
+    max_test_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class SyntheticProtocol(Protocol):
+    """The protocol on eight Gaussian classes in the plane, whose best possible risk is known."""
+
+    hidden_units: int = _published(3, "Section 5")
+    epochs: int = _published(100, "Appendix, synthetic data sets")
+    trials: int = _published(3, "Appendix, synthetic data sets")
+    learning_rate: float = _chosen(
+        1e-2,
+        "two rates were tried, on CE and OVA+log with 200, 2,000 and 10,000 points per class, and looked at on the "
+        "test data: at 0.001 the small sizes have too few updates (200 points: 73 to 100 % rejected at c = 0.4), at "
+        "0.01 CE is near the best possible risk from 2,000 points on",
+    )
+    gaussian_seed: int | None = _chosen(
+        None,
+        "the paper draws its eight means at random and does not print them; None takes `paper_gaussians()`, "
+        "means whose best possible rejection rates are nearest to those of its Table 2; a number draws others",
+    )
+    n_test: int = _chosen(
+        100_000, "the standard error of a risk is then below 0.0013; drawn once, with a seed of its own"
+    )
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What to run: every method on every problem, by one protocol.
+
+    Parameters
+    ----------
+    name : {"benchmark", "synthetic"}
+    problems : tuple of str
+        Data sets, or numbers of training points per class.
+    methods : tuple of Method
+        The paper's.
+    protocol : Protocol
+    more : tuple of Method
+        Ours, shown in a table of their own.
+    quick : bool
+        True for a short version, which says so in its output.
+    """
+
+    name: str
+    problems: tuple[str, ...]
+    methods: tuple[Method, ...]
+    protocol: Protocol
+    more: tuple[Method, ...] = ()
+    quick: bool = False
+
+    @property
+    def all_methods(self) -> tuple[Method, ...]:
+        """The paper's methods, then ours."""
+        return self.methods + self.more
+
+    def with_settings(self, settings: Mapping[str, str]) -> "Experiment":
+        """Return the experiment with some values of its protocol replaced, given as text.
+
+        Examples
+        --------
+        >>> plain = Experiment("benchmark", ("vehicle",), (Method("CE"),), BenchmarkProtocol())
+        >>> plain.with_settings({"learning_rate": "0.01", "costs": "0.1,0.2"}).protocol.costs
+        (0.1, 0.2)
+        >>> plain.with_settings({"speed": "9"})
+        Traceback (most recent call last):
+            ...
+        demur.errors.InputError: the benchmark experiment has no setting 'speed'; it has hidden_units, epochs, ...
+        """
+        known = {item.name: item for item in fields(self.protocol)}
+        values = {}
+        for name, text in settings.items():
+            if name not in known:
+                raise InputError(f"the {self.name} experiment has no setting {name!r}; it has {', '.join(known)}.")
+            values[name] = _read(name, text, known[name].default)
+        return replace(self, protocol=replace(self.protocol, **values))
+
+    def find(self, name: str) -> Method | None:
+        """Return the method of that name, in whichever case, or of that file.py:Class; None if there is none."""
+        for method in self.all_methods:
+            if name.lower() == method.name.lower() or (":" in name and name == method.loss):
+                return method
+        return None
+
+    def only(self, *, problems: tuple[str, ...] = (), methods: tuple[str, ...] = ()) -> "Experiment":
+        """Return the experiment restricted to some problems and methods, by name; empty means all."""
+        return replace(
+            self,
+            problems=tuple(name for name in self.problems if not problems or name in problems),
+            methods=tuple(method for method in self.methods if not methods or method.name in methods),
+            more=tuple(method for method in self.more if not methods or method.name in methods),
+        )
+
+
+def _read(name: str, text: str, like: Any) -> Any:
+    """Read a value of the same kind as another; where that is None, an integer or "none"."""
+    try:
+        if isinstance(like, tuple):
+            return tuple(float(part) for part in text.split(","))
+        if like is None:
+            return None if text.lower() == "none" else int(text)
+        return type(like)(text)
+    except ValueError:
+        kind = "numbers separated by commas" if isinstance(like, tuple) else f"like {like!r}"
+        raise InputError(f"setting {name} must be {kind}, got {text!r}.") from None
+
+
+ALL_BETAS = ("acc", "rej", "mean")
+
+BENCHMARK = Experiment(
+    "benchmark",
+    problems=("vehicle", "satimage", "yeast", "covtype", "letter"),
+    methods=(
+        Method("APC+log", betas=ALL_BETAS),
+        Method("APC+exp", betas=ALL_BETAS),
+        Method("MPC+log", betas=ALL_BETAS),
+        Method("OVA+log"),
+        Method("OVA+exp"),
+        Method("CE"),
+        Method("OVA+hin"),
+    ),
+    more=(
+        Method("OVA+sq"),
+        Method("OVA+sqhin"),
+        Method("CS+hin"),
+        Method("BEP"),
+    ),
+    protocol=BenchmarkProtocol(),
+)
+"""Tables 6 to 8 and Figures 2 and 4: 7,950 networks for the paper's seven methods, 1,800 for four more."""
+
+SYNTHETIC = Experiment(
+    "synthetic",
+    problems=("20", "50", "100", "200", "500", "1000", "1500", "2000", "5000", "10000"),
+    methods=(
+        Method("APC+log+acc", "apc+log", betas=("acc",)),
+        Method("APC+log+rej", "apc+log", betas=("rej",)),
+        Method("APC+exp+acc", "apc+exp", betas=("acc",)),
+        Method("APC+exp+rej", "apc+exp", betas=("rej",)),
+        Method("MPC+log+acc", "mpc+log", betas=("acc",)),
+        Method("MPC+log+rej", "mpc+log", betas=("rej",)),
+        Method("OVA+log"),
+        Method("OVA+exp"),
+        Method("CE"),
+    ),
+    protocol=SyntheticProtocol(),
+)
+"""Table 2 and Figure 1; a problem is a number of training points per class."""
+
+EXPERIMENTS = {"synthetic": SYNTHETIC, "benchmark": BENCHMARK}
+
+
+def quick(experiment: Experiment) -> Experiment:
+    """Return a short version of an experiment: every method, and every data set, but fewer of everything else.
+
+    Examples
+    --------
+    >>> quick(SYNTHETIC).problems
+    ('20', '200', '1000')
+    """
+    protocol = experiment.protocol
+    if isinstance(protocol, SyntheticProtocol):
+        short: Protocol = replace(protocol, trials=2, epochs=20, n_test=20_000)
+        return replace(experiment, problems=("20", "200", "1000"), protocol=short, quick=True)
+    assert isinstance(protocol, BenchmarkProtocol)
+    short = replace(protocol, trials=2, epochs=10, max_train_rows=4_000, max_test_rows=10_000)
+    return replace(experiment, protocol=short, quick=True)
+
+
+def chosen_experiments(which: str, *, short: bool, settings: Mapping[str, str]) -> list[Experiment]:
+    """Return the experiments of a name, "synthetic", "benchmark" or "all", with their settings.
+
+    Raises
+    ------
+    InputError
+        If there is no such experiment, or no such setting in any of them.
+
+    Examples
+    --------
+    >>> [one.name for one in chosen_experiments("all", short=True, settings={"n_test": "1000"})]
+    ['synthetic', 'benchmark']
+    """
+    if which not in (*EXPERIMENTS, "all"):
+        raise InputError(f"unknown experiment {which!r}; there are {', '.join(EXPERIMENTS)} and all.")
+    chosen = [one for name, one in EXPERIMENTS.items() if which in (name, "all")]
+    if short:
+        chosen = [quick(one) for one in chosen]
+    known = [set(vars(one.protocol)) for one in chosen]
+    for name in settings:
+        if not any(name in names for names in known):
+            chosen[0].with_settings({name: settings[name]})
+    return [
+        one.with_settings({name: text for name, text in settings.items() if name in names})
+        for one, names in zip(chosen, known, strict=True)
+    ]
+
+
+def with_losses(experiments: Sequence[Experiment], names: Sequence[str]) -> list[Experiment]:
+    """Add losses that the experiments do not have: registered ones by name, and any other as "file.py:Class".
+
+    Raises
+    ------
+    InputError
+        If a name is neither that of a method nor of a loss.
+
+    Examples
+    --------
+    >>> [method.name for method in with_losses([BENCHMARK], ["CE", "apc+log"])[0].more]
+    ['OVA+sq', 'OVA+sqhin', 'CS+hin', 'BEP']
+    >>> with_losses([SYNTHETIC], ["bep"])[0].more
+    (Method(name='bep', loss='bep', betas=()),)
+    """
+    extended = list(experiments)
+    for name in dict.fromkeys(names):
+        if any(one.find(name) for one in experiments):
+            continue
+        method = _method_of(name, experiments)
+        extended = [replace(one, more=(*one.more, method)) for one in extended]
+    return extended
+
+
+def _method_of(name: str, experiments: Sequence[Experiment]) -> Method:
+    try:
+        loss = resolve(name)
+    except InputError as error:
+        if ":" in name:
+            raise
+        known = dict.fromkeys(method.name for one in experiments for method in one.all_methods)
+        raise InputError(
+            f"unknown method {name!r}; there are {', '.join(known)}, every loss of `demur methods`, and file.py:Class "
+            "for a loss of your own."
+        ) from error
+    if loss.binary_only:
+        raise InputError(f"{name} is for two classes only; the experiments have four and more.")
+    if any(one.find(loss.name) for one in experiments):
+        raise InputError(f"the loss of {name} is named {loss.name!r} like a method of the paper; give it another name.")
+    return Method(loss.name, name, betas=ALL_BETAS if isinstance(loss, PairwiseLoss) else ())
+
+
+def restrict(experiments: Sequence[Experiment], problems: Sequence[str], methods: Sequence[str]) -> list[Experiment]:
+    """Keep some problems and methods; empty means all.
+
+    Raises
+    ------
+    InputError
+        If a problem is unknown to every experiment.
+
+    Examples
+    --------
+    >>> [one.name for one in restrict([SYNTHETIC, BENCHMARK], ["letter", "yeast"], ["CE"])]
+    ['benchmark']
+    """
+    known = list(dict.fromkeys(name for one in experiments for name in one.problems))
+    for name in problems:
+        if name not in known:
+            raise InputError(f"unknown problem {name!r}; there are {', '.join(known)}.")
+    kept = []
+    for one in experiments:
+        found = [method.name for name in methods if (method := one.find(name)) is not None]
+        if not methods or found:
+            kept.append(one.only(problems=tuple(problems), methods=tuple(found)))
+    return [one for one in kept if one.problems]
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Read NAME=VALUE texts.
+
+    Examples
+    --------
+    >>> parse_settings(["epochs=10"])
+    {'epochs': '10'}
+    """
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set takes NAME=VALUE, got {text!r}.")
+        settings[name.strip()] = value.strip()
+    return settings

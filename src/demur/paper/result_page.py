@@ -1,0 +1,357 @@
+"""The page that a reader of the results opens first, and the outcome that it is made from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from demur.datasets import BayesSummary
+from demur.datasets.uci import SOURCES
+from demur.paper.claims import Finding, Judged, Verdict
+from demur.paper.experiments import Choice
+from demur.paper.problems import training_rows
+from demur.paper.published_tables import Published
+from demur.paper.records import trace
+from demur.paper.result_tables import full_table, rejection_table
+from demur.paper.trial_means import TEST, Comparison, Numbers, Results, compare
+
+__all__ = ["Outcome", "page"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The results at hand, the published ones, and what follows from both.
+
+    Parameters
+    ----------
+    benchmark, synthetic : Results or None
+        None where the store has nothing of it.
+    bayes : dict
+        The best possible rule on the synthetic data, by cost.
+    published : Published
+    claims : list of Judged
+    rescaled : Results or None
+        The benchmark on features scaled to [-1, 1], if the store has it too.
+    """
+
+    benchmark: Results | None
+    synthetic: Results | None
+    bayes: dict[float, BayesSummary]
+    published: Published
+    claims: list[Judged]
+    rescaled: Results | None = None
+
+    @property
+    def parts(self) -> list[Results]:
+        """The experiments that there are records of."""
+        return [part for part in (self.synthetic, self.benchmark) if part is not None]
+
+    @property
+    def quick(self) -> bool:
+        """Whether these are results of a quick run."""
+        return any(part.experiment.quick for part in self.parts)
+
+    @cached_property
+    def compared(self) -> list[Comparison]:
+        """The benchmark's risks against the published ones, by method; empty where there is nothing to compare."""
+        return self._compared(self.benchmark)
+
+    @cached_property
+    def rescaled_compared(self) -> list[Comparison]:
+        """The same for the benchmark on features scaled to [-1, 1]."""
+        return self._compared(self.rescaled)
+
+    def _compared(self, results: Results | None) -> list[Comparison]:
+        if results is None:
+            return []
+        methods = [method.name for method in results.experiment.methods]
+        found = compare(results.numbers(methods), self.published.benchmark, methods)
+        return [one for one in found if one.n]
+
+    def warnings(self) -> list[str]:
+        """Return what every output must say first: a quick run, stand-ins, incomplete data or results; else nothing."""
+        lines = []
+        if self.quick:
+            lines.append(
+                "**A quick run**: fewer trials, sizes, epochs and rows than in the paper. It shows that everything "
+                "works; its figures mean little."
+            )
+        for part in self.parts:
+            lines += [f"**{problem}**: {note}." for problem, note in part.notes.items() if note]
+            missing = part.missing
+            if missing:
+                shown = "; ".join(missing[:5]) + (f"; and {len(missing) - 5} more" if len(missing) > 5 else "")
+                lines.append(f"**Not complete** ({part.experiment.name}): missing {shown}.")
+        return lines
+
+    def warning(self) -> str:
+        """Return the warnings as a block of Markdown."""
+        return "\n".join(f"> {line}  " for line in self.warnings())
+
+
+TITLE = """\
+# Classification with rejection: the paper's experiments, run again
+
+C. Ni, N. Charoenphakdee, J. Honda, M. Sugiyama:
+*On the Calibration of Multiclass Classification with Rejection*, NeurIPS 2019."""
+
+WHERE_EVERYTHING_IS = """\
+- All figures: [tables.md](tables.md), [benchmark.csv](benchmark.csv), [synthetic.csv](synthetic.csv). Each of them
+  comes from the records in [records](records), which also name the chosen hyper-parameters of every trial."""
+
+VERDICTS_IN_WORDS: dict[Verdict, str] = {
+    "holds": "hold",
+    "depends": "hold in some cases only",
+    "does not hold": "do not hold",
+    "not tested": "are not tested",
+}
+"""After a number of statements."""
+
+HOW_CLAIMS_ARE_JUDGED = """\
+A statement *holds* if it is true in every case counted, *does not hold* if in none, and *depends* otherwise. The same
+test is applied to the paper's own printed tables, where these suffice."""
+
+HOW_IT_WAS_MADE = """\
+```
+demur reproduce all --data DIR --out results/paper
+```
+
+The command continues where it was stopped; with a complete store it only draws the tables and figures again. With
+`--records-only` it draws nothing and needs no matplotlib, so that records can be computed elsewhere and brought back.
+`--pack` puts the records of a finished run into one file per experiment. From the records alone, all this is drawn by
+
+```
+demur reproduce all --out results/paper --tables-only
+```
+
+| | networks | diverged | training, s | everything else, s | device |
+|---|---|---|---|---|---|"""
+
+
+def page(outcome: Outcome) -> str:
+    """Return README.md."""
+    sections = [
+        TITLE,
+        outcome.warning(),
+        _summary(outcome),
+        _claims(outcome.claims),
+        synthetic_section(outcome),
+        benchmark_section(outcome),
+        _choices(outcome),
+        _provenance(outcome),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _summary(outcome: Outcome) -> str:
+    lines = ["## In short", ""]
+    compared = outcome.compared
+    ce = next((one for one in compared if one.method == "CE"), None)
+    if ce is not None:
+        lines.append(
+            f"- **Cross-entropy**: our mean 0-1-c risk is at or below the published one in {ce.at_or_below} of {ce.n} "
+            f"cells (data set x cost) at the three decimals that the paper prints, in {ce.strictly} before rounding."
+        )
+    others = [one for one in compared if one.method != "CE"]
+    if others:
+        within, n = sum(one.within for one in others), sum(one.n for one in others)
+        lines.append(
+            "- **The other methods**: within the published mean plus three published standard deviations, or better, "
+            f"in {within} of {n} cells."
+        )
+    verdicts = [judged.ours.verdict for judged in outcome.claims]
+    counts = ", ".join(
+        f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS_IN_WORDS.items() if verdict in verdicts
+    )
+    lines.append(f"- **The paper's statements**, {len(verdicts)} of them, on our figures: {counts}.")
+    for part in outcome.parts:
+        run = trace(part.records)
+        lines.append(
+            f"- **{part.experiment.name.capitalize()}**: {run.networks:,} networks, {run.seconds_training:,.0f} s of "
+            f"training on {' and '.join(run.devices)}."
+        )
+    return "\n".join([*lines, WHERE_EVERYTHING_IS])
+
+
+def _claims(claims: Sequence[Judged]) -> str:
+    rescaled = any(judged.rescaled for judged in claims)
+    lines = [
+        f"## The paper's statements, one by one\n\n{HOW_CLAIMS_ARE_JUDGED}\n",
+        "| statement | in the paper | here | evidence | the paper's own tables |"
+        + (" here, features in [-1, 1] |" if rescaled else ""),
+        "|---|---|---|---|---|" + ("---|" if rescaled else ""),
+    ]
+    for judged in claims:
+        cells = [judged.claim.statement, judged.claim.where, f"**{_verdict(judged.ours)}**", judged.ours.evidence]
+        cells += [_verdict(judged.paper)] + ([_verdict(judged.rescaled)] if rescaled else [])
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _verdict(finding: Finding | None) -> str:
+    if finding is None:
+        return ""
+    return finding.verdict if finding.verdict == "not tested" else f"{finding.verdict} ({finding.counts})"
+
+
+def _choices(outcome: Outcome) -> str:
+    rows: dict[str, list[tuple[str, Choice]]] = {}
+    for part in outcome.parts:
+        for choice in part.experiment.protocol.choices():
+            rows.setdefault(choice.setting, []).append((part.experiment.name, choice))
+    lines = [
+        "## What the paper leaves open",
+        "",
+        "Chosen once, for all methods; `--set NAME=VALUE` changes it.",
+        "",
+        "| setting | value | reason |",
+        "|---|---|---|",
+    ]
+    for setting, found in rows.items():
+        if len({choice.value for _, choice in found}) == 1:
+            lines.append(f"| {setting} | {found[0][1].value} | {found[0][1].why} |")
+        else:
+            lines += [f"| {setting} ({name}) | {choice.value} | {choice.why} |" for name, choice in found]
+    return "\n".join(lines)
+
+
+def _provenance(outcome: Outcome) -> str:
+    lines = ["## How this page was made", "", HOW_IT_WAS_MADE]
+    runs = []
+    for part in outcome.parts:
+        groups = [(part.experiment.name, [method.name for method in part.experiment.methods])]
+        if part.experiment.more:
+            groups.append(("more losses", [method.name for method in part.experiment.more]))
+        for name, methods in groups:
+            run = trace(part.records, methods)
+            runs.append(run)
+            figures = (
+                f"{run.networks:,}",
+                f"{run.failed}",
+                f"{run.seconds_training:,.1f}",
+                f"{run.seconds_other:,.1f}",
+            )
+            lines.append(f"| {name} | {' | '.join(figures)} | {', '.join(run.devices)} |")
+    versions = dict.fromkeys(version for run in runs for version in run.versions)
+    memory = max((run.peak_memory_mb or 0 for run in runs), default=0)
+    lines += ["", f"Versions: {'; '.join(versions)}. Peak memory of a process: {memory:,} MB."]
+    if outcome.benchmark is not None:
+        lines += ["", *_data_table(outcome.benchmark)]
+    return "\n".join(lines)
+
+
+def _data_table(part: Results) -> list[str]:
+    """Return the paper's Table 3, with the rows that were used here."""
+    lines = [
+        "| data set | features | classes | training rows | test rows | sha256 of the rows | |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    hashes = {record.spec["problem"]: record.spec["data"] for record in part.records}
+    n_test = {problem: scores[0].n for (problem, _, _), scores in part.scores.items()}
+    for problem in part.problems:
+        source, n_train = SOURCES[problem], training_rows(problem, part.experiment.protocol)
+        sizes = f"{source.n_features} | {source.n_classes} | {n_train:,} | {n_test[problem]:,}"
+        lines.append(f"| {problem} | {sizes} | `{hashes[problem][:16]}...` | {part.notes[problem]} |")
+    return lines
+
+
+SYNTHETIC = """\
+## Synthetic data: does the risk reach the best possible one?
+
+Eight Gaussian classes in the plane, so that the best possible risk is known: the black line.
+
+![Figure 1: test risk against training size](figures/figure-1.png)
+
+**Table 2.** Rejected share of the test data in % with {size:,} training points per class, mean (standard deviation)
+over trials. The paper prints four of these methods at three costs. It does not print its eight means; ours were
+chosen so that the Bayes-optimal shares are near its CE column.
+
+{table}"""
+
+BENCHMARK = """\
+## Benchmark data
+
+![Figure 2: test risk against cost, three data sets](figures/figure-2.png)
+
+![Figure 4: test risk against cost, all data sets and methods](figures/figure-4.png)
+
+**Table 6.** 0-1-c risk on the test data, mean (standard deviation) over trials; below it the published figure and the
+difference. Bold: lowest or equivalent. {test}
+
+{table}"""
+
+COMPARISON = """\
+**Against the published risks.** Ours rounded to the three decimals that the paper prints; "within" is at most the
+published mean plus three published standard deviations. Why some cells lie outside: see `docs/reproduction.md`.
+
+| method | at or below | before rounding | within, or better | cells outside |
+|---|---|---|---|---|"""
+
+MORE = """\
+### More losses
+
+Not in the paper's tables: one-versus-all with the squared and the squared hinge loss, and the two other hinge losses
+of Ramaswamy et al. (2018). Same protocol; CE again for comparison, bold among these.
+
+{table}"""
+
+
+RESCALED = """\
+### The same with features scaled to [-1, 1]
+
+The paper does not say how it scaled the features; it names the LIBSVM site as one source of its data, whose files are
+scaled to [-1, 1]. The same benchmark on features scaled so (`--set scaling=range`), beside the standardised one:
+mean absolute difference to the published risks, and to the published rejection ratios; cells within the published
+mean plus three published standard deviations, or better.
+
+| method | risk, standardised | [-1, 1] | rejection, standardised | [-1, 1] | within, standardised | [-1, 1] |
+|---|---|---|---|---|---|---|"""
+
+
+def synthetic_section(outcome: Outcome) -> str:
+    """Return Figure 1 and Table 2; empty without records."""
+    part = outcome.synthetic
+    if part is None:
+        return ""
+    methods = [method.name for method in part.experiment.methods]
+    largest = part.problems[-1]
+    table = rejection_table(part.numbers(methods), outcome.published.synthetic, outcome.bayes, largest, methods)
+    return SYNTHETIC.format(size=int(largest), table=table)
+
+
+def benchmark_section(outcome: Outcome) -> str:
+    """Return Figures 2 and 4, the table of risks, the comparison with the published ones, and the further losses."""
+    part = outcome.benchmark
+    if part is None:
+        return ""
+    costs, notes, published = part.experiment.protocol.costs, part.notes, outcome.published.benchmark
+    methods = [method.name for method in part.experiment.methods]
+    table = full_table("zoc_risk", part.numbers(methods), published, part.problems, costs, methods, notes)
+    sections = [BENCHMARK.format(test=TEST, table=table)]
+    if outcome.compared:
+        sections.append("\n".join([COMPARISON, *_comparison_rows(outcome.compared)]))
+    if outcome.rescaled_compared:
+        sections.append("\n".join([RESCALED, *_rescaled_rows(outcome.compared, outcome.rescaled_compared)]))
+    if part.experiment.more:
+        shown = ["CE", *(method.name for method in part.experiment.more)]
+        table = full_table("zoc_risk", part.numbers(shown), Numbers(), part.problems, costs, shown, notes)
+        sections.append(MORE.format(table=table))
+    return "\n\n".join(sections)
+
+
+def _rescaled_rows(standard: Sequence[Comparison], rescaled: Sequence[Comparison]) -> list[str]:
+    rows = []
+    for one, other in zip(standard, rescaled, strict=True):
+        figures = [f"{pair.distance:.4f}" for pair in (one, other)]
+        figures += [f"{pair.rejection_distance:.3f}" for pair in (one, other)]
+        figures += [f"{pair.within} of {pair.n}" for pair in (one, other)]
+        rows.append(f"| {one.method} | {' | '.join(figures)} |")
+    return rows
+
+
+def _comparison_rows(compared: Sequence[Comparison]) -> list[str]:
+    rows = []
+    for one in compared:
+        outside = "; ".join(one.outside) or "none"
+        counts = " | ".join(f"{number} of {one.n}" for number in (one.at_or_below, one.strictly, one.within))
+        rows.append(f"| {one.method} | {counts} | {outside} |")
+    return rows

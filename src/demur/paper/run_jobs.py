@@ -1,0 +1,281 @@
+"""Running jobs, each kept as soon as it is finished: on this machine, or on a Dask cluster."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import torch
+
+from demur.errors import InputError, MissingExtraError
+from demur.paper.experiments import Experiment
+from demur.paper.problems import DataPlace
+from demur.paper.records import Record, Store
+from demur.paper.trial_computing import Workplace, compute
+from demur.paper.trial_jobs import Plan, TrialJob, make_plan
+from demur.training import resolve_device
+from demur.workers import n_cores
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["JobsFailedError", "Watch", "compute_records", "connect", "run_here", "run_on_cluster"]
+
+
+class JobsFailedError(Exception):
+    """Some jobs failed; the others are finished and kept."""
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Whom a run tells what happens; nobody by default.
+
+    Parameters
+    ----------
+    planned : callable
+        Takes the number of jobs and the work ahead, in rows seen by networks.
+    advance : callable
+        Takes the work that was just done; called from any thread.
+    finished : callable
+        Takes a job that is finished and kept, and its record.
+    warn : callable
+        Takes a sentence that the user should read.
+    """
+
+    planned: Callable[[int, float], None] = _nothing
+    advance: Callable[[float], None] = _nothing
+    finished: Callable[[TrialJob, Record], None] = _nothing
+    warn: Callable[[str], None] = _nothing
+
+
+@dataclass
+class _Failures:
+    """The jobs that failed in a run: reported at once, and again at the end."""
+
+    watch: Watch
+    names: list[str] = field(default_factory=list)
+
+    def add(self, job: TrialJob, error: BaseException) -> None:
+        self.names.append(f"{job.method.name} on {job.problem}")
+        self.watch.warn(f"{self.names[-1]} failed: {type(error).__name__}: {error}")
+
+    def raise_if_any(self) -> None:
+        if self.names:
+            raise JobsFailedError(
+                f"{len(self.names)} of the jobs failed ({', '.join(self.names)}); the others are kept. Run the same "
+                "command again to try the failed ones once more."
+            )
+
+
+def compute_records(
+    experiments: Sequence[Experiment],
+    out: str | os.PathLike[str],
+    place: DataPlace,
+    *,
+    device: str = "auto",
+    scheduler: str | None = None,
+    watch: Watch | None = None,
+) -> None:
+    """Compute what is not in the store yet, of all experiments; every job is kept as soon as it is finished.
+
+    Needs neither matplotlib nor the packages of the command line, so it can run where only numpy, scipy, scikit-learn
+    and torch are. The records are brought back, and ``demur reproduce --tables-only`` draws from them.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+    out : path
+        The records go to ``out/records``.
+    place : DataPlace
+    device : str
+        As for :func:`demur.training.resolve_device`.
+    scheduler : str, optional
+        As for :func:`connect`; this machine alone by default.
+    watch : Watch, optional
+
+    Raises
+    ------
+    JobsFailedError
+        If some jobs failed.
+    DatasetError, StoreError, InputError
+        If data cannot be had, the folder cannot be written to, or the device or the scheduler is unknown.
+    """
+    watch = watch or Watch()
+    device_type = resolve_device(device).type
+    plans = []
+    for experiment in experiments:
+        store = Store(out, experiment.name)
+        store.check_writable()
+        plans.append(make_plan(experiment, store, place, device_type=device_type, warn=watch.warn))
+        plans[-1].ensure_data()
+    watch.planned(sum(len(plan.jobs) for plan in plans), sum(plan.work for plan in plans))
+    failures = []
+    for plan in plans:
+        try:
+            if scheduler is None:
+                run_here(plan, resolve_device(device), watch)
+            elif plan.jobs:
+                with connect(scheduler) as client:
+                    run_on_cluster(plan, client, device, watch)
+        except JobsFailedError as error:
+            failures.append(str(error))
+    if failures:
+        raise JobsFailedError(" ".join(failures))
+
+
+def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> None:
+    """Compute the jobs of a plan on this machine, one after another.
+
+    A job that fails is reported and left out; the others go on. A record that cannot be written ends the run.
+
+    Raises
+    ------
+    JobsFailedError
+        If some job failed.
+    StoreError
+        If a record could not be written.
+    """
+    watch = watch or Watch()
+    workplace = Workplace(device, plan.place)
+    failures = _Failures(watch)
+    for job in plan.jobs:
+
+        def advance(network_epochs: int, rows: float = job.work_per_network_epoch) -> None:
+            watch.advance(network_epochs * rows)
+
+        try:
+            record = compute(job, workplace, advance)
+        except Exception as error:  # one job's failure must not lose the others; all are reported at the end
+            failures.add(job, error)
+            continue
+        plan.store.write(job.name, record)
+        watch.finished(job, record)
+    failures.raise_if_any()
+
+
+@contextmanager
+def connect(scheduler: str) -> Iterator["Client"]:
+    """Yield a Dask client for "local:N", N worker processes on this machine, or for a scheduler's address.
+
+    Raises
+    ------
+    MissingExtraError
+        If Dask distributed is not installed.
+    InputError
+        If the scheduler is neither, or does not answer.
+
+    Examples
+    --------
+    >>> with connect("local:many"):
+    ...     pass
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: scheduler must be 'local:N' with N worker processes, or an address such as ...
+    """
+    dask = _dask()
+    kind, _, number = scheduler.partition(":")
+    if kind == "local" and number.isdigit() and int(number) > 0:
+        with (
+            dask.LocalCluster(
+                n_workers=int(number),
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            dask.Client(cluster) as client,
+        ):
+            yield client
+        return
+    if "://" not in scheduler:
+        raise InputError(
+            "scheduler must be 'local:N' with N worker processes, or an address such as 'tcp://host:8786', got "
+            f"{scheduler!r}."
+        )
+    try:
+        client = dask.Client(scheduler, timeout=20)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the scheduler {scheduler} does not answer; is it running, and can it be reached?") from error
+    with client:
+        yield client
+
+
+def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | None = None) -> None:
+    """Compute the jobs of a plan on a cluster; this process keeps every record as soon as it arrives.
+
+    What a worker was computing when it died is given to another one. Workers read the data from the same
+    folder as this process would.
+
+    Parameters
+    ----------
+    plan : Plan
+    client : distributed.Client
+    device : str
+        As for :func:`demur.training.resolve_device`, resolved by each worker.
+    watch : Watch, optional
+
+    Raises
+    ------
+    JobsFailedError
+        If some job failed.
+    StoreError
+        If a record could not be written.
+    """
+    watch = watch or Watch()
+    failures = _Failures(watch)
+    n_workers = _stacks_per_worker(client)
+    largest_first = sorted(plan.jobs, key=lambda job: -job.work)
+    jobs = {
+        client.submit(_compute, job, plan.place, device, n_workers, key=f"demur-{job.name}", pure=False): job
+        for job in largest_first
+    }
+    try:
+        for future in _dask().as_completed(jobs):
+            job = jobs[future]
+            try:
+                record: Record = future.result()
+            except Exception as error:  # as in run_here: reported at the end
+                failures.add(job, error)
+                continue
+            finally:
+                watch.advance(job.work)
+            plan.store.write(job.name, record)
+            watch.finished(job, record)
+    finally:
+        client.cancel(list(jobs))  # type: ignore[no-untyped-call]
+    failures.raise_if_any()
+
+
+def _dask() -> ModuleType:
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        raise MissingExtraError('--scheduler needs Dask: pip install "demur[dask]".') from error
+
+
+_here = threading.local()
+
+
+def _compute(job: TrialJob, place: DataPlace, device: str, n_workers: int) -> Record:
+    """Compute a job on a worker; each of its threads keeps the data of the problem at hand."""
+    workplace = getattr(_here, "workplace", None)
+    if workplace is None or workplace.place != place:
+        workplace = _here.workplace = Workplace(resolve_device(device), place, n_workers)
+    return compute(job, workplace)
+
+
+def _stacks_per_worker(client: "Client") -> int:
+    """Return how many stacks a worker trains at a time: its share of a local machine's cores, or one."""
+    if not isinstance(client.cluster, _dask().LocalCluster):
+        return 1
+    return max(1, n_cores() // max(1, len(client.cluster.workers)))

@@ -1,0 +1,149 @@
+"""Labels of a table: which rows have one, any column as class names, and class names back as the column's type."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from demur.columns.column import Values, kind_of_type
+from demur.columns.table_errors import TableError, did_you_mean, listed, shown
+
+__all__ = ["as_column", "check_classes", "check_target", "class_texts", "label_type", "labelled_rows"]
+
+_MOST_NUMBERS = 1000
+"""A target with more different fractional numbers than this is a quantity and not a class."""
+
+
+def label_type(column: Values, name: str) -> str:
+    """Return how predictions are to be written: "integer", "number", "boolean" or "text", which dates are as well.
+
+    Examples
+    --------
+    >>> label_type(pa.chunked_array([[1.0, 2.0, None]]), "y"), label_type(pa.chunked_array([["a"]]), "y")
+    ('integer', 'text')
+    """
+    column = _plain(column)
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if kind_of_type(kind) is None and not pa.types.is_null(kind):
+        raise TableError(f"the target column {shown(name)} holds {kind}: classes must be text, numbers or dates")
+    if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
+        return "text"
+    numbers = [value for value in pc.unique(column).to_pylist() if value is not None and value == value]
+    fits = not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**63)
+    if fits and all(int(value) == value for value in numbers):
+        return "integer"
+    if len(numbers) > _MOST_NUMBERS:
+        raise TableError(
+            f"the target column {shown(name)} holds {len(numbers):,} different numbers, which is a quantity and not a "
+            "class: make classes of it first, such as low and high"
+        )
+    return "number" if pa.types.is_floating(kind) else "text"
+
+
+def class_texts(column: Values) -> NDArray[np.object_]:
+    """Return the labels as text, None where one is missing: 3 and 3.0 are both the class "3".
+
+    Examples
+    --------
+    >>> class_texts(pa.chunked_array([[3.0, None, 2.5]])).tolist()
+    ['3', None, '2.5']
+    """
+    texts = [_text(value) for value in _plain(column).to_pylist()]
+    result: NDArray[np.object_] = np.array(texts, dtype=object)
+    return result
+
+
+def as_column(classes: Sequence[str | None] | NDArray[Any], kind: str) -> pa.Array:
+    """Return class names as an Arrow array of the label type.
+
+    Examples
+    --------
+    >>> as_column(["2", "0.5"], "number").to_pylist()
+    [2.0, 0.5]
+    """
+    column = pa.array(np.asarray(classes, dtype=object), pa.string())
+    if kind == "boolean":
+        return pc.equal(column, "true")
+    types = {"integer": pa.int64(), "number": pa.float64()}
+    return column.cast(types[kind]) if kind in types else column
+
+
+_LONGEST_NAME = 1000
+"""Characters in the name of a class: NumPy gives each label as much room as the longest takes."""
+
+
+def check_target(target: str, columns: Collection[str], where: str = "the table") -> None:
+    """Refuse a target that is not a column, and suggest the one that may be meant.
+
+    Examples
+    --------
+    >>> check_target("clas", ["size", "class"])
+    Traceback (most recent call last):
+    demur.columns.table_errors.TableError: there is no column 'clas' to predict, did you mean 'class'?: ...
+    """
+    if target not in columns:
+        hint = did_you_mean(target, columns)
+        raise TableError(f"there is no column {shown(target)} to predict{hint}: {where} has {listed(columns)}")
+
+
+def labelled_rows(table: pa.Table, target: str, *, where: str = "the table") -> tuple[pa.Table, NDArray[np.str_]]:
+    """Return the rows that have a label, and the labels as text."""
+    check_target(target, table.column_names, where)
+    label_type(table[target], target)  # refuses what can be no class
+    labels = class_texts(table[target])
+    known = np.array([label is not None for label in labels], dtype=bool)
+    if not known.any():
+        raise TableError(f"the target column {shown(target)} of {where} is empty: give rows with a label")
+    longest = max(map(len, labels[known]))
+    if longest > _LONGEST_NAME:
+        raise TableError(
+            f"the target column {shown(target)} holds a text of {longest:,} characters, which cannot be the name of "
+            "a class: choose another target"
+        )
+    return (table if known.all() else table.filter(known)), labels[known].astype(str)
+
+
+def check_classes(labels: NDArray[np.str_], target: str) -> None:
+    """Refuse labels that nothing can be learnt from: of one class only, or all different.
+
+    Examples
+    --------
+    >>> check_classes(np.array(["cat", "cat"]), "pet")
+    Traceback (most recent call last):
+    demur.columns.table_errors.TableError: the target column 'pet' holds only one class, 'cat': give at least two
+    """
+    classes, counts = np.unique(labels, return_counts=True)
+    if len(classes) < 2:
+        raise TableError(
+            f"the target column {shown(target)} holds only one class, {shown(classes[0])}: give at least two"
+        )
+    if counts.max() == 1:
+        raise TableError(
+            f"every one of the {len(labels):,} labels in {shown(target)} is different, and nothing can be learnt from "
+            "one row each: choose another target, or give more rows"
+        )
+
+
+def _plain(column: Values) -> Values:
+    """Take dictionaries apart, and nanoseconds away, which Python's own dates do not have."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return column.cast(pa.timestamp("us", kind.tz), safe=False)
+    return column
+
+
+def _text(value: object) -> str | None:
+    if value is None or value != value:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

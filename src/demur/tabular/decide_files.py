@@ -1,0 +1,353 @@
+"""Deciding for a file a piece at a time, and for a folder of files on many machines or processes through Dask."""
+
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from demur.columns.column import Values
+from demur.columns.table_errors import TableError, listed, shown
+from demur.errors import MissingExtraError
+from demur.tabular.arrow_files import FolderReader, files_of_folder, partition_columns
+from demur.tabular.class_labels import as_column, class_texts
+from demur.tabular.csv_files import types_of_text
+from demur.tabular.table_files import open_table
+from demur.tabular.table_model import ANSWER_COLUMNS, TableModel
+from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
+from demur.tabular.table_writer import TableWriter
+from demur.whole_file import move_into_place, part_of
+
+__all__ = ["Decided", "decide_file", "decide_folder"]
+
+_Chunk = TypeVar("_Chunk")
+_Answer = TypeVar("_Answer")
+
+_IN_FLIGHT = 3
+"""Pieces that are in memory at once: one being read, one being decided, one being written."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """How many rows were read, and how many of them were declined."""
+
+    rows: int = 0
+    rejected: int = 0
+
+    def __add__(self, other: "Decided") -> "Decided":
+        return Decided(self.rows + other.rows, self.rejected + other.rejected)
+
+
+def decide_file(
+    model: TableModel,
+    source: Source,
+    target: str | os.PathLike[str],
+    *,
+    cost: float | None = None,
+    keep: Sequence[str] | None = (),
+    strict: bool = True,
+    overwrite: bool = False,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    dayfirst: bool | None = None,
+    chunk_rows: int = 65_536,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> Decided:
+    r"""Read rows, decide for each, and write the answers in the same order, in bounded memory.
+
+    Nothing is written unless the columns are those that the model was fitted on; and the file appears under its name
+    only when it is complete.
+
+    Parameters
+    ----------
+    model : TableModel
+    source : path, "-" or binary stream
+        As :func:`~demur.tabular.open_table` takes it.
+    target : path or "-"
+        As :class:`~demur.tabular.TableWriter` takes it.
+    cost : float, optional
+        Another than the model's, where it may move.
+    keep : sequence of str, or None
+        Columns of the source to copy in front of the answers; None copies all. A file that carries types gets the
+        types that a whole read would find, which takes a second look at a CSV file; the labels, where they are kept,
+        get the type of the predictions.
+    strict : bool
+        Whether extra columns are an error.
+    overwrite : bool
+    delimiter : str, optional
+    decimal, dayfirst : optional
+        How a CSV file writes numbers and dates; by default as the one that the model was fitted on.
+    chunk_rows : int
+        Rows in memory at a time.
+    progress : callable
+        Called with the number of rows just written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
+    >>> model = fit_table(table, "pet", model="lr")
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "new.csv").write_text("name,size\nTom,1.1\nRex,5.1\n")
+    >>> decide_file(model, folder / "new.csv", folder / "out.csv", keep=["name"], strict=False)
+    Decided(rows=2, rejected=0)
+    >>> (folder / "out.csv").read_text().splitlines()[0]
+    'name,prediction,rejected,confidence,first_choice,second_choice'
+    """
+    inputs = [] if str(source) == "-" or hasattr(source, "read") else [str(source)]
+    writer = TableWriter(target, overwrite=overwrite, inputs=inputs)
+    decimal = model.schema.decimal if decimal is None else decimal
+    dayfirst = model.schema.dayfirst if dayfirst is None else dayfirst
+
+    with ExitStack() as stack:
+
+        def opened(source: Source) -> TableReader:
+            return stack.enter_context(open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst))
+
+        if keep != () and writer.carries_types:
+            source = _to_be_read_twice(source, stack)
+        reader = opened(source)
+        kept = _checked(model, reader, keep, strict=strict, cost=cost)
+        copies = _Copies(kept)
+        if kept and writer.carries_types:
+            copies = _settled(model, reader, kept)
+            if not isinstance(source, str | os.PathLike):
+                source.seek(0)
+            reader = opened(source)
+        return _decide(model, reader, writer, copies, cost=cost, chunk_rows=chunk_rows, progress=progress)
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Columns to copy: their names, the types to read them with where these were found, and the labels' own."""
+
+    names: list[str]
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    label_type: str | None = None
+
+
+def _checked(
+    model: TableModel, reader: TableReader, keep: Sequence[str] | None, *, strict: bool, cost: float | None
+) -> list[str]:
+    """Refuse a table or a cost that is not for this model; return the names of the columns to keep."""
+    model.schema.check(reader.columns, strict=strict, where=reader.name)
+    if cost is not None:
+        model.check_cost(cost)
+    return _kept(reader, keep)
+
+
+def _decide(
+    model: TableModel,
+    reader: TableReader,
+    writer: TableWriter,
+    copies: _Copies,
+    *,
+    cost: float | None,
+    chunk_rows: int,
+    progress: Callable[[int], object] = lambda rows: None,
+) -> Decided:
+    kept = copies.names
+    types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in kept}
+    total = Decided()
+
+    def answer(chunk: pa.RecordBatch) -> tuple[pa.RecordBatch, Decided]:
+        answers = model.answers(chunk, cost, where=reader.name)
+        columns = {name: chunk.column(name) for name in kept}
+        if copies.label_type is not None:
+            columns[model.target] = as_column(class_texts(columns[model.target]), copies.label_type)
+        columns |= {name: answers.column(name).combine_chunks() for name in ANSWER_COLUMNS}
+        rejected = int(answers.column("rejected").to_numpy().sum())
+        return pa.record_batch(columns), Decided(chunk.num_rows, rejected)
+
+    with writer:
+        for batch, count in _in_order(answer, reader.chunks(types | model.schema.arrow_types(), chunk_rows)):
+            writer.write(batch)
+            total += count
+            progress(count.rows)
+    return total
+
+
+def _settled(model: TableModel, reader: TableReader, kept: list[str]) -> _Copies:
+    """Find the type of each column to copy by looking at all rows, and whether labels can be written as predictions."""
+    unsettled = [name for name in kept if reader.columns[name] is None and name not in model.schema.names]
+    wanted = dict.fromkeys(unsettled, pa.string())
+    has_labels = model.target in kept
+    if has_labels:
+        wanted[model.target] = reader.columns[model.target] or pa.string()
+    if not wanted:
+        return _Copies(kept)
+    alike = has_labels
+
+    def chunks() -> Iterator[pa.RecordBatch]:
+        nonlocal alike
+        for chunk in reader.chunks(wanted):
+            alike = alike and _can_be(chunk.column(model.target), model.label_type)
+            yield chunk.select(unsettled)
+
+    types = types_of_text(chunks(), reader.decimal)
+    if not alike:
+        return _Copies(kept, types)
+    return _Copies(kept, types | {model.target: wanted[model.target]}, model.label_type)
+
+
+def _can_be(column: Values, label_type: str) -> bool:
+    texts = class_texts(column)
+    if label_type == "boolean":
+        return set(texts.tolist()) <= {"true", "false", None}
+    try:
+        as_column(texts, label_type)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:
+    """Return a source that can be read from its beginning again: what comes from a pipe is put aside."""
+    if isinstance(source, str | os.PathLike) and source != "-":
+        return source
+    stream = open_raw(source)
+    if source != "-" and stream.seekable():
+        return stream
+    aside = Path(stack.enter_context(tempfile.TemporaryDirectory()), source_name(source))
+    with aside.open("wb") as file:
+        shutil.copyfileobj(stream, file)
+    return aside
+
+
+def _kept(reader: TableReader, keep: Sequence[str] | None) -> list[str]:
+    names = list(reader.columns) if keep is None else list(dict.fromkeys(keep))
+    missing = [name for name in names if name not in reader.columns]
+    if missing:
+        raise TableError(f"{reader.name} has no column {shown(missing[0])} to keep: it has {listed(reader.columns)}")
+    clashes = [name for name in names if name in ANSWER_COLUMNS]
+    if clashes:
+        raise TableError(
+            f"{reader.name} has a column {clashes[0]!r} to keep, which is also the name of an answer: rename it, or "
+            "keep other columns"
+        )
+    return names
+
+
+def _in_order(function: Callable[[_Chunk], _Answer], chunks: Iterable[_Chunk]) -> Iterator[_Answer]:
+    """Apply a function to chunks on a second thread while others are read and written, keeping their order."""
+    waiting: deque[Future[_Answer]] = deque()
+    with ThreadPoolExecutor(max_workers=_IN_FLIGHT - 1) as pool:
+        try:
+            for chunk in chunks:
+                waiting.append(pool.submit(function, chunk))
+                if len(waiting) >= _IN_FLIGHT:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def decide_folder(
+    load_model: Callable[[], TableModel],
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    scheduler: str,
+    cost: float | None = None,
+    keep: Sequence[str] | None = (),
+    strict: bool = True,
+    overwrite: bool = False,
+    chunk_rows: int = 65_536,
+    progress: Callable[[int], object] = lambda files: None,
+) -> Decided:
+    """Decide for each Parquet file of a folder on Dask workers, into a file of the same name in another folder.
+
+    Folders named ``key=value`` are columns, as where the folder is read as one table; hidden files are left out. The
+    folder appears under its name only when all files are complete. Workers must see both folders.
+
+    Parameters
+    ----------
+    load_model : callable
+        Returns the model; called on each worker, and must be picklable.
+    source, target : path
+    scheduler : str
+        The address of a Dask scheduler, or "local" for processes on this machine.
+    cost, keep, strict, overwrite, chunk_rows
+        As for :func:`decide_file`.
+    progress : callable
+        Called with the number of files just written.
+    """
+    try:
+        from dask.distributed import Client, LocalCluster, as_completed
+    except ImportError as error:
+        raise MissingExtraError("a scheduler needs Dask: pip install demur[dask]") from error
+    read, final = Path(source), Path(target)
+    files = files_of_folder(read)
+    if not files:
+        raise TableError(f"there is no .parquet file in {str(read)!r}: give a folder that holds some")
+    _check_target(read, final, overwrite)
+    partitions = partition_columns(read, files)
+    options = {"cost": cost, "keep": keep, "strict": strict, "chunk_rows": chunk_rows}
+    part = part_of(final)
+    part.mkdir()
+    total = Decided()
+    try:
+        with ExitStack() as stack:
+            address: Any = scheduler
+            if scheduler == "local":
+                address = stack.enter_context(LocalCluster(dashboard_address=None))  # type: ignore[no-untyped-call]
+            client = stack.enter_context(Client(address))  # type: ignore[no-untyped-call]
+            jobs = []
+            for path in files:
+                out = part / path.relative_to(read)
+                out.parent.mkdir(parents=True, exist_ok=True)
+                places = (str(read), str(path), str(out))
+                jobs.append(client.submit(_decide_one, load_model, places, partitions, options, pure=False))
+            for job in as_completed(jobs):  # type: ignore[no-untyped-call]
+                total += job.result()
+                progress(1)
+        move_into_place(part, final)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return total
+
+
+def _check_target(read: Path, final: Path, overwrite: bool) -> None:
+    if not final.parent.is_dir():
+        raise TableError(f"there is no folder {str(final.parent)!r} to make {final.name!r} in: create it first")
+    if final.resolve() == read.resolve() or read.resolve() in final.resolve().parents:
+        raise TableError(f"{str(final)!r} lies in the folder that is read: choose another place")
+    if not final.exists():
+        return
+    if not (overwrite and final.is_dir()):
+        raise TableError(f"{str(final)!r} exists already: choose another name, or pass --force to replace it")
+    foreign = [path for path in final.rglob("*") if path.is_file() and path.suffix != ".parquet"]
+    if foreign:
+        raise TableError(f"{str(final)!r} holds {foreign[0].name!r}, which demur did not write: choose another name")
+
+
+def _decide_one(
+    load_model: Callable[[], TableModel],
+    places: tuple[str, str, str],
+    partitions: pa.Schema,
+    options: dict[str, Any],
+) -> Decided:
+    """Decide for one file on a worker: the folder is named because the file's place in it holds columns."""
+    folder, source, out = map(Path, places)
+    model, cost, keep = load_model(), options["cost"], options["keep"]
+
+    def reader() -> FolderReader:
+        return FolderReader(folder, [source], partitions)
+
+    with reader() as rows:
+        kept = _checked(model, rows, keep, strict=options["strict"], cost=cost)
+        copies = _settled(model, rows, kept)
+    with reader() as rows:
+        writer = TableWriter(out, overwrite=True)
+        return _decide(model, rows, writer, copies, cost=cost, chunk_rows=options["chunk_rows"])

@@ -1,0 +1,237 @@
+"""Figures in words for a reader who has never met a reject option.
+
+The report's script writes the same sentence for other costs: it takes :data:`SENTENCES` from the page and rounds as
+:func:`percent` does, by operations that every language computes alike. A test in a browser compares the two.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from demur.tabular.judged_rows import Counts
+
+__all__ = [
+    "FEW",
+    "MOST",
+    "SENTENCES",
+    "UNDEFINED",
+    "assumed_price",
+    "baselines",
+    "cost_words",
+    "counted",
+    "headline",
+    "interval_words",
+    "matrix_baselines",
+    "matrix_headline",
+    "matrix_words",
+    "per_hundred",
+    "percent",
+    "shares",
+]
+
+UNDEFINED = "\N{EN DASH}"
+"""Stands for a figure that nothing defines, such as the accuracy of no answers."""
+
+FEW, MOST = 0.05, 0.95
+"""Below and above these shares of answers the words say "almost no row" and "almost every row"."""
+
+SENTENCES = {
+    "some": "the model answers {coverage} of the rows, {accuracy} of those correctly, and declines {rejected}",
+    "few": "the model answers almost no row ({coverage}), {accuracy} of those correctly, and declines {rejected}",
+    "most": "the model answers almost every row ({coverage}), {accuracy} of those correctly, and declines {rejected}",
+    "all": "the model answers every row, {accuracy} of them correctly",
+    "none": "the model answers no row and declines all of them",
+    "priced": "At cost {cost}, {shares}; each 100 rows cost {risk}{compared}.",
+    "less": " instead of {better} if it {alternative}",
+    "more": ", more than the {better} if it {alternative}",
+    "same": ", as much as if it {alternative}",
+    "answered": "answered all",
+    "declined": "declined all",
+}
+"""The parts of the headline: the shares in their five cases, and how the cost compares with the better of two extremes:
+answering all rows, or declining all."""
+
+
+def percent(share: float) -> str:
+    """Write a share in per cent, half up; what is not quite 0 or 100 never looks as if it were.
+
+    Examples
+    --------
+    >>> percent(0.9125), percent(1), percent(0.9999), percent(0.0001)
+    ('91.3 %', '100.0 %', '>99.9 %', '<0.1 %')
+    """
+    if math.isnan(share):
+        return UNDEFINED
+    tenths = math.floor(share * 1000 + 0.5)
+    if tenths == 1000 and share < 1:
+        return ">99.9 %"
+    return f"{_tenths(tenths, share)} %"
+
+
+def per_hundred(risk: float) -> str:
+    """Write what a hundred rows cost, to one decimal.
+
+    Examples
+    --------
+    >>> per_hundred(0.037), per_hundred(0.0002), per_hundred(0)
+    ('3.7', '<0.1', '0.0')
+    """
+    return _tenths(math.floor(risk * 1000 + 0.5), risk)
+
+
+def cost_words(cost: float) -> str:
+    """Write a cost with as many digits as it needs and no more.
+
+    Examples
+    --------
+    >>> cost_words(0.2), cost_words(0.0), cost_words(0.00001)
+    ('0.2', '0', '0.00001')
+    """
+    return str(np.format_float_positional(cost, trim="-"))
+
+
+def matrix_words(cost: float) -> str:
+    """Write what a hundred rows cost by a cost matrix, which may be in any unit.
+
+    Examples
+    --------
+    >>> matrix_words(0.1234567), matrix_words(1200.0), matrix_words(-2)
+    ('12.35', '120,000', '-200')
+    """
+    hundred = 100 * cost
+    return f"{hundred:,.0f}" if abs(hundred) >= 1000 else f"{hundred:.4g}"
+
+
+def counted(number: int, singular: str, plural: str) -> str:
+    """Write a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "row", "rows"), counted(1200, "row", "rows")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {singular if number == 1 else plural}"
+
+
+def interval_words(low: float, high: float, write: Callable[[float], str]) -> str:
+    """Write a 95 % interval; nothing where it is undefined.
+
+    Examples
+    --------
+    >>> interval_words(0.832, 1.0, percent), interval_words(0.01, 0.05, per_hundred)
+    ('95 % interval 83.2 % to 100.0 %', '95 % interval 1.0 to 5.0')
+    """
+    return "" if math.isnan(low) else f"95 % interval {write(low)} to {write(high)}"
+
+
+def shares(counts: Counts) -> str:
+    """Say how many rows are answered and how well; the beginning of a sentence or the end of one.
+
+    Examples
+    --------
+    >>> shares(Counts(1000, 900, 20))
+    'the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %'
+    >>> shares(Counts(1000, 10, 2))
+    'the model answers almost no row (1.0 %), 80.0 % of those correctly, and declines 99.0 %'
+    """
+    return SENTENCES[_kind(counts)].format(
+        coverage=percent(counts.coverage),
+        accuracy=percent(counts.accepted_accuracy),
+        rejected=percent(counts.n_rejected / counts.n_rows),
+    )
+
+
+def _kind(counts: Counts) -> str:
+    if not counts.n_answered:
+        return "none"
+    if not counts.n_rejected:
+        return "all"
+    return "few" if counts.coverage < FEW else "most" if counts.coverage > MOST else "some"
+
+
+def headline(counts: Counts, cost: float, n_wrong_if_all: int) -> str:
+    """Say in one sentence what deciding at this cost means, beside the better of answering all and declining all.
+
+    Examples
+    --------
+    >>> headline(Counts(1000, 900, 20), 0.2, 60)
+    'At cost 0.2, the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %; each 100 rows
+    cost 4.0 instead of 6.0 if it answered all.'
+    """
+    risk, everything = counts.risk(cost), n_wrong_if_all / counts.n_rows
+    compared = _compared(counts, risk, everything, cost, per_hundred)
+    words = {"cost": cost_words(cost), "shares": shares(counts), "risk": per_hundred(risk), "compared": compared}
+    return SENTENCES["priced"].format(**words)
+
+
+def matrix_headline(counts: Counts, cost: float, if_all_answered: float, if_all_declined: float) -> str:
+    """Say in one sentence what a row costs by a cost matrix.
+
+    Examples
+    --------
+    >>> matrix_headline(Counts(1000, 900, 20), 0.5, 0.9, 0.6)
+    'By its cost matrix, each 100 rows cost 50 instead of 60 if it declined all; the model answers 90.0 % of the rows,
+    97.8 % of those correctly, and declines 10.0 %.'
+    """
+    compared = _compared(counts, cost, if_all_answered, if_all_declined, matrix_words)
+    return f"By its cost matrix, each 100 rows cost {matrix_words(cost)}{compared}; {shares(counts)}."
+
+
+def _compared(counts: Counts, risk: float, answered: float, declined: float, write: Callable[[float], str]) -> str:
+    """Compare with the better of the two extremes; say nothing where the model is that extreme itself."""
+    alternative, better = ("answered", answered) if answered <= declined else ("declined", declined)
+    if (counts.n_rejected == 0 and alternative == "answered") or (counts.n_answered == 0 and alternative == "declined"):
+        return ""
+    looks_equal = write(risk) == write(better)
+    kind = "same" if looks_equal else "less" if risk < better else "more"
+    return SENTENCES[kind].format(better=write(better), alternative=SENTENCES[alternative])
+
+
+def baselines(cost: float, if_all_answered: float) -> str:
+    """Say what the costs in the headline are counted in, and what the two extremes would cost.
+
+    Examples
+    --------
+    >>> baselines(0.2, 0.06)
+    'A wrong answer costs 1 and a declined row 0.2: answering every row would cost 6.0 per 100 rows, declining every
+    row 20.0.'
+    """
+    return (
+        f"A wrong answer costs 1 and a declined row {cost_words(cost)}: answering every row would cost "
+        f"{per_hundred(if_all_answered)} per 100 rows, declining every row {per_hundred(cost)}."
+    )
+
+
+def matrix_baselines(if_all_answered: float, if_all_declined: float) -> str:
+    """Say what the two extremes would cost by a cost matrix.
+
+    Examples
+    --------
+    >>> matrix_baselines(0.9, 0.6)
+    'By the same matrix, answering every row would cost 90 per 100 rows, declining every row 60.'
+    """
+    return (
+        f"By the same matrix, answering every row would cost {matrix_words(if_all_answered)} per 100 rows, declining "
+        f"every row {matrix_words(if_all_declined)}."
+    )
+
+
+def assumed_price(counts: Counts, cost: float, if_all_answered: float) -> str:
+    """Say what the rows cost at a price that somebody assumes, though the rule did not decide by it.
+
+    Examples
+    --------
+    >>> assumed_price(Counts(1000, 900, 20), 0.2, 0.06)
+    'The rule did not decide by a cost. At an assumed price of 0.2 for a declined row, each 100 rows cost 4.0; answering
+    every row would cost 6.0, declining every row 20.0.'
+    """
+    return (
+        f"The rule did not decide by a cost. At an assumed price of {cost_words(cost)} for a declined row, each 100 "
+        f"rows cost {per_hundred(counts.risk(cost))}; answering every row would cost {per_hundred(if_all_answered)}, "
+        f"declining every row {per_hundred(cost)}."
+    )
+
+
+def _tenths(tenths: int, value: float) -> str:
+    return "<0.1" if tenths == 0 and value > 0 else f"{tenths / 10:.1f}"

@@ -1,0 +1,294 @@
+"""From a file to a fitted model and the rows to judge it on: the library function behind ``demur fit``.
+
+What takes seconds to import is imported once the call and the header of the file have been found right.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from demur.columns.schema import Schema
+from demur.columns.table_errors import TableError, did_you_mean, listed, shown
+from demur.errors import InputError
+from demur.rules import CostMatrix, Rule
+from demur.tabular.class_labels import check_classes, check_target, class_texts, labelled_rows
+from demur.tabular.table_files import open_table, read_labelled, read_table
+from demur.tabular.table_sources import Source, source_name
+
+if TYPE_CHECKING:
+    from demur.tabular.evaluation import Evaluation
+    from demur.tabular.table_model import TableModel
+
+__all__ = ["FittedFile", "fit_file", "read_cost_matrix"]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFile:
+    """What :func:`fit_file` made of a file.
+
+    Parameters
+    ----------
+    model : TableModel
+    held_out : pyarrow.Table or None
+        Rows with labels that the model has not seen, to judge it on.
+    where : str
+        What messages call the file that these rows are from.
+    seconds : float
+        How long the training took.
+    notes : tuple of str
+        What a user should know about the file: how it was read, equal rows, columns that may be leaks.
+    """
+
+    model: "TableModel"
+    held_out: pa.Table | None
+    where: str
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def evaluate(self) -> "Evaluation | None":
+        """Judge the model on the rows that were held out; None if there are none."""
+        if self.held_out is None:
+            return None
+        from demur.tabular import evaluate_table
+
+        return evaluate_table(self.model, self.held_out, where=self.where)
+
+
+def fit_file(
+    path: Source,
+    target: str,
+    *,
+    model: str = "auto",
+    cost: float = 0.2,
+    rule: Rule | Callable[[list[str]], Rule | None] | None = None,
+    test: Source | None = None,
+    holdout: float = 0.2,
+    group_split: str | None = None,
+    keep: Collection[str] = (),
+    drop: Collection[str] = (),
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    dayfirst: bool | None = None,
+    time_budget: float | None = 90.0,
+    verbose: int = 0,
+) -> FittedFile:
+    r"""Fit a classifier with a reject option on a file.
+
+    The rows to judge the model on are held out first, so that nothing is learnt from them, the categories of a column
+    included. Rows with equal features stay on one side of every split; otherwise a model is judged, and a promise
+    made, on rows that it knows.
+
+    Parameters
+    ----------
+    path : path, "-" or binary stream
+        As :func:`open_table` takes it.
+    target : str
+        The column with the labels.
+    model : str, default="auto"
+        One of :func:`model_names`.
+    cost : float, default=0.2
+        The price of declining; a mistake costs 1. Rules other than Chow's do not look at it.
+    rule : Rule, or function of the class names that returns one, optional
+        As for :class:`~demur.RejectOption`; Chow's rule at ``cost`` by default.
+    test : path, optional
+        A table of other rows to judge the model on.
+    holdout : float, default=0.2
+        Without ``test``: the share of rows to hold out for it.
+    group_split : str, optional
+        A column that says which rows belong together, such as those of one patient: they stay on one side of every
+        split. The column is not a feature.
+    keep, drop : names
+        Columns to use although they look useless, and columns to leave out.
+    delimiter, decimal, dayfirst : optional
+        How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
+    time_budget : float or None
+        Seconds that "auto" may take.
+    verbose : int
+        1 shows a progress bar on a terminal.
+
+    Raises
+    ------
+    InputError, TableError
+        If the file or the call cannot be used; in one sentence.
+
+    Examples
+    --------
+    >>> import io
+    >>> rows = "".join(f"{k % 7},{k % 5},{'cat' if k % 7 < 3 else 'dog'}\n" for k in range(140))
+    >>> fitted = fit_file(io.BytesIO(b"size,age,pet\n" + rows.encode()), "pet", model="lr")
+    >>> fitted.model
+    TableModel('lr' for 'pet': 2 classes, 2 columns)
+    >>> fitted.notes[0]
+    '105 of the 140 rows have the same features as an earlier row: equal rows stay on one side of every split.'
+    """
+    if not 0 <= holdout < 1:
+        raise InputError(f"holdout must be a share from 0 to below 1, got {holdout:g}.")
+    left_out = list(drop) if group_split is None else [*drop, group_split]
+    table, notation = _read(path, target, (*keep, *left_out), model, (delimiter, decimal, dayfirst))
+    rows, labels = labelled_rows(table, target)
+    check_classes(labels, target)
+    classes = sorted(set(labels.tolist()))
+    chosen = rule if rule is None or isinstance(rule, Rule) else rule(classes)
+    # For reading other rows and for comparing these; what the model knows is learnt from the training rows alone.
+    first_look = replace(Schema.learn(rows, target=target, keep=keep, drop=left_out), **notation)
+    groups = None if group_split is None else _groups(rows[group_split], group_split, target)
+    held_out, train = None, np.arange(len(labels))
+    if test is not None:
+        held_out = read_labelled(test, first_look, classes, delimiter=delimiter, strict=False)
+        labelled_rows(held_out, target, where=source_name(test))
+    elif holdout:
+        from demur.estimators.splitting import hold_out
+
+        parts = hold_out(rows.select(first_look.names), labels, holdout, groups=groups)
+        train, held_out = parts.train, rows.take(parts.aside) if len(parts.aside) else None
+    from demur.tabular.table_fit import fit_table
+
+    started = time.perf_counter()
+    fitted = fit_table(
+        rows.take(train),
+        target,
+        model=model,
+        cost=cost,
+        rule=chosen,
+        keep=keep,
+        drop=left_out,
+        groups=None if groups is None else groups[train],
+        time_budget=time_budget,
+        verbose=verbose,
+    )
+    seconds = time.perf_counter() - started
+    schema = replace(fitted.schema, **notation)
+    if group_split is not None:
+        schema = replace(schema, set_aside={**schema.set_aside, group_split: "it says which rows belong together"})
+    facts = {**fitted.facts, "rows_without_label": table.num_rows - len(labels)}
+    fitted = replace(fitted, schema=schema, facts=facts)
+    notes = _notes(fitted, rows.select(first_look.names), labels, groups, rows.take(train), labels[train])
+    if test is not None and held_out is not None:
+        notes += _known_rows(first_look, rows, held_out, source_name(test))
+    return FittedFile(fitted, held_out, source_name(path if test is None else test), seconds, notes)
+
+
+def _read(
+    path: Source,
+    target: str,
+    named: Sequence[str],
+    model: str,
+    written: tuple[str | None, str | None, bool | None],
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Read the table, once its header and the name of the model have been found right; and say how it is written."""
+    delimiter, decimal, dayfirst = written
+    with open_table(path, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
+        check_target(target, reader.columns, reader.name)
+        for name in named:
+            if name not in reader.columns:
+                hint = did_you_mean(name, reader.columns)
+                raise TableError(f"there is no column {shown(name)}{hint}: {reader.name} has {listed(reader.columns)}")
+        from demur.tabular.model_kinds import model_kind
+
+        model_kind(model)
+        table = reader.read()
+        return table, {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
+
+
+def _groups(column: pa.ChunkedArray, name: str, target: str) -> NDArray[np.str_]:
+    """Return which group each row is of; a row without one is a group of its own."""
+    if name == target:
+        raise TableError(f"the target {shown(target)} cannot also say which rows belong together: name another column")
+    texts = class_texts(column)
+    return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+
+
+def _notes(
+    model: "TableModel",
+    compared: pa.Table,
+    labels: NDArray[np.str_],
+    groups: NDArray[np.str_] | None,
+    train: pa.Table,
+    train_labels: NDArray[np.str_],
+) -> tuple[str, ...]:
+    from demur.estimators.splitting import blocks_of
+    from demur.tabular.table_fit import likely_leaks
+
+    notes = []
+    blocks = blocks_of(compared, labels)
+    if blocks.equal_rows and not blocks.single:
+        rows = "row has" if blocks.equal_rows == 1 else "rows have"
+        notes.append(
+            f"{blocks.equal_rows:,} of the {len(labels):,} {rows} the same features as an earlier row: equal rows stay "
+            "on one side of every split."
+        )
+    if groups is not None:
+        notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
+    notes += [str(leak) for leak in likely_leaks(model.schema.encode(train), train_labels, model.schema)]
+    return tuple(notes)
+
+
+def _row_bytes(codes: NDArray[np.float64]) -> list[bytes]:
+    """Return each row as bytes that are equal where the rows are: no code is infinite, which stands for missing."""
+    plain = np.where(np.isnan(codes), np.inf, codes) + 0.0
+    return [row.tobytes() for row in plain]
+
+
+def _known_rows(schema: Schema, train: pa.Table, test: pa.Table, name: str) -> tuple[str, ...]:
+    """Say how many rows of another file the model knows already."""
+    seen = set(_row_bytes(schema.encode(train)))
+    known = sum(row in seen for row in _row_bytes(schema.encode(test)))
+    if not known:
+        return ()
+    has = "has" if known == 1 else "have"
+    return (
+        f"{known:,} of the {test.num_rows:,} rows of {name} {has} the same features as a row to train on: the figures "
+        "may flatter.",
+    )
+
+
+def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
+    r"""Read costs from a table: a row for each true class, a column for each answer and one called ``reject``.
+
+    Parameters
+    ----------
+    path : path
+        The first column names the true class.
+    classes : sequence of str
+        In the order of the model.
+
+    Examples
+    --------
+    >>> import io
+    >>> costs = io.BytesIO(b"true,reject,dog,cat\ndog,0.5,0,4\ncat,0.5,1,0\n")
+    >>> read_cost_matrix(costs, ["cat", "dog"])
+    CostMatrix(costs=[[0.0, 1.0, 0.5], [4.0, 0.0, 0.5]])
+    """
+    name = source_name(path)
+    if "reject" in classes:
+        raise TableError("a class is called reject, as is the column for declining in a cost matrix: rename the class")
+    table = read_table(path)
+    names = class_texts(table.column(0)).tolist()
+    twice = [one for one in classes if names.count(one) > 1]
+    if twice:
+        raise TableError(f"{name} has more than one row for the class {shown(twice[0])}: leave one")
+    wanted = [*classes, "reject"]
+    missing_columns = [one for one in wanted if one not in table.column_names[1:]]
+    missing_rows = [one for one in classes if one not in names]
+    if missing_columns or missing_rows:
+        what = f"column {shown(missing_columns[0])}" if missing_columns else f"row {shown(missing_rows[0])}"
+        raise TableError(
+            f"{name} has no {what}: the first column names the true class, and there is a column of costs for each "
+            f"answer ({listed(classes)}) and one called reject"
+        )
+    columns = {one: dict(zip(names, table.column(one).to_pylist(), strict=True)) for one in wanted}
+    return CostMatrix([[_cost(columns[answer][true], name) for answer in wanted] for true in classes])
+
+
+def _cost(value: float | str | None, name: str) -> float:
+    """Read one cell: a single word makes a whole column text."""
+    try:
+        return float(value)  # type: ignore[arg-type] # what it cannot take is refused here
+    except (TypeError, ValueError):
+        what = "an empty cell" if value is None else shown(value)
+        raise TableError(f"{name} holds {what} where a cost should be: give a number in every cell") from None

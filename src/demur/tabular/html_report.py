@@ -1,0 +1,330 @@
+"""The report as one HTML page: what goes into it, what its script counts at every cost, and how it is written."""
+
+import base64
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demur._version import __version__
+from demur.metrics import proportion_interval, risk_interval
+from demur.rules import Decision, chow_acceptance
+from demur.tabular.evaluation import Evaluation
+from demur.tabular.evaluation_words import (
+    FEW,
+    MOST,
+    SENTENCES,
+    UNDEFINED,
+    cost_words,
+    interval_words,
+    matrix_words,
+    per_hundred,
+    percent,
+)
+from demur.tabular.html_pages import asset, content_policy, embedded_json, page_environment
+from demur.tabular.judged_rows import Counts
+from demur.tabular.report_charts import Axis, Chart, cost_chart, reliability_chart, risk_coverage_chart
+from demur.whole_file import write_whole
+
+__all__ = ["ShownClasses", "cells", "cost_grid", "counts_along", "n_rejections", "report_html", "write_report"]
+
+_PACKAGE = "demur.tabular"
+_STEPS = 200
+"""Steps of 0.005; k / 200 is the double nearest to its decimal, so that it equals a cost typed as text."""
+
+_FIGURES = {
+    "mean_cost": ("Mean cost", "Average cost of a row by the cost matrix"),
+    "mean_cost_if_all_answered": ("Mean cost, all answered", "The same if every row were answered"),
+    "mean_cost_if_all_rejected": ("Mean cost, all declined", "The same if every row were declined"),
+    "risk": ("0-1-c risk", "Average cost of a row: 1 if wrong, the cost if declined, 0 if right"),
+    "coverage": ("Coverage", "Share of rows answered"),
+    "accepted_accuracy": ("Accepted accuracy", "Share of right answers among those given"),
+    "risk_if_all_answered": ("Error rate", "Share of wrong answers if every row were answered"),
+    "aurc": ("AURC", "Area under the risk-coverage curve; lower is better"),
+    "eaurc": ("Excess AURC", "The same minus that of the best possible order; 0 is perfect"),
+    "augrc": ("AUGRC", "Area under the generalized risk-coverage curve; lower is better"),
+}
+
+
+def write_report(
+    evaluation: Evaluation,
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    made: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write the report of an evaluation to one HTML file, whole or not at all, and return its path.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    path : str or path
+        The file to write.
+    title : str
+    made : mapping of str to str, optional
+        As for :func:`~demur.tabular.report_html`.
+    overwrite : bool, default False
+        Whether a file that is there already may be replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from demur.rules import Chow
+    >>> proba = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    >>> result = Evaluation.of([0, 0, 1], Chow(0.3).decide(proba), classes=[0, 1], cost=0.3, proba=proba)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(result, f"{folder}/report.html", title="Digits").name
+    'report.html'
+    """
+    return write_whole(path, report_html(evaluation, title, made=made), overwrite=overwrite)
+
+
+def report_html(evaluation: Evaluation, title: str, *, made: Mapping[str, str] | None = None) -> str:
+    """Return the report of an evaluation as one HTML page that loads nothing from anywhere.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    title : str
+    made : mapping of str to str, optional
+        How model and data came about, shown at the end: ``{"Model": "...", "Data": "...", "Date": "..."}``.
+
+    Returns
+    -------
+    str
+        To be stored as UTF-8. Equal evaluations give equal pages.
+
+    Examples
+    --------
+    >>> from demur.rules import Chow
+    >>> proba = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    >>> result = Evaluation.of(["a", "a", "b"], Chow(0.3).decide(proba), classes=["a", "b"], cost=0.3, proba=proba,
+    ...                        cost_adjustable=True)
+    >>> page = report_html(result, "Sorting letters")
+    >>> "<h1>Sorting letters</h1>" in page, "://" in page
+    (True, False)
+    """
+    environment = page_environment(_PACKAGE, needed_by="the report", extra="report")
+    style = asset(_PACKAGE, "report.css")
+    script = asset(_PACKAGE, "report.js") if evaluation.cost_adjustable else ""
+    shown = ShownClasses.of(evaluation)
+    charts = [risk_coverage_chart(evaluation)]
+    grid, data = np.empty(0), None
+    if evaluation.cost is not None:
+        grid = cost_grid(evaluation.cost)
+        if evaluation.cost_adjustable:
+            charts, live = _live(evaluation, evaluation.cost, grid)
+            data = embedded_json(live | {"row_of": shown.row_of, "n_named": shown.n_named})
+        else:
+            charts.append(cost_chart(evaluation, evaluation.cost, grid, None))
+    context = {
+        "title": title,
+        "policy": content_policy(style, script),
+        "style": style,
+        "script": script,
+        "data": data,
+        "evaluation": evaluation,
+        "figures": [(*_FIGURES[name], found) for name, found in evaluation.figures.items()],
+        "tiles": list(_tiles(evaluation)),
+        "grid": grid,
+        "position": int(np.searchsorted(grid, evaluation.risk_if_all_rejected)),
+        "charts": charts,
+        "reliability": None if evaluation.reliability is None else reliability_chart(evaluation.reliability),
+        "shown": shown,
+        "made": dict(made or {}),
+        "version": __version__,
+    }
+    return str(environment.get_template("report.html").render(context))
+
+
+def _live(evaluation: Evaluation, cost: float, grid: NDArray[np.float64]) -> tuple[list[Chart], dict[str, object]]:
+    """Return the charts with the whole cost curve, and what the script needs to count at every cost."""
+    rejections = n_rejections(evaluation.decision.confidence, grid)
+    counts = counts_along(rejections, evaluation.wrong, len(grid))
+    n_rows = evaluation.n_rows
+    n_answered, n_wrong = np.array([(found.n_answered, found.n_wrong) for found in counts]).T
+    bands = {
+        "risk": risk_interval(n_wrong, n_rows - n_answered, n_rows, grid),
+        "coverage": proportion_interval(n_answered, n_rows),
+        "accuracy": proportion_interval(n_answered - n_wrong, n_answered),
+    }
+    charts = [risk_coverage_chart(evaluation), cost_chart(evaluation, cost, grid, np.asarray(bands["risk"].estimate))]
+    return charts, {
+        "n_classes": len(evaluation.class_names),
+        "costs": grid.tolist(),
+        "cost_words": [cost_words(float(one)) for one in grid],
+        "chosen": int(np.searchsorted(grid, cost)),
+        "n_wrong_if_all": int(evaluation.wrong.sum()),
+        "cells": cells(evaluation, rejections),
+        "intervals": {
+            name: [
+                interval_words(float(low), float(high), percent if name != "risk" else per_hundred)
+                for low, high in zip(band.low, band.high, strict=True)
+            ]
+            for name, band in bands.items()
+        },
+        "sentences": SENTENCES | {"undefined": UNDEFINED},
+        "few": FEW,
+        "most": MOST,
+        "axes": {chart.name: {"x": _ends(chart.x), "y": _ends(chart.y)} for chart in charts},
+    }
+
+
+def _tiles(evaluation: Evaluation) -> Iterator[tuple[str, str, float, str, str]]:
+    """Yield identifier, name, value, text and interval of each large figure, the one that was decided by first."""
+    assumed = f", declining priced at {cost_words(evaluation.cost or 0.0)}" if evaluation.cost_assumed else ""
+    tiles = {
+        "mean_cost": ("mean-cost", "Cost of 100 rows by the cost matrix", matrix_words),
+        "risk": ("risk", f"Cost per 100 rows{assumed}", per_hundred),
+        "coverage": ("coverage", "Rows answered", percent),
+        "accepted_accuracy": ("accuracy", "Right among the answers", percent),
+        "mean_cost_if_all_answered": ("everything", "Cost of 100 rows, all answered", matrix_words),
+        "risk_if_all_answered": ("everything", "Cost per 100 rows, all answered", per_hundred),
+    }
+    if evaluation.cost is None or evaluation.mean_costs:
+        del tiles["risk_if_all_answered"]
+    for figure, (key, name, write) in tiles.items():
+        if figure in evaluation.figures:
+            found = evaluation.figures[figure]
+            value = float(found.estimate)
+            text = UNDEFINED if np.isnan(value) else write(value)
+            yield key, name, value, text, interval_words(found.low, found.high, write)
+
+
+def _ends(axis: Axis) -> list[float]:
+    return [axis.high, axis.start, axis.end]
+
+
+@dataclass(frozen=True, eq=False)
+class ShownClasses:
+    """A confusion matrix small enough to read: some classes by name, the others together.
+
+    Parameters
+    ----------
+    rows, columns : list of str
+        The headings.
+    row_of : list of int
+        The row of each class, and of labels that are not a class where there are any; also its column.
+    counts : array of int, shape (n_rows, n_columns)
+    n_named : int
+        How many classes have a row of their own.
+
+    Examples
+    --------
+    >>> from demur.rules import Chow
+    >>> proba = [[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.0, 0.9, 0.1], [0.3, 0.3, 0.4]]
+    >>> result = Evaluation.of([0, 1, 2, 2], Chow(0.2).decide(proba), classes=[0, 1, 2], cost=0.2)
+    >>> shown = ShownClasses.of(result, limit=2)
+    >>> shown.rows, shown.columns
+    (['1', '2', 'Other classes'], ['1', '2', 'Other classes', 'Declined'])
+    >>> shown.counts
+    array([[1, 0, 0, 0],
+           [1, 0, 0, 1],
+           [0, 0, 1, 0]])
+    """
+
+    rows: list[str]
+    columns: list[str]
+    row_of: list[int]
+    counts: NDArray[np.int64]
+    n_named: int
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, limit: int = 20) -> "ShownClasses":
+        """Name the classes most often mistaken, as truth or as answer, if every row were answered."""
+        names, true, answer = evaluation.class_names, evaluation.true, evaluation.decision.label
+        n_classes = len(names)
+        named = list(range(n_classes))
+        if n_classes > limit:
+            wrong = evaluation.wrong
+            mistakes = sum(np.bincount(codes[wrong], minlength=n_classes + 1)[:n_classes] for codes in (true, answer))
+            named = sorted(np.argsort(-np.asarray(mistakes), kind="stable")[:limit].tolist())
+        others = ["Other classes"] if len(named) < n_classes else []
+        headings = [names[k] for k in named] + others
+        unknown = ["None of the classes"] if evaluation.n_unknown else []
+        place = {code: k for k, code in enumerate(named)}
+        row_of = [place.get(code, len(named)) for code in range(n_classes)] + [len(headings)] * len(unknown)
+        counts = np.zeros((len(headings) + len(unknown), len(headings) + 1), dtype=np.int64)
+        column_of = [*row_of[:n_classes], len(headings)]
+        np.add.at(counts, np.ix_(row_of, column_of), evaluation.confusion)
+        return cls(headings + unknown, [*headings, "Declined"], row_of, counts, len(named))
+
+    def cell(self, row: int, column: int) -> dict[str, int | str]:
+        """Return the count of a cell and how it looks: right answers, or one of six shades by share of the row."""
+        count, total = int(self.counts[row, column]), int(self.counts[row].sum())
+        if row == column and row < self.n_named:
+            return {"count": count, "look": "right"}
+        share = count / total if total else 0.0
+        shade = sum(share > edge for edge in (0, 0.01, 0.05, 0.15, 0.3))
+        return {"count": count, "look": f"shade-{shade}"}
+
+
+def cost_grid(cost: float) -> NDArray[np.float64]:
+    """Return costs from 0 to 1/2 in steps of 0.005, up to 1 if the cost is above 1/2, with the cost itself.
+
+    Examples
+    --------
+    >>> cost_grid(0.123)[23:27]
+    array([0.115, 0.12 , 0.123, 0.125])
+    """
+    last = _STEPS // 2 if cost <= 0.5 else _STEPS - 1
+    return np.union1d(np.arange(last + 1) / _STEPS, [cost])
+
+
+def n_rejections(confidence: NDArray[np.floating[Any]], grid: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return at how many of the costs Chow's rule rejects each row: it is accepted from that position on.
+
+    Examples
+    --------
+    At cost 0.1 a confidence of 0.9 is a tie, and ties reject:
+
+    >>> n_rejections(np.array([0.95, 0.9, 0.2]), np.array([0.05, 0.1, 0.2]))
+    array([1, 2, 3])
+    """
+    total = np.zeros(len(confidence), dtype=np.int64)
+    for cost in grid:
+        total += Decision.from_acceptance(confidence, chow_acceptance(confidence, cost)).reject
+    return total
+
+
+def counts_along(n_rejections: NDArray[np.int64], wrong: NDArray[np.bool_], n_costs: int) -> list[Counts]:
+    """Count rows, answers and wrong answers at each cost.
+
+    Examples
+    --------
+    >>> counts_along(np.array([0, 1]), np.array([False, True]), 2)
+    [Counts(n_rows=2, n_answered=1, n_wrong=0), Counts(n_rows=2, n_answered=2, n_wrong=1)]
+    """
+    answered, errors = (
+        np.cumsum(np.bincount(rows, minlength=n_costs + 1)).tolist() for rows in (n_rejections, n_rejections[wrong])
+    )
+    return [Counts(len(wrong), answered[k], errors[k]) for k in range(n_costs)]
+
+
+def cells(evaluation: Evaluation, n_rejections: NDArray[np.int64]) -> dict[str, str]:
+    """Return the distinct (true class, answer, number of rejections) with their counts, as little-endian base64.
+
+    The script counts the confusion matrix of any cost from these exactly; rows that share all three are one cell, so
+    that the page stays small however many rows there are, and no row can be told from it.
+    """
+    # One number for each triple: sorting those is ten times as fast as sorting rows.
+    width, height = int(n_rejections.max()) + 1, len(evaluation.class_names)
+    triples = (evaluation.true * height + evaluation.decision.label) * width + n_rejections
+    found, counts = np.unique(triples, return_counts=True)
+    pairs, rejections = np.divmod(found, width)
+    true, answer = np.divmod(pairs, height)
+    return {
+        "true": _base64(true, "<u2"),
+        "answer": _base64(answer, "<u2"),
+        "rejections": _base64(rejections, "<u2"),
+        "count": _base64(counts, "<u4"),
+    }
+
+
+def _base64(numbers: NDArray[np.integer[Any]], dtype: str) -> str:
+    return base64.b64encode(numbers.astype(dtype).tobytes()).decode("ascii")

@@ -1,0 +1,139 @@
+"""The models that can be asked for by name: a blend, the paper's losses, scikit-learn's classifiers."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+
+from demur.errors import InputError
+from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
+from demur.estimators.candidates import CANDIDATES, Task, batch_size_for, dense_view
+from demur.losses import available, resolve
+from demur.rules import Rule
+
+__all__ = ["ModelKind", "model_kind", "model_names"]
+
+_SEED = 0
+"""The same table gives the same model."""
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """A model that was asked for by name.
+
+    Parameters
+    ----------
+    name : str
+    words : str
+        What it is, for people.
+    """
+
+    name: str
+    words: str
+
+    def classifier(
+        self,
+        n_rows: int,
+        categorical: NDArray[np.bool_],
+        *,
+        cost: float,
+        rule: Rule | None = None,
+        with_rule: bool = False,
+        time_budget: float | None = 90.0,
+        verbose: int = 0,
+    ) -> Any:
+        """Return the unfitted classifier for a table of this size, which takes what :meth:`dense` makes of codes.
+
+        Parameters
+        ----------
+        n_rows : int
+        categorical : array of bool
+            Which columns hold codes of categories.
+        cost : float
+        rule : Rule, optional
+        with_rule : bool
+            Whether a rule will be there, now or later: it needs probabilities.
+        time_budget, verbose
+            For "auto".
+        """
+        options: dict[str, Any] = {"cost": cost, "rule": rule}
+        if self.name == "auto":
+            auto = AutoClassifier(
+                time_budget=time_budget, categorical_features=categorical, random_state=_SEED, verbose=verbose
+            )
+            return RejectOption(auto, **options)
+        for candidate in CANDIDATES:
+            if candidate.key == self.name:
+                return RejectOption(candidate.prepared(Task(n_rows, categorical, _SEED, -1)), **options)
+        networks = self._networks(n_rows, cost, with_rule, verbose)
+        return RejectOption(make_pipeline(dense_view(categorical), networks), **options) if with_rule else networks
+
+    def dense(self, categorical: NDArray[np.bool_], with_rule: bool) -> ColumnTransformer | None:
+        """Return what must turn codes into numbers on one scale beforehand; None where the classifier does it itself.
+
+        Networks alone choose between themselves on rows of their own, and see the scale of those.
+        """
+        return dense_view(categorical) if self.is_network and not with_rule else None
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is trained with one of the paper's losses."""
+        return self.name != "auto" and all(candidate.key != self.name for candidate in CANDIDATES)
+
+    def _networks(self, n_rows: int, cost: float, with_rule: bool, verbose: int) -> RejectClassifier:
+        loss = resolve(self.name)
+        if with_rule and not loss.has_link:
+            raise InputError(
+                f"{self.name} gives no probabilities, which a rule needs; use a cost, or another model such as ce."
+            )
+        return RejectClassifier(
+            loss if ":" in self.name else self.name,
+            cost=cost,
+            n_members=5 if loss.has_link else 1,
+            batch_size=batch_size_for(n_rows),
+            calibration="temperature" if loss.has_link and not with_rule else None,
+            random_state=_SEED,
+            verbose=verbose,
+        )
+
+
+_OWN_NAMES = {"auto": "a blend of several models (the default)"} | {
+    candidate.key: candidate.name for candidate in CANDIDATES if candidate.key
+}
+
+
+def model_names() -> dict[str, str]:
+    """Return each name that a model can be asked for by, with what it stands for.
+
+    Examples
+    --------
+    >>> model_names()["hgb"]
+    'gradient boosting'
+    """
+    return _OWN_NAMES | {name: f"networks trained with {name}" for name in available()}
+
+
+def model_kind(name: str) -> ModelKind:
+    """Return the model of that name; "file.py:Class" names a loss of one's own, whose file is run.
+
+    Examples
+    --------
+    >>> model_kind("hbg")
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: there is no model 'hbg'; did you mean 'hgb'?
+    """
+    if name in _OWN_NAMES:
+        return ModelKind(name, _OWN_NAMES[name])
+    if ":" in name:
+        return ModelKind(name, f"networks trained with {resolve(name).name}")
+    names = model_names()
+    if name not in names:
+        close = get_close_matches(name, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}."
+        raise InputError(f"there is no model {name!r}; {hint}")
+    return ModelKind(name, names[name])

@@ -1,0 +1,258 @@
+"""Fitting a TableModel: rows are set aside first, all is learnt from the others, and leaks are looked for."""
+
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+
+from demur.columns.schema import Schema
+from demur.columns.table_errors import TableError, shown
+from demur.estimators.splitting import Partition, blocks_of, set_aside
+from demur.rules import Rule
+from demur.tabular.class_labels import check_classes, class_texts, label_type, labelled_rows
+from demur.tabular.model_kinds import ModelKind, model_kind
+from demur.tabular.table_model import LARGEST, TableModel
+
+__all__ = ["Leak", "fit_table", "likely_leaks"]
+
+_FOLDS = 5
+"""A rule that is fitted gets the share of rows that one of so many folds has."""
+
+
+def fit_table(
+    table: pa.Table,
+    target: str,
+    *,
+    model: str = "auto",
+    cost: float = 0.2,
+    rule: Rule | None = None,
+    schema: Schema | None = None,
+    keep: Collection[str] = (),
+    drop: Collection[str] = (),
+    groups: ArrayLike | None = None,
+    time_budget: float | None = 90.0,
+    verbose: int = 0,
+) -> TableModel:
+    """Fit a classifier with a reject option on a table.
+
+    A rule that is fitted, such as :class:`~demur.RiskControl`, gets a fifth of the rows, from which nothing else is
+    learnt, the columns and their categories included. Rows with equal features stay on one side.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Features and labels; rows without a label are left out.
+    target : str
+        The column with the labels.
+    model : str, default="auto"
+        One of :func:`model_names`.
+    cost : float, default=0.2
+    rule : Rule, optional
+        As for :class:`~demur.RejectOption`.
+    schema : Schema, optional
+        What is known about the columns; learnt from the rows to train on by default.
+    keep, drop : names
+        For :meth:`Schema.learn`.
+    groups : array of shape (n_rows,), optional
+        Rows of one group, a patient or a machine, stay on one side of every split.
+    time_budget : float or None
+        Seconds that "auto" may take.
+    verbose : int
+        1 shows a progress bar on a terminal.
+    """
+    kind = model_kind(model)
+    rows, labels = labelled_rows(table, target)
+    check_classes(labels, target)
+    known = None if groups is None else _of_labelled(groups, table, target)
+    first_look = schema or Schema.learn(rows, target=target, keep=keep, drop=drop)
+    parts = _parts(rows.select(first_look.names), labels, known, rule)
+    train = rows.take(parts.train)
+    schema = schema or Schema.learn(train, target=target, keep=keep, drop=drop)
+    codes = schema.encode(rows)
+    _check_sizes(codes, schema)
+    classes, counts = np.unique(labels[parts.train], return_counts=True)
+    classifier = kind.classifier(
+        len(train),
+        schema.categorical,
+        cost=cost,
+        rule=None if len(parts.aside) else rule,
+        with_rule=rule is not None,
+        time_budget=time_budget,
+        verbose=verbose,
+    )
+    classifier.set_params(reject_label=_free_label(classes))
+    fitted = _fitted(kind, classifier, codes, labels, known, parts, schema, rule)
+    facts = {
+        "model": kind.name,
+        "model_in_words": kind.words,
+        "rows": len(parts.train),
+        "rows_for_the_rule": len(parts.aside),
+        "rows_without_label": table.num_rows - len(rows),
+        "equal_rows": parts.equal_rows,
+        "classes": {str(name): int(count) for name, count in zip(classes, counts, strict=True)},
+    }
+    return replace(fitted, label_type=label_type(table[target], target), facts=facts)
+
+
+def _of_labelled(groups: ArrayLike, table: pa.Table, target: str) -> NDArray[Any]:
+    """Return the groups of the rows that have a label."""
+    given = np.asarray(groups)
+    if len(given) != table.num_rows:
+        raise TableError(f"there are {len(given):,} groups for {table.num_rows:,} rows: give one for each row")
+    known: NDArray[Any] = given[[label is not None for label in class_texts(table[target])]]
+    return known
+
+
+def _parts(features: pa.Table, labels: NDArray[np.str_], groups: NDArray[Any] | None, rule: Rule | None) -> Partition:
+    """Set rows aside for a rule that is fitted; no class is left to the rule alone."""
+    blocks = blocks_of(features, labels, groups)
+    if rule is None or not rule.needs_fit:
+        return Partition(np.arange(len(labels)), np.array([], dtype=np.int64), blocks.equal_rows)
+    parts = set_aside(_FOLDS, features, labels, groups=groups, blocks=blocks)
+    lonely = parts.aside[~np.isin(labels[parts.aside], labels[parts.train])]
+    if not len(lonely):
+        return parts
+    back = np.isin(blocks.of_row, blocks.of_row[lonely])
+    train = np.union1d(parts.train, np.flatnonzero(back))
+    return Partition(train, np.setdiff1d(parts.aside, train), parts.equal_rows)
+
+
+def _fitted(
+    kind: ModelKind,
+    classifier: Any,
+    codes: NDArray[np.float64],
+    labels: NDArray[np.str_],
+    groups: NDArray[Any] | None,
+    parts: Partition,
+    schema: Schema,
+    rule: Rule | None,
+) -> TableModel:
+    """Fit the classifier, then the rule; take what prepares the codes out of the classifier, for all to see."""
+    dense: Any = kind.dense(schema.categorical, rule is not None)
+    features = codes
+    if dense is not None:
+        dense = dense.fit(codes[parts.train])
+        features = np.asarray(dense.transform(codes), dtype=np.float64)
+    own = {} if groups is None else {"groups": groups[parts.train]}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
+        classifier.fit(features[parts.train], labels[parts.train], **own)
+        if len(parts.aside):
+            aside = {} if groups is None else {"groups": groups[parts.aside]}
+            classifier.set_params(rule=rule)
+            classifier.fit_rule(features[parts.aside], labels[parts.aside], **aside)
+    inner: Any = getattr(classifier, "estimator_", None)
+    if isinstance(inner, Pipeline):
+        dense, inner = inner[0], inner[-1]
+        classifier.set_params(estimator=classifier.estimator[-1])
+        classifier.estimator_ = inner
+    if "n_jobs" in getattr(inner, "get_params", dict)() and kind.name != "auto":
+        inner.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
+    return TableModel(schema, classifier, dense)
+
+
+def _free_label(classes: NDArray[np.str_]) -> str:
+    """Return a reject label that is none of the classes, whatever they are called; tables never show it."""
+    label = "reject"
+    while label in classes:
+        label += "!"
+    return label
+
+
+def _check_sizes(codes: NDArray[np.float64], schema: Schema) -> None:
+    rows, columns = np.nonzero(np.abs(codes) > LARGEST)
+    if len(rows):
+        name, value = schema.names[columns[0]], codes[rows[0], columns[0]]
+        raise TableError(
+            f"column {shown(name)} holds {value:.3g}, which is beyond what models can compare: divide it by a power of "
+            "ten, or leave it out with --drop"
+        )
+
+
+_MOST_ROWS = 20_000
+_FEW_VALUES = 50
+_TOLERATED = 0.02
+"""Wrong rows, as a share of those that are not of the largest class, up to which a column still gives all away."""
+_CHANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A column that alone tells the classes apart, and the share of rows of which it does."""
+
+    column: str
+    share: float
+
+    def __str__(self) -> str:
+        return (
+            f"column {shown(self.column)} alone tells the class of {self.share:.1%} of the rows, which looks like a "
+            f"leak: if it is known only after the answer, leave it out with --drop {shown(self.column)}."
+        )
+
+
+def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: Schema) -> list[Leak]:
+    """Return the columns that alone tell nearly all rows' classes, where chance cannot explain it.
+
+    A value speaks for the class that most other rows with it have; a number with many values, for the classes between
+    as many cuts as there are classes. How often this would happen by chance, given the columns, the cuts or the
+    values and the rows that are wrong, is bounded by counting: it must be below one in a million. A table with one
+    column only has nothing to compare it with.
+
+    Parameters
+    ----------
+    codes : array of shape (n_rows, n_columns)
+        As :meth:`Schema.encode` returns them.
+    labels : array of str, shape (n_rows,)
+    schema : Schema
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> y = ["cat", "dog"] * 50
+    >>> table = pa.table({"code": [1, 2] * 50, "size": np.random.default_rng(0).normal(size=100), "y": y})
+    >>> schema = Schema.learn(table, target="y")
+    >>> [leak.column for leak in likely_leaks(schema.encode(table), np.array(y), schema)]
+    ['code']
+    """
+    if len(schema.columns) < 2:
+        return []
+    if len(labels) > _MOST_ROWS:
+        some = np.random.default_rng(0).choice(len(labels), _MOST_ROWS, replace=False)
+        codes, labels = codes[some], labels[some]
+    y = np.unique(labels, return_inverse=True)[1]
+    counts = np.bincount(y)
+    most_wrong = _TOLERATED * (len(y) - counts.max())
+    surprise = gammaln(len(y) + 1) - gammaln(counts + 1).sum() - np.log(len(schema.columns))
+    found = []
+    for column, values in zip(schema.columns, codes.T, strict=True):
+        n_wrong, choices = _told_by(values, y, len(counts))
+        chance = choices + _log_choose(len(y), n_wrong) + n_wrong * np.log(len(counts)) - surprise
+        if n_wrong <= most_wrong and chance < np.log(_CHANCE):
+            found.append(Leak(column.name, 1 - n_wrong / len(y)))
+    return found
+
+
+def _told_by(values: NDArray[np.float64], y: NDArray[np.intp], n_classes: int) -> tuple[int, float]:
+    """Return how many rows a column alone gets wrong, and the logarithm of the number of ways in which it could not."""
+    distinct, position = np.unique(values, return_inverse=True)  # missing values are one value
+    if len(distinct) <= _FEW_VALUES:
+        table = np.zeros((len(distinct), n_classes), dtype=np.int64)
+        np.add.at(table, (position, y), 1)
+        # a row's own class counts without the row itself: else every identifier would tell all
+        own = table[position, y] - 1
+        table_without = table[position]
+        table_without[np.arange(len(y)), y] = -1
+        return int((own <= table_without.max(axis=1)).sum()), len(distinct) * float(np.log(n_classes))
+    runs = 1 + int((np.diff(y[np.lexsort((y, position))]) != 0).sum())
+    return max(0, (runs - n_classes + 1) // 2), float(gammaln(n_classes + 1))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))

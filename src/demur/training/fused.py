@@ -1,0 +1,316 @@
+"""Training on a CUDA device with one program per network: which stacks it can take, and how they are fed."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from itertools import islice
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from demur.losses import (
+    AdditivePairwise,
+    BinaryEncodedHinge,
+    CrammerSingerHinge,
+    CrossEntropy,
+    Loss,
+    MultiplicativePairwise,
+    OneVsAll,
+    OneVsAllHinge,
+)
+from demur.margins import Exponential, Hinge, Logistic, MarginFunction, Squared, SquaredHinge
+from demur.training.jobs import Job, NetworkSpec
+from demur.training.mlp import MLP
+from demur.training.training_step import Batches
+from demur.workers import on_workers
+
+__all__ = ["can_fuse", "train_fused"]
+
+_HYPER = ("alpha", "beta")
+"""The hyper-parameters of a loss that enter its gradient, besides the cost."""
+
+
+_STREAMS = 8
+_WARPS = 8
+
+_MOST_WEIGHTS = 8192
+"""Padded weights of a network whose moments and gradients fit into the registers of one program."""
+
+_MOST_ORDER = 1 << 26
+"""Row numbers that wait on the device at a time; a launch covers as many epochs as that allows."""
+
+_MARGINS: dict[type[MarginFunction], str] = {
+    Exponential: "exp",
+    Hinge: "hin",
+    Logistic: "log",
+    Squared: "sq",
+    SquaredHinge: "sqhin",
+}
+
+_LOSSES: dict[type[Loss], str] = {
+    AdditivePairwise: "apc",
+    BinaryEncodedHinge: "bep",
+    CrammerSingerHinge: "cs_hinge",
+    CrossEntropy: "ce",
+    MultiplicativePairwise: "mpc",
+    OneVsAll: "ova",
+    OneVsAllHinge: "ova_hinge",
+}
+"""The losses whose gradient the kernel knows. A subclass may have another, so that only the class itself counts."""
+
+
+def can_fuse(job: Job) -> bool:
+    """Say whether one program can train a whole network: one hidden layer, small enough, with a known loss."""
+    architecture = job.architecture
+    if find_spec("triton") is None or not isinstance(architecture, MLP) or len(architecture.sizes) != 3:
+        return False
+    features, hidden, outputs = (_padded(size) for size in architecture.sizes)
+    if hidden * (features + outputs) > _MOST_WEIGHTS or _kind(job.loss) is None:
+        return False
+    return all(
+        set(one.hyper) <= {*_HYPER, "tau"} and all(_hyper(job.loss, one, name) is not None for name in _HYPER)
+        for one in job.networks
+    )
+
+
+def _kind(loss: Loss) -> tuple[str, str] | None:
+    """Return the kernel's names for a loss and its margin function, or None if it does not know them."""
+    name = _LOSSES.get(type(loss))
+    if name is None:
+        return None
+    if isinstance(loss, (AdditivePairwise, MultiplicativePairwise)):
+        margins = {_MARGINS.get(type(margin)) for margin in (loss.phi, loss.psi or loss.phi)}
+        margin = margins.pop() if len(margins) == 1 else None
+    else:
+        margin = _MARGINS.get(type(loss.phi)) if isinstance(loss, OneVsAll) else "log"
+    return None if margin is None else (name, margin)
+
+
+def _padded(size: int) -> int:
+    """Return the next power of two, at least 16, which matrix units need."""
+    return max(16, 1 << (size - 1).bit_length())
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Sizes of the network and of its padding."""
+
+    n_features: int
+    n_hidden: int
+    n_outputs: int
+
+    @property
+    def n_parameters(self) -> int:
+        return (self.n_features + 1) * self.n_hidden + (self.n_hidden + 1) * self.n_outputs
+
+
+class Orders:
+    """The order of rows of every trial, epoch after epoch, on the device; networks of one trial share it.
+
+    Parameters
+    ----------
+    groups : dict
+        For each trial, by any key, its rows and its seed; all have equally many rows.
+    batch_size, epochs : int
+    device : torch.device
+    """
+
+    def __init__(
+        self, groups: dict[Any, tuple[NDArray[np.int64], int]], batch_size: int, epochs: int, device: torch.device
+    ) -> None:
+        self.position = {key: number for number, key in enumerate(groups)}
+        rows, seeds = zip(*groups.values(), strict=True)
+        self._batches = [Batches([one], [seed], batch_size) for one, seed in zip(rows, seeds, strict=True)]
+        first = self._batches[0]
+        self.batch_size, self.n_steps, self.weight = first.batch_size, first.n_steps, first.weight.to(device)
+        self._length = first.order_shape[1]
+        self._device, self._epochs = device, epochs
+        self._per_block = max(1, min(epochs, _MOST_ORDER // (len(rows) * self._length)))
+        self._iterators = [one.epochs(epochs) for one in self._batches]
+
+    def blocks(self) -> Iterator[tuple[int, int, Tensor]]:
+        """Yield the first epoch of a block, how many it has, and the orders (n_trials, epochs * positions)."""
+        for start in range(0, self._epochs, self._per_block):
+            count = min(self._per_block, self._epochs - start)
+            block = torch.empty(len(self._batches), count * self._length, dtype=torch.int32)
+
+            def fill(trial: int, block: Tensor = block, count: int = count) -> None:
+                for epoch, order in enumerate(islice(self._iterators[trial], count)):
+                    block[trial, epoch * self._length : (epoch + 1) * self._length] = order[0]
+
+            on_workers(fill, range(len(self._batches)))
+            yield start, count, block.to(self._device)
+
+
+class FusedStack:
+    """Networks that train side by side, each in a program of its own.
+
+    Parameters
+    ----------
+    job : Job
+        One that :func:`can_fuse` accepts, with its data on the device.
+    networks : sequence of NetworkSpec
+        Those of the job that have equally many rows.
+    orders : Orders
+    keys : sequence
+        For each network the key of its trial in ``orders``.
+    epochs : int
+    learning_rate : float
+    precision : {"tf32", "tf32x3", "ieee"}
+        How the matrix units round their factors: to 11 bits, to about 22, or not at all.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        networks: Sequence[NetworkSpec],
+        orders: Orders,
+        keys: Sequence[Any],
+        *,
+        epochs: int,
+        learning_rate: float,
+        precision: str = "tf32",
+    ) -> None:
+        loss, architecture, data = job.loss, cast(MLP, job.architecture), job.data
+        device = data.X.device
+        kind = _kind(loss)
+        assert kind is not None
+        self._loss, self._margin = kind
+        self._shape = _Shape(*architecture.sizes)
+        self._data, self._orders, self._precision = data, orders, precision
+        self._n_networks = len(networks)
+        self._state = torch.zeros(4, len(networks), self._shape.n_parameters, device=device)
+        self._state[0] = _initial_vectors(architecture, [one.seed for one in networks]).to(device)
+        self._order_of = torch.tensor([orders.position[key] for key in keys], dtype=torch.int32, device=device)
+        self._cost, self._decay, self._alpha, self._beta = (
+            torch.tensor(values, dtype=torch.float32, device=device)
+            for values in (
+                [one.cost for one in networks],
+                [one.weight_decay or 0.0 for one in networks],
+                [_hyper(loss, one, "alpha") for one in networks],
+                [_hyper(loss, one, "beta") for one in networks],
+            )
+        )
+        self._corrections = _bias_corrections(epochs * orders.n_steps, learning_rate).to(device)
+        self._y = data.y.to(torch.int32)
+
+    def train(self, first_epoch: int, n_epochs: int, block: Tensor) -> None:
+        """Train on a block of epochs, without waiting for the device."""
+        from demur.training.fused_kernels import train_networks
+
+        shape, orders, weight = self._shape, self._orders, self._data.weight
+        train_networks[(self._n_networks,)](
+            self._data.X, self._y, orders.weight if weight is None else weight, block, orders.weight, self._order_of,
+            self._state, self._corrections[first_epoch * orders.n_steps :], self._cost, self._decay, self._alpha,
+            self._beta, self._n_networks, block.shape[1], n_epochs * orders.n_steps, orders.n_steps, orders.batch_size,
+            shape.n_features, shape.n_hidden, shape.n_outputs, shape.n_parameters,
+            features=_padded(shape.n_features), hidden=_padded(shape.n_hidden), outputs=_padded(shape.n_outputs),
+            rows=_padded(orders.batch_size), loss=self._loss, margin=self._margin, weighted=weight is not None,
+            precision=self._precision, num_warps=_WARPS,
+        )  # fmt: skip
+
+    def outcome(self) -> tuple[Tensor, Tensor]:
+        """Return the trained vectors, and which networks failed: their numbers or their moments overflowed."""
+        vectors, largest = self._state[0], self._state[3]
+        return vectors, ~(vectors.isfinite().all(1) & largest.isfinite().all(1))
+
+
+def train_fused(
+    jobs: Sequence[Job],
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    device: torch.device,
+    precision: str = "tf32",
+    progress: Callable[[int], None] | None = None,
+) -> list[tuple[Tensor, Tensor]]:
+    """Train every network of every job; jobs whose networks have equally many rows share their orders.
+
+    Launches go to several streams, so that a job's last programs and the next job's first share the device.
+
+    Returns
+    -------
+    list of pairs of tensors
+        For each job the vectors, and which networks failed.
+    """
+    keys = [[(one.seed, one.rows.tobytes()) for one in job.networks] for job in jobs]
+    groups: dict[int, dict[Any, tuple[NDArray[np.int64], int]]] = defaultdict(dict)
+    for job, own in zip(jobs, keys, strict=True):
+        for network, key in zip(job.networks, own, strict=True):
+            groups[len(network.rows)][key] = (network.rows, network.seed)
+    results: list[tuple[Tensor, Tensor]] = [
+        (
+            torch.zeros(len(job.networks), cast(MLP, job.architecture).n_parameters, device=device),
+            torch.zeros(len(job.networks), dtype=torch.bool, device=device),
+        )
+        for job in jobs
+    ]
+    streams = [_stream() for _ in range(_STREAMS)] if device.type == "cuda" else [None]
+    for n_rows, trials in sorted(groups.items(), reverse=True):
+        orders = Orders(trials, batch_size, epochs, device)
+        stacks = []
+        for number, (job, own) in enumerate(zip(jobs, keys, strict=True)):
+            places = [place for place, one in enumerate(job.networks) if len(one.rows) == n_rows]
+            if places:
+                stack = FusedStack(
+                    job, [job.networks[place] for place in places], orders, [own[place] for place in places],
+                    epochs=epochs, learning_rate=learning_rate, precision=precision,
+                )  # fmt: skip
+                stacks.append((number, places, stack))
+        for start, count, block in orders.blocks():
+            _on_streams(streams, [partial(stack.train, start, count, block) for _, _, stack in stacks])
+            if progress is not None:
+                progress(count * sum(len(places) for _, places, _ in stacks))
+        for number, places, stack in stacks:
+            for all_of_them, found in zip(results[number], stack.outcome(), strict=True):
+                all_of_them[torch.tensor(places, device=device)] = found
+    return results
+
+
+def _stream() -> Any:
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch's stubs
+
+
+def _on_streams(streams: Sequence[Any], launches: Sequence[Callable[[], None]]) -> None:
+    """Launch each on the next stream, after what was on the device before and before what comes after."""
+    if streams[0] is None:
+        for launch in launches:
+            launch()
+        return
+    current = torch.cuda.current_stream()
+    for number, launch in enumerate(launches):
+        stream = streams[number % len(streams)]
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            launch()
+    for stream in streams:
+        current.wait_stream(stream)
+
+
+def _initial_vectors(architecture: MLP, seeds: Sequence[int]) -> Tensor:
+    """Return each network's initial weights; those of equal seeds are drawn once."""
+    distinct = list(dict.fromkeys(seeds))
+    place = {seed: number for number, seed in enumerate(distinct)}
+    vectors = architecture.stack(distinct, len(distinct), torch.device("cpu")).vectors()
+    return vectors[[place[seed] for seed in seeds]]
+
+
+def _hyper(loss: Loss, network: NetworkSpec, name: str) -> float | None:
+    """Return a hyper-parameter of a network, 1 where its loss has none of that name, None where it is not a number."""
+    value: Any = network.hyper.get(name, getattr(loss, name, 1.0))
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _bias_corrections(n_steps: int, learning_rate: float) -> Tensor:
+    """Return learning_rate / (1 - 0.9^t) and sqrt(1 - 0.999^t) for each step t, of shape (n_steps, 2)."""
+    t = torch.arange(1, n_steps + 1, dtype=torch.float64)
+    first = -torch.expm1(t * math.log(0.9))
+    second = -torch.expm1(t * math.log(0.999))
+    return torch.stack([learning_rate / first, second.sqrt()], 1).to(torch.float32)

@@ -1,0 +1,647 @@
+"""The training recipe of networks for tables: AdamW on a cyclic schedule, dropout that fades, the best epoch kept.
+
+Stacks of networks take turns, a few steps at a time, so that they advance together and can stop together.
+"""
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim.adam import adam
+
+from demur.errors import InputError
+from demur.losses import Loss
+from demur.training.cuda import GraphedSteps
+from demur.training.jobs import NetworkSpec, TrainingData
+from demur.training.planning import cache_per_core
+from demur.training.tabular_net import TabularNet, folded_scores
+from demur.training.trained import Trained
+from demur.training.training_step import seed_of_order, stacked_loss
+from demur.workers import n_cores, on_workers
+
+__all__ = ["EpochEnd", "Recipe", "TabularTraining", "train_tabular"]
+
+_STEPS_PER_TURN = 32
+_ROWS_AT_A_TIME = 2048
+_ROWS_TO_ADAPT = 1024
+_EPSILON = 1e-8
+_WIDTHS = (0.3, 0.1)
+"""How far to look to both sides of the last epoch's temperature, in its logarithm."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    r"""How a :class:`TabularNet` is trained; the defaults are those of RealMLP (Holzmüller et al. 2024).
+
+    With t from 0 to 1 over the training, the learning rate is
+    :math:`\tfrac12 (1 - \cos(2\pi \log_2(1 + 15 t)))` times ``learning_rate``: four cycles, each twice as long as the
+    one before. Dropout and weight decay are constant until t = 1/2 and then fade to 0 along a cosine.
+
+    Parameters
+    ----------
+    epochs : int
+    batch_size : int
+        About; the rows are dealt out evenly to batches of this size, a half more or less where they are few.
+    learning_rate : float
+        Of the weights. The scales of the features learn 6 times as fast, biases, blends and embeddings at a tenth.
+    weight_decay : float
+        A step shrinks all numbers but the biases by the factor 1 - rate x decay, each with its own rate.
+    dropout : float
+        The share of hidden units that a step leaves out.
+    betas : pair of float
+        Of Adam.
+    tempered : bool
+        Compare the epochs by the validation loss that the best temperature of each would give, where the loss has a
+        link: what counts if the probabilities are calibrated afterwards. An epoch whose network is too sure of itself
+        need not be a bad one then.
+
+    Examples
+    --------
+    >>> recipe = Recipe()
+    >>> recipe.rate(np.array([0.0, 1 / 15, 1.0])).round(12) + 0.0  # the cycles end at t = 1/15, 3/15, 7/15 and 1
+    array([0., 0., 0.])
+    >>> recipe.fade(np.array([0.0, 0.5, 0.75, 1.0])).round(12)
+    array([1. , 1. , 0.5, 0. ])
+    """
+
+    epochs: int = 256
+    batch_size: int = 256
+    learning_rate: float = 0.04
+    weight_decay: float = 0.02
+    dropout: float = 0.15
+    betas: tuple[float, float] = (0.9, 0.95)
+    tempered: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("epochs", self.epochs, 0), ("batch_size", self.batch_size, 1)):
+            if value < least:
+                raise InputError(f"{name} must be at least {least}, got {value}.")
+
+    def rate(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the factor of the learning rate at times t in [0, 1]."""
+        return 0.5 - 0.5 * np.cos(2 * np.pi * np.log2(1 + 15 * t))
+
+    def fade(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the factor of dropout and weight decay at times t in [0, 1]."""
+        return 0.5 + 0.5 * np.cos(np.pi * np.clip(2 * t - 1, 0, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class EpochEnd:
+    """What is known when some networks have finished an epoch.
+
+    Parameters
+    ----------
+    networks : tuple of int
+        Their positions in the caller's list.
+    epoch : int
+        Counted from 1.
+    share : float
+        How much of the training is done, from 0 to 1; with a deadline, of what can be done until then.
+    training_loss, validation_loss : array of shape (len(networks),)
+        Means over the epoch's batches, with dropout, and over the validation rows (at the best temperature if the
+        recipe is ``tempered``), NaN without any.
+    """
+
+    networks: tuple[int, ...]
+    epoch: int
+    share: float
+    training_loss: NDArray[np.float64]
+    validation_loss: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TabularTraining:
+    """Networks as they were after their best epochs, and how they came there.
+
+    Parameters
+    ----------
+    trained : Trained
+        Every network after the epoch whose validation loss was least; after the last epoch where it has no validation
+        rows.
+    best_epoch : array of int
+        Counted from 1; 0 if the deadline left time for nothing.
+    temperature : array of float
+        That of each network after its best epoch, on its validation rows; 1 if the recipe is not ``tempered``. It is
+        not part of the network: divide its scores by it.
+    training_loss, validation_loss : arrays of shape (n_networks, n_epochs)
+        The loss curves: NaN where a network had fewer epochs, or no validation rows.
+    complete : bool
+        False if a deadline shortened the training.
+    """
+
+    trained: Trained
+    best_epoch: NDArray[np.int64]
+    temperature: NDArray[np.float64]
+    training_loss: NDArray[np.float64]
+    validation_loss: NDArray[np.float64]
+    complete: bool
+
+
+def train_tabular(
+    loss: Loss,
+    architecture: TabularNet,
+    data: TrainingData,
+    networks: Sequence[NetworkSpec],
+    *,
+    recipe: Recipe | None = None,
+    device: torch.device | str = "cpu",
+    stack_size: int | None = None,
+    n_workers: int | None = None,
+    deadline: float | None = None,
+    progress: Callable[[int], None] | None = None,
+    on_epoch: Callable[[EpochEnd], None] | None = None,
+) -> TabularTraining:
+    """Train every network on minibatches of its own rows, and keep its best epoch on its validation rows.
+
+    What a network learns depends on its specification, the recipe and the device, not on the networks beside it: all
+    folds and members of a cross-fitting can be trained by one call. Only a deadline that shortens the training depends
+    on the clock.
+
+    Parameters
+    ----------
+    loss : Loss
+        Its hyper-parameters are replaced by those in each network's ``hyper``.
+    architecture : TabularNet
+    data : TrainingData
+        Weights count relative to the mean over a network's rows: a row of weight 2 is a row that is there twice.
+    networks : sequence of NetworkSpec
+    recipe : Recipe, optional
+    device : torch.device or str
+    stack_size, n_workers : int, optional
+        Chosen from the machine by default.
+    deadline : float, optional
+        A time of ``time.monotonic()``. Where the epochs do not fit, the rest of the schedule is compressed to end by
+        then; the networks stop at that time at the latest, up to one step and one look at the validation rows.
+    progress : callable, optional
+        Called with the number of network-epochs just finished, from any thread.
+    on_epoch : callable, optional
+        Called with an :class:`EpochEnd`, from any thread.
+
+    Returns
+    -------
+    TabularTraining
+        In the order of ``networks``.
+
+    Examples
+    --------
+    >>> from demur.losses import get
+    >>> X, y = torch.randn(90, 2), torch.randint(3, (90,))
+    >>> fold = np.arange(90) % 3
+    >>> specs = [
+    ...     NetworkSpec(np.flatnonzero(fold != k), seed=k, validation=np.flatnonzero(fold == k)) for k in range(3)
+    ... ]
+    >>> net = TabularNet(2, 3, hidden_units=(16, 16))
+    >>> run = train_tabular(get("ce"), net, TrainingData(X, y), specs, recipe=Recipe(epochs=4))
+    >>> run.trained.scores(X).shape, run.validation_loss.shape
+    (torch.Size([3, 90, 3]), (3, 4))
+    """
+    recipe, device = recipe or Recipe(), torch.device(device)
+    data = data.to(device)
+    for network in networks:
+        _check(network, data)
+    stop, pace = threading.Event(), _Pace(deadline, len(networks))
+    listeners = _Listeners(progress, on_epoch)
+    runs = [
+        _Run(loss, architecture, data, networks, members, recipe, device, listeners)
+        for members in _plan(architecture, networks, recipe, device, stack_size, n_workers)
+    ]
+    turns = _Turns(runs)
+
+    def work(worker: int) -> None:
+        with torch.no_grad():
+            turns.take(pace, stop)
+
+    n_workers = 1 if device.type == "cuda" else min(n_workers or n_cores(), len(runs))
+    on_workers(work, range(n_workers), n_workers=n_workers, stop=stop)
+    with torch.no_grad():
+        return _collect(architecture, runs, len(networks), device)
+
+
+def _check(network: NetworkSpec, data: TrainingData) -> None:
+    if len(network.rows) == 0:
+        raise InputError("a network needs at least one row to train on.")
+    for name, rows in (("rows", network.rows), ("validation", network.validation)):
+        if rows is not None and data.weight is not None and not float(data.weight[torch.as_tensor(rows)].sum()) > 0:
+            raise InputError(f"the {name} of a network have no weight: all of their sample weights are 0.")
+
+
+def _plan(
+    architecture: TabularNet,
+    networks: Sequence[NetworkSpec],
+    recipe: Recipe,
+    device: torch.device,
+    stack_size: int | None,
+    n_workers: int | None,
+) -> list[list[int]]:
+    """Put networks into one stack whose epochs have equally many steps, of equally many rows."""
+    shapes: dict[tuple[int, int], list[int]] = {}
+    for position, network in enumerate(networks):
+        shapes.setdefault(_batches(len(network.rows), recipe.batch_size), []).append(position)
+    chunks = []
+    for (_, n_rows), members in shapes.items():
+        size = stack_size or _stack_size(architecture, n_rows, device)
+        if device.type != "cuda" and stack_size is None:
+            size = min(size, ceil(len(members) / (n_workers or n_cores())))
+        chunks += [part.tolist() for part in np.array_split(members, ceil(len(members) / size))]
+    return chunks
+
+
+def _batches(n_rows: int, batch_size: int) -> tuple[int, int]:
+    """Return the number of batches in an epoch, and the rows of the largest."""
+    n_steps = max(1, round(n_rows / batch_size))
+    return n_steps, ceil(n_rows / n_steps)
+
+
+def _stack_size(architecture: TabularNet, n_rows: int, device: torch.device) -> int:
+    """Return how many networks one stack should hold: what fits a core's cache, or an eighth of a GPU's free memory."""
+    touched = 4 * (5 * n_rows * (architecture.n_activations // 4) + 6 * architecture.n_parameters)
+    if device.type == "cuda":
+        return max(1, min(1024, torch.cuda.mem_get_info(device)[0] // 8 // touched))
+    return max(1, min(64, cache_per_core() // touched))
+
+
+@dataclass(frozen=True)
+class _Listeners:
+    progress: Callable[[int], None] | None
+    on_epoch: Callable[[EpochEnd], None] | None
+
+
+class _Pace:
+    """How many steps can still be taken until the deadline, at the speed so far."""
+
+    def __init__(self, deadline: float | None, n_networks: int) -> None:
+        self.deadline, self._unfinished = deadline, n_networks
+        self._start, self._done, self._lock = time.monotonic(), 0, threading.Lock()
+
+    def passed(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def took(self, network_steps: int) -> None:
+        with self._lock:
+            self._done += network_steps
+
+    def finished(self, n_networks: int) -> None:
+        with self._lock:
+            self._unfinished -= n_networks
+
+    def affordable(self) -> float:
+        """Return how many more steps every unfinished network can take."""
+        if self.deadline is None or not self._done:
+            return float("inf")
+        now = time.monotonic()
+        speed = self._done / max(now - self._start, 1e-9)
+        return max(0.0, 0.97 * speed * (self.deadline - now) / max(self._unfinished, 1))
+
+
+class _Turns:
+    """Whose turn it is: that of the run that has come least far and is not under way."""
+
+    def __init__(self, runs: Sequence["_Run"]) -> None:
+        self._waiting = [(0.0, number, run) for number, run in enumerate(runs)]
+        self._lock = threading.Lock()
+
+    def take(self, pace: _Pace, stop: threading.Event) -> None:
+        """Give turns until no run is waiting; several threads may do so."""
+        while not stop.is_set():
+            with self._lock:
+                if not self._waiting:
+                    return
+                _, number, run = heapq.heappop(self._waiting)
+            if run.turn(pace, stop):
+                with self._lock:
+                    heapq.heappush(self._waiting, (run.share, number, run))
+        raise KeyboardInterrupt
+
+
+class _Run:
+    """One stack on its way through the epochs."""
+
+    def __init__(
+        self,
+        loss: Loss,
+        architecture: TabularNet,
+        data: TrainingData,
+        networks: Sequence[NetworkSpec],
+        members: Sequence[int],
+        recipe: Recipe,
+        device: torch.device,
+        listeners: _Listeners,
+    ) -> None:
+        specs = [networks[position] for position in members]
+        self.members, self._recipe, self._data, self._listeners = tuple(members), recipe, data, listeners
+        self._step = _Step(loss, architecture, data, specs, recipe, device)
+        self._order = _Order(data, specs, recipe.batch_size)
+        self._validation = _Validation(self._step, data, specs, recipe.tempered)
+        self._base = [
+            np.array([recipe_value if own is None else own for own in owns], np.float64)
+            for recipe_value, owns in (
+                (recipe.learning_rate, [spec.learning_rate for spec in specs]),
+                (recipe.weight_decay, [spec.weight_decay for spec in specs]),
+                (recipe.dropout, [spec.dropout for spec in specs]),
+            )
+        ]
+        if not all(np.all((dropout >= 0) & (dropout < 1)) for dropout in self._base[2:]):
+            raise InputError(f"dropout must be in [0, 1), got {self._base[2].tolist()}.")
+        self._step.stack.dropping = bool(self._base[2].any())
+        self.epoch, self._position, self.share, self.complete = 0, 0, 0.0, True
+        self._left = recipe.epochs * self._order.n_steps
+        self._graphed = GraphedSteps(self._step, min(_STEPS_PER_TURN, self._order.n_steps))
+        self.training_loss: list[Tensor] = []
+        self.validation_loss: list[Tensor] = []
+        self.best = torch.full((len(specs),), torch.inf, device=device)
+        self.best_epoch = torch.zeros(len(specs), dtype=torch.int64, device=device)
+        self.sharpness = torch.zeros(len(specs), device=device)
+        self.vectors = self._step.stack.vectors()
+
+    def turn(self, pace: _Pace, stop: threading.Event) -> bool:
+        """Take the next few steps; return False at the end."""
+        left = float(self._left)
+        affordable = pace.affordable()
+        if affordable < left:
+            left, self.complete = affordable, False
+        if pace.passed():
+            left, self.complete = 0.0, False
+        if left < 1:
+            self._finish(pace)
+            return False
+        if self._position == 0:
+            self._order.shuffle()
+        n = int(min(_STEPS_PER_TURN, left, self._order.n_steps - self._position))
+        t = self.share + (1 - self.share) * np.linspace(0.5, n - 0.5, n, dtype=np.float64) / left
+        rate, fade = self._recipe.rate(t)[:, None], self._recipe.fade(t)[:, None]
+        knobs = np.stack([rate * self._base[0], rate * fade * self._base[0] * self._base[1], fade * self._base[2]], 1)
+        taken = self._steps(n, torch.from_numpy(knobs.astype(np.float32)), pace, stop)
+        self.share += (1 - self.share) * taken / left
+        self._left -= taken
+        self._position += taken
+        pace.took(taken * len(self.members))
+        if self._position == self._order.n_steps:
+            self._end_epoch()
+        if self._left < 1:
+            self._finish(pace)
+            return False
+        return True
+
+    def _steps(self, n: int, knobs: Tensor, pace: _Pace, stop: threading.Event) -> int:
+        """Take n steps with rates, shrinkages and dropouts (n, 3, n_networks); return how many there was time for."""
+        rows, weight = self._order.batches(self._position, n)
+        if self._data.X.is_cuda:
+            self._graphed.take(rows, weight, knobs)
+            if pace.deadline is not None:
+                torch.cuda.synchronize()
+            return n
+        for k in range(n):
+            if stop.is_set() or pace.passed():
+                return k
+            self._step(rows[k], weight[k], knobs[k])
+        return n
+
+    def _end_epoch(self) -> None:
+        self.epoch += 1
+        self.training_loss.append(self._step.mean_loss(self._position))
+        self._position = 0
+        value, vectors = self._validation.look()
+        self.validation_loss.append(value)
+        better = (value < self.best) | self._validation.without
+        self.best = torch.where(better, value, self.best)
+        self.best_epoch = torch.where(better, self.epoch, self.best_epoch)
+        self.sharpness = torch.where(better, self._validation.sharpness, self.sharpness)
+        self.vectors = torch.where(better[:, None], vectors, self.vectors)
+        if self._listeners.progress is not None:
+            self._listeners.progress(len(self.members))
+        if self._listeners.on_epoch is not None:
+            losses = [one[-1].double().cpu().numpy() for one in (self.training_loss, self.validation_loss)]
+            self._listeners.on_epoch(EpochEnd(self.members, self.epoch, self.share, *losses))
+
+    def _finish(self, pace: _Pace) -> None:
+        if self._position:
+            self._end_epoch()
+        pace.finished(len(self.members))
+
+    def failed(self) -> Tensor:
+        """Return which networks diverged: their numbers overflowed before they were ever better than nothing."""
+        never = (self.best_epoch == 0) & (self.epoch > 0)
+        return ~self.vectors.isfinite().all(1) | never
+
+
+class _Order:
+    """The rows of each network, shuffled anew each epoch by its own generator and dealt out evenly to the batches.
+
+    Networks of a stack have equally many batches, whose sizes differ by at most one row. Places that stay empty repeat
+    a row with weight 0.
+    """
+
+    def __init__(self, data: TrainingData, specs: Sequence[NetworkSpec], batch_size: int) -> None:
+        self.n_steps, self.n_in_batch = _batches(len(specs[0].rows), batch_size)
+        device = data.X.device
+        self._rows = [torch.as_tensor(np.ascontiguousarray(spec.rows), dtype=torch.int64) for spec in specs]
+        self._generators = [torch.Generator().manual_seed(seed_of_order(spec.seed)) for spec in specs]
+        shape = (self.n_steps, len(specs), self.n_in_batch)
+        self._order = torch.zeros(shape, dtype=torch.int64)
+        self._weight = torch.zeros(shape)
+        self._places = []
+        for number, rows in enumerate(self._rows):
+            starts = torch.arange(self.n_steps + 1) * len(rows) // self.n_steps
+            places = starts[:-1, None] + torch.arange(self.n_in_batch)
+            empty = places >= starts[1:, None]
+            self._places.append(torch.where(empty, starts[:-1, None], places))
+            mean = 1.0 if data.weight is None else float(data.weight[rows.to(device)].double().mean())
+            self._weight[:, number] = torch.where(empty, 0.0, 1 / (starts.diff() * mean)[:, None])
+        self._weight = self._weight.to(device)
+
+    def shuffle(self) -> None:
+        for number, (rows, places, generator) in enumerate(
+            zip(self._rows, self._places, self._generators, strict=True)
+        ):
+            self._order[:, number] = rows[torch.randperm(len(rows), generator=generator)][places]
+
+    def batches(self, start: int, n: int) -> tuple[Tensor, Tensor]:
+        """Return rows and weights of the next n batches, each (n, n_networks, rows in a batch)."""
+        return self._order[start : start + n], self._weight[start : start + n]
+
+
+class _Step:
+    """Forward, loss, backward, update: for all networks of a stack at once."""
+
+    def __init__(
+        self,
+        loss: Loss,
+        architecture: TabularNet,
+        data: TrainingData,
+        specs: Sequence[NetworkSpec],
+        recipe: Recipe,
+        device: torch.device,
+    ) -> None:
+        self.architecture, self._data = architecture, data
+        self.stack = architecture.stack([spec.seed for spec in specs], len(specs), device)
+        self.stack.adapt([data.X[_sample(spec, data)] for spec in specs])
+        self.loss = stacked_loss(loss, specs, device)
+        self.cost = torch.tensor([[spec.cost] for spec in specs], device=device)
+        self._sum = torch.zeros(len(specs), device=device)
+        self._update = (_UpdateOnDevice if device.type == "cuda" else _FusedUpdate)(self.stack.matrix, self, recipe)
+
+    def __call__(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
+        """Train on rows (n_networks, n) with weights, given rates, shrinkages and dropouts, (3, n_networks)."""
+        flat = rows.reshape(-1)
+        x = self._data.X.index_select(0, flat).view(*rows.shape, -1)
+        y = self._data.y.index_select(0, flat).view(rows.shape)
+        if self._data.weight is not None:
+            weight = weight * self._data.weight.index_select(0, flat).view(rows.shape)
+        self.stack.drop.copy_(knobs[2])
+        scores = self.stack.forward(x)
+        self._sum.add_((self.loss.forward(scores, y, self.cost) * weight).sum(1))
+        self.stack.backward(self.loss.score_gradient(scores, y, self.cost, weight))
+        self._update(knobs[0], knobs[1])
+
+    @property
+    def gradients(self) -> Tensor:
+        return self.stack.gradients.view_as(self.stack.matrix)
+
+    def mean_loss(self, n_steps: int) -> Tensor:
+        """Return the mean loss of the last steps, and start to count again."""
+        mean = self._sum / n_steps
+        self._sum.zero_()
+        return mean
+
+
+def _sample(spec: NetworkSpec, data: TrainingData) -> Tensor:
+    """Return a few random rows of a network, none of weight 0."""
+    rows = spec.rows if data.weight is None else spec.rows[(data.weight.cpu().numpy() > 0)[spec.rows]]
+    chosen = np.random.default_rng([spec.seed, 4]).permutation(rows)[:_ROWS_TO_ADAPT]
+    return torch.as_tensor(chosen, device=data.X.device)
+
+
+class _FusedUpdate:
+    """AdamW on the CPU, with one fused kernel for all networks of one rate."""
+
+    def __init__(self, matrix: Tensor, step: _Step, recipe: Recipe) -> None:
+        self._decaying = [(matrix[:, part], factor) for part, factor in step.architecture.decaying()]
+        self._betas = recipe.betas
+        vectors = (matrix, step.gradients, torch.zeros_like(matrix), torch.zeros_like(matrix))
+        self._each = [tuple(vector[number] for vector in vectors) for number in range(len(matrix))]
+        self._counts = [torch.zeros(()) for _ in self._each]
+
+    def __call__(self, rates: Tensor, shrinkages: Tensor) -> None:
+        for part, factor in self._decaying:
+            part.mul_(1 - factor * shrinkages[:, None])
+        rates_now = rates.tolist()
+        for rate in dict.fromkeys(rates_now):
+            which = [number for number, own in enumerate(rates_now) if own == rate]
+            parameters, gradients, means, squares = ([self._each[one][kind] for one in which] for kind in range(4))
+            adam(
+                parameters,
+                gradients,
+                means,
+                squares,
+                [],
+                [self._counts[one] for one in which],
+                fused=True,
+                amsgrad=False,
+                beta1=self._betas[0],
+                beta2=self._betas[1],
+                lr=rate,
+                weight_decay=0.0,
+                eps=_EPSILON,
+                maximize=False,
+            )
+
+
+class _UpdateOnDevice:
+    """AdamW in plain tensor operations, which a CUDA graph can hold."""
+
+    def __init__(self, matrix: Tensor, step: _Step, recipe: Recipe) -> None:
+        self._matrix, self._gradients = matrix, step.gradients
+        self._decaying = [(matrix[:, part], factor) for part, factor in step.architecture.decaying()]
+        self._betas = recipe.betas
+        self._mean, self._square = torch.zeros_like(matrix), torch.zeros_like(matrix)
+        self._powers = torch.ones(2, device=matrix.device)
+        self._factors = torch.tensor(recipe.betas, device=matrix.device)
+
+    def __call__(self, rates: Tensor, shrinkages: Tensor) -> None:
+        self._powers.mul_(self._factors)
+        first, second = 1 - self._powers
+        for part, factor in self._decaying:
+            part.mul_(1 - factor * shrinkages[:, None])
+        self._mean.lerp_(self._gradients, 1 - self._betas[0])
+        self._square.mul_(self._betas[1]).addcmul_(self._gradients, self._gradients, value=1 - self._betas[1])
+        size = (self._square / second).sqrt_().add_(_EPSILON)
+        self._matrix.addcdiv_(self._mean * (-rates[:, None] / first), size)
+
+
+class _Validation:
+    """The mean loss of every network on validation rows of its own.
+
+    With ``tempered``, at its best temperature: the least along the line of scaled scores, followed from epoch to epoch
+    by parabolas in the logarithm of the scale.
+    """
+
+    def __init__(self, step: _Step, data: TrainingData, specs: Sequence[NetworkSpec], tempered: bool) -> None:
+        self._step, self._data, self._tempered = step, data, tempered and step.loss.has_link
+        device = data.X.device
+        rows = [np.empty(0, np.int64) if spec.validation is None else spec.validation for spec in specs]
+        longest = max(map(len, rows))
+        self._rows = torch.zeros(len(specs), longest, dtype=torch.int64, device=device)
+        self._weight = torch.zeros(len(specs), longest, device=device)
+        for number, own in enumerate(rows):
+            index = torch.as_tensor(np.ascontiguousarray(own), dtype=torch.int64, device=device)
+            self._rows[number, : len(own)] = index
+            self._weight[number, : len(own)] = 1.0 if data.weight is None else data.weight[index]
+        self._labels = data.y[self._rows]
+        self.sharpness = torch.zeros(len(specs), device=device)
+        self.without = torch.tensor([len(own) == 0 for own in rows], device=device)
+
+    def look(self) -> tuple[Tensor, Tensor]:
+        """Return the mean losses, NaN without rows, and the networks' vectors."""
+        vectors = self._step.stack.vectors()
+        if not self._rows.shape[1]:
+            return torch.full_like(self.sharpness, torch.nan), vectors
+        scores = self._scores(vectors)
+        if not self._tempered:
+            return self._mean_loss(scores), vectors
+        best = self._mean_loss(scores * self.sharpness.exp()[:, None, None])
+        for width in _WIDTHS:
+            low, high = (self._mean_loss(scores * (self.sharpness + by).exp()[:, None, None]) for by in (-width, width))
+            bend = low + high - 2 * best
+            move = torch.where(bend > 0, width * (low - high) / (2 * bend), width * torch.sign(low - high))
+            moved = self.sharpness + move.nan_to_num(0.0).clamp(-2 * width, 2 * width)
+            value = self._mean_loss(scores * moved.exp()[:, None, None])
+            better = value < best
+            best, self.sharpness = torch.where(better, value, best), torch.where(better, moved, self.sharpness)
+        return best, vectors
+
+    def _scores(self, vectors: Tensor) -> Tensor:
+        net = self._step.architecture
+        parts, scores = net.folded(vectors), []
+        for start in range(0, self._rows.shape[1], _ROWS_AT_A_TIME):
+            rows = self._rows[:, start : start + _ROWS_AT_A_TIME]
+            x = self._data.X.index_select(0, rows.reshape(-1)).view(*rows.shape, -1)
+            scores.append(folded_scores(net, parts, x))
+        return torch.cat(scores, 1)
+
+    def _mean_loss(self, scores: Tensor) -> Tensor:
+        values = self._step.loss.forward(scores, self._labels, self._step.cost) * self._weight
+        return torch.where(self._weight > 0, values, 0.0).sum(1) / self._weight.sum(1)
+
+
+def _collect(architecture: TabularNet, runs: Sequence[_Run], n_networks: int, device: torch.device) -> TabularTraining:
+    trained = Trained.empty(architecture, n_networks, device)
+    n_epochs = max([run.epoch for run in runs], default=0)
+    training, validation = (np.full((n_networks, n_epochs), np.nan) for _ in range(2))
+    best_epoch, temperature = np.zeros(n_networks, np.int64), np.ones(n_networks)
+    for run in runs:
+        members = list(run.members)
+        trained.put(members, run.vectors, run.failed())
+        best_epoch[members] = run.best_epoch.cpu().numpy()
+        temperature[members] = np.exp(-run.sharpness.double().cpu().numpy())
+        for curve, values in ((training, run.training_loss), (validation, run.validation_loss)):
+            if values:
+                curve[members, : run.epoch] = torch.stack(values, 1).double().cpu().numpy()
+    return TabularTraining(trained, best_epoch, temperature, training, validation, all(run.complete for run in runs))

@@ -1,0 +1,462 @@
+r"""Networks for tables, after RealMLP (Holzmüller, Grinsztajn and Steinwart 2024), many as one tensor program.
+
+A layer is :math:`z = W a / \sqrt{\text{fan-in}} + b` (neural tangent parametrisation), a hidden unit's output
+:math:`z + \alpha\,(\mathrm{selu}(z) - z)` with a learnt blend :math:`\alpha`. The features, or periodic functions of
+them, are scaled by learnt factors first.
+
+Parameters that learn faster or slower than the weights are stored divided by their factor: a step of Adam does not
+depend on the scale of a gradient, so one learning rate then serves all of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import pi, prod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from demur.errors import InputError
+from demur.training.architecture import Architecture, Stack, one_vector
+
+__all__ = ["PeriodicEmbeddings", "StackedTabularNet", "TabularNet"]
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+_SCALE, _SLOW = 6.0, 0.1
+"""How much faster the features' scales learn than the weights, and how much slower biases, blends and embeddings."""
+_ROWS_OF_BIAS = 5
+"""Rows through whose random mean a unit's hyperplane passes at first."""
+_BITS_PER_CHOICE = 16
+"""Random bits that decide whether a unit is dropped: rates are multiples of 2^-16."""
+
+
+@dataclass(frozen=True)
+class PeriodicEmbeddings:
+    """Each feature x as x itself and a few linear functions of cos(2 pi f x + p), with learnt f, p and weights.
+
+    Parameters
+    ----------
+    n_frequencies : int
+        Frequencies f per feature.
+    n_outputs : int
+        Linear functions of the cosines per feature.
+    spread : float
+        The standard deviation of the initial frequencies.
+    """
+
+    n_frequencies: int = 16
+    n_outputs: int = 3
+    spread: float = 0.1
+
+
+class _Part(NamedTuple):
+    """A tensor of trained numbers: its shape, and the factor of its learning rate."""
+
+    shape: tuple[int, ...]
+    factor: float
+
+
+@dataclass(frozen=True)
+class TabularNet(Architecture):
+    """A network for tables whose features are centred and of moderate size, as :class:`SmoothRobustScaler` makes them.
+
+    Parameters
+    ----------
+    n_features, n_outputs : int
+    hidden_units : tuple of int
+        Units of each hidden layer.
+    embeddings : PeriodicEmbeddings, optional
+        None for features as they are.
+
+    Examples
+    --------
+    >>> TabularNet(16, 26).n_parameters  # weights, biases and blends of 16-256-256-256-26
+    143386
+    """
+
+    n_features: int
+    n_outputs: int
+    hidden_units: tuple[int, ...] = (256, 256, 256)
+    embeddings: PeriodicEmbeddings | None = None
+
+    def __post_init__(self) -> None:
+        if not self.hidden_units or min(self.n_features, self.n_outputs, *self.hidden_units) < 1:
+            raise InputError(
+                f"a TabularNet needs at least one feature, one output and one hidden layer of at least one unit, got "
+                f"{self.n_features} features, {self.n_outputs} outputs and hidden_units={self.hidden_units}."
+            )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The inputs of the first layer, the units of each hidden layer, the outputs."""
+        wide = 1 if self.embeddings is None else 1 + self.embeddings.n_outputs
+        return (self.n_features * wide, *self.hidden_units, self.n_outputs)
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(prod(shape) for shape in self.folded_shapes().values())
+
+    @property
+    def n_activations(self) -> int:
+        periodic = 0 if self.embeddings is None else 3 * self.n_features * self.embeddings.n_frequencies
+        return 4 * sum(self.sizes) + periodic
+
+    def folded_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of a trained network's parts, in the order in which its vector holds them.
+
+        The scales of the features and all constant factors are folded into the weights, so that a layer is
+        ``weight @ a + bias``.
+        """
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self.embeddings is not None:
+            d, f, e = self.n_features, self.embeddings.n_frequencies, self.embeddings.n_outputs
+            shapes |= {"frequency": (d, f), "phase": (d, f), "mixing": (d, e, f), "mixing_bias": (d, e)}
+        last = len(self.sizes) - 2
+        for depth, (fan_in, fan_out) in enumerate(pairwise(self.sizes)):
+            shapes |= {f"weight{depth}": (fan_out, fan_in), f"bias{depth}": (fan_out,)}
+            if depth < last:
+                shapes[f"blend{depth}"] = (fan_out,)
+        return shapes
+
+    def folded(self, vectors: Tensor) -> dict[str, Tensor]:
+        """Cut vectors (n_networks, n) of trained networks into their parts, each (n_networks, ...)."""
+        parts, start = {}, 0
+        for name, shape in self.folded_shapes().items():
+            parts[name] = vectors[:, start : start + prod(shape)].view(len(vectors), *shape)
+            start += prod(shape)
+        return parts
+
+    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> "StackedTabularNet":
+        return StackedTabularNet(self, seeds, n_groups, device)
+
+    def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
+        return folded_scores(self, self.folded(vectors), x.unsqueeze(0).expand(len(vectors), -1, -1))
+
+    def module(self, vector: Tensor) -> nn.Module:
+        return _TabularModule(self, {name: part[0] for name, part in self.folded(vector.unsqueeze(0)).items()})
+
+    @property
+    def _trained_parts(self) -> dict[str, _Part]:
+        """The parts while they train, those of one factor side by side and the biases, which do not decay, last."""
+        layers = list(pairwise(self.sizes))
+        parts = {f"weight{depth}": _Part((fan_out, fan_in), 1.0) for depth, (fan_in, fan_out) in enumerate(layers)}
+        parts["scale"] = _Part((1, self.sizes[0]), _SCALE)
+        if self.embeddings is not None:
+            d, f, e = self.n_features, self.embeddings.n_frequencies, self.embeddings.n_outputs
+            shapes = {"frequency": (d, f, 1), "phase": (d, f, 1), "mixing": (d, e, f), "mixing_bias": (d, e, 1)}
+            parts |= {name: _Part(shape, _SLOW) for name, shape in shapes.items()}
+        units = [fan_out for _, fan_out in layers]
+        parts |= {f"blend{depth}": _Part((fan_out, 1), _SLOW) for depth, fan_out in enumerate(units[:-1])}
+        return parts | {f"bias{depth}": _Part((fan_out, 1), _SLOW) for depth, fan_out in enumerate(units)}
+
+    def decaying(self) -> list[tuple[slice, float]]:
+        """Return which numbers of a training network decay, all but the biases, and the factors of their rates."""
+        slices: list[tuple[slice, float]] = []
+        start = 0
+        for name, part in self._trained_parts.items():
+            end = start + prod(part.shape)
+            if name.startswith("bias"):
+                break
+            if slices and slices[-1][1] == part.factor:
+                slices[-1] = (slice(slices[-1][0].start, end), part.factor)
+            else:
+                slices.append((slice(start, end), part.factor))
+            start = end
+        return slices
+
+    def _initial(self, seed: int) -> list[Tensor]:
+        """Draw the initial numbers of one network, before :meth:`StackedTabularNet.adapt` has seen its rows."""
+        generator = torch.Generator().manual_seed(seed)
+        values = []
+        for name, part in self._trained_parts.items():
+            if name == "scale" or name.startswith("blend"):
+                value = torch.ones(part.shape)
+            elif name == "phase":
+                value = torch.empty(part.shape).uniform_(-pi, pi, generator=generator)
+            elif name.startswith("mixing") and self.embeddings is not None:
+                bound = self.embeddings.n_frequencies**-0.5
+                value = torch.empty(part.shape).uniform_(-bound, bound, generator=generator)
+            else:
+                value = torch.randn(part.shape, generator=generator)
+                if name == "frequency" and self.embeddings is not None:
+                    value *= self.embeddings.spread
+            values.append(value / part.factor)
+        return values
+
+
+def _inputs(net: TabularNet, parts: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Return what the first layer sees of rows x (n_networks, n_rows, n_features): (n_networks, sizes[0], n_rows)."""
+    columns = x.transpose(1, 2)
+    if net.embeddings is None:
+        return columns
+    n_networks, _, n = columns.shape
+    waves = torch.cos(2 * pi * parts["frequency"].unsqueeze(-1) * columns.unsqueeze(2) + parts["phase"].unsqueeze(-1))
+    mixed = parts["mixing"] @ waves + parts["mixing_bias"].unsqueeze(-1)
+    return torch.cat([columns.unsqueeze(2), mixed], 2).view(n_networks, -1, n)
+
+
+def folded_scores(net: TabularNet, parts: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Return scores (n_networks, n_rows, n_outputs), of each network for rows of its own x (n_networks, n_rows, d)."""
+    activation = _inputs(net, parts, x)
+    last = len(net.sizes) - 2
+    for depth in range(last + 1):
+        activation = torch.baddbmm(parts[f"bias{depth}"].unsqueeze(-1), parts[f"weight{depth}"], activation)
+        if depth < last:
+            activation = torch.lerp(activation, F.selu(activation), parts[f"blend{depth}"].unsqueeze(-1))
+    return activation.transpose(1, 2)
+
+
+class _TabularModule(nn.Module):
+    """One trained network, with its parts as parameters."""
+
+    def __init__(self, net: TabularNet, parts: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.net = net
+        self.parts = nn.ParameterDict({name: nn.Parameter(part.clone()) for name, part in parts.items()})
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = {name: part.unsqueeze(0) for name, part in self.parts.items()}
+        return folded_scores(self.net, parts, x.unsqueeze(0)).squeeze(0)
+
+
+class StackedTabularNet(Stack):
+    """Networks for tables while they train, with their gradients and their dropout.
+
+    Parameters
+    ----------
+    net : TabularNet
+    seeds : sequence of int
+        One per network: its initial numbers, and which units are dropped when.
+    n_groups : int
+        The networks form this many groups of equal size; a group shares its batches.
+    device : torch.device
+
+    Attributes
+    ----------
+    matrix : tensor of shape (n_networks, n)
+        The trained numbers, one network per row; ``parameters`` is the same memory.
+    drop : tensor of shape (n_networks,)
+        The share of hidden units that the next ``forward`` drops, 0 at first.
+    """
+
+    def __init__(self, net: TabularNet, seeds: Sequence[int], n_groups: int, device: torch.device) -> None:
+        self.net, self.n_networks, self.n_groups = net, len(seeds), n_groups
+        rows = [one_vector(net._initial(seed), device) for seed in seeds]
+        self.matrix = torch.stack(rows)
+        self.parameters = self.matrix.view(-1)
+        self.gradients = torch.zeros_like(self.parameters)
+        self._seeds = tuple(seeds)
+        self._parts = self._views(self.parameters)
+        self._slopes = self._views(self.gradients)
+        self._last = len(net.sizes) - 2
+        self._alpha = [fan_in**-0.5 for fan_in in net.sizes[:-1]]
+        self._choices = _Choices(self._seeds, device)
+        self.drop = torch.zeros(self.n_networks, device=device)
+        self.dropping = False
+        self._buffers = _Buffers(0, [], self.parameters)
+
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Cut the vector into parts of shape (n_networks, ...)."""
+        matrix = flat.view(self.n_networks, -1)
+        views, start = {}, 0
+        for name, part in self.net._trained_parts.items():
+            views[name] = matrix[:, start : start + prod(part.shape)].view(self.n_networks, *part.shape)
+            start += prod(part.shape)
+        return views
+
+    def adapt(self, rows: Sequence[Tensor]) -> None:
+        """Fit the initial weights and biases to some rows (n_rows, n_features) of each network's own.
+
+        Every unit's sum gets a standard deviation of 1 over the rows, and a bias with which it is 0 at a random mean of
+        five of them: its hyperplane passes through the data.
+        """
+        for number, (seed, x) in enumerate(zip(self._seeds, rows, strict=True)):
+            own = int(np.random.SeedSequence([seed, 3]).generate_state(1)[0])
+            generator = torch.Generator().manual_seed(own)
+            parts = {name: part[number : number + 1] for name, part in self._parts.items()}
+            folded = {name: part[number : number + 1] for name, part in self.folded().items()}
+            activation = _inputs(self.net, folded, x.unsqueeze(0))[0]
+            for depth in range(self._last + 1):
+                weight = parts[f"weight{depth}"][0]
+                sums = (weight @ activation) * self._alpha[depth]
+                spread = sums.std(1, correction=0, keepdim=True)
+                spread = torch.where(spread > 0, spread, 1.0)
+                weight.div_(spread)
+                sums.div_(spread)
+                shape = (len(sums), _ROWS_OF_BIAS)
+                chosen = torch.randint(sums.shape[1], shape, generator=generator).to(sums.device)
+                share = torch.empty(shape).exponential_(generator=generator)
+                share = (share / share.sum(1, keepdim=True)).to(sums.device)
+                bias = -(sums.gather(1, chosen) * share).sum(1, keepdim=True)
+                parts[f"bias{depth}"][0] = bias / _SLOW
+                activation = F.selu(sums + bias)
+
+    def per_parameter(self, values: Tensor) -> Tensor:
+        return values.view(-1, 1).expand_as(self.matrix).reshape(-1)
+
+    def per_network_max(self, values: Tensor) -> Tensor:
+        return values.view(self.n_networks, -1).amax(1)
+
+    def vectors(self) -> Tensor:
+        parts = self.folded()
+        return torch.cat([parts[name].reshape(self.n_networks, -1) for name in self.net.folded_shapes()], 1)
+
+    def folded(self) -> dict[str, Tensor]:
+        """Return the networks as they are now, in the shapes of :meth:`TabularNet.folded_shapes`."""
+        parts, folded = self._parts, {}
+        for name, shape in self.net.folded_shapes().items():
+            if name.startswith("weight"):
+                depth = int(name.removeprefix("weight"))
+                folded[name] = parts[name] * self._alpha[depth]
+            else:
+                folded[name] = (parts[name] * self.net._trained_parts[name].factor).view(self.n_networks, *shape)
+        folded["weight0"] = folded["weight0"] * (parts["scale"] * _SCALE)
+        return folded
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.n_groups < self.n_networks:
+            x = x.repeat_interleave(self.n_networks // self.n_groups, 0)
+        if self._buffers.n_rows != x.shape[1]:
+            self._buffers = _Buffers(x.shape[1], self.net.hidden_units, self.matrix)
+        room = self._buffers
+        if self.dropping:
+            self._choices.draw(room.keep, self.drop)
+        room.inputs = self._embed(x)
+        room.first_weight = self._parts["weight0"] * (self._parts["scale"] * _SCALE)
+        below = room.inputs
+        for depth in range(self._last):
+            z, bent, out = room.z[depth], room.bent[depth], room.out[depth]
+            weight = self._parts[f"weight{depth}"] if depth else room.first_weight
+            bias = self._parts[f"bias{depth}"]
+            torch.baddbmm(bias, weight, below, beta=_SLOW, alpha=self._alpha[depth], out=z)
+            torch.ops.aten.elu.out(z, _SELU_ALPHA, _SELU_SCALE, 1.0, out=bent)
+            torch.lerp(z, bent, self._parts[f"blend{depth}"] * _SLOW, out=out)
+            if self.dropping:
+                out.mul_(room.keep[depth])
+            below = out
+        weight, bias = self._parts[f"weight{self._last}"], self._parts[f"bias{self._last}"]
+        return torch.baddbmm(bias, weight, below, beta=_SLOW, alpha=self._alpha[self._last]).transpose(1, 2)
+
+    def backward(self, score_gradient: Tensor) -> None:
+        room, signal = self._buffers, score_gradient.transpose(1, 2)
+        for depth in reversed(range(self._last + 1)):
+            below = room.out[depth - 1] if depth else room.inputs
+            if depth < self._last:
+                signal = self._through_unit(depth, signal)
+            torch.sum(signal, 2, keepdim=True, out=self._slopes[f"bias{depth}"]).mul_(_SLOW)
+            slope = self._slopes[f"weight{depth}"]
+            torch.baddbmm(slope, signal, below.transpose(1, 2), beta=0.0, alpha=self._alpha[depth], out=slope)
+            if depth:
+                weight = self._parts[f"weight{depth}"].transpose(1, 2)
+                back = room.back[depth - 1]
+                torch.baddbmm(back, weight, signal, beta=0.0, alpha=self._alpha[depth], out=back)
+                signal = back
+        self._through_inputs(signal)
+
+    def _through_unit(self, depth: int, signal: Tensor) -> Tensor:
+        """Turn the gradient with respect to a layer's outputs into that with respect to its sums z."""
+        room = self._buffers
+        z, bent = room.z[depth], room.bent[depth]
+        if self.dropping:
+            signal.mul_(room.keep[depth])
+        blend = self._parts[f"blend{depth}"] * _SLOW
+        torch.sub(bent, z, out=z).mul_(signal)
+        torch.sum(z, 2, keepdim=True, out=self._slopes[f"blend{depth}"]).mul_(_SLOW)
+        bend = torch.ops.aten.elu_backward.grad_input
+        bend(signal, _SELU_ALPHA, _SELU_SCALE, 1.0, True, bent, grad_input=bent)
+        return torch.lerp(signal, bent, blend, out=z)
+
+    def _through_inputs(self, signal: Tensor) -> None:
+        """Fill the gradients of the scales and of the embeddings; that of the first weight holds the folded one."""
+        slope, weight, scale = self._slopes["weight0"], self._parts["weight0"], self._parts["scale"]
+        torch.sum(slope * weight, 1, keepdim=True, out=self._slopes["scale"]).mul_(_SCALE)
+        slope.mul_(scale * _SCALE)
+        if self.net.embeddings is None:
+            return
+        room, d = self._buffers, self.net.n_features
+        back = torch.bmm(room.first_weight.transpose(1, 2), signal).mul_(self._alpha[0])
+        mixed = back.view(self.n_networks, d, -1, signal.shape[2])[:, :, 1:]
+        self._slopes["mixing_bias"].copy_(mixed.sum(3, keepdim=True).mul_(_SLOW))
+        self._slopes["mixing"].copy_((mixed @ torch.cos(room.angle).transpose(2, 3)).mul_(_SLOW))
+        turn = (self._parts["mixing"].transpose(2, 3) @ mixed).mul_(-_SLOW).mul_(torch.sin(room.angle))
+        self._slopes["phase"].copy_(turn.sum(3, keepdim=True).mul_(_SLOW))
+        turn.mul_(room.columns.unsqueeze(2))
+        self._slopes["frequency"].copy_(turn.sum(3, keepdim=True).mul_(2 * pi * _SLOW))
+
+    def _embed(self, x: Tensor) -> Tensor:
+        columns = x.transpose(1, 2)
+        if self.net.embeddings is None:
+            return columns
+        room = self._buffers
+        room.columns = columns
+        phase = self._parts["phase"] * _SLOW
+        room.angle = torch.addcmul(phase, self._parts["frequency"] * (2 * pi * _SLOW), columns.unsqueeze(2))
+        inputs = columns.new_empty(*columns.shape[:2], 1 + self.net.embeddings.n_outputs, columns.shape[2])
+        inputs[:, :, 0] = columns
+        torch.add(
+            (self._parts["mixing"] * _SLOW) @ torch.cos(room.angle),
+            self._parts["mixing_bias"],
+            alpha=_SLOW,
+            out=inputs[:, :, 1:],
+        )
+        return inputs.view(self.n_networks, -1, columns.shape[2])
+
+
+class _Buffers:
+    """Memory for one step with batches of ``n_rows`` rows."""
+
+    def __init__(self, n_rows: int, hidden_units: Sequence[int], like: Tensor) -> None:
+        self.n_rows = n_rows
+        shapes = [(len(like), units, n_rows) for units in hidden_units]
+        self.z = [like.new_empty(shape) for shape in shapes]
+        self.bent = [like.new_empty(shape) for shape in shapes]
+        self.out = [like.new_empty(shape) for shape in shapes]
+        self.keep = [like.new_empty(shape) for shape in shapes]
+        self.back = [like.new_empty(shape) for shape in shapes]
+        self.inputs = self.first_weight = self.columns = self.angle = like
+
+
+class _Choices:
+    """Random choices of units, from random bits of each network's own.
+
+    Every network has 64-bit xorshift generators (Marsaglia 2003), one for every four choices, started from its seed.
+    They give the same bits on every device, also inside a CUDA graph, and whatever the company.
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        self._seeds, self._device = seeds, device
+        self._lanes: list[Tensor] = []
+
+    def draw(self, keep: Sequence[Tensor], drop: Tensor) -> None:
+        """Fill ``keep`` with 0 where a unit is dropped, and with 1 over the share that is kept elsewhere."""
+        per_lane = 64 // _BITS_PER_CHOICE
+        shapes = [one.shape for one in keep]
+        n_lanes = sum(-(-prod(shape[1:]) // per_lane) for shape in shapes)
+        if not self._lanes or self._lanes[0].shape[1] != n_lanes:
+            self._lanes = [self._start(n_lanes)]
+            self._lanes.append(torch.empty_like(self._lanes[0]))
+        lanes, shifted = self._lanes
+        lanes.bitwise_xor_(torch.bitwise_left_shift(lanes, 13, out=shifted))
+        torch.bitwise_right_shift(lanes, 7, out=shifted).bitwise_and_(2**57 - 1)  # the shift repeats the sign
+        lanes.bitwise_xor_(shifted)
+        lanes.bitwise_xor_(torch.bitwise_left_shift(lanes, 17, out=shifted))
+        steps = 2**_BITS_PER_CHOICE
+        dropped = (drop * steps).round().clamp(max=steps - 1).view(-1, 1, 1)
+        least, scale = (dropped - steps // 2).to(torch.int16), steps / (steps - dropped)
+        numbers, start = lanes.view(torch.int16), 0
+        for one, shape in zip(keep, shapes, strict=True):
+            size = prod(shape[1:])
+            torch.ge(numbers[:, start : start + size].view(shape), least, out=one)
+            one.mul_(scale)
+            start += -(-size // per_lane) * per_lane
+
+    def _start(self, n_lanes: int) -> Tensor:
+        rows = []
+        for seed in self._seeds:
+            own = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
+            generator = torch.Generator().manual_seed(own)
+            rows.append(torch.empty(n_lanes, dtype=torch.int64).random_(1, None, generator=generator))
+        return torch.stack(rows).to(self._device)

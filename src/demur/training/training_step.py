@@ -1,0 +1,190 @@
+"""One training step of a stack: its minibatches, its loss and its update.
+
+Every group of networks walks through its own rows in its own order, and every parameter has its own weight decay.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim.adam import adam
+
+from demur.losses import Loss
+from demur.training.architecture import Stack
+from demur.training.jobs import NetworkSpec, TrainingData
+
+__all__ = ["AMSGrad", "Batches", "TrainingStep", "seed_of_order", "stacked_loss"]
+
+
+def seed_of_order(seed: int) -> int:
+    """Return the seed of a network's order of rows, so that it does not repeat the numbers of its initial weights."""
+    return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
+
+
+class Batches:
+    """The rows of each group, shuffled anew each epoch by the group's own generator.
+
+    The last batch is smaller where the batch size does not divide the rows. A device that wants batches of one size
+    fills it up from the end of the order, which repeats a row with weight zero.
+
+    Parameters
+    ----------
+    rows : sequence of arrays of int
+        One per group, all of the same length.
+    seeds : sequence of int
+        One per group.
+    batch_size : int
+    """
+
+    def __init__(self, rows: Sequence[NDArray[np.int64]], seeds: Sequence[int], batch_size: int) -> None:
+        self._rows = [torch.as_tensor(np.ascontiguousarray(part), dtype=torch.int64) for part in rows]
+        self._generators = [torch.Generator().manual_seed(seed_of_order(seed)) for seed in seeds]
+        self.n_rows = len(rows[0])
+        self.batch_size = min(batch_size, self.n_rows)
+        self.n_steps = ceil(self.n_rows / self.batch_size)
+        self._order = torch.zeros(len(rows), self.n_steps * self.batch_size, dtype=torch.int64)
+        in_last = self.n_rows - (self.n_steps - 1) * self.batch_size
+        self.weight = torch.full((self.n_steps * self.batch_size,), 1 / self.batch_size)
+        self.weight[-self.batch_size :] = 1 / in_last
+        self.weight[self.n_rows :] = 0.0
+
+    @property
+    def order_shape(self) -> tuple[int, int]:
+        """The shape of one epoch's order."""
+        return len(self._rows), self.n_steps * self.batch_size
+
+    def epochs(self, n_epochs: int) -> Iterator[Tensor]:
+        """Yield the order of rows of each epoch, of shape (n_groups, n_steps * batch_size)."""
+        for _ in range(n_epochs):
+            for order, rows, generator in zip(self._order, self._rows, self._generators, strict=True):
+                order[: self.n_rows] = rows[torch.randperm(self.n_rows, generator=generator)]
+                order[self.n_rows :] = rows[0]
+            yield self._order
+
+
+def stacked_loss(loss: Loss, members: Sequence[NetworkSpec], device: torch.device) -> Loss:
+    """Put each network's own hyper-parameters into one loss, as tensors of shape (n_networks, 1)."""
+    names = {name for network in members for name in network.hyper}
+    values = {
+        name: torch.tensor([[network.hyper[name]] for network in members], dtype=torch.float32, device=device)
+        for name in names
+    }
+    return replace(loss, **values)
+
+
+class TrainingStep:
+    """Forward, loss, backward, update: for all networks of a stack at once.
+
+    Parameters
+    ----------
+    loss : Loss
+        With hyper-parameters of shape (n_networks, 1).
+    stack : Stack
+    data : TrainingData
+    networks : sequence of NetworkSpec
+        The specifications of the stack's networks.
+    learning_rate : float
+    """
+
+    def __init__(
+        self, loss: Loss, stack: Stack, data: TrainingData, networks: Sequence[NetworkSpec], learning_rate: float
+    ) -> None:
+        self._loss, self._stack, self._data = loss, stack, data
+        device = stack.parameters.device
+        self._cost = torch.tensor([[network.cost] for network in networks], device=device)
+        decay = torch.tensor([network.weight_decay or 0.0 for network in networks], device=device)
+        self._optimiser = AMSGrad(stack.parameters, stack.gradients, stack.per_parameter(decay), learning_rate)
+
+    @property
+    def n_groups(self) -> int:
+        """The number of groups that share their batches."""
+        return self._stack.n_groups
+
+    def examples(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Fetch the rows (n_groups, n), whose losses count with ``weight`` (n,).
+
+        Returns features (n_groups, n, n_features), and labels and weights (n_networks, n).
+        """
+        n_groups, n = rows.shape
+        flat = rows.reshape(-1)
+        x = self._data.X.index_select(0, flat).view(n_groups, n, -1)
+        y = self._for_each_network(self._data.y.index_select(0, flat).view(n_groups, n))
+        weight = weight.expand(self._stack.n_networks, n)
+        if self._data.weight is not None:
+            weight = weight * self._for_each_network(self._data.weight.index_select(0, flat).view(n_groups, n))
+        return x, y, weight
+
+    def _for_each_network(self, values: Tensor) -> Tensor:
+        return values.repeat_interleave(self._stack.n_networks // self._stack.n_groups, 0)
+
+    def __call__(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
+        """Train on a batch of examples."""
+        scores = self._stack.forward(x)
+        self._stack.backward(self._loss.score_gradient(scores, y, self._cost, weight))
+        self._optimiser.step()
+
+    def outcome(self) -> tuple[Tensor, Tensor]:
+        """Return the trained vectors, and which networks failed: their numbers or their moments overflowed."""
+        vectors = self._stack.vectors()
+        worst = self._stack.per_network_max(self._optimiser.largest_square)
+        return vectors, ~(vectors.isfinite().all(1) & worst.isfinite())
+
+
+_CUDA_PIECES = 30
+"""The fused CUDA kernel gives each tensor of a list to one block, and takes 30 tensors at a time."""
+
+
+class AMSGrad:
+    """Adam with the running maximum of second moments (Reddi et al. 2018), as in ``torch.optim.Adam(amsgrad=True)``.
+
+    The L2 penalty is added to the gradient, as there; it may differ between parameters, which is what lets
+    networks with different weight decays share one update.
+
+    Parameters
+    ----------
+    parameters, gradients : tensor
+        Updated and read in place.
+    weight_decay : tensor like ``parameters``
+    learning_rate : float
+    """
+
+    def __init__(self, parameters: Tensor, gradients: Tensor, weight_decay: Tensor, learning_rate: float) -> None:
+        self._parameters, self._gradients, self._weight_decay = parameters, gradients, weight_decay
+        self._learning_rate = learning_rate
+        self.largest_square = torch.zeros_like(parameters)
+        vectors = (
+            parameters,
+            gradients,
+            torch.zeros_like(parameters),
+            torch.zeros_like(parameters),
+            self.largest_square,
+        )
+        pieces = _CUDA_PIECES if parameters.is_cuda else 1
+        self._pieces = tuple(list(vector.chunk(pieces)) for vector in vectors)
+        self._steps = [torch.zeros((), device=parameters.device) for _ in self._pieces[0]]
+
+    def step(self) -> None:
+        """Update the parameters from the gradients."""
+        self._gradients.addcmul_(self._parameters, self._weight_decay)
+        parameters, gradients, means, squares, largest = self._pieces
+        adam(
+            parameters,
+            gradients,
+            means,
+            squares,
+            largest,
+            self._steps,
+            fused=True,
+            capturable=self._parameters.is_cuda,
+            amsgrad=True,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self._learning_rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )

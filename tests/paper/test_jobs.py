@@ -1,0 +1,397 @@
+"""Small whole runs: resumable, the same however they are cut, honest about what went wrong."""
+
+import errno
+import json
+import shutil
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from demur import whole_file
+from demur.errors import MissingExtraError
+from demur.paper import result_files, run_jobs
+from demur.paper.experiments import BENCHMARK, quick, with_losses
+from demur.paper.problems import DataPlace
+from demur.paper.published_tables import find_published
+from demur.paper.records import DamagedRecordError, Record, Store, StoreError, UnusableFolderError
+from demur.paper.result_files import NothingToShowError, write_outputs
+from demur.paper.run_jobs import JobsFailedError, Watch, connect, run_here
+from demur.paper.trial_computing import Workplace
+from demur.paper.trial_computing import compute as compute_job
+from demur.paper.trial_jobs import make_plan, matching
+from demur.paper.trial_means import MixedDataError, collect
+
+CPU = torch.device("cpu")
+
+
+class Watcher:
+    """Remembers what it is told; may stop the run after some jobs, as a kill would."""
+
+    def __init__(self, stop_after=None):
+        self.jobs, self.messages, self.work, self.stop_after = [], [], 0.0, stop_after
+        self.watch = Watch(advance=self.advance, finished=self.finished, warn=self.messages.append)
+
+    def advance(self, work):
+        self.work += work
+
+    def finished(self, job, record):
+        self.jobs.append(job.name)
+        if len(self.jobs) == self.stop_after:
+            raise KeyboardInterrupt
+
+
+def compute(experiment, out, place, watcher=None):
+    watcher = watcher or Watcher()
+    plan = make_plan(experiment, Store(out, experiment.name), place, warn=watcher.messages.append)
+    plan.store.check_writable()
+    watcher.total = plan.work
+    run_here(plan, CPU, watcher.watch)
+    return watcher
+
+
+@pytest.fixture(scope="session")
+def done(tmp_path_factory, benchmark, synthetic, place):
+    """A finished run with its tables."""
+    out = tmp_path_factory.mktemp("done")
+    for experiment in (benchmark, synthetic):
+        watcher = compute(experiment, out, place)
+        assert watcher.work == pytest.approx(watcher.total)
+        assert not watcher.messages
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result_files, "_figures", lambda outcome: {})
+        write_outputs(out, [benchmark, synthetic], find_published(), place)
+    return out
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    monkeypatch.setattr(result_files, "_figures", lambda outcome: {})
+
+
+def tables(out):
+    return {name: (out / name).read_text() for name in ("benchmark.csv", "synthetic.csv", "tables.md")}
+
+
+def test_a_finished_run_computes_nothing_again(done, benchmark, place):
+    assert make_plan(benchmark, Store(done, "benchmark"), place).jobs == []
+    assert compute(benchmark, done, place).jobs == []
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_run_stopped_at_any_job_continues_to_the_same_tables(done, benchmark, synthetic, place, tmp_path):
+    everything = []
+    for stop_after in (1, 2, 3, None):
+        watcher = Watcher(stop_after)
+        with suppress(KeyboardInterrupt):
+            compute(benchmark, tmp_path, place, watcher)
+        everything += watcher.jobs
+    assert len(everything) == len(set(everything)) == 8
+    compute(synthetic, tmp_path, place)
+    write_outputs(tmp_path, [benchmark, synthetic], find_published(), place)
+    assert tables(tmp_path) == tables(done)
+
+
+def test_trials_may_be_added_later(done, benchmark, place, tmp_path):
+    one = replace(benchmark, protocol=replace(benchmark.protocol, trials=1))
+    compute(one, tmp_path, place)
+    watcher = compute(benchmark, tmp_path, place)
+    assert all(".trials-1." in name for name in watcher.jobs)
+    results = [collect(benchmark, matching(benchmark, Store(out, "benchmark"))) for out in (done, tmp_path)]
+    assert results[0].scores == results[1].scores
+    assert not results[1].missing
+    assert results[0].records != results[1].records
+
+
+def test_a_damaged_record_is_reported_and_computed_again(benchmark, place, tmp_path):
+    small = benchmark.only(problems=("vehicle",), methods=("CE", "BEP"))
+    compute(small, tmp_path, place)
+    first, second = sorted(tmp_path.glob("records/benchmark/*.json"))
+    before = {path.name: json.loads(path.read_text())["scores"] for path in (first, second)}
+    first.write_text(first.read_text()[:-200])
+    second.write_text(second.read_text().replace('"rejected": ', '"rejected": 1'))
+    watcher = compute(small, tmp_path, place)
+    assert len(watcher.messages) == 2
+    assert all("is damaged" in message for message in watcher.messages)
+    assert len(watcher.jobs) == 2
+    assert {path.name: json.loads(path.read_text())["scores"] for path in (first, second)} == before
+
+
+def test_records_survive_the_journey_through_json_and_nothing_else_passes(done):
+    path = next(iter(sorted(done.glob("records/synthetic/*.json"))))
+    record = Record.from_json(path.read_text())
+    assert Record.from_json(record.to_json()) == record
+    assert record.environment["torch"] == torch.__version__
+    assert record.scores[0].false_accepts is not None
+    assert record.seconds_training > 0
+    for text in ("", "[]", "{}", "null", path.read_text()[:100]):
+        with pytest.raises(DamagedRecordError):
+            Record.from_json(text)
+    without = replace(record, scores=record.scores[1:])
+    with pytest.raises(DamagedRecordError, match="missing"):
+        Record.from_json(without.to_json())
+
+
+def test_half_written_files_are_never_seen_and_go_away(done, benchmark, place, tmp_path):
+    small = benchmark.only(problems=("vehicle",), methods=("CE",))
+    name = make_plan(small, Store(tmp_path, "benchmark"), place).jobs[0].name
+    folder = tmp_path / "records" / "benchmark"
+    folder.mkdir(parents=True)
+    (folder / f".{name}.json.abc.part").write_text("half a rec")
+    assert compute(small, tmp_path, place).jobs == [name]
+    assert [path.name for path in folder.iterdir()] == [f"{name}.json"]
+
+
+def test_a_full_disk_is_one_clear_error_and_keeps_what_is_finished(benchmark, place, tmp_path, monkeypatch):
+    small = benchmark.only(problems=("vehicle",), methods=("CE", "OVA+hin", "BEP"))
+    calls = []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) > 2:  # the first record takes two: the file and the folder
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(whole_file.os, "fsync", full)
+    with pytest.raises(StoreError, match=r"No space left on device\. What is finished is kept"):
+        compute(small, tmp_path, place)
+    monkeypatch.undo()
+    assert len(list(tmp_path.glob("records/benchmark/*.json"))) == 1
+    assert len(compute(small, tmp_path, place).jobs) == 2
+
+
+def test_an_unusable_folder_is_refused_before_anything_is_computed(benchmark, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnusableFolderError, match=r"cannot write to .*Choose another folder with --out"):
+        Store(tmp_path / "file", "benchmark").check_writable()
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_failing_job_is_reported_and_the_others_go_on(benchmark, place, tmp_path, monkeypatch):
+    original = run_jobs.compute
+
+    def sometimes(job, workplace, progress):
+        if job.method.name == "CE":
+            raise MemoryError("too large")
+        return original(job, workplace, progress)
+
+    monkeypatch.setattr(run_jobs, "compute", sometimes)
+    watcher = Watcher()
+    with pytest.raises(JobsFailedError, match=r"2 of the jobs failed \(CE on vehicle, CE on yeast\)"):
+        compute(benchmark, tmp_path, place, watcher)
+    assert watcher.messages[0] == "CE on vehicle failed: MemoryError: too large"
+    assert len(watcher.jobs) == 6
+    outcome = write_outputs(tmp_path, [benchmark], find_published(), place)
+    assert outcome.benchmark.missing == ["CE on vehicle: 2 of 2 trials", "CE on yeast: 2 of 2 trials"]
+    assert "Not complete" in (tmp_path / "README.md").read_text()
+
+
+def test_networks_that_all_diverge_are_an_error_not_a_number(benchmark, place, tmp_path):
+    hot = benchmark.only(problems=("vehicle",), methods=("CE",)).with_settings({"learning_rate": "1e38"})
+    watcher = Watcher()
+    with pytest.raises(JobsFailedError):
+        compute(hot, tmp_path, place, watcher)
+    assert "diverged in trial 0 at cost 0.1; lower learning_rate (it is 1e+38)" in watcher.messages[0]
+
+
+def test_every_output_of_a_stand_in_says_so(done, benchmark):
+    for name in ("README.md", "tables.md"):
+        text = (done / name).read_text()
+        assert "stand-in" in text, name
+        assert "quick run" in text.lower(), name
+    rows = (done / "benchmark.csv").read_text().splitlines()
+    assert all(row.endswith(",,") for row in rows[1:])  # nothing published beside a stand-in
+
+
+@pytest.mark.slow
+def test_figures_are_the_same_each_time_and_say_what_the_data_are(done, benchmark, synthetic, place, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(done, tmp_path / name)
+        write_outputs(tmp_path / name, [benchmark, synthetic], find_published(), place)
+    drawn = sorted(path.name for path in tmp_path.glob("one/figures/*"))
+    assert drawn == [f"figure-{number}.{kind}" for number in (1, 2, 4) for kind in ("png", "svg")]
+    for name in drawn:
+        one, two = (tmp_path / folder / "figures" / name for folder in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+    text = (tmp_path / "one" / "figures" / "figure-4.svg").read_text()
+    assert "stand-in" in text
+    assert "quick run" in text
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_tables_can_be_drawn_without_data_from_the_records_alone(done, benchmark, synthetic):
+    before = tables(done)
+    write_outputs(done, [benchmark, synthetic], find_published(), None)
+    assert tables(done) == before
+
+
+def test_records_of_different_data_are_not_mixed(done, benchmark, place, tmp_path):
+    records = list(matching(benchmark, Store(done, "benchmark")))
+    other = replace(records[0], spec={**records[0].spec, "data": "0" * 64})
+    with pytest.raises(MixedDataError, match="made with different data"):
+        collect(benchmark, [*records, other])
+
+
+def test_an_empty_store_has_nothing_to_show(benchmark, tmp_path):
+    with pytest.raises(NothingToShowError, match="no record"):
+        write_outputs(tmp_path, [benchmark], find_published(), None)
+
+
+def test_results_do_not_depend_on_the_number_of_stacks_at_a_time(benchmark, place):
+    plan = make_plan(benchmark.only(problems=("yeast",), methods=("MPC+log",)), Store("/nonexistent", "x"), place)
+    outcomes = [compute_job(plan.jobs[0], Workplace(CPU, place, n_workers)).scores for n_workers in (1, 2)]
+    assert outcomes[0] == outcomes[1]
+
+
+def test_13_9_a_packed_store_is_read_like_an_open_one(done, benchmark, synthetic, place, tmp_path):
+    out = tmp_path / "packed"
+    shutil.copytree(done, out)
+    for experiment in (benchmark, synthetic):
+        before = list(Store(out, experiment.name).records())
+        assert Store(out, experiment.name).pack() == len(before)
+        assert list(Store(out, experiment.name).records()) == before
+        assert make_plan(experiment, Store(out, experiment.name), place).jobs == []
+    assert sorted(path.name for path in (out / "records").iterdir()) == ["benchmark.jsonl", "synthetic.jsonl"]
+    assert Store(out, "benchmark").pack() == len(list(Store(out, "benchmark").records()))  # nothing left to do
+
+
+def test_13_9_a_run_continues_beside_packed_records_and_is_packed_again(benchmark, place, tmp_path):
+    small = benchmark.only(problems=("vehicle",), methods=("CE", "BEP"))
+    compute(small.only(methods=("CE",)), tmp_path, place)
+    assert Store(tmp_path, "benchmark").pack() == 1
+    assert [".BEP." in name for name in compute(small, tmp_path, place).jobs] == [True]
+    both = [record.name for record in Store(tmp_path, "benchmark").records()]
+    assert len(both) == 2
+    assert Store(tmp_path, "benchmark").pack() == 2
+    assert [record.name for record in Store(tmp_path, "benchmark").records()] == both
+
+
+def test_13_9_packing_that_is_stopped_loses_nothing(benchmark, place, tmp_path, monkeypatch):
+    small = benchmark.only(problems=("vehicle",), methods=("CE", "BEP"))
+    compute(small, tmp_path, place)
+    before = list(Store(tmp_path, "benchmark").records())
+
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", stop)
+        with pytest.raises(KeyboardInterrupt):
+            Store(tmp_path, "benchmark").pack()
+    assert (tmp_path / "records" / "benchmark.jsonl").read_text().count("\n") == 2
+    assert len(list(tmp_path.glob("records/benchmark/*.json"))) == 2
+    assert list(Store(tmp_path, "benchmark").records()) == before
+    assert Store(tmp_path, "benchmark").pack() == 2
+
+
+def test_13_9_a_damaged_line_is_reported_and_computed_again(benchmark, place, tmp_path):
+    small = benchmark.only(problems=("vehicle",), methods=("CE", "BEP"))
+    compute(small, tmp_path, place)
+    before = [record.scores for record in Store(tmp_path, "benchmark").records()]
+    Store(tmp_path, "benchmark").pack()
+    packed = tmp_path / "records" / "benchmark.jsonl"
+    first, second = packed.read_text().splitlines()
+    packed.write_text(first.replace('"rejected": ', '"rejected": 1') + "\n" + second + "\n")
+    watcher = compute(small, tmp_path, place)
+    assert [message.split(" is damaged")[0] for message in watcher.messages] == [f"the record {packed}, line 1,"]
+    assert len(watcher.jobs) == 1
+    assert [record.scores for record in Store(tmp_path, "benchmark").records()] == before
+    assert Store(tmp_path, "benchmark").pack() == 2
+    assert packed.read_text().count("\n") == 2
+
+
+def test_12_19_a_loss_from_a_file_is_trained_and_stands_among_the_further_losses(benchmark, place, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from demur.losses import OneVsAllHinge\n"
+        "@dataclass(frozen=True)\n"
+        "class Renamed(OneVsAllHinge):\n"
+        "    name = property(lambda self: 'renamed')\n"
+    )
+    name = f"{tmp_path / 'mine.py'}:Renamed"
+    (experiment,) = with_losses([benchmark.only(problems=("vehicle",), methods=("OVA+hin",))], [name])
+    compute(experiment, tmp_path, place)
+    hinge, renamed = Store(tmp_path, "benchmark").records()
+    assert renamed.spec["method"]["loss"] == name
+    assert renamed.scores == hinge.scores  # with its thresholds, which only a loss given by name brings
+
+
+def test_synthetic_risks_are_close_to_those_of_the_rule_that_knows_the_distribution(synthetic, place):
+    """The counts of false accepts and rejects, and the test risk, fit the exact posterior."""
+    from demur.paper.problems import gaussians_of, prepare
+
+    problem = prepare("20", synthetic.protocol, place, CPU)
+    gaussians = gaussians_of(synthetic.protocol)
+    for cost in (0.1, 0.3):
+        reject = problem.best_confidence.numpy() <= 1 - cost
+        exact = gaussians.bayes_summary(cost).rejection_rate.value
+        assert abs(reject.mean() - exact) < 4 * np.sqrt(exact / len(reject))
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_the_other_scaling_is_shown_beside_the_standard_one_when_both_are_in_the_store(benchmark, place, tmp_path):
+    other = benchmark.with_settings({"scaling": "range"})
+    compute(benchmark, tmp_path, place)
+    assert write_outputs(tmp_path, [benchmark], find_published(), place).rescaled is None
+    before = (tmp_path / "benchmark.csv").read_text()
+    compute(other, tmp_path, place)
+    outcome = write_outputs(tmp_path, [benchmark], find_published(), place)
+    assert not outcome.rescaled.missing
+    assert any(judged.rescaled for judged in outcome.claims)
+    assert "here, features in [-1, 1]" in (tmp_path / "README.md").read_text()
+    assert (tmp_path / "benchmark.csv").read_text() == before
+
+
+@pytest.mark.parametrize(("scaling", "low", "high"), [("range", -1, 1), ("standard", None, None), ("none", None, None)])
+def test_features_are_scaled_with_the_training_rows_statistics(benchmark, place, scaling, low, high):
+    from demur.paper.problems import prepare
+
+    X = prepare("vehicle", benchmark.with_settings({"scaling": scaling}).protocol, place, CPU).X.double()
+    if scaling == "range":
+        torch.testing.assert_close(X.amin(0), torch.full((18,), low).double(), atol=1e-5, rtol=0)
+        torch.testing.assert_close(X.amax(0), torch.full((18,), high).double(), atol=1e-5, rtol=0)
+    if scaling == "standard":
+        torch.testing.assert_close(X.mean(0), torch.zeros(18).double(), atol=1e-5, rtol=0)
+        torch.testing.assert_close(X.std(0, correction=0), torch.ones(18).double(), atol=1e-5, rtol=0)
+    if scaling == "none":
+        assert not torch.allclose(X.mean(0), torch.zeros(18).double(), atol=1e-5)
+
+
+def test_an_unknown_scaling_is_refused(benchmark, place):
+    from demur.paper.problems import prepare
+
+    with pytest.raises(ValueError, match="scaling must be 'standard', 'range' or 'none', got 'log'"):
+        prepare("vehicle", benchmark.with_settings({"scaling": "log"}).protocol, place, CPU)
+
+
+def test_figures_on_some_of_the_test_rows_say_on_how_many(monkeypatch):
+    from demur.paper import problems
+
+    monkeypatch.setattr(problems, "fingerprint", lambda name, folder: ("0", "whole"))
+    short, whole = quick(BENCHMARK).protocol, BENCHMARK.protocol
+    assert problems.identify("covtype", short, DataPlace()).note == "measured on 10,000 of 565,892 test rows"
+    assert problems.identify("letter", short, DataPlace()).note == "whole"
+    assert problems.identify("covtype", whole, DataPlace()).note == "whole"
+
+
+def test_an_address_that_does_not_answer(monkeypatch):
+    distributed = pytest.importorskip("distributed", reason='Dask is an optional extra: pip install "demur[dask]"')
+
+    def refuse(address, timeout):
+        raise OSError("timed out")
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    with pytest.raises(ValueError, match="the scheduler tcp://nowhere:1 does not answer"), connect("tcp://nowhere:1"):
+        pass
+
+
+def test_13_1_missing_packages_are_named_with_their_extra(benchmark, place, tmp_path, monkeypatch):
+    for name in ("matplotlib", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r'figures need matplotlib: pip install "demur\[paper\]"'):
+        write_outputs(tmp_path, [benchmark], find_published(), place)
+    with pytest.raises(MissingExtraError, match=r'needs Dask: pip install "demur\[dask\]"'), connect("local:2"):
+        pass

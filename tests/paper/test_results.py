@@ -1,0 +1,136 @@
+"""What is committed under results/paper, and what the documentation says of it, follow from the records."""
+
+import csv
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from demur.paper import result_files
+from demur.paper.experiments import EXPERIMENTS
+from demur.paper.published_tables import find_published
+from demur.paper.records import Store
+from demur.paper.trial_means import DEVIATIONS
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "paper"
+PAPER = Path(os.environ.get("DEMUR_PUBLISHED", ROOT.parent / "shared" / "paper"))
+needs_paper = pytest.mark.skipif(not PAPER.is_dir(), reason=f"the paper's tables are not in {PAPER}")
+PAGE = (ROOT / "docs" / "reproduction.md").read_text()
+pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="the results are not part of this copy")
+METHODS = [method.name for method in EXPERIMENTS["benchmark"].methods]
+
+
+def draw_again(out):
+    shutil.copytree(RESULTS / "records", out / "records")
+    return result_files.write_outputs(out, list(EXPERIMENTS.values()), find_published(PAPER))
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Everything but the figures, drawn again: the folder, and the outcome."""
+    folder = tmp_path_factory.mktemp("drawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result_files, "_figures", lambda outcome: {})
+        return folder, draw_again(folder)
+
+
+@needs_paper
+def test_13_9_results_drawn_again_from_the_packed_records_are_identical(drawn):
+    for name in ("README.md", "tables.md", "benchmark.csv", "synthetic.csv"):
+        assert (drawn[0] / name).read_text() == (RESULTS / name).read_text(), name
+
+
+@needs_paper
+@pytest.mark.slow
+def test_13_9_figures_drawn_again_from_the_packed_records_are_identical(tmp_path):
+    pytest.importorskip("matplotlib")
+    draw_again(tmp_path)
+    figures = sorted((RESULTS / "figures").iterdir())
+    assert len(figures) == 6
+    for path in figures:
+        assert (tmp_path / "figures" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_13_9_the_records_are_one_file_of_lines_per_experiment():
+    assert sorted(path.name for path in (RESULTS / "records").iterdir()) == ["benchmark.jsonl", "synthetic.jsonl"]
+    for name, n_records in (("benchmark", 55), ("synthetic", 90)):
+        store = Store(RESULTS, name)
+        assert len(list(store.records())) == n_records
+        assert not store.damaged
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """All figures of the committed tables: (metric, data set, cost, method) to (mean, published mean and deviation)."""
+    found = {}
+    for name in ("benchmark.csv", "synthetic.csv"):
+        with (RESULTS / name).open(newline="") as file:
+            for row in csv.DictReader(file):
+                figures = tuple(float(row[key] or "nan") for key in ("mean", "published_mean", "published_std"))
+                found[row["metric"], row["dataset"], row["cost"], row["method"]] = figures
+    return found
+
+
+def annotations(kind):
+    """Return the sentences of the page that carry a comment of a kind: (what is said, words of the comment)."""
+    found = re.finditer(f"<!-- {kind} ([^>]*) -->", PAGE)
+    return [(PAGE[max(0, match.start() - 60) : match.start()], match[1].split()) for match in found]
+
+
+def test_12_19_every_figure_that_the_page_quotes_from_the_results_is_theirs(cells):
+    quoted = re.findall(r"(\d+(?:\.\d+)?)( %)?<!-- (published )?([a-z]+_[a-z]+) (\S+) (\S+) (\S+) -->", PAGE)
+    assert len(quoted) > 25
+    for text, percent, published, *cell in quoted:
+        mean = cells[tuple(cell)][1 if published else 0] * (100 if percent else 1)
+        digits = len(text.partition(".")[2])
+        assert float(text) == pytest.approx(round(mean, digits), abs=1e-9), (text, cell)
+
+
+def above(cells, problem, method, deviations):
+    """Return the costs at which our risk, at the paper's three decimals, is above the published one."""
+    costs = []
+    for (metric, dataset, cost, name), (mean, paper, std) in cells.items():
+        if (metric, dataset, name) == ("zoc_risk", problem, method) and round(
+            mean, 3
+        ) > paper + deviations * std + 1e-9:
+            costs.append(cost)
+    return costs
+
+
+def test_12_19_the_page_names_the_cells_that_lie_outside(cells):
+    outside = annotations("outside")
+    assert len(outside) == 3
+    for said, (method, problem, *costs) in outside:
+        assert above(cells, problem, method, DEVIATIONS) == costs, said
+        assert re.findall(r"0\.\d+", said)[-len(costs) :] == costs
+    ((said, (method, problem, *costs)),) = annotations("above")
+    assert above(cells, problem, method, 0) == costs
+    assert re.findall(r"0\.\d+", said)[-len(costs) :] == costs
+    ((said, (problem, cost)),) = annotations("within")
+    inside = [method for method in METHODS if cost not in above(cells, problem, method, DEVIATIONS)]
+    assert said.endswith(f"all methods but {', '.join(inside)}")
+
+
+@needs_paper
+def test_12_19_counts_in_the_documentation_are_those_of_the_results(drawn):
+    statement = "CE is the best or equivalent to the best, on every data set at every cost"
+    best = next(one.ours for one in drawn[1].claims if one.claim.statement == statement)
+    text = " ".join((ROOT / "docs" / "explanation" / "why_cross_entropy.md").read_text().split())
+    assert f"in {best.counts} cells" in text
+    assert "22 of 25" not in PAGE  # counts come from the included page, not from a copy of it
+
+
+def test_12_19_the_page_includes_its_counts_from_the_results():
+    readme = (RESULTS / "README.md").read_text()
+    start, end = re.search(r':start-after: "(.*?)"\n:end-before: "(.*?)"', PAGE).groups()
+    included = readme[readme.index(start) + len(start) : readme.index(end)]
+    assert "at or below the published one in" in included
+    assert "The paper's statements" in included
+
+
+def test_13_8_statements_are_counted_in_english():
+    line = next(line for line in (RESULTS / "README.md").read_text().splitlines() if "The paper's statements**" in line)
+    assert re.search(r": \d+ hold, \d+ hold in some cases only\.$", line)

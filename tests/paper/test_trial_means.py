@@ -1,0 +1,222 @@
+"""Means, the test behind bold figures, tables and claims: on figures that a reader can check."""
+
+import csv
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from demur.datasets import paper_gaussians
+from demur.paper.claims import BENCHMARK_CLAIMS, judge, synthetic_claims
+from demur.paper.experiments import BENCHMARK, SYNTHETIC
+from demur.paper.published_tables import Published, find_published
+from demur.paper.records import Record, Score
+from demur.paper.result_tables import benchmark_csv, full_table, rejection_table, synthetic_csv
+from demur.paper.trial_jobs import spec_of
+from demur.paper.trial_means import Numbers, Value, best_and_equivalent, collect, compare, worse_than
+
+PAPER = Path(os.environ.get("DEMUR_PUBLISHED", Path(__file__).parents[2].parent / "shared" / "paper"))
+needs_paper = pytest.mark.skipif(not PAPER.is_dir(), reason=f"the paper's tables are not in {PAPER}")
+COSTS = BENCHMARK.protocol.costs
+
+
+def record(experiment, problem, method, scores):
+    spec = {**spec_of(experiment.name, problem, method, experiment.protocol), "data": "0"}
+    environment = {
+        **{"demur": "0", "python": "3", "torch": "2", "numpy": "2", "device": "abacus", "device_type": "cpu"},
+        **{"cores": 2, "system": "Linux", "peak_memory_mb": 100},
+    }
+    trials = tuple(sorted({score.trial for score in scores}))
+    return Record(spec, trials, "", tuple(scores), 3, 0, 1.0, 0.5, environment)
+
+
+def results(experiment, outcome):
+    """Make records in which ``outcome(problem, method, cost, trial)`` gives (rejected, wrong) out of 1000."""
+    records = []
+    for problem in experiment.problems:
+        for method in experiment.all_methods:
+            scores = []
+            for trial in range(experiment.protocol.trials):
+                for cost in COSTS:
+                    rejected, wrong = outcome(problem, method.name, cost, trial)
+                    hyper = {"weight_decay": 1e-7, "tau": 0.0}
+                    rivals = (0.1, 0.2, 0.3, 0.4, 0.5) * 3
+                    scores.append(Score(trial, cost, 1000, rejected, wrong, hyper, 0.1, rivals, 1, 2))
+            records.append(record(experiment, problem, method, scores))
+    return collect(experiment, records)
+
+
+def plain(problem, method, cost, trial):
+    """CE is best everywhere, MPC+log second, everything else third; classifier-rejectors decline all of yeast."""
+    if problem == "yeast" and method in ("APC+log", "APC+exp", "MPC+log"):
+        return 1000, 0
+    wrong = {"CE": 40, "MPC+log": 50}.get(method, 60)
+    return 100, wrong + trial % 3
+
+
+@pytest.fixture(scope="module")
+def ours():
+    return results(BENCHMARK, plain)
+
+
+def test_means_and_deviations_are_over_trials(ours):
+    value = ours.numbers(["CE"]).get("zoc_risk", "letter", 0.2, "CE")
+    risks = [(40 + trial % 3) / 1000 + 0.2 * 0.1 for trial in range(10)]
+    mean = sum(risks) / 10
+    assert value.mean == pytest.approx(mean)
+    assert value.std == pytest.approx((sum((risk - mean) ** 2 for risk in risks) / 9) ** 0.5)
+    assert value.n == 10
+
+
+def test_where_everything_is_rejected_there_is_no_accuracy(ours):
+    numbers = ours.numbers(["MPC+log", "CE"])
+    assert numbers.get("accepted_accuracy", "yeast", 0.2, "MPC+log") == Value(None, None, 0)
+    table = full_table("accepted_accuracy", numbers, Numbers(), ["yeast"], [0.2], ["MPC+log", "CE"], {})
+    assert table.splitlines()[-1].startswith("| yeast | 0.2 | - | **0.95")
+    rows = list(csv.DictReader(benchmark_csv(ours, Numbers()).splitlines()))
+    empty = [row for row in rows if row["mean"] == ""]
+    assert {(row["metric"], row["dataset"], row["method"]) for row in empty} == {
+        ("accepted_accuracy", "yeast", method) for method in ("APC+log", "APC+exp", "MPC+log")
+    }
+    assert len(rows) == 3 * 5 * 5 * 11
+
+
+def test_csv_has_the_published_figures_beside_ours(ours):
+    paper = Numbers({("zoc_risk", "letter", 0.2, "CE"): Value(0.083, 0.0018, 10)})
+    rows = list(csv.DictReader(benchmark_csv(ours, paper).splitlines()))
+    assert list(rows[0]) == ["metric", "dataset", "cost", "method", "mean", "std", "published_mean", "published_std"]
+    row = next(row for row in rows if row["published_mean"])
+    assert (row["dataset"], row["cost"], row["method"]) == ("letter", "0.2", "CE")
+    assert (row["published_mean"], row["published_std"]) == ("0.0830", "0.0018")
+
+
+def test_a_table_shows_the_note_the_difference_and_the_best(ours):
+    paper = Numbers({("zoc_risk", "covtype", 0.2, "CE"): Value(0.083, 0.0018, 10)})
+    notes = {"covtype": "measured on 415,463 of 565,892 test rows"}
+    methods = ["CE", "OVA+log"]
+    table = full_table("zoc_risk", ours.numbers(methods), paper, ["covtype"], [0.2], methods, notes)
+    line = table.splitlines()[-1]
+    assert "covtype<br>(measured on 415,463 of 565,892 test rows)" in line
+    assert "**0.061** (0.0009)<br>paper 0.083 (0.0018), -0.022" in line
+    assert line.endswith("| 0.081 (0.0009) |")
+
+
+def test_the_bayes_line_is_in_table_2_and_in_the_csv():
+    part = results(SYNTHETIC, plain)
+    bayes = {cost: paper_gaussians().bayes_summary(cost) for cost in (0.05, 0.4)}
+    published = Numbers({("rejection_ratio", "10000", 0.4, "CE"): Value(0.173, 0.008, 3)})
+    table = rejection_table(part.numbers(["CE"]), published, bayes, "10000", ["CE"])
+    assert table.splitlines()[-1] == "| 0.4 | 10.0 (0.0)<br>paper 17.3 (0.8) | 17.6 |"
+    rows = list(csv.DictReader(synthetic_csv(part, published, bayes).splitlines()))
+    exact = next(row for row in rows if row["method"] == "Bayes" and row["cost"] == "0.4")
+    assert float(exact["mean"]) == pytest.approx(bayes[0.4].risk.value, abs=1e-6)
+    assert exact["dataset"] == "synthetic-20"
+
+
+def test_best_and_equivalent():
+    assert best_and_equivalent({}) == set()
+    nearly = 0.1 + 0.2  # a rounding error above 0.3
+    assert best_and_equivalent({"a": [0.3] * 10, "b": [nearly] * 10}) == {"a", "b"}
+    assert best_and_equivalent({"a": [0.2, 0.2], "b": [0.2, 0.2], "c": [0.3, 0.3]}) == {"a", "b"}
+    noisy = {"a": [0.10, 0.11, 0.12], "b": [0.11, 0.12, 0.13], "c": [0.20, 0.21, 0.22]}
+    assert best_and_equivalent(noisy) == {"a", "b"}
+
+
+@needs_paper
+def test_the_t_test_gives_the_papers_bold_figures_in_170_of_175_cells():
+    paper = find_published(PAPER).benchmark
+    agree = total = 0
+    for (problem, cost), bold in paper.bold.items():
+        cells = {
+            method: (value.mean, value.std, 10)
+            for (metric, where, at, method), value in paper.values.items()
+            if (metric, where, at) == ("zoc_risk", problem, cost)
+        }
+        best = min(cells, key=lambda method: cells[method][:2])
+        for method, cell in cells.items():
+            equivalent = method == best or not worse_than(*cell, *cells[best])
+            agree += equivalent == (method in bold)
+            total += 1
+    assert (agree, total) == (170, 175)
+
+
+def test_claims_on_figures_made_to_confirm_or_refute_them(ours):
+    verdicts = {one.claim.statement: one.ours for one in judge(BENCHMARK_CLAIMS, ours, Numbers())}
+    find = {name: next(v for s, v in verdicts.items() if name in s) for name in ("best", "loses", "MPC+log beats")}
+    assert {name: finding.verdict for name, finding in find.items()} == dict.fromkeys(find, "holds")
+    yeast = next(v for s, v in verdicts.items() if "reject everything on yeast" in s)
+    assert (yeast.verdict, yeast.counts) == ("holds", "15 of 15")
+    no_refit = next(v for s, v in verdicts.items() if "one training" in s)
+    assert no_refit.verdict == "does not hold"  # these records all pretend to have trained 3 networks
+
+    def reverse(problem, method, cost, trial):
+        rejected, wrong = plain(problem, method, cost, trial)
+        return rejected, 100 - wrong if rejected < 1000 else 0
+
+    backwards = {
+        one.claim.statement: one.ours for one in judge(BENCHMARK_CLAIMS, results(BENCHMARK, reverse), Numbers())
+    }
+    for name in ("best", "loses", "MPC+log beats"):
+        finding = next(v for s, v in backwards.items() if name in s)
+        assert finding.verdict == "does not hold", name
+
+
+def test_synthetic_claims_follow_the_counts():
+    sizes = list(SYNTHETIC.problems)
+    gaussians = paper_gaussians()
+    bayes = {cost: gaussians.bayes_summary(cost) for cost in COSTS}
+
+    def perfect(problem, method, cost, trial):
+        best = bayes[cost]
+        rejected = round(1000 * best.rejection_rate.value)
+        rejected += {"acc": -50, "rej": 50}.get(method[-3:], 0)
+        return rejected, round(1000 * (best.risk.value - cost * best.rejection_rate.value)) + (method == "OVA+log") * 20
+
+    judged = {
+        one.claim.statement: one.ours.verdict
+        for one in judge(synthetic_claims(bayes, sizes), results(SYNTHETIC, perfect), Numbers())
+    }
+    for statement, verdict in judged.items():
+        if "over-" in statement or "OVA+log does no better" in statement or "converges" in statement:
+            assert verdict == "holds", statement
+        if "less stable" in statement:
+            assert verdict == "does not hold"
+
+
+@needs_paper
+def test_the_papers_tables_confirm_what_its_text_says_where_they_do(ours):
+    published = find_published(PAPER)
+    judged = {one.claim.statement: one.paper for one in judge(BENCHMARK_CLAIMS, ours, published.benchmark)}
+    found = {statement: finding for statement, finding in judged.items() if finding}
+    assert next(f for s, f in found.items() if "MPC+log beats" in s).verdict == "holds"
+    assert next(f for s, f in found.items() if "CE is the best" in s).counts == "21 of 25"
+    assert len(published.benchmark.values) == 525
+    assert published.synthetic.mean("rejection_ratio", "10000", 0.2, "CE") == pytest.approx(0.283)
+
+
+def test_nothing_published_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DEMUR_PUBLISHED", raising=False)
+    assert find_published() == Published(Numbers(), Numbers())
+    assert not find_published().found
+
+
+def test_comparison_counts_cells():
+    keys = [("zoc_risk", problem, 0.2, "CE") for problem in ("vehicle", "yeast", "letter")]
+    mine = Numbers({key: Value(mean, 0.01, 10) for key, mean in zip(keys, (0.1, 0.2, 0.3), strict=True)})
+    paper = Numbers({key: Value(mean, 0.01, 10) for key, mean in zip(keys, (0.1, 0.18, 0.2), strict=True)})
+    (one,) = compare(mine, paper, ["CE"])
+    assert (one.n, one.at_or_below, one.strictly, one.within) == (3, 1, 1, 2)
+    assert one.outside == ("letter 0.2: 0.300, paper 0.200 (0.0100)",)
+
+
+def test_missing_trials_are_named(ours):
+    more = replace(BENCHMARK, protocol=replace(BENCHMARK.protocol, trials=12))
+    assert replace(ours, experiment=more).missing[0] == "APC+log on vehicle: 2 of 12 trials"
+
+
+def test_being_the_best_of_one_is_no_evidence():
+    alone = results(BENCHMARK.only(methods=("CE",)), plain)
+    best = next(one for one in judge(BENCHMARK_CLAIMS, alone, Numbers()) if "CE is the best" in one.claim.statement)
+    assert best.ours.verdict == "not tested"
