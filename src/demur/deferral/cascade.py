@@ -147,16 +147,17 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         self.pools_ = {some: _Pool.fit(logs[sorted(some)], codes) for some in subsets}
         pooled = {some: self.pools_[some].predict(logs[sorted(some)]) for some in subsets}
         right = {some: np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64) for some in subsets}
-        self.outlooks_ = {}
-        ones, ranks = np.ones(len(codes)), [t.rank(said[:, s], sure[:, s]) for s, t in enumerate(self.tables_)]
+        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
+        self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
+        self.outlooks_, outlook = {}, {}
         for some in subsets:
             z = _state(pooled[some], ranks, some)
             for more in subsets:
                 if some <= more:
-                    guess = np.full(len(codes), log_odds(right[more].mean()))
-                    self.outlooks_[some, more] = LogitModel.fit(z, guess, right[more], ones)
-        self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
-        self.policies_ = self._policies(self._outlook(pooled, ranks), right)
+                    guess = np.full(len(codes), self.levels_[more])
+                    self.outlooks_[some, more] = _fit_rows(z, guess, right[more], fold >= 0)
+                    outlook[some, more] = _out_of_fold(z, guess, right[more], fold)
+        self.policies_ = self._policies(outlook, right)
         return self
 
     def run(
@@ -423,6 +424,19 @@ class _Pool:
         scores = np.tensordot(self.weights, logs, axes=1) + self.levels
         proba: Floats = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
         return proba
+
+
+def _fit_rows(z: Floats, guess: Floats, right: Floats, rows: NDArray[np.bool_]) -> LogitModel:
+    return LogitModel.fit(z[rows], guess[rows], right[rows], np.ones(int(rows.sum())))
+
+
+def _out_of_fold(z: Floats, guess: Floats, right: Floats, fold: Ints) -> Floats:
+    """Return what the logistic regression expects of rows that it has not seen."""
+    found = np.empty(len(z))
+    for part in np.unique(fold):
+        test = fold == part
+        found[test] = _fit_rows(z, guess, right, ~test).predict(z[test], guess[test])
+    return found
 
 
 def _cuts(sure: Floats) -> Floats:

@@ -104,7 +104,7 @@ class LogitModel:
                 length /= 2
             found = found - length * step
             before, value = value, objective(found)
-            if before - value < 1e-10 * (1 + abs(value)):
+            if before - value < 1e-9 * (1 + abs(value)):
                 break
         return cls(mean, scale, found)
 
