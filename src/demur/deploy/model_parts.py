@@ -95,7 +95,7 @@ _PARTS = (
     "demur.training.robust_scaling.SmoothRobustScaler",
     "demur.training.tabular_net.PeriodicEmbeddings",
     "demur.training.tabular_net.TabularNet",
-    "demur.training.trained.Trained",
+    "demur.training.jobs.Trained",
 )
 """What demur's models are made of, beside losses, margin functions and rules, which the registries know."""
 
