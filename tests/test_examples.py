@@ -43,7 +43,7 @@ def deferral(text):
     assert together > alone + 0.05
     consultant = [percentages(line)[2] for line in text.splitlines()[1:]]
     assert consultant[1] < consultant[0]
-    assert consultant[2] == round(40 / 899, 3)
+    assert consultant[2] == pytest.approx(40 / 899, abs=1e-3)
 
 
 def ensemble_and_cost_curve(text):

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
 from demur.errors import InputError, InputTypeError
-from demur.guarantees.binomial import p_value, rows_needed
+from demur.guarantees.risk_control import p_value, rows_needed
 from demur.rules import Decision
 
 __all__ = ["Capacity"]

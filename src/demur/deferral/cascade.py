@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from demur.deferral.experts import Expert, read_answers, read_experts
 from demur.deferral.reliability import LogitModel, log_odds, log_odds_of_best
 from demur.errors import InputError
-from demur.guarantees.binomial import upper_bound
-from demur.guarantees.risk_control import NoGuaranteeError
+from demur.guarantees.risk_control import NoGuaranteeError, upper_bound
 
 __all__ = ["Cascade", "CascadeRun"]
 

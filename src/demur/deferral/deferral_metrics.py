@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.errors import InputError
 from demur.metrics import RiskCoverage
-from demur.metrics.bootstrap import bootstrap
-from demur.metrics.intervals import Interval, proportion_interval
+from demur.metrics.intervals import Interval, bootstrap, proportion_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
