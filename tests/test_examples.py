@@ -38,6 +38,14 @@ def check_a_loss(text):
     assert "false_reject" in text
 
 
+def deferral(text):
+    alone, together = percentages(text)[:2]
+    assert together > alone + 0.05
+    consultant = [percentages(line)[2] for line in text.splitlines()[1:]]
+    assert consultant[1] < consultant[0]
+    assert consultant[2] == pytest.approx(40 / 899, abs=1e-3)
+
+
 def ensemble_and_cost_curve(text):
     one, ten = (float(line.split()[-1]) for line in text.splitlines()[1:3])
     assert ten < one
@@ -66,6 +74,7 @@ def triage_costs(text):
 SHOWN = {
     "any_sklearn_model": any_sklearn_model,
     "check_a_loss": check_a_loss,
+    "deferral": deferral,
     "ensemble_and_cost_curve": ensemble_and_cost_curve,
     "guarantee": guarantee,
     "lightning_loop": answers_most_and_nearly_all_rightly,

@@ -12,6 +12,7 @@ import demur
 
 MODULES = (
     "estimators",
+    "deferral",
     "rules",
     "guarantees",
     "calibration",

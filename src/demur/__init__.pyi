@@ -2,6 +2,7 @@ from . import calibration as calibration
 from . import columns as columns
 from . import costs as costs
 from . import datasets as datasets
+from . import deferral as deferral
 from . import deploy as deploy
 from . import errors as errors
 from . import estimators as estimators
@@ -15,6 +16,9 @@ from . import rules as rules
 from . import tabular as tabular
 from . import theory as theory
 from . import training as training
+from .deferral import Capacity as Capacity
+from .deferral import Cascade as Cascade
+from .deferral import DeferOption as DeferOption
 from .deploy import load as load
 from .deploy import save as save
 from .estimators import AutoClassifier as AutoClassifier

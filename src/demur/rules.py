@@ -50,6 +50,11 @@ class Decision(Generic[Array]):
         r(x): positive where accepted, zero or negative where rejected.
     confidence : array of float
         Higher means keep; orders the examples for a risk-coverage curve.
+    ask : array of int, optional
+        Who is asked where the example is rejected: the number of an expert, and -1 where the model answers. None where
+        nobody in particular is asked.
+    costs : array of shape (n, n_classes + n_experts), optional
+        What each action is expected to cost: answering each class, then asking each expert.
 
     Examples
     --------
@@ -64,6 +69,8 @@ class Decision(Generic[Array]):
     reject: Array
     acceptance: Array
     confidence: Array
+    ask: Array | None = None
+    costs: Array | None = None
 
     @classmethod
     def from_acceptance(cls, label: Array, acceptance: Array, confidence: Array | None = None) -> Self:
@@ -74,7 +81,8 @@ class Decision(Generic[Array]):
 
     def numpy(self) -> "Decision[NDArray[Any]]":
         """Return the same decision with NumPy arrays, whatever it held before."""
-        return Decision(*(_to_numpy(getattr(self, field.name)) for field in fields(self)))
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Decision(**{name: _to_numpy(value) for name, value in held.items() if value is not None})
 
     def labels(self, classes: ArrayLike, reject_label: Any = -1) -> NDArray[Any]:
         """Write the decisions as class names, with ``reject_label`` where declined."""

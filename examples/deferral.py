@@ -1,0 +1,42 @@
+"""Ask the right one: a nurse who knows some cases, a consultant who knows all and has time for few.
+
+The images are scikit-learn's digits, cut to their left half, so that a model alone is often wrong. The answers of
+nurse and consultant are simulated.
+"""
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from demur import Capacity, DeferOption
+from demur.deferral import system_accuracy
+
+digits = load_digits()
+X, y = digits.images[:, :, :4].reshape(len(digits.target), -1), digits.target
+rng = np.random.default_rng(0)
+guess = rng.integers(0, 10, len(y))
+nurse = np.where((y < 5) | (rng.random(len(y)) < 0.3), y, guess)  # knows the digits below five
+consultant = np.where(rng.random(len(y)) < 0.98, y, guess)
+answers = np.column_stack([nurse, consultant])
+X_train, X_test, y_train, y_test, said_train, said_test = train_test_split(X, y, answers, test_size=0.5, random_state=0)
+
+model = DeferOption(
+    make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)), experts={"nurse": 0.02, "consultant": 0.2}
+)
+model.fit(X_train, y_train, answers=said_train)
+alone = (model.estimator_.predict(X_test) == y_test).mean()
+together = system_accuracy(y_test, model.predict(X_test, answers=said_test)).estimate
+print(f"the model alone is right in {alone:.1%}, the system in {together:.1%}")
+
+
+def tell(name, route):
+    shares = ", ".join(f"{who} {np.mean(route == who):.1%}" for who in ("model", "nurse", "consultant"))
+    print(f"{name}: {shares}")
+
+
+tell("who answers", model.route(X_test))
+tell("at a price of 0.5 for the consultant", model.route(X_test, prices={"consultant": 0.5}))
+tell("with 40 questions for the consultant", model.route(X_test, capacity=Capacity({"consultant": 40})))

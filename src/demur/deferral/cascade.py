@@ -1,0 +1,472 @@
+"""Cascades: services that report a confidence, asked one after the other until another question no longer pays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from demur.deferral.experts import Expert, read_answers, read_experts
+from demur.deferral.reliability import LogitModel, log_odds, log_odds_of_best
+from demur.errors import InputError
+from demur.guarantees.risk_control import NoGuaranteeError, upper_bound
+
+__all__ = ["Cascade", "CascadeRun"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Asked = frozenset[int]
+
+_MOST = 6
+"""More services would need too many models: one for each pair of what was asked and what may be asked next."""
+_LEVELS = np.array([0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+"""Quantiles of a service's confidence that part its answers: finest where it is least sure."""
+_LEAST = 25
+"""So many answers at the least stand between two of these quantiles."""
+_PRIOR = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeRun:
+    """What a cascade answered, whom it asked, and what that cost.
+
+    Parameters
+    ----------
+    label : array
+        The answer for each row.
+    asked : array of bool, shape (n_rows, n_services)
+    spent : array of shape (n_rows,)
+        The prices of all questions.
+    """
+
+    label: NDArray[Any]
+    asked: NDArray[np.bool_]
+    spent: Floats
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One way to run the cascade: whom to ask first, and what an amount of money is worth in right answers."""
+
+    first: int
+    rate: float
+    cost: float
+    accuracy: float
+
+
+class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """Ask services in sequence, each time the one that is expected to pay, and combine what they said.
+
+    After each answer the chance of being right now, given the answers so far, is compared with that after more
+    questions. The cascade goes on as long as the gain is worth the price of the questions, and then
+    answers with the likeliest class given all answers and confidences that it has bought.
+
+    Parameters
+    ----------
+    services : mapping
+        From names to prices per question, on any scale; at most six.
+    mistake : float, optional
+        What one mistake costs, on the scale of the prices.
+    budget : float, optional
+        Instead of ``mistake``: what may be spent per row, in the mean. Two ways of running the cascade are then mixed
+        at random, so that the budget is spent and the expected accuracy is as large as it can be.
+    n_folds : int, default 5
+    random_state : int, default 0
+        Of the folds, and of the mixing.
+
+    Attributes
+    ----------
+    classes_ : array
+    policies_ : list
+        The ways to run it that are not dominated, from the cheapest to the most accurate, with their costs and
+        accuracies on the rows of ``fit``.
+
+    Examples
+    --------
+    A free service that knows when it guesses, and a dear one:
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 2000)
+    >>> sure = rng.random(2000) < 0.7
+    >>> cheap = np.where(sure, y, rng.integers(0, 2, 2000))
+    >>> answers, confidence = np.column_stack([cheap, y]), np.column_stack([0.5 + 0.4 * sure, np.ones(2000)])
+    >>> cascade = Cascade({"cheap": 0.0, "dear": 1.0}, mistake=10.0).fit(answers, confidence, y)
+    >>> run = cascade.run(answers, confidence)
+    >>> float((run.label == y).mean()), round(float(run.spent.mean()), 1)
+    (1.0, 0.3)
+    """
+
+    def __init__(
+        self,
+        services: Mapping[str, float],
+        *,
+        mistake: float | None = None,
+        budget: float | None = None,
+        n_folds: int = 5,
+        random_state: int = 0,
+    ) -> None:
+        self.services = services
+        self.mistake = mistake
+        self.budget = budget
+        self.n_folds = n_folds
+        self.random_state = random_state
+
+    def fit(self, answers: Any, confidence: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from rows on which every service was asked.
+
+        Parameters
+        ----------
+        answers : array of shape (n_rows, n_services), or as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
+        confidence : array of the same shape
+            How sure each service says it is, on a scale of its own.
+        y : array of shape (n_rows,)
+        """
+        services = self._check_parameters()
+        labels = np.asarray(y)
+        said, sure = self._read(answers, confidence, services, np.unique(labels), len(labels))
+        self.classes_ = np.unique(labels)
+        self.prices_ = np.array([one.price for one in services.values()])
+        codes = np.searchsorted(self.classes_, labels)
+        fold = np.random.RandomState(self.random_state).permutation(len(codes)) % self.n_folds
+        n_classes, n_services = len(self.classes_), len(services)
+        self.tables_ = [_Table.fit(said[:, s], sure[:, s], codes, n_classes) for s in range(n_services)]
+        logs = np.empty((n_services, len(codes), n_classes))
+        for s in range(n_services):
+            for part in range(self.n_folds):
+                train, test = fold != part, fold == part
+                table = _Table.fit(said[train, s], sure[train, s], codes[train], n_classes)
+                logs[s, test] = table.predict(said[test, s], sure[test, s])
+        subsets = [frozenset(c) for k in range(1, n_services + 1) for c in combinations(range(n_services), k)]
+        self.pools_ = {some: _Pool.fit(logs[sorted(some)], codes) for some in subsets}
+        pooled = {some: self.pools_[some].predict(logs[sorted(some)]) for some in subsets}
+        right = {some: np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64) for some in subsets}
+        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
+        self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
+        self.outlooks_, outlook = {}, {}
+        for some in subsets:
+            z = _state(pooled[some], ranks, some)
+            for more in subsets:
+                if some <= more:
+                    guess = np.full(len(codes), self.levels_[more])
+                    self.outlooks_[some, more] = _fit_rows(z, guess, right[more], fold >= 0)
+                    outlook[some, more] = _out_of_fold(z, guess, right[more], fold)
+        self.policies_ = self._policies(outlook, right)
+        return self
+
+    def run(
+        self, answers: Any, confidence: ArrayLike, *, mistake: float | None = None, budget: float | None = None
+    ) -> CascadeRun:
+        """Run the cascade on rows whose answers are stored; answers that it does not buy are not looked at.
+
+        Parameters
+        ----------
+        answers, confidence
+            As for :meth:`fit`.
+        mistake, budget : float, optional
+            Other than those of the constructor; nothing is fitted again.
+        """
+        check_is_fitted(self, "policies_")
+        services = read_experts(self.services)
+        n_rows = len(np.asarray(confidence))
+        said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
+        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
+        pooled = {some: pool.predict(logs[sorted(some)]) for some, pool in self.pools_.items()}
+        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
+        outlook = self._outlook(pooled, ranks)
+        states = np.empty(n_rows, dtype=object)
+        for policy, rows in self._mixture(n_rows, mistake, budget):
+            states[rows] = self._follow(policy, outlook)[rows]
+        asked = np.array([[s in state for s in range(len(services))] for state in states]).reshape(n_rows, -1)
+        label = np.empty(n_rows, dtype=np.int64)
+        for some in set(states):
+            rows = np.flatnonzero([state == some for state in states])
+            label[rows] = pooled[some][rows].argmax(axis=1)
+        return CascadeRun(self.classes_[label], asked, asked @ self.prices_)
+
+    def certify(
+        self, answers: Any, confidence: ArrayLike, y: ArrayLike, *, within: float = 0.01, delta: float = 0.05
+    ) -> Self:
+        """Choose the cheapest policy that is nearly as accurate as the best service, for sure.
+
+        With probability at least 1 - delta over these rows, the accuracy of the chosen policy on new rows is at least
+        that of every service, the best included, minus ``within``. Policies are tried from the most accurate to the
+        cheapest, until one fails (fixed-sequence testing); each is compared with each service row by row, by exact
+        binomial bounds on how often only one of the two is right.
+
+        Parameters
+        ----------
+        answers, confidence, y
+            Rows that ``fit`` has not seen.
+        within : float, default 0.01
+        delta : float, default 0.05
+
+        Raises
+        ------
+        NoGuaranteeError
+            If no policy can be certified.
+        """
+        labels = np.asarray(y)
+        services = read_experts(self.services)
+        said, sure = self._read(answers, confidence, services, self.classes_, len(labels))
+        codes = np.searchsorted(self.classes_, labels)
+        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
+        pooled = {some: pool.predict(logs[sorted(some)]) for some, pool in self.pools_.items()}
+        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
+        outlook, alone = self._outlook(pooled, ranks), said == codes[:, None]
+        right = {some: one.argmax(axis=1) == codes for some, one in pooled.items()}
+        self.certified_: Policy | None = None
+        for policy in reversed(self.policies_):
+            states = self._follow(policy, outlook)
+            own = np.array([right[state][row] for row, state in enumerate(states)])
+            lost = (alone & ~own[:, None]).sum(axis=0)
+            won = (~alone & own[:, None]).sum(axis=0)
+            n = len(labels)
+            behind = upper_bound(lost, n, delta / 2) - (1 - upper_bound(n - won, n, delta / 2))
+            if (behind > within).any():
+                break
+            self.certified_ = policy
+        if self.certified_ is None:
+            raise NoGuaranteeError(
+                f"no policy is within {within:g} of the best service for sure, on {len(labels)} rows at delta = "
+                f"{delta:g}; give more rows, or allow more."
+            )
+        return self
+
+    def _check_parameters(self) -> dict[str, Expert]:
+        services = read_experts(self.services)
+        if not 2 <= len(services) <= _MOST:
+            raise InputError(f"a cascade takes two to {_MOST} services, got {len(services)}.")
+        self._check_goal(self.mistake, self.budget)
+        return services
+
+    def _check_goal(self, mistake: float | None, budget: float | None) -> None:
+        if mistake is not None and budget is not None:
+            raise InputError("give the price of a mistake or a budget, not both.")
+        for name, value in (("mistake", mistake), ("budget", budget)):
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} must not be negative, got {value!r}.")
+
+    def _read(
+        self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], classes: NDArray[Any], n_rows: int
+    ) -> tuple[Ints, Floats]:
+        """Return numbers of the answers, len(classes) for an answer that is not a class in ``y``, and confidences."""
+        table = np.asarray(answers, dtype=object)
+        known = set(classes.tolist())
+        if table.shape == (n_rows, len(services)):
+            inside = np.frompyfunc(lambda one: one in known, 1, 1)(table).astype(bool)
+            held = table.copy()
+            held[~inside] = None
+            said = read_answers(held, services, classes, n_rows).answer
+        else:
+            raise InputError(
+                f"answers must have shape ({n_rows}, {len(services)}), rows by services, got {table.shape}."
+            )
+        sure = np.asarray(confidence, dtype=np.float64)
+        if sure.shape != said.shape:
+            raise InputError(f"confidence must have the shape of answers, {said.shape}, got {sure.shape}.")
+        if np.isnan(sure).any():
+            raise InputError("confidence contains NaN; give every answer a confidence, a constant if there is none.")
+        return np.where(said < 0, len(classes), said), sure
+
+    def _outlook(self, pooled: Mapping[Asked, Floats], ranks: list[Floats]) -> dict[tuple[Asked, Asked], Floats]:
+        """Return P(right with these answers | the answers so far) for each row."""
+        found = {}
+        for some, proba in pooled.items():
+            z = _state(proba, ranks, some)
+            for more in pooled:
+                if some <= more:
+                    guess = np.full(len(proba), self.levels_[more])
+                    found[some, more] = self.outlooks_[some, more].predict(z, guess)
+        return found
+
+    def _follow(self, policy: Policy, outlook: Mapping[tuple[Asked, Asked], Floats]) -> NDArray[Any]:
+        """Return the set of services that is asked on each row."""
+        subsets = sorted({more for _, more in outlook}, key=lambda some: (len(some), sorted(some)))
+        n_rows = len(next(iter(outlook.values())))
+        states = np.empty(n_rows, dtype=object)
+        number = {some: position for position, some in enumerate(subsets)}
+        at = np.full(n_rows, number[frozenset([policy.first])])
+        for some in subsets:
+            rows = np.flatnonzero(at == number[some])
+            if not len(rows):
+                continue
+            plans = [more for more in subsets if some <= more]
+            extra = [self.prices_[sorted(more - some)].sum() for more in plans]
+            worth = np.array([outlook[some, more][rows] for more in plans]) - policy.rate * np.array(extra)[:, None]
+            best = worth.argmax(axis=0)  # stopping comes first, and wins ties
+            for position, more in enumerate(plans[1:], start=1):
+                then = min(more - some, key=lambda s: (self.prices_[s], s))
+                at[rows[best == position]] = number[some | {then}]
+        for some, position in number.items():
+            states[np.flatnonzero(at == position)] = [some] * int((at == position).sum())
+        return states
+
+    def _policies(self, outlook: Mapping[tuple[Asked, Asked], Floats], right: Mapping[Asked, Floats]) -> list[Policy]:
+        """Return the policies on the upper concave hull of cost and accuracy."""
+        found = []
+        top = max(float(self.prices_.max()), 1e-12)
+        for first in range(len(self.prices_)):
+            for rate in np.r_[0.0, np.logspace(-4, 2, 49)] / top:
+                policy = Policy(first, float(rate), 0.0, 0.0)
+                states = self._follow(policy, outlook)
+                cost = accuracy = 0.0
+                for some in set(states):
+                    rows = states == some
+                    cost += rows.mean() * self.prices_[sorted(some)].sum()
+                    accuracy += float(right[some][rows].sum()) / len(states)
+                found.append(Policy(first, float(rate), float(cost), accuracy))
+        return _upper_hull(found)
+
+    def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
+        """Return policies and the rows that are run by each."""
+        self._check_goal(mistake, budget)
+        rows = np.arange(n_rows)
+        if mistake is None and budget is None:
+            if getattr(self, "certified_", None) is not None:
+                return [(self.certified_, rows)]  # type: ignore[list-item] # just checked
+            mistake, budget = self.mistake, self.budget
+            self._check_goal(mistake, budget)
+        if mistake is not None:
+            best = max(self.policies_, key=lambda policy: mistake * policy.accuracy - policy.cost)
+            return [(best, rows)]
+        if budget is None:
+            raise InputError("give the price of a mistake, or a budget per row.")
+        costs = np.array([policy.cost for policy in self.policies_])
+        above = int(np.searchsorted(costs, budget * (1 + 1e-12), side="right"))
+        if above == 0:
+            raise InputError(f"the cheapest service costs {costs[0]:g}, more than the budget {budget:g}.")
+        if above == len(costs):
+            return [(self.policies_[-1], rows)]
+        share = (budget - costs[above - 1]) / (costs[above] - costs[above - 1])
+        dear = np.random.RandomState(self.random_state).permutation(n_rows) < int(share * n_rows)
+        return [(self.policies_[above - 1], rows[~dear]), (self.policies_[above], rows[dear])]
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Class frequencies by a service's answer and confidence."""
+
+    edges: list[Floats]
+    logs: list[Floats]
+    sorted: list[Floats]
+
+    @classmethod
+    def fit(cls, said: Ints, sure: Floats, y: Ints, n_classes: int) -> "_Table":
+        prior = (np.bincount(y, minlength=n_classes) + 1.0) / (len(y) + n_classes)
+        edges, logs = [], []
+        for answer in range(n_classes + 1):
+            own = said == answer
+            near = prior.copy()
+            if answer < n_classes:
+                near = 0.5 * prior
+                near[answer] += 0.5
+            label = (np.bincount(y[own], minlength=n_classes) + _PRIOR * near) / (own.sum() + _PRIOR)
+            cuts = _cuts(sure[own])
+            cell = np.searchsorted(cuts, sure[own], side="left")
+            counts = np.zeros((len(cuts) + 1, n_classes))
+            np.add.at(counts, (cell, y[own]), 1)
+            frequencies = (counts + _PRIOR * label) / (counts.sum(axis=1, keepdims=True) + _PRIOR)
+            edges.append(cuts)
+            logs.append(np.log(frequencies))
+        return cls(edges, logs, [np.sort(sure[said == answer]) for answer in range(n_classes + 1)])
+
+    def predict(self, said: Ints, sure: Floats) -> Floats:
+        found = np.empty((len(said), self.logs[0].shape[1]))
+        for answer, (cuts, logs) in enumerate(zip(self.edges, self.logs, strict=True)):
+            own = said == answer
+            found[own] = logs[np.searchsorted(cuts, sure[own], side="left")]
+        return found
+
+    def rank(self, said: Ints, sure: Floats) -> Floats:
+        """Return the share of answers of this kind that were less sure, and its logarithm, which looks at the least."""
+        found = np.full(len(said), 0.5)
+        for answer, known in enumerate(self.sorted):
+            own = said == answer
+            if len(known):
+                found[own] = np.searchsorted(known, sure[own]) / len(known)
+        return np.column_stack([found, np.log(found + 0.005)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """Probabilities from several services: the softmax of weighted log probabilities and a level for each class."""
+
+    weights: Floats
+    levels: Floats
+
+    @classmethod
+    def fit(cls, logs: Floats, y: Ints) -> "_Pool":
+        n_services, n_rows, n_classes = logs.shape
+        if n_services == 1:
+            return cls(np.ones(1), np.zeros(n_classes))
+        target = np.eye(n_classes)[y]
+
+        def loss(at: Floats) -> tuple[float, Floats]:
+            scores = np.tensordot(at[:n_services], logs, axes=1) + at[n_services:]
+            total = logsumexp(scores, axis=1, keepdims=True)
+            difference = np.exp(scores - total) - target
+            slopes = np.r_[np.einsum("nk,snk->s", difference, logs), difference.sum(axis=0)]
+            value = float((total[:, 0] - scores[np.arange(n_rows), y]).sum() + 0.5 * (at[n_services:] ** 2).sum())
+            return value / n_rows, (slopes + np.r_[np.zeros(n_services), at[n_services:]]) / n_rows
+
+        start = np.r_[np.full(n_services, 1.0 / n_services), np.zeros(n_classes)]
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
+        return cls(found[:n_services], found[n_services:])
+
+    def predict(self, logs: Floats) -> Floats:
+        scores = np.tensordot(self.weights, logs, axes=1) + self.levels
+        proba: Floats = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+        return proba
+
+
+def _fit_rows(z: Floats, guess: Floats, right: Floats, rows: NDArray[np.bool_]) -> LogitModel:
+    return LogitModel.fit(z[rows], guess[rows], right[rows], np.ones(int(rows.sum())))
+
+
+def _out_of_fold(z: Floats, guess: Floats, right: Floats, fold: Ints) -> Floats:
+    """Return what the logistic regression expects of rows that it has not seen."""
+    found = np.empty(len(z))
+    for part in np.unique(fold):
+        test = fold == part
+        found[test] = _fit_rows(z, guess, right, ~test).predict(z[test], guess[test])
+    return found
+
+
+def _cuts(sure: Floats) -> Floats:
+    """Return the confidences that part the answers."""
+    kept: list[float] = []
+    for level in _LEVELS:
+        if (level - (kept[-1] if kept else 0.0)) * len(sure) >= _LEAST:
+            kept.append(level)
+    return np.unique(np.quantile(sure, kept, method="lower")) if kept else np.empty(0)
+
+
+def _state(proba: Floats, ranks: list[Floats], some: Asked) -> Floats:
+    """Return what is known after some answers, as inputs of a logistic regression."""
+    odds = log_odds_of_best(proba)
+    best = np.eye(proba.shape[1])[proba.argmax(axis=1)]
+    own = [ranks[s] for s in sorted(some)]
+    logs = np.log(np.maximum(proba, 1e-6))
+    return np.column_stack([odds, np.maximum(odds - 2, 0), best, best * odds[:, None], logs, *own])
+
+
+def _upper_hull(policies: list[Policy]) -> list[Policy]:
+    """Return the policies that no mixture of others beats, from the cheapest to the most accurate."""
+    hull: list[Policy] = []
+    for policy in sorted(policies, key=lambda one: (one.cost, -one.accuracy)):
+        if hull and policy.accuracy <= hull[-1].accuracy:
+            continue
+        while len(hull) > 1:
+            before, last = hull[-2], hull[-1]
+            slope = (policy.accuracy - before.accuracy) * (last.cost - before.cost)
+            if (last.accuracy - before.accuracy) * (policy.cost - before.cost) > slope:
+                break
+            hull.pop()
+        hull.append(policy)
+    return hull

@@ -1,0 +1,622 @@
+"""DeferOption: any classifier, and experts who can be asked in its stead."""
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+
+from demur.calibration import TemperatureScaling
+from demur.deferral.capacity import Capacity
+from demur.deferral.experts import MODEL, Ballots, Expert, check_prices, read_answers, read_experts
+from demur.deferral.reliability import (
+    ExpertRows,
+    LogitModel,
+    Reliability,
+    fit_reliability,
+    log_odds,
+    log_odds_of_best,
+    recalibrated,
+)
+from demur.deferral.stored import StoredProbabilities, column_of
+from demur.errors import InputError, InputTypeError
+from demur.estimators.auto_classifier import AutoClassifier
+from demur.estimators.base import choose_reject_label
+from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
+from demur.rules import Decision
+
+__all__ = ["DeferOption"]
+
+Floats = NDArray[np.float64]
+
+
+class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    r"""Give any classifier experts to ask: each row goes to whoever is expected to cost least.
+
+    Answering class k costs :math:`1 - \eta_k(x)`; asking expert e costs its price plus the chance that it is wrong,
+    :math:`c_e + P(M_e \ne Y \mid x)`. The cheapest action is taken, and ties ask. With one expert who is always right
+    this is Chow's rule, and the class decides as :class:`~demur.RejectOption`.
+
+    Parameters
+    ----------
+    estimator : classifier or "auto"
+        As in :class:`~demur.RejectOption`: cloned and fitted, or kept when wrapped in
+        ``sklearn.frozen.FrozenEstimator``. :class:`~demur.deferral.StoredProbabilities` reads probabilities that were
+        computed elsewhere.
+    experts : mapping
+        From the name of each expert to its price, or to an :class:`~demur.deferral.Expert`. Names sort the experts
+        where two of them are expected to cost the same.
+    calibration : {"temperature", None}, default="temperature"
+        How the class probabilities are calibrated, on rows that the estimator has not seen.
+    combine : bool or "auto", default False
+        What to answer once an expert was asked: False takes the expert's answer h as it is; True answers with the class
+        of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the expert's confusion matrix
+        (Kerrigan et al. 2021); "auto" combines with those experts with whom the system did better so on the rows of
+        ``fit``, by more than a standard error.
+    cv : int, splitter or iterable, default=5
+        The folds. Rows with equal features, or of one group, never stand on both sides of a fold.
+    reject_label : object, optional
+        What ``predict`` returns where somebody is to be asked who has not answered yet; see
+        :class:`~demur.RejectClassifier`.
+    time_budget : float or None, default=90
+        Seconds that "auto" may take, for the model and the experts together.
+
+    Attributes
+    ----------
+    experts_ : dict
+        The experts by name, in the given order. A price changed in ``experts`` counts at once; ``decide`` also takes
+        prices of its own.
+    estimator_ : fitted classifier
+    calibrator_ : TemperatureScaling or None
+    reliability_ : dict
+        For each expert who was learned: how P(expert right) is estimated, and the log loss of every way that was tried.
+    combines_ : dict
+        Whether each expert's answers are combined with the model's probabilities.
+    classes_, reject_label_
+
+    Notes
+    -----
+    Both sides of the comparison are estimated from the same evidence. A first estimate of P(expert right) comes from a
+    clone of the estimator that learns on which rows the expert is right, or from a stored column; a logistic regression
+    corrects it given the model's confidence. The model's confidence is corrected in the same way, given the estimates
+    for the experts: what tells when an expert errs often tells when the model does.
+
+    An expert who never erred in 30 answers or more is taken to be always right. With fewer or worse answers the simpler
+    ways win: one share of right answers, or one for each class.
+
+    Answers may be missing, and the choice of the rows that an expert has seen may depend on the features. It must not
+    depend on whether the expert would be right there: nothing in the rows could tell.
+
+    References
+    ----------
+    Madras, Pitassi, Zemel (2018), Predict responsibly, NeurIPS. Mozannar, Sontag (2020), Consistent estimators for
+    learning to defer to an expert, ICML. Kerrigan, Smyth, Steyvers (2021), Combining human predictions with model
+    probabilities, NeurIPS.
+
+    Examples
+    --------
+    A nurse who knows only two of the three classes, and a consultant who knows all:
+
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True)
+    >>> nurse = np.where(y == 2, 1, y)
+    >>> model = DeferOption(GaussianNB(), experts={"nurse": 0.01, "consultant": 0.1})
+    >>> model.fit(X[:, :2], y, answers=np.column_stack([nurse, y])).route(X[[0, 70, 77], :2])
+    array(['model', 'consultant', 'consultant'], dtype='<U10')
+    """
+
+    __metadata_request__fit: ClassVar = {"answers": True, "groups": True}
+    __metadata_request__predict: ClassVar = {"answers": True}
+    __metadata_request__score: ClassVar = {"answers": True}
+
+    def __init__(
+        self,
+        estimator: Any,
+        experts: Any,
+        *,
+        calibration: Any = "temperature",
+        combine: Any = False,
+        cv: Any = 5,
+        reject_label: Any = None,
+        time_budget: float | None = 90.0,
+    ) -> None:
+        self.estimator = estimator
+        self.experts = experts
+        self.calibration = calibration
+        self.combine = combine
+        self.cv = cv
+        self.reject_label = reject_label
+        self.time_budget = time_budget
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        answers: Any = None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
+        """Learn the classes' probabilities, and on which rows each expert is right.
+
+        Parameters
+        ----------
+        X, y : as the estimator takes them
+        answers : array of shape (n_rows, n_experts), array of counts, table or mapping
+            What the experts said, in the experts' order; a gap (NaN, None or a masked entry) where an expert has not
+            seen the row. A table has columns of the experts' names. A mapping from names may hold, for one expert, an
+            array of shape (n_rows, n_people) or :class:`~demur.deferral.Votes`. An array of shape (n_rows, n_experts,
+            n_classes) holds counts of votes. Not needed where every expert has a known accuracy.
+        sample_weight : array-like, optional
+            Passed to the estimator, and used in calibration and in what is learned about the experts.
+        groups : array-like of shape (n_rows,), optional
+            Rows of one group stay on one side of every fold.
+        **fit_params
+            Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
+        """
+        experts = self._check_parameters()
+        if y is None:
+            raise InputError("requires y to be passed, but the target y is None.")
+        X, y, groups = indexable(X, y, groups)
+        labels = _checked_labels(y)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            fit_params = {**fit_params, "sample_weight": weight}
+        base = self._base(len(experts))
+        self._learn_classes(base, X, labels)
+        ballots = self._answers_to_learn_from(answers, experts, len(labels))
+        fit_params = self._routed(base, fit_params)
+        blocks = blocks_of(X, labels, groups)
+        folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
+        kept, proba = self._fit_model(base, X, labels, folds, fit_params)
+        codes = np.searchsorted(self.classes_, labels)
+        own_weight = np.ones(len(labels)) if weight is None else weight
+        self.calibrator_ = None
+        if self.calibration is not None:
+            self.calibrator_ = TemperatureScaling().fit(
+                proba, codes[kept], None if weight is None else own_weight[kept]
+            )
+            proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
+        n_folds = int(self.cv) if isinstance(self.cv, Integral) else 5
+        parts = folds_within(folds_of(n_folds, X, labels, groups=groups, blocks=blocks), kept)
+        self.experts_ = experts
+        self._fit_experts(base, _safe_indexing(X, kept), codes[kept], proba, ballots, kept, own_weight[kept], parts)
+        return self
+
+    def decide(self, X: Any, prices: Any = None, capacity: Capacity | None = None) -> Decision[NDArray[Any]]:
+        """Decide for each row: which class, or who is asked.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_features)
+        prices : mapping or array, optional
+            Other prices than the experts' own; nothing is fitted again. A mapping from names to a number, or to one
+            per row; or an array of one price per expert, or of shape (n_rows, n_experts). Infinity is for an expert who
+            cannot be asked.
+        capacity : Capacity, optional
+            Limits on how much the experts can take: the rows are then assigned together, or one by one if the capacity
+            was fitted.
+
+        Returns
+        -------
+        Decision
+            ``ask`` holds the number of the expert in ``experts_``, -1 where the model answers; ``costs`` the expected
+            cost of every action.
+        """
+        _, proba, right = self._estimates(X)
+        return self._decide(proba, right, prices, capacity)
+
+    def route(self, X: Any, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
+        """Return the name of the expert who is to be asked on each row, or "model".
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        """
+        names = np.array([*self.experts_, MODEL])
+        routed: NDArray[np.str_] = names[self.decide(X, prices, capacity).ask]
+        return routed
+
+    def predict(
+        self, X: Any, answers: Any = None, prices: Any = None, capacity: Capacity | None = None
+    ) -> NDArray[Any]:
+        """Return the system's answer: the model's, or the asked expert's.
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        answers : as for :meth:`fit`, optional
+            What the experts say to these rows. Only the answer of the expert who is asked is looked at; of several
+            people the first who answered, of counted votes the most frequent. Where it is missing, ``reject_label_``
+            is returned.
+        """
+        plain, proba, right = self._estimates(X)
+        decision = self._decide(proba, right, prices, capacity)
+        said = self._said(answers, plain, decision)
+        open_questions = Decision(np.maximum(said, 0), said < 0, decision.acceptance, decision.confidence)
+        return open_questions.labels(self.classes_, self.reject_label_)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the model's class probabilities, given what is known about model and experts."""
+        return self._estimates(X)[1]
+
+    def predict_right(self, X: Any) -> Floats:
+        """Return P(expert right) for each row and expert, of shape (n_rows, n_experts).
+
+        With ``combine`` it is the combined answer that is to be right.
+        """
+        return self._estimates(X)[2]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return log probabilities, or for two classes the log odds of the second."""
+        scores = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score(
+        self, X: Any, y: ArrayLike, answers: Any = None, sample_weight: ArrayLike | None = None, prices: Any = None
+    ) -> float:
+        """Return minus the mean cost of the system, prices and mistakes: greater is better.
+
+        Parameters
+        ----------
+        X, y
+        answers : as for :meth:`predict`, optional
+            Where the asked expert's answer is missing, the expected number of mistakes counts.
+        sample_weight : array-like, optional
+        prices : as for :meth:`decide`
+        """
+        labels = _checked_labels(y)
+        plain, proba, right = self._estimates(X)
+        decision = self._decide(proba, right, prices)
+        said = self._said(answers, plain, decision)
+        asked = decision.ask
+        assert asked is not None
+        assert decision.costs is not None
+        rows = np.arange(len(labels))
+        price = np.append(check_prices(prices, self._priced(), len(labels)), np.zeros((len(labels), 1)), axis=1)
+        wrong = np.asarray(self.classes_[np.maximum(said, 0)] != labels, dtype=np.float64)
+        charged = price[rows, asked] + wrong
+        expected = decision.costs[rows, np.where(asked < 0, 0, len(self.classes_) + asked)]
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
+        return 0.0 - float(np.average(np.where(said < 0, expected, charged), weights=weight))
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features that the fitted estimator saw."""
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute n_features_in_ before fit.")
+        count: int = self.estimator_.n_features_in_
+        return count
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the columns that the fitted estimator saw, where they had names."""
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute feature_names_in_ before fit.")
+        names: NDArray[Any] = self.estimator_.feature_names_in_
+        return names
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._base(1))
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
+        return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return the routing of metadata: ``fit`` passes it to the estimator's ``fit``, and keeps the answers."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return (
+            MetadataRouter(owner=type(self).__name__)
+            .add_self_request(self)
+            .add(estimator=self._base(1), method_mapping=mapping)
+        )
+
+    def _check_parameters(self) -> dict[str, Expert]:
+        if self.calibration not in ("temperature", None):
+            raise InputError(f'calibration must be "temperature" or None, got {self.calibration!r}.')
+        if self.combine not in (True, False, "auto"):
+            raise InputError(f'combine must be True, False or "auto", got {self.combine!r}.')
+        return read_experts(self.experts)
+
+    def _base(self, n_experts: int) -> Any:
+        if isinstance(self.estimator, str):
+            if self.estimator != "auto":
+                raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
+            budget = None if self.time_budget is None else self.time_budget / (1 + n_experts)
+            return AutoClassifier(
+                time_budget=budget, cv=self.cv if isinstance(self.cv, Integral) else 5, random_state=0
+            )
+        return self.estimator
+
+    def _routed(self, base: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(base, FrozenEstimator | StoredProbabilities):
+            return {}
+        if _routing_enabled():
+            routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
+            return routed
+        if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
+            raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
+        return fit_params
+
+    def _learn_classes(self, base: Any, X: Any, labels: NDArray[Any]) -> None:
+        if isinstance(base, FrozenEstimator):
+            self.classes_ = base.classes_
+        elif isinstance(base, StoredProbabilities):
+            self.classes_ = clone(base).fit(X, labels).classes_
+        else:
+            self.classes_ = np.unique(labels)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
+        if len(self.classes_) < 2:
+            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+
+    def _answers_to_learn_from(self, answers: Any, experts: Mapping[str, Expert], n_rows: int) -> Ballots:
+        to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
+        if answers is None:
+            if to_learn:
+                raise InputError(
+                    f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or "
+                    "an Expert with a known accuracy."
+                )
+            n_experts, n_classes = len(experts), len(self.classes_)
+            return Ballots(np.zeros((n_rows, n_experts, n_classes)), np.full((n_rows, n_experts), -1))
+        ballots = read_answers(answers, experts, self.classes_, n_rows)
+        for number, name in enumerate(experts):
+            if name in to_learn and not ballots.counts[:, number].any():
+                raise InputError(
+                    f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
+                    "accuracy."
+                )
+        return ballots
+
+    def _fit_model(
+        self, base: Any, X: Any, labels: NDArray[Any], folds: list[Fold], fit_params: dict[str, Any]
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """Fit the estimator; return rows, in order, and their probabilities from models that have not seen them."""
+        if isinstance(base, FrozenEstimator | StoredProbabilities):
+            self.estimator_ = base if isinstance(base, FrozenEstimator) else clone(base).fit(X, labels)
+            return np.arange(len(labels)), proba_of(self.estimator_, X, self.classes_)
+        if isinstance(base, AutoClassifier):
+            self.estimator_ = clone(base).set_params(cv=folds).fit(X, labels, **fit_params).set_params(cv=base.cv)
+            rows, found = self.estimator_.held_out_rows_, self.estimator_.held_out_proba_
+        else:
+            rows, found = out_of_fold_proba(base, X, labels, self.classes_, folds, fit_params)
+            self.estimator_ = fit_clone(base, X, labels, fit_params)
+        kept, first = np.unique(rows, return_index=True)
+        return kept, np.asarray(found, dtype=np.float64)[first]
+
+    def _fit_experts(
+        self,
+        base: Any,
+        X: Any,
+        y: NDArray[np.int64],
+        proba: Floats,
+        ballots: Ballots,
+        kept: NDArray[np.int64],
+        weight: Floats,
+        folds: list[Fold],
+    ) -> None:
+        """Learn when each expert is right, and when the model is; experts in the order of their names."""
+        self.reliability_: dict[str, Reliability] = {}
+        self.learners_: dict[str, Any] = {}
+        self.confusion_: dict[str, Floats] = {}
+        self.combines_ = dict.fromkeys(self.experts_, False)
+        informing = []
+        for name in sorted(self.experts_):
+            votes = ballots.counts[kept, list(self.experts_).index(name)]
+            given = votes.sum(axis=1)
+            taken = votes[np.arange(len(y)), y] / np.maximum(given, 1)
+            variants = {False: taken} if self.combine is not True else {}
+            if self.combine and votes.any():
+                variants[True] = _right_combined(votes, y, proba, folds)
+            if self.experts_[name].accuracy is not None and not self.combine:
+                continue
+            tried = {
+                combines: self._learned(base, name, X, y, proba, right, given * weight, folds)
+                for combines, right in variants.items()
+            }
+            combines = next(iter(tried)) if len(tried) == 1 else _combining_pays(tried[True][3] - tried[False][3])
+            fitted, estimate, learner, _ = tried[combines]
+            self.reliability_[name], self.combines_[name] = fitted, combines
+            if combines:
+                self.confusion_[name] = _confusion(votes, y)
+            if fitted.kind == "features":
+                self.learners_[name] = learner
+            if fitted.informs_model:
+                informing.append(fitted.estimate(proba, estimate))
+        self.correction_ = _corrected_model(proba, y, weight, informing)
+
+    def _learned(
+        self,
+        base: Any,
+        name: str,
+        X: Any,
+        y: NDArray[np.int64],
+        proba: Floats,
+        right: Floats,
+        answered: Floats,
+        folds: list[Fold],
+    ) -> tuple[Reliability, Floats | None, Any, Floats]:
+        """Learn when one expert is right; also return how right the two of them are together on the answered rows."""
+        estimates, learner = self._estimates_out_of_fold(base, name, X, right, answered, folds)
+        fitted = fit_reliability(ExpertRows(right, answered, proba, y, estimates, folds))
+        estimate = estimates.get(fitted.kind)
+        worth = fitted.predict(proba, estimate) - self.experts_[name].price
+        informing = [fitted.estimate(proba, estimate)] if fitted.informs_model else []
+        sure, odds = proba.max(axis=1), log_odds_of_best(proba)
+        correction = _corrected_model(proba, y, np.ones(len(y)), informing)
+        if correction is not None:
+            sure = correction.predict(_evidence(odds, informing), odds)
+        own = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
+        together = np.where(worth >= sure, right - self.experts_[name].price, own)
+        return fitted, estimate, learner, together[answered > 0]
+
+    def _estimates_out_of_fold(
+        self, base: Any, name: str, X: Any, right: Floats, weight: Floats, folds: list[Fold]
+    ) -> tuple[dict[str, Floats], Any]:
+        """Return what is estimated about an expert from features or a column on rows not seen before, and by whom."""
+        model = self.experts_[name].model
+        if isinstance(model, str | Integral):
+            return {"stored": self._stored(name, X)}, None
+        if model is None and isinstance(base, FrozenEstimator | StoredProbabilities):
+            return {}, None
+        learner = clone(base if model is None else model)
+        target = (right > 0.5).astype(np.int64)
+        answered = weight > 0
+        if min(np.bincount(target[answered], minlength=2)) < 2 * len(folds):
+            return {}, None  # too few mistakes, or too few right answers, to learn from features
+        found = np.full(len(target), target[answered].mean())
+        if isinstance(learner, AutoClassifier):
+            seen = np.flatnonzero(answered)
+            learner.fit(_safe_indexing(X, seen), target[seen])
+            found[~answered] = proba_of(learner, _safe_indexing(X, np.flatnonzero(~answered)), np.arange(2))[:, 1]
+            found[seen[learner.held_out_rows_]] = learner.held_out_proba_[:, 1]
+            return {"features": found}, learner
+        for train, test in folds:
+            seen = train[answered[train]]
+            if len(np.unique(target[seen])) == 2:
+                fitted = fit_clone(learner, _safe_indexing(X, seen), target[seen], {})
+                found[test] = proba_of(fitted, _safe_indexing(X, test), np.arange(2))[:, 1]
+        seen = np.flatnonzero(answered)
+        return {"features": found}, fit_clone(learner, _safe_indexing(X, seen), target[seen], {})
+
+    def _stored(self, name: str, X: Any) -> Floats:
+        column = self.experts_[name].model
+        values = column_of(X, column)
+        if not ((values >= 0) & (values <= 1)).all():
+            raise InputError(
+                f"the column {column!r} is to hold the probability that {name!r} is right, in [0, 1]; it holds "
+                f"{values[~((values >= 0) & (values <= 1))][0]:g}."
+            )
+        return values
+
+    def _estimates(self, X: Any) -> tuple[Floats, Floats, Floats]:
+        """Return the calibrated probabilities, the same given the experts, and P(expert right) for each expert."""
+        check_is_fitted(self)
+        plain = proba_of(self.estimator_, X, self.classes_)
+        if self.calibrator_ is not None:
+            plain = np.asarray(self.calibrator_.transform(plain), dtype=np.float64)
+        right, informing = np.empty((len(plain), len(self.experts_))), []
+        for name in sorted(self.experts_):
+            column, fitted = list(self.experts_).index(name), self.reliability_.get(name)
+            if fitted is None:
+                right[:, column] = self.experts_[name].accuracy
+                continue
+            given = None
+            if fitted.kind == "stored":
+                given = self._stored(name, X)
+            elif fitted.kind == "features":
+                given = proba_of(self.learners_[name], X, np.arange(2))[:, 1]
+            right[:, column] = fitted.predict(plain, given)
+            if fitted.informs_model:
+                informing.append(fitted.estimate(plain, given))
+        if self.correction_ is None:
+            return plain, plain, right
+        odds = log_odds_of_best(plain)
+        return plain, recalibrated(plain, self.correction_.predict(_evidence(odds, informing), odds)), right
+
+    def _priced(self) -> dict[str, Expert]:
+        """Return the experts at the prices of today: those of the parameter, if the names are the same."""
+        now = read_experts(self.experts)
+        if set(now) != set(self.experts_):
+            raise InputError(
+                f"the experts were changed after fit, from {', '.join(self.experts_)} to {', '.join(now)}: fit again, "
+                "or give prices to decide."
+            )
+        return {name: now[name] for name in self.experts_}
+
+    def _decide(
+        self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None
+    ) -> Decision[NDArray[Any]]:
+        worth = right - check_prices(prices, self._priced(), len(proba))
+        names = list(self.experts_)
+        by_name = np.argsort(names, kind="stable")
+        best = by_name[worth[:, by_name].argmax(axis=1)]
+        acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]
+        reject = ~(acceptance > 0)
+        decision = Decision(
+            label=proba.argmax(axis=1),
+            reject=reject,
+            acceptance=acceptance,
+            confidence=acceptance,
+            ask=np.where(reject, best, -1),
+            costs=np.column_stack([1 - proba, 1 - worth]),
+        )
+        return decision if capacity is None else capacity.assign(decision, names)
+
+    def _said(self, answers: Any, proba: Floats, decision: Decision[NDArray[Any]]) -> NDArray[np.int64]:
+        """Return the number of the class that the system answers, -1 where it waits for an expert."""
+        asked = decision.ask
+        assert asked is not None
+        said = np.where(asked < 0, decision.label, -1)
+        if answers is None:
+            return said
+        ballots = read_answers(answers, self.experts_, self.classes_, len(said))
+        for number, name in enumerate(self.experts_):
+            rows = np.flatnonzero((asked == number) & (ballots.answer[:, number] >= 0))
+            answer = ballots.answer[rows, number]
+            if self.combines_[name]:
+                answer = (proba[rows] * self.confusion_[name][:, answer].T).argmax(axis=1)
+            said[rows] = answer
+        return said
+
+
+def _checked_labels(y: Any) -> NDArray[Any]:
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    if not len(labels):
+        raise InputError("X and y are empty: 0 rows, at least two classes are needed.")
+    return labels
+
+
+def _right_combined(votes: Floats, y: NDArray[np.int64], proba: Floats, folds: list[Fold]) -> Floats:
+    """Return how often an answer is right once it is combined with the model's probabilities."""
+    combined = np.zeros(len(y))
+    for train, test in folds:
+        table = _confusion(votes[train], y[train])
+        for answer in np.flatnonzero(votes[test].any(axis=0)):
+            hit = (proba[test] * table[:, answer]).argmax(axis=1) == y[test]
+            combined[test] += votes[test, answer] * hit
+    share: Floats = combined / np.maximum(votes.sum(axis=1), 1)
+    return share
+
+
+def _combining_pays(gain: Floats) -> bool:
+    return bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
+
+
+def _confusion(votes: Floats, y: NDArray[np.int64]) -> Floats:
+    """Return P(answer | class), with one vote added to every cell."""
+    counts = np.ones((votes.shape[1], votes.shape[1]))
+    np.add.at(counts, y, votes)
+    table: Floats = counts / counts.sum(axis=1, keepdims=True)
+    return table
+
+
+def _evidence(odds: Floats, informing: list[Floats]) -> Floats:
+    return np.column_stack([odds, *(log_odds(one) for one in informing)])
+
+
+def _corrected_model(proba: Floats, y: NDArray[np.int64], weight: Floats, informing: list[Floats]) -> LogitModel | None:
+    """Fit when the model is right, given its confidence and what is estimated about the experts."""
+    if not informing:
+        return None
+    odds = log_odds_of_best(proba)
+    right = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
+    return LogitModel.fit(_evidence(odds, informing), odds, right, weight)

@@ -1,0 +1,150 @@
+"""Cascade: what it buys, what it promises, and the stored curves it is measured by."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from demur import Cascade
+from demur.errors import InputError
+from demur.guarantees import NoGuaranteeError
+
+DATA = Path(os.environ.get("DEMUR_DATA", Path(__file__).parents[3] / "shared" / "data")) / "deferral"
+PRICES = {"cheap": 0.1, "middle": 1.0, "dear": 4.0}
+
+
+def services(n, seed=0, n_classes=3):
+    """Three services of growing skill that know how sure they are."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    skill = np.clip(np.array([0.55, 0.75, 0.9]) + 0.3 * rng.normal(size=(n, 3)), 0.34, 1)
+    other = (y[:, None] + rng.integers(1, n_classes, (n, 3))) % n_classes
+    answers = np.where(rng.random((n, 3)) < skill, y[:, None], other)
+    return answers, skill, y
+
+
+@pytest.fixture(scope="module")
+def cascade():
+    return Cascade(PRICES).fit(*services(3000))
+
+
+def test_more_money_buys_more_right_answers(cascade):
+    answers, confidence, y = services(6000, seed=1)
+    runs = [cascade.run(answers, confidence, budget=budget) for budget in (0.1, 0.5, 1.0, 2.0, 4.0, 6.0)]
+    accuracy = [(run.label == y).mean() for run in runs]
+    assert (np.diff(accuracy) > -0.005).all()
+    assert accuracy[-1] > (answers == y[:, None]).mean(axis=0).max()
+    for run, budget in zip(runs, (0.1, 0.5, 1.0, 2.0, 4.0, 6.0), strict=True):
+        assert run.spent.mean() <= budget * 1.05
+        np.testing.assert_allclose(run.spent, run.asked @ np.array(list(PRICES.values())))
+
+
+def test_a_mistake_has_a_price(cascade):
+    answers, confidence, _ = services(2000, seed=1)
+    assert cascade.run(answers, confidence, mistake=0.0).spent.mean() == pytest.approx(0.1)
+    spent = [cascade.run(answers, confidence, mistake=mistake).spent.mean() for mistake in (1, 5, 20, 100)]
+    assert spent == sorted(spent)
+
+
+def test_answers_that_are_not_bought_are_not_looked_at(cascade):
+    answers, confidence, _ = services(1000, seed=1)
+    run = cascade.run(answers, confidence, mistake=10)
+    changed = np.where(run.asked, answers, (answers + 1) % 3)
+    again = cascade.run(changed, np.where(run.asked, confidence, 0.5), mistake=10)
+    assert (again.label == run.label).all()
+    assert (again.asked == run.asked).all()
+
+
+def test_an_answer_outside_the_classes_is_an_answer_like_others(cascade):
+    answers, confidence, y = services(2000, seed=2)
+    unknown = np.where((answers == 2) & (np.arange(3) == 0), 99, answers)
+    fitted = Cascade(PRICES, mistake=1.0).fit(unknown, confidence, y)
+    run = fitted.run(unknown, confidence)
+    assert (run.label == y).mean() > 0.5
+
+
+def test_the_promise_about_the_best_service_is_kept():
+    """30 samples at delta = 0.2: the certified policy is worse than the best service by more than 0.02 as rarely."""
+    answers_new, confidence_new, y_new = services(3000, seed=999)
+    best = (answers_new == y_new[:, None]).mean(axis=0).max()
+    base = Cascade(PRICES).fit(*services(1500))
+    broken, spent = [], []
+    for seed in range(30):
+        base.certify(*services(400, seed=seed + 1), within=0.02, delta=0.2)
+        run = base.run(answers_new, confidence_new)
+        broken.append((run.label == y_new).mean() < best - 0.02)
+        spent.append(run.spent.mean())
+    assert np.mean(broken) <= 0.2 + 3 * np.sqrt(0.2 * 0.8 / 30)
+    assert np.mean(spent) < 4.0
+
+
+def test_too_few_rows_promise_nothing(cascade):
+    with pytest.raises(NoGuaranteeError, match=r"no policy is within 0\.001 of the best service"):
+        Cascade(PRICES).fit(*services(500)).certify(*services(20, seed=3), within=0.001)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"services": {"one": 1.0}}, "two to 6 services, got 1"),
+        ({"services": {**PRICES, "dear": -1}}, "must not be negative"),
+        ({"mistake": -1.0}, "mistake must not be negative"),
+        ({"mistake": 1.0, "budget": 1.0}, "not both"),
+    ],
+)
+def test_hostile_parameters_are_refused_in_words(change, message):
+    with pytest.raises(InputError, match=message):
+        Cascade(**{"services": PRICES, **change}).fit(*services(100))
+
+
+def test_hostile_rows_are_refused_in_words(cascade):
+    answers, confidence, y = services(100)
+    with pytest.raises(InputError, match="answers must have shape"):
+        Cascade(PRICES).fit(answers[:, :2], confidence, y)
+    with pytest.raises(InputError, match="confidence must have the shape"):
+        Cascade(PRICES).fit(answers, confidence[:, :2], y)
+    with pytest.raises(InputError, match="confidence contains NaN"):
+        Cascade(PRICES).fit(answers, confidence * np.nan, y)
+    with pytest.raises(InputError, match=r"costs 0.1, more than the budget 0.01"):
+        cascade.run(answers, confidence, budget=0.01)
+    with pytest.raises(InputError, match="give the price of a mistake, or a budget"):
+        Cascade(PRICES).fit(answers, confidence, y).run(answers, confidence)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason="the stored answers are not there")
+@pytest.mark.parametrize(("name", "share"), [("ferplus", 0.34), ("yelp", 0.79), ("audiomnist", 0.08)])
+def test_stored_curves(name, share):
+    """Five halvings, read off at equal spending: above the stored curves at the budgets, up to 0.004 in one place.
+
+    On ferplus, with 3,179 rows to learn from, the cascade is some 0.003 below at a budget of 4.5; at all other
+    budgets it is above.
+    """
+    prices = pd.read_csv(DATA / "frugal_services.csv.gz").query("set == @name").set_index("service")
+    prices = prices[next(column for column in prices if "price" in column or "usd" in column.lower())].to_dict()
+    table = pd.read_csv(DATA / f"frugal_{name}.csv.gz")
+    answers = table[[f"{service}_pred" for service in prices]].to_numpy()
+    confidence, y = table[[f"{service}_conf" for service in prices]].to_numpy(), table.label.to_numpy()
+    curves = pd.read_csv(DATA / "frugal_cascade_curves.csv.gz").query("set == @name")
+    curves = curves[~curves.method.str.startswith("single")].groupby(["budget", "method"]).accuracy.mean()
+    stored = curves.groupby("budget").max()
+    runs, alone = [], []
+    for seed in (1, 5, 10, 50, 100):
+        order = np.random.RandomState(seed).permutation(len(y))
+        fit, test = order[: len(y) // 2], order[len(y) // 2 :]
+        cascade = Cascade(prices).fit(answers[fit], confidence[fit], y[fit])
+        found = [cascade.run(answers[test], confidence[test], budget=budget) for budget in stored.index]
+        runs.append([((run.label == y[test]).mean(), run.spent.mean()) for run in found])
+        alone.append((answers[test] == y[test][:, None]).mean(axis=0))
+    accuracy, spent = np.mean(runs, axis=0).T
+    best = np.mean(alone, axis=0)
+    at_budget = np.interp(stored.index, spent, np.maximum.accumulate(accuracy))
+    ahead = at_budget - stored.to_numpy()
+    assert (ahead >= -0.004).all()
+    assert (ahead >= 0).sum() >= len(ahead) - 1
+    assert ahead.mean() > 0.001
+    assert (spent <= stored.index.to_numpy() * 1.1).all()
+    matched = np.interp(best.max(), np.maximum.accumulate(accuracy), spent)
+    assert matched <= share * list(prices.values())[best.argmax()]
