@@ -1,5 +1,6 @@
 """The monitor: fair bets, alarms that do not depend on where a stream is cut, and a state that outlives its process."""
 
+import itertools
 import json
 import os
 import signal
@@ -84,7 +85,7 @@ def test_saved_and_loaded_anywhere_it_is_the_same_monitor(tmp_path_factory, seed
     expected = path.read_bytes()
     Monitor(known, max_risk=0.06).save(path)
     edges = [0, *sorted(cuts), 300]
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         monitor = Monitor.load(path)
         monitor.watch(*(part[start:stop] for part in stream))
         monitor.review(stream[0][start:stop], wrong[start:stop])

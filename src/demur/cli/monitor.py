@@ -1,4 +1,4 @@
-"""``demur monitor``: has the world changed since the model was fitted?"""
+"""``demur monitor``: whether the world has changed since the model was fitted."""
 
 import json
 from collections.abc import Iterator
@@ -216,8 +216,8 @@ def _print(watching: "Monitor") -> None:
         risk = found["risk"]
         console.print(
             f"Of {counted(watching.n_audited, 'audited answer', 'audited answers')}, "
-            f"{percent(risk['estimate'])} were wrong; the share among all answers is between {percent(risk['low'])} and "
-            f"{percent(risk['high'])}, at any time with {percent(1 - watching.delta)} confidence.",
+            f"{percent(risk['estimate'])} were wrong; the share among all answers is between {percent(risk['low'])} "
+            f"and {percent(risk['high'])}, at any time with {percent(1 - watching.delta)} confidence.",
             markup=False,
         )
     if watching.n_reviewed:

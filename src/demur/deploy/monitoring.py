@@ -30,8 +30,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _EDGES = np.linspace(-4.0, 12.0, 65)
-"""Between the bins of a confidence, as log odds. Edges that were chosen by looking at the reference rows would make those
-more regular than any new rows, and the test would no longer be exact."""
+"""Between the bins of a confidence, as log odds. Edges that were chosen by looking at the reference rows would make
+those more regular than any new rows, and the test would no longer be exact."""
 _SCORE_EDGES = np.linspace(-8.0, 8.0, 65)
 """The same for the inverse hyperbolic sine of a trained score that is not a probability."""
 _TINY = 1e-9
@@ -160,7 +160,7 @@ def max_risk_of(model: TableModel, reference: Reference) -> float:
 
 
 def _remaining(step: NDArray[np.int64] | int) -> Floats:
-    """Return the part of the capital that is not at stake yet: the more slowly it falls, the later a change may come."""
+    """Return the part of the capital that is not at stake yet; it falls slowly, for changes that come late."""
     return np.asarray(1 / (1 + np.log1p(step)))
 
 
