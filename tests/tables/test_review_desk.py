@@ -26,7 +26,9 @@ def test_no_other_choice_of_so_many_rows_saves_more(saves, data):
         assert all(chosen[j] for j in range(k) if saves[j] == saves[k])
 
 
-@pytest.mark.parametrize(("budget", "n"), [(0, 0), (0.1, 1), (0.29, 2), (0.3, 3), (0.999, 9), (1, 1), (10, 10), (99, 10)])
+@pytest.mark.parametrize(
+    ("budget", "n"), [(0, 0), (0.1, 1), (0.29, 2), (0.3, 3), (0.999, 9), (1, 1), (10, 10), (99, 10)]
+)
 def test_a_share_is_rounded_down(budget, n):
     assert rows_to_review(np.arange(10.0), budget).sum() == n
 
