@@ -3,7 +3,9 @@
 import argparse
 import importlib
 
-ALL = ("training", "theory", "curves", "intervals", "overhead", "auto", "predict", "service", "rooms", "monitoring")
+ALL = (
+    "training", "recipe", "theory", "curves", "intervals", "overhead", "auto", "predict", "service", "rooms", "monitoring",
+)  # fmt: skip
 
 
 def main() -> None:

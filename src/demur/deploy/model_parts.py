@@ -92,7 +92,10 @@ _PARTS = (
     "demur.rules.Decision",
     "demur.tabular.table_model.TableModel",
     "demur.training.mlp.MLP",
-    "demur.training.trained.Trained",
+    "demur.training.robust_scaling.SmoothRobustScaler",
+    "demur.training.tabular_net.PeriodicEmbeddings",
+    "demur.training.tabular_net.TabularNet",
+    "demur.training.jobs.Trained",
 )
 """What demur's models are made of, beside losses, margin functions and rules, which the registries know."""
 

@@ -289,7 +289,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     from sklearn.tree._tree import Tree
 
     from demur.tabular import TableModel
-    from demur.training.trained import Trained
+    from demur.training.jobs import Trained
 
     return (
         (Tree, _check_tree),
