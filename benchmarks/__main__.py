@@ -4,8 +4,18 @@ import argparse
 import importlib
 
 ALL = (
-    "training", "recipe", "theory", "curves", "intervals", "overhead", "auto", "predict", "service", "rooms", "monitoring",
-)  # fmt: skip
+    "training",
+    "recipe",
+    "theory",
+    "curves",
+    "intervals",
+    "overhead",
+    "auto",
+    "predict",
+    "service",
+    "rooms",
+    "monitoring",
+)
 
 
 def main() -> None:
