@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from demur.cli.app import app
 from demur.cli.console import CallError
 from demur.paper import result_files, run_jobs
+from demur.paper.claims import Verdict
 
 SMALL = [
     *("reproduce", "benchmark", "--quick", "--data", "/nonexistent", "--problems", "vehicle", "--methods", "CE"),
@@ -47,7 +49,7 @@ def test_a_small_run_then_only_tables(tmp_path):
     assert summary["quick"] is True
     assert summary["complete"] is False
     assert summary["notes"] == {"vehicle": "synthetic stand-in of the same shape, not the real data"}
-    assert {claim["verdict"] for claim in summary["claims"]} <= {"holds", "depends", "does not hold", "not tested"}
+    assert {claim["verdict"] for claim in summary["claims"]} <= set(get_args(Verdict))
     assert page.read_text() == before
 
 
@@ -111,7 +113,10 @@ def test_published_figures_are_shown_beside_real_data_only(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "everything"], "unknown experiment 'everything'; there are synthetic, benchmark and all."),
+        (
+            ["reproduce", "everything"],
+            "unknown experiment 'everything'; there are synthetic, benchmark, modern",
+        ),
         ([*SMALL, "--set", "speed=9"], "has no setting 'speed'"),
         ([*SMALL, "--methods", "SVM"], "unknown method 'SVM'"),
         ([*SMALL, "--device", "tpu"], "unknown device 'tpu'"),

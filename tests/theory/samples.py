@@ -7,6 +7,12 @@ from demur.losses import CrossEntropy, OneVsAll, available, get
 from demur.theory import pointwise_risk
 
 BOUNDED = [name for name in available() if isinstance(get(name), CrossEntropy | OneVsAll)]
+PAPER = [
+    name
+    for name in available()
+    if type(get(name)).__module__.rpartition(".")[2] in ("confidence", "pairwise", "hinge", "binary")
+]
+"""The paper's own losses; those since are in test_modern_verdicts.py."""
 BINARY = [name for name in available() if name.startswith("margin+")]
 
 

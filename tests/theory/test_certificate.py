@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 import torch
+from samples import PAPER
 
-from demur.losses import available, get
+from demur.losses import get
 from demur.losses.pairwise import PairwiseLoss
 from demur.margins import Logistic
 from demur.theory.bayes import as_target
 from demur.theory.certificate import CLEAR, certify
 from demur.theory.subject import examine
 
-SMOOTH = [name for name in available() if get(name).smooth]
+SMOOTH = [name for name in PAPER if get(name).smooth]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from samples import PAPER
 from scipy.optimize import minimize
 
 from demur.losses import AdditivePairwise, available, get
@@ -22,7 +23,7 @@ def some_slow(values, quick):
     return [value if value in quick else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
-PROBLEMS = [(name, k) for name in available() for k in (2, 3, 4, 8) if k == 2 or not get(name).binary_only]
+PROBLEMS = [(name, k) for name in PAPER for k in (2, 3, 4, 8) if k == 2 or not get(name).binary_only]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_the_verdict_is_what_the_loss_claims(name, n_classes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n_classes", "cost"), [(5, 0.05), (4, 0.45)])
-@pytest.mark.parametrize("name", [name for name in available(n_classes=3) if get(name).smooth])
+@pytest.mark.parametrize("name", [name for name in PAPER if get(name).smooth and not get(name).binary_only])
 def test_the_verdict_does_not_depend_on_the_cost(name, n_classes, cost):
     report = check_calibration(name, n_classes, cost)
     assert report.calibrated == get(name).calibrated_for(n_classes)

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from samples import PAPER
 
-from demur.losses import AdditivePairwise, MultiplicativePairwise, available, get
+from demur.losses import AdditivePairwise, MultiplicativePairwise, get
 from demur.margins import Exponential, Hinge, Logistic, Squared, SquaredHinge
 from demur.theory import FunctionLoss, is_order_preserving
 
-ONE_SCORE_EACH = [name for name in available(n_classes=4) if get(name).n_outputs(4) >= 4]
+ONE_SCORE_EACH = [name for name in PAPER if get(name).n_outputs(4) >= 4]
 
 
 @pytest.mark.parametrize("name", ONE_SCORE_EACH)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from samples import PAPER
 
-from demur.losses import available, get
+from demur.losses import get
 from demur.theory import minimise_pointwise_risk, pointwise_risk
 from demur.theory.bayes import as_target
 from demur.theory.descent import minimise_convex_kinks, minimise_kinked_rows
@@ -12,7 +13,7 @@ from demur.theory.pointwise_risk import Ties, equal_values
 from demur.theory.simplex import over_all_classes, random_eta, random_tied_eta, structured_eta, tops_around
 from demur.theory.subject import examine
 
-SYMMETRIC = [name for name in available() if examine(get(name).for_classes(2), as_target(0.2, 2)).facts.symmetric]
+SYMMETRIC = [name for name in PAPER if examine(get(name).for_classes(2), as_target(0.2, 2)).facts.symmetric]
 
 
 def some_eta(n_classes, cost=0.2, n=40):
@@ -25,7 +26,7 @@ def some_eta(n_classes, cost=0.2, n=40):
     )
 
 
-@pytest.mark.parametrize("name", [name for name in available() if get(name).has_link])
+@pytest.mark.parametrize("name", [name for name in PAPER if get(name).has_link])
 def test_the_link_of_the_minimiser_is_eta(name):
     loss = get(name)
     eta = random_eta(50, 2 if loss.binary_only else 4, 0.2, torch.Generator().manual_seed(0))
@@ -42,7 +43,7 @@ def test_sharing_scores_among_equal_classes_does_not_raise_the_risk(name):
     assert torch.allclose(*risks, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", [name for name in available() if get(name).smooth])
+@pytest.mark.parametrize("name", [name for name in PAPER if get(name).smooth])
 def test_no_nearby_scores_have_a_lower_risk(name):
     loss = get(name)
     n_classes = 2 if loss.binary_only else 3

@@ -33,7 +33,7 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    which: Annotated[str, typer.Argument(help="synthetic, benchmark or all")] = "all",
+    which: Annotated[str, typer.Argument(help="synthetic, benchmark, all (these two), or modern (every loss)")] = "all",
     quick: Annotated[
         bool, typer.Option("--quick", help="A short version; without real data, on stand-ins of the same shape.")
     ] = False,
@@ -41,7 +41,8 @@ def reproduce(
         str | None, typer.Option("--data", help="Folder with the data sets; else DEMUR_DATA, else they are downloaded.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where everything goes; results/paper, or results/quick.")
+        Path | None,
+        typer.Option("--out", help="Where everything goes; results/paper, results/modern, or results/quick."),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:1")] = "auto",
     scheduler: Annotated[
@@ -71,7 +72,7 @@ def reproduce(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary for a program to read.")] = False,
 ) -> None:
-    """Run the paper's experiments on real data and write tables, figures and a page to a folder.
+    """Run the paper's experiments, or every loss by their protocol, and write tables, figures and a page to a folder.
 
     Stopped at any moment, the same command continues: nothing finished is computed twice.
 
@@ -85,7 +86,7 @@ def reproduce(
 
     if records_only and tables_only:
         raise CallError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
-    folder = out or Path("results", "quick" if quick else "paper")
+    folder = out or Path("results", "quick" if quick else "modern" if which == "modern" else "paper")
     place = DataPlace(data, stand_ins=quick)
     with wrong_call_if_refused():
         chosen = chosen_experiments(which, short=quick, settings=parse_settings(settings or []))
@@ -234,12 +235,22 @@ def _summary(folder: Path, outcome: "Outcome", failure: str | None) -> dict[str,
 
 def _print_summary(folder: Path, outcome: "Outcome") -> None:
     """Print what must be said of the data, and then the verdicts."""
+    from demur.paper.modern_page import best_counts
+
     for line in outcome.warnings():
         console.print(line.replace("**", ""), markup=False)
-    table = plain_table("The paper's statements on these figures")
-    table.add_column("statement")
-    table.add_column("verdict", no_wrap=True)
-    for judged in outcome.claims:
-        table.add_row(judged.claim.statement, f"{judged.ours.verdict} ({judged.ours.counts})")
-    console.print(table)
+    if outcome.claims:
+        table = plain_table("The paper's statements on these figures")
+        table.add_column("statement")
+        table.add_column("verdict", no_wrap=True)
+        for judged in outcome.claims:
+            table.add_row(judged.claim.statement, f"{judged.ours.verdict} ({judged.ours.counts})")
+        console.print(table)
+    if outcome.modern is not None:
+        table = plain_table("Cells (data set x cost) in which a loss is the best or equivalent to the best")
+        for heading in ("loss", "cells"):
+            table.add_column(heading, no_wrap=True)
+        for name, counts in best_counts(outcome.modern):
+            table.add_row(name, counts)
+        console.print(table)
     console.print(f"Tables, figures and the page: {folder / 'README.md'}", markup=False, soft_wrap=True)

@@ -15,7 +15,7 @@ __all__ = ["CrossEntropy", "OneVsAll"]
 
 
 @dataclass(frozen=True)
-class _ConfidenceLoss(Loss):
+class ConfidenceLoss(Loss):
     """One score per class and an inverse link; the rule is Chow's on the linked scores (Eq. 10)."""
 
     family = "confidence"
@@ -31,7 +31,7 @@ class _ConfidenceLoss(Loss):
 
 @register()
 @dataclass(frozen=True)
-class CrossEntropy(_ConfidenceLoss):
+class CrossEntropy(ConfidenceLoss):
     r"""Cross-entropy: :math:`-g_y + \log \sum_{y'} \exp g_{y'}`, inverse link softmax (Eq. 12).
 
     Strictly proper, and calibrated for rejection with :math:`\tfrac12 (\Delta R_{0-1-c})^2 \le \Delta R`
@@ -69,7 +69,7 @@ class CrossEntropy(_ConfidenceLoss):
 
 @register({"phi": Logistic()}, {"phi": Exponential()}, {"phi": Squared()}, {"phi": SquaredHinge()})
 @dataclass(frozen=True)
-class OneVsAll(_ConfidenceLoss):
+class OneVsAll(ConfidenceLoss):
     r"""One-versus-all: :math:`\phi(g_y) + \sum_{y' \ne y} \phi(-g_{y'})` (Eq. 11).
 
     The inverse link works on each score alone (Eq. 12), so the probabilities need not sum to 1; the paper's

@@ -17,7 +17,7 @@ __all__ = ["Family", "Hyper", "Loss", "over_classes", "score_of_label"]
 Hyper: TypeAlias = float | Tensor
 """A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
 
-Family: TypeAlias = Literal["confidence", "classifier-rejector", "hinge"]
+Family: TypeAlias = Literal["confidence", "classifier-rejector", "score-based", "cost-sensitive", "hinge", "heuristic"]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The paper's experiments: declared as data, run job by job, kept in a store, shown beside the published numbers."""
 
-from demur.paper.experiments import BENCHMARK, EXPERIMENTS, SYNTHETIC, Experiment, Method, Protocol, quick
+from demur.paper.experiments import BENCHMARK, EXPERIMENTS, MODERN, SYNTHETIC, Experiment, Method, Protocol, quick
 from demur.paper.problems import DataPlace
 from demur.paper.records import Store
 from demur.paper.run_jobs import Watch, compute_records, run_here
@@ -9,6 +9,7 @@ from demur.paper.trial_jobs import Plan, make_plan
 __all__ = [
     "BENCHMARK",
     "EXPERIMENTS",
+    "MODERN",
     "SYNTHETIC",
     "DataPlace",
     "Experiment",

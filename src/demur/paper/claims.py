@@ -14,7 +14,7 @@ from demur.paper.trial_means import ROUNDING, Numbers, Results
 
 __all__ = ["BENCHMARK_CLAIMS", "Claim", "Finding", "Judged", "Verdict", "judge", "list_of", "synthetic_claims"]
 
-Verdict: TypeAlias = Literal["holds", "does not hold", "depends", "not tested"]
+Verdict: TypeAlias = Literal["holds", "mostly holds", "mostly fails", "does not hold", "not tested"]
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,22 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """Holds if true everywhere, does not hold if true nowhere, depends otherwise.
+        """Holds if true everywhere, does not hold if true nowhere; between, mostly what is true in more than half.
 
         Examples
         --------
+        >>> Finding(("letter", "vehicle"), ("yeast",)).verdict
+        'mostly holds'
         >>> Finding(("letter",), ("yeast",)).verdict
-        'depends'
+        'mostly fails'
         """
         if not self.true_at and not self.false_at:
             return "not tested"
         if not self.false_at:
             return "holds"
-        return "depends" if self.true_at else "does not hold"
+        if not self.true_at:
+            return "does not hold"
+        return "mostly holds" if len(self.true_at) > len(self.false_at) else "mostly fails"
 
     @property
     def counts(self) -> str:

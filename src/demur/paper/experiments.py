@@ -9,12 +9,13 @@ from typing import Any
 
 from demur.costs import PAPER_COSTS
 from demur.errors import InputError
-from demur.losses import resolve
+from demur.losses import available, get, resolve
 from demur.losses.pairwise import PairwiseLoss
 
 __all__ = [
     "BENCHMARK",
     "EXPERIMENTS",
+    "MODERN",
     "SYNTHETIC",
     "BenchmarkProtocol",
     "Choice",
@@ -166,7 +167,7 @@ class Experiment:
 
     Parameters
     ----------
-    name : {"benchmark", "synthetic"}
+    name : {"benchmark", "synthetic", "modern"}
     problems : tuple of str
         Data sets, or numbers of training points per class.
     methods : tuple of Method
@@ -283,7 +284,20 @@ SYNTHETIC = Experiment(
 )
 """Table 2 and Figure 1; a problem is a number of training points per class."""
 
-EXPERIMENTS = {"synthetic": SYNTHETIC, "benchmark": BENCHMARK}
+MODERN = Experiment(
+    "modern",
+    problems=BENCHMARK.problems,
+    methods=tuple(
+        Method(name, betas=ALL_BETAS if isinstance(get(name), PairwiseLoss) else ()) for name in available(n_classes=3)
+    ),
+    protocol=BenchmarkProtocol(),
+)
+"""Every registered loss that takes many classes, under the protocol of the benchmark."""
+
+EXPERIMENTS = {"synthetic": SYNTHETIC, "benchmark": BENCHMARK, "modern": MODERN}
+
+OF_THE_PAPER = ("synthetic", "benchmark")
+"""What "all" means."""
 
 
 def quick(experiment: Experiment) -> Experiment:
@@ -304,7 +318,7 @@ def quick(experiment: Experiment) -> Experiment:
 
 
 def chosen_experiments(which: str, *, short: bool, settings: Mapping[str, str]) -> list[Experiment]:
-    """Return the experiments of a name, "synthetic", "benchmark" or "all", with their settings.
+    """Return the experiments of a name, with their settings; "all" are the paper's two.
 
     Raises
     ------
@@ -318,7 +332,8 @@ def chosen_experiments(which: str, *, short: bool, settings: Mapping[str, str]) 
     """
     if which not in (*EXPERIMENTS, "all"):
         raise InputError(f"unknown experiment {which!r}; there are {', '.join(EXPERIMENTS)} and all.")
-    chosen = [one for name, one in EXPERIMENTS.items() if which in (name, "all")]
+    names = OF_THE_PAPER if which == "all" else (which,)
+    chosen = [EXPERIMENTS[name] for name in names]
     if short:
         chosen = [quick(one) for one in chosen]
     known = [set(vars(one.protocol)) for one in chosen]

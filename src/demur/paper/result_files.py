@@ -8,6 +8,7 @@ from pathlib import Path
 from demur.errors import UserError
 from demur.paper.claims import BENCHMARK_CLAIMS, judge, synthetic_claims
 from demur.paper.experiments import Experiment, SyntheticProtocol
+from demur.paper.modern_page import modern_page
 from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify
 from demur.paper.published_tables import Published
 from demur.paper.records import Store, StoreError
@@ -58,7 +59,13 @@ def write_outputs(
     """
     check_matplotlib()
     outcome = _gather(out, experiments, published, place)
-    files: dict[str, str | bytes] = {"README.md": page(outcome), "tables.md": _tables_page(outcome)}
+    files: dict[str, str | bytes] = {}
+    if outcome.benchmark is not None or outcome.synthetic is not None:
+        files |= {"README.md": page(outcome), "tables.md": _tables_page(outcome)}
+    if outcome.modern is not None:
+        alone = outcome.benchmark is None and outcome.synthetic is None
+        files["README.md" if alone else "modern.md"] = modern_page(outcome.modern, outcome.warning())
+        files["modern.csv"] = benchmark_csv(outcome.modern, Numbers())
     if outcome.benchmark is not None:
         files["benchmark.csv"] = benchmark_csv(outcome.benchmark, outcome.published.benchmark)
     if outcome.synthetic is not None:
@@ -95,7 +102,7 @@ def _gather(
         published = replace(published, benchmark=published.benchmark.without(stand_ins))
         rescaled = _rescaled(out, benchmark.experiment)
         claims += judge(BENCHMARK_CLAIMS, benchmark, published.benchmark, rescaled)
-    return Outcome(benchmark, synthetic, bayes, published, claims, rescaled)
+    return Outcome(benchmark, synthetic, bayes, published, claims, rescaled, found.get("modern"))
 
 
 def _rescaled(out: str | os.PathLike[str], experiment: Experiment) -> Results | None:

@@ -31,6 +31,8 @@ class Outcome:
     claims : list of Judged
     rescaled : Results or None
         The benchmark on features scaled to [-1, 1], if the store has it too.
+    modern : Results or None
+        Every registered loss under the benchmark's protocol.
     """
 
     benchmark: Results | None
@@ -39,11 +41,12 @@ class Outcome:
     published: Published
     claims: list[Judged]
     rescaled: Results | None = None
+    modern: Results | None = None
 
     @property
     def parts(self) -> list[Results]:
         """The experiments that there are records of."""
-        return [part for part in (self.synthetic, self.benchmark) if part is not None]
+        return [part for part in (self.synthetic, self.benchmark, self.modern) if part is not None]
 
     @property
     def quick(self) -> bool:
@@ -100,15 +103,17 @@ WHERE_EVERYTHING_IS = """\
 
 VERDICTS_IN_WORDS: dict[Verdict, str] = {
     "holds": "hold",
-    "depends": "hold in some cases only",
+    "mostly holds": "mostly hold",
+    "mostly fails": "mostly fail",
     "does not hold": "do not hold",
     "not tested": "are not tested",
 }
 """After a number of statements."""
 
 HOW_CLAIMS_ARE_JUDGED = """\
-A statement *holds* if it is true in every case counted, *does not hold* if in none, and *depends* otherwise. The same
-test is applied to the paper's own printed tables, where these suffice."""
+A statement *holds* if it is true in every case counted and *does not hold* if in none; between, it *mostly holds* if it
+is true in more than half of them, and else *mostly fails*. The same test is applied to the paper's own printed tables,
+where these suffice."""
 
 HOW_IT_WAS_MADE = """\
 ```

@@ -23,17 +23,31 @@ from demur.deploy.onnx.onnx_graph import (
 )
 from demur.estimators import RejectClassifier
 from demur.losses import (
+    AbstainingClassifier,
     AdditivePairwise,
+    AsymmetricSoftmax,
     BinaryEncodedHinge,
+    Brier,
+    CaoRejection,
+    CostSensitiveOneVsAll,
     CrammerSingerHinge,
     CrossEntropy,
+    DeepGamblers,
+    Focal,
+    GeneralisedCrossEntropy,
+    LabelSmoothing,
     Loss,
+    MaoScores,
     Margin,
     ModifiedHinge,
+    MozannarSontag,
     MultiplicativePairwise,
     OneVsAll,
     OneVsAllHinge,
     PlusBound,
+    PredictorRejector,
+    TwoStage,
+    VermaNalisnick,
 )
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.training import MLP
@@ -95,9 +109,46 @@ def _margin_link(graph: Graph, margin: MarginFunction, z: str) -> str:
     raise ExportError(f"the margin function {margin} is not one of demur's own; use Logistic(), for example.")
 
 
-@_for(_links, CrossEntropy)
-def _cross_entropy(graph: Graph, loss: CrossEntropy, scores: str) -> Linked:
+@_for(_links, CrossEntropy, Brier)
+def _cross_entropy(graph: Graph, loss: Loss, scores: str) -> Linked:
     return Linked(softmax(graph, scores), scores)
+
+
+@_for(_links, GeneralisedCrossEntropy)
+def _generalised(graph: Graph, loss: GeneralisedCrossEntropy, scores: str) -> Linked:
+    return Linked(softmax(graph, graph.op("Mul", scores, np.array(1 - loss.q, dtype=_F))), scores)
+
+
+@_for(_links, LabelSmoothing)
+def _label_smoothing(graph: Graph, loss: LabelSmoothing, scores: str) -> Linked:
+    p = softmax(graph, scores)
+    share = graph.op("ReduceMean", p, np.array([-1], dtype=np.int64), keepdims=1)  # 1 / K
+    above = graph.op("Sub", p, graph.op("Mul", share, np.array(loss.epsilon, dtype=_F)))
+    zero = np.array(0, dtype=_F)
+    return Linked(normalised(graph, graph.op("Where", graph.op("Less", above, zero), zero, above)), scores)
+
+
+@_for(_links, Focal)
+def _focal(graph: Graph, loss: Focal, scores: str) -> Linked:
+    zero, one, last = np.array(0, dtype=_F), np.array(1, dtype=_F), np.array([-1], dtype=np.int64)
+    shifted = graph.op("Sub", scores, graph.op("ReduceMax", scores, last, keepdims=1))
+    e = graph.op("Exp", shifted)
+    total = graph.op("ReduceSum", e, last, keepdims=1)
+    p = graph.op("Div", e, total)
+    lower = graph.op("Where", graph.op("Less", shifted, zero), e, zero)
+    below = graph.op("ReduceSum", lower, last, keepdims=1)
+    likely = graph.op("Greater", p, np.array(0.5, dtype=_F))
+    rest = graph.op("Div", graph.op("Where", likely, below, graph.op("Sub", total, e)), total)
+    least = np.array(loss.least_rest, dtype=_F)
+    rest = graph.op("Where", graph.op("Less", rest, least), least, rest)
+    surprise = graph.op("Sub", graph.op("Log", total), shifted)
+    small = graph.op("Less", rest, np.array(1e-4, dtype=_F))
+    near_one = graph.op("Add", graph.op("Mul", rest, np.array(0.5, dtype=_F)), one)
+    ratio = graph.op("Where", small, near_one, graph.op("Div", surprise, rest))
+    gamma = np.array(loss.gamma, dtype=_F)
+    slope = graph.op("Log", graph.op("Add", graph.op("Mul", graph.op("Mul", p, ratio), gamma), one))
+    powers = graph.op("Add", surprise, graph.op("Mul", graph.op("Log", rest), gamma))
+    return Linked(softmax(graph, graph.op("Neg", graph.op("Add", powers, slope))), scores)
 
 
 @_for(_links, OneVsAll)
@@ -111,12 +162,45 @@ def _margin(graph: Graph, loss: Margin, scores: str) -> Linked:
     return Linked(_margin_link(graph, loss.phi, both), both)
 
 
-@_for(_rules, AdditivePairwise, MultiplicativePairwise)
+@_for(_rules, MozannarSontag, CaoRejection, MaoScores, AsymmetricSoftmax, VermaNalisnick, AbstainingClassifier)
+def _plus_one(graph: Graph, loss: Loss, scores: str) -> Ruled:
+    classes = _class_part(graph, scores)
+    ahead = graph.op("Sub", largest(graph, classes, _F), column(graph, scores, -1))
+    return Ruled(argmax(graph, classes), ahead, ahead)
+
+
+@_for(_rules, DeepGamblers)
+def _deep_gamblers(graph: Graph, loss: DeepGamblers, scores: str) -> Ruled:
+    tau = torch.as_tensor(loss.tau)
+    if tau.numel() != 1:
+        raise ExportError(f"tau has {tau.numel()} values, one per network of a stack; give one number.")
+    kept = column(graph, softmax(graph, scores), -1)
+    acceptance = graph.op("Sub", np.array(float(tau), dtype=_F), kept)
+    bet = graph.op("Sub", np.array(1, dtype=_F), kept)
+    return Ruled(argmax(graph, _class_part(graph, scores)), acceptance, bet)
+
+
+@_for(_rules, CostSensitiveOneVsAll)
+def _cost_sensitive(graph: Graph, loss: CostSensitiveOneVsAll, scores: str) -> Ruled:
+    best, _ = graph.ops("TopK", 2, scores, np.array([2], dtype=np.int64), axis=-1)
+    first, others = column(graph, best, 0), graph.op("Neg", column(graph, best, 1))
+    least = graph.op("Where", graph.op("Less", others, first), others, first)
+    # TopK may leave a NaN out, which has to reject.
+    least = graph.op("Where", graph.op("IsNaN", largest(graph, scores, _F)), np.array(np.nan, dtype=_F), least)
+    return Ruled(argmax(graph, scores), least, least)
+
+
+def _class_part(graph: Graph, scores: str) -> str:
+    """Return all scores but the last."""
+    ends = (np.array([end], dtype=np.int64) for end in (0, -1, -1))
+    return graph.op("Slice", scores, *ends)
+
+
+@_for(_rules, AdditivePairwise, MultiplicativePairwise, PredictorRejector, TwoStage)
 def _pairwise(graph: Graph, loss: Loss, scores: str) -> Ruled:
     # The scores are (g_1, ..., g_K, r); -1 counts from the end.
-    ends = (np.array([end], dtype=np.int64) for end in (0, -1, -1))
     rejector = column(graph, scores, -1)
-    return Ruled(argmax(graph, graph.op("Slice", scores, *ends)), rejector, rejector)
+    return Ruled(argmax(graph, _class_part(graph, scores)), rejector, rejector)
 
 
 @_for(_rules, PlusBound)

@@ -1,0 +1,64 @@
+"""Cost-sensitive one-versus-rest: the cost weighs the two kinds of mistake of each class's own binary problem."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from demur.losses.loss import Hyper, Loss, over_classes
+from demur.losses.registry import register
+from demur.margins import Logistic, MarginFunction, SquaredHinge
+from demur.rules import Decision
+
+__all__ = ["CostSensitiveOneVsAll"]
+
+
+@register({"phi": Logistic()}, {"phi": SquaredHinge()})
+@dataclass(frozen=True)
+class CostSensitiveOneVsAll(Loss):
+    r"""Cost-sensitive one-versus-all: :math:`c\,\phi(g_y) + (1-c) \sum_{k \ne y} \phi(-g_k)`.
+
+    Charoenphakdee et al. 2021. Class k's part of the risk has its minimum at g_k > 0 iff
+    :math:`c\,\eta_k > (1-c)(1-\eta_k)`, that is iff eta_k > 1 - c, for every classification-calibrated phi. Accept iff
+    exactly one score is positive: with c < 1/2 no two can be at the minimum, and where two are, the paper declines.
+    (With the hinge and another threshold this is :class:`~demur.losses.OneVsAllHinge`.)
+
+    Parameters
+    ----------
+    phi : MarginFunction
+
+    Examples
+    --------
+    >>> loss = CostSensitiveOneVsAll()
+    >>> loss(torch.zeros(3), torch.tensor(0), cost=0.2)  # (0.2 + 2 * 0.8) log 2
+    tensor(1.2477)
+    >>> loss.decide(torch.tensor([[1.0, -1.0], [-1.0, -1.0], [2.0, 1.0]]), cost=0.2).reject
+    tensor([False,  True,  True])
+    """
+
+    phi: MarginFunction = Logistic()
+    family = "cost-sensitive"
+    equation = "Charoenphakdee et al. 2021"
+    why = "the minimiser of score k is positive iff eta_k > 1 - c"
+    trained_for_cost = True
+
+    @property
+    def name(self) -> str:
+        return f"csova+{self.phi.name}"
+
+    @property
+    def smooth(self) -> bool:
+        return self.phi.smooth
+
+    def n_outputs(self, n_classes: int) -> int:
+        return n_classes
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        own = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
+        c = over_classes(cost)
+        return torch.where(own, c * self.phi(scores), (1 - c) * self.phi(-scores)).sum(-1)
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        best = scores.topk(2, dim=-1).values
+        return Decision.from_acceptance(scores.argmax(-1), torch.minimum(best[..., 0], -best[..., 1]))

@@ -1,0 +1,125 @@
+r"""Classifier and rejector for any number of classes: scores (g_1, ..., g_K, r), answer argmax g, accept iff r > 0.
+
+The pairwise losses of Section 3 fail for K > 2 because their risk, with the class scores at their best, depends on how
+eta is spread below its maximum. These losses succeed by making it depend on max eta alone: the part that the rejector
+multiplies is, at its least, the error 1 - max eta.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from demur.errors import InputError
+from demur.losses.loss import Hyper, Loss, score_of_label
+from demur.losses.registry import register
+from demur.margins import Logistic, MarginFunction
+from demur.rules import Decision
+
+__all__ = ["PredictorRejector", "TwoStage"]
+
+
+@dataclass(frozen=True)
+class _WithRejector(Loss):
+    """What both share: K class scores and a rejector, and how it decides."""
+
+    family = "classifier-rejector"
+    trained_for_cost = True
+
+    def n_outputs(self, n_classes: int) -> int:
+        return n_classes + 1
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
+
+
+@register()
+@dataclass(frozen=True)
+class PredictorRejector(_WithRejector):
+    r"""Single stage with the mean absolute error: :math:`(1 - p_y)\,\phi(-\alpha r) + c\,\phi(\beta r)`.
+
+    Mao et al. 2023 (predictor-rejector abstention), p the softmax of the class scores. For every r the risk is least
+    with all probability on the likeliest class, where the first part is 1 - max eta; then its slope at r = 0 is
+    :math:`-\phi'(0) (\alpha (1 - \max\eta) - \beta c)`, and phi is convex: r > 0 iff :math:`\max\eta > 1 - \beta c /
+    \alpha`. So alpha = beta is calibrated for every K, and every other ratio is not.
+
+    Parameters
+    ----------
+    phi : MarginFunction
+        With phi'(0) < 0.
+    alpha, beta : float or tensor, positive
+
+    Examples
+    --------
+    >>> from demur.margins import Exponential
+    >>> PredictorRejector(Exponential())(torch.zeros(5), torch.tensor(0), cost=0.25)  # (1 - 1/4) + 1/4
+    tensor(1.)
+    """
+
+    phi: MarginFunction = Logistic()
+    alpha: Hyper = 1.0
+    beta: Hyper = 1.0
+    equation = "Mao, Mohri & Zhong 2023, single stage"
+    why = "with the mean absolute error the rejector weighs 1 - max eta against c, whatever the other classes are"
+
+    def __post_init__(self) -> None:
+        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+            if not bool(torch.all(torch.as_tensor(value) > 0)):
+                raise InputError(f"{name} must be positive, got {value}.")
+
+    @property
+    def name(self) -> str:
+        return "pr+mae"
+
+    @property
+    def smooth(self) -> bool:
+        return self.phi.smooth
+
+    def calibrated_for(self, n_classes: int) -> bool:
+        return bool(torch.all(torch.as_tensor(self.alpha) == torch.as_tensor(self.beta)))
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        g, r = scores[..., :-1], scores[..., -1]
+        error = -torch.expm1(score_of_label(g, y) - torch.logsumexp(g, -1))
+        return error * self.phi(-self.alpha * r) + cost * self.phi(self.beta * r)
+
+
+@register()
+@dataclass(frozen=True)
+class TwoStage(_WithRejector):
+    r"""Two stages in one: :math:`-\log p_y + [\arg\max g \ne y]\,\phi(-r) + c\,\phi(r)`.
+
+    Mao et al. 2023: first a classifier by cross-entropy, then a rejector that learns from its mistakes. The mistakes
+    have no slope, so the class scores are trained by cross-entropy alone, whatever the rejector does, and the rejector
+    follows them: the two stages at the same time. The cross-entropy is least at p = eta, where the mistakes are as rare
+    as they can be, 1 - max eta; then r > 0 iff max eta > 1 - c. The value jumps where the answer changes.
+
+    Parameters
+    ----------
+    phi : MarginFunction
+        With phi'(0) < 0.
+
+    Examples
+    --------
+    >>> from demur.margins import Exponential
+    >>> scores = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    >>> TwoStage(Exponential())(scores, torch.tensor([0, 1]), cost=0.25)  # log 2 + c, and one mistake more
+    tensor([0.9431, 1.9431])
+    """
+
+    phi: MarginFunction = Logistic()
+    smooth = False
+    equation = "Mao, Mohri & Zhong 2023, two stages"
+    why = "the classifier is cross-entropy's; its rejector weighs 1 - max eta against c"
+
+    @property
+    def name(self) -> str:
+        return "pr+2stage"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        g, r = scores[..., :-1], scores[..., -1]
+        mistaken = (g.argmax(-1) != y).to(g.dtype)
+        answering = torch.logsumexp(g, -1) - score_of_label(g, y)
+        return answering + mistaken * self.phi(-r) + cost * self.phi(r)

@@ -1,0 +1,185 @@
+r"""Cross-entropy reshaped for training: label smoothing, focal, generalised cross-entropy; and the Brier score.
+
+Their softmax is not the class probabilities (but for Brier's): read as if it were, Chow's rule declines at the wrong
+places. Each has an inverse link of its own, derived from its pointwise minimiser, with which it is calibrated and one
+training serves every cost.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from demur.errors import InputError
+from demur.losses.confidence import ConfidenceLoss
+from demur.losses.loss import Hyper, score_of_label
+from demur.losses.registry import register
+
+__all__ = ["Brier", "Focal", "GeneralisedCrossEntropy", "LabelSmoothing"]
+
+
+@register()
+@dataclass(frozen=True)
+class LabelSmoothing(ConfidenceLoss):
+    r"""Cross-entropy against :math:`(1-\varepsilon)\,e_y + \varepsilon / K`.
+
+    The minimiser has softmax :math:`p = (1-\varepsilon)\,\eta + \varepsilon/K`, so the inverse link is
+    :math:`(p - \varepsilon/K) / (1-\varepsilon)`, cut off at 0 and made to sum to 1 where p is not of that form.
+
+    Parameters
+    ----------
+    epsilon : float in [0, 1)
+
+    Examples
+    --------
+    >>> loss = LabelSmoothing(0.25)
+    >>> loss(torch.tensor([1.0, 0.0]), torch.tensor(0))  # log(1 + 1/e) + 1/8
+    tensor(0.4383)
+    >>> loss.proba(torch.tensor([0.625, 0.375]).log())  # (0.625 - 0.125) / 0.75
+    tensor([0.6667, 0.3333])
+    """
+
+    epsilon: float = 0.1
+    equation = "Szegedy et al. 2016, with its inverse link"
+    why = "the minimiser's softmax is eta mixed with the uniform distribution, which the link undoes"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < 1:
+            raise InputError(f"epsilon must be in [0, 1), got {self.epsilon}.")
+
+    @property
+    def name(self) -> str:
+        return "ls"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        target = (1 - self.epsilon) * score_of_label(scores, y) + self.epsilon * scores.mean(-1)
+        return torch.logsumexp(scores, -1) - target
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        p = torch.softmax(scores, -1)
+        eta = ((p - self.epsilon / scores.shape[-1]) / (1 - self.epsilon)).clamp(min=0)
+        return eta / eta.sum(-1, keepdim=True)
+
+
+@register()
+@dataclass(frozen=True)
+class Focal(ConfidenceLoss):
+    r"""Focal loss: :math:`-(1-p_y)^\gamma \log p_y`, p the softmax (Lin et al. 2017).
+
+    On the simplex :math:`\sum_k \eta_k\,\ell(p_k)` is least where :math:`\eta_k\,\ell'(p_k)` is the same for all k, so
+    :math:`\eta_k \propto -1/\ell'(p_k) = p_k / ((1-p_k)^\gamma - \gamma (1-p_k)^{\gamma-1} p_k \log p_k)`: the inverse
+    link (Charoenphakdee et al. 2021). The softmax itself is less certain than eta. The link takes 1 - p for at least
+    1e-26.
+
+    Parameters
+    ----------
+    gamma : float, at least 0
+
+    Examples
+    --------
+    >>> loss = Focal(2.0)
+    >>> loss(torch.zeros(2), torch.tensor(0))  # log 2 / 4
+    tensor(0.1733)
+    >>> loss.proba(torch.tensor([0.7, 0.2, 0.1]).log())
+    tensor([0.9197, 0.0546, 0.0257])
+    """
+
+    gamma: float = 2.0
+    equation = "Lin et al. 2017, with the inverse link of Charoenphakdee et al. 2021"
+    why = "strictly order-preserving: its own inverse link, not the softmax, gives eta at the minimiser"
+    least_rest: ClassVar[float] = 1e-26
+
+    def __post_init__(self) -> None:
+        if not self.gamma >= 0:
+            raise InputError(f"gamma must be at least 0, got {self.gamma}.")
+
+    @property
+    def name(self) -> str:
+        return "focal"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        total = torch.logsumexp(scores, -1)
+        rest = torch.logsumexp(scores.scatter(-1, y.unsqueeze(-1), -torch.inf), -1)
+        return torch.exp(self.gamma * (rest - total)) * (total - score_of_label(scores, y))
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        shifted = scores - scores.amax(-1, keepdim=True)
+        e = shifted.exp()
+        total = e.sum(-1, keepdim=True)
+        p = e / total
+        # Of a class near certainty the rest is summed, because 1 - p would round to 0.
+        below = torch.where(shifted < 0, e, torch.zeros_like(e)).sum(-1, keepdim=True)
+        rest = (torch.where(p > 0.5, below, total - e) / total).clamp(min=self.least_rest)
+        surprise = total.log() - shifted
+        ratio = torch.where(rest < 1e-4, 1 + rest / 2, surprise / rest)  # -log p / (1 - p)
+        return torch.softmax(-surprise - self.gamma * rest.log() - torch.log1p(self.gamma * p * ratio), -1)
+
+
+@register()
+@dataclass(frozen=True)
+class GeneralisedCrossEntropy(ConfidenceLoss):
+    r"""Generalised cross-entropy: :math:`(1 - p_y^q)/q`, p the softmax (Zhang & Sabuncu 2018).
+
+    The minimiser has :math:`p_k \propto \eta_k^{1/(1-q)}`, more certain than eta, so the inverse link is
+    :math:`\mathrm{softmax}((1-q)\,g)`.
+
+    Parameters
+    ----------
+    q : float in (0, 1)
+
+    Examples
+    --------
+    >>> loss = GeneralisedCrossEntropy(0.5)
+    >>> loss(torch.zeros(4), torch.tensor(0))  # (1 - 1/2) / 0.5
+    tensor(1.)
+    >>> loss.proba(torch.tensor([0.64, 0.32, 0.04]).log())  # 0.8 : 0.5657 : 0.2
+    tensor([0.5110, 0.3613, 0.1277])
+    """
+
+    q: float = 0.7
+    equation = "Zhang & Sabuncu 2018, with its inverse link"
+    why = "the minimiser's softmax is eta^(1/(1-q)), normalised, which the link undoes"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.q < 1:
+            raise InputError(f"q must be in (0, 1), got {self.q}; q = 0 is 'ce', and at q = 1 there is no link.")
+
+    @property
+    def name(self) -> str:
+        return "gce"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        return -torch.expm1(self.q * (score_of_label(scores, y) - torch.logsumexp(scores, -1))) / self.q
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        return torch.softmax((1 - self.q) * scores, -1)
+
+
+@register()
+@dataclass(frozen=True)
+class Brier(ConfidenceLoss):
+    r"""Brier score: :math:`\sum_k (p_k - [k = y])^2`, p the softmax (Brier 1950).
+
+    The risk is :math:`\lVert p - \eta \rVert^2` plus a constant: p = eta at the minimiser. It is not convex in the
+    scores.
+
+    Examples
+    --------
+    >>> Brier()(torch.zeros(4), torch.tensor(2))  # (3/4)^2 + 3 (1/4)^2
+    tensor(0.7500)
+    """
+
+    equation = "Brier 1950"
+    why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
+
+    @property
+    def name(self) -> str:
+        return "brier"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        p = torch.softmax(scores, -1)
+        return 1 - 2 * score_of_label(p, y) + p.square().sum(-1)
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        return torch.softmax(scores, -1)

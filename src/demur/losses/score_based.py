@@ -1,0 +1,259 @@
+r"""K + 1 scores: the last one stands for declining and competes with the classes; the largest score decides.
+
+Each loss here is a surrogate from learning to defer or to abstain, at a constant price c: an expert who is right with
+probability 1 - c. With :math:`w = (\eta_1, ..., \eta_K, 1 - c)` the best action is the largest weight, which is Chow's
+rule. Every loss below makes the scores follow the order of w, each by another argument, given in its docstring.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from demur.errors import InputError
+from demur.losses.loss import Family, Hyper, Loss, score_of_label
+from demur.losses.registry import register
+from demur.margins import Exponential, Logistic, MarginFunction
+from demur.rules import Decision
+
+__all__ = ["AsymmetricSoftmax", "CaoRejection", "MaoScores", "MozannarSontag", "VermaNalisnick"]
+
+
+@dataclass(frozen=True)
+class PlusOneLoss(Loss):
+    """What the losses with K + 1 scores share: answer the largest class score, unless the last one is as large."""
+
+    family: ClassVar[Family] = "score-based"
+    trained_for_cost = True
+
+    def n_outputs(self, n_classes: int) -> int:
+        return n_classes + 1
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        best = scores[..., :-1].max(-1)
+        return Decision.from_acceptance(best.indices, best.values - scores[..., -1])
+
+
+@register()
+@dataclass(frozen=True)
+class MozannarSontag(PlusOneLoss):
+    r"""Cross-entropy over K + 1 scores: :math:`-(c + \alpha (1-c)) \log p_y - (1-c) \log p_{K+1}`, p their softmax.
+
+    Mozannar & Sontag 2020, with the expert's correctness replaced by 1 - c. With alpha = 1 the risk is 2 - c times the
+    cross-entropy against w / (2 - c), so by Gibbs' inequality p = w / (2 - c) and nothing else: calibrated. Their
+    alpha below 1, meant to let the classifier give up where the expert is right, moves the threshold on max eta from
+    1 - c to (1 - c) / (c + alpha (1 - c)): such a loss declines too often and is refuted.
+
+    Parameters
+    ----------
+    alpha : float or tensor, positive
+
+    Examples
+    --------
+    >>> MozannarSontag()(torch.zeros(4), torch.tensor(0), cost=0.25)  # 1.75 log 4
+    tensor(2.4260)
+    """
+
+    alpha: Hyper = 1.0
+    equation = "Mozannar & Sontag 2020, at a constant cost"
+    why = "strictly proper over K + 1 actions: softmax of the minimiser is (eta, 1 - c) / (2 - c)"
+
+    def __post_init__(self) -> None:
+        if not bool(torch.all(torch.as_tensor(self.alpha) > 0)):
+            raise InputError(f"alpha must be positive, got {self.alpha}.")
+
+    @property
+    def name(self) -> str:
+        return "ms"
+
+    def calibrated_for(self, n_classes: int) -> bool:
+        return bool(torch.all(torch.as_tensor(self.alpha) == 1))
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        total = torch.logsumexp(scores, -1)
+        answering = (cost + self.alpha * (1 - cost)) * (total - score_of_label(scores, y))
+        return answering + (1 - cost) * (total - scores[..., -1])
+
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        assert cost is not None
+        answer = (weight * (cost + self.alpha * (1 - cost))).expand(y.shape)
+        reject = (weight * (1 - cost)).expand(y.shape)
+        gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
+        gradient.mul_(((answer + reject) / gradient.sum(-1)).unsqueeze(-1))
+        gradient.scatter_add_(-1, y.unsqueeze(-1), -answer.unsqueeze(-1))
+        gradient[..., -1] -= reject
+        return gradient
+
+
+@register()
+@dataclass(frozen=True)
+class CaoRejection(PlusOneLoss):
+    r"""A multiclass loss over K + 1 scores: :math:`\ell(p_y) + (1-c)\,\ell(p_{K+1})`, p their softmax.
+
+    Cao et al. 2022, with :math:`\ell(t) = (1-t^q)/q`. At q = 0 it is :math:`-\log t`, and the loss is that of
+    :class:`MozannarSontag`. For 0 < q < 1 the risk is least where :math:`p_k \propto w_k^{1/(1-q)}` (set the derivative
+    of :math:`\sum_k w_k (1 - p_k^q)/q` on the simplex to a constant): an increasing function of w, so that the largest
+    probability is the best action.
+
+    Parameters
+    ----------
+    q : float in [0, 1)
+
+    Examples
+    --------
+    >>> CaoRejection(q=0.5)(torch.zeros(4), torch.tensor(0), cost=0.25)  # 1.75 (1 - 1/2) / 0.5
+    tensor(1.7500)
+    """
+
+    q: float = 0.7
+    equation = "Cao et al. 2022"
+    why = "softmax of the minimiser is an increasing function of (eta, 1 - c)"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.q < 1:
+            raise InputError(f"q must be in [0, 1), got {self.q}; at q = 1 it is 'mao+mae'.")
+
+    @property
+    def name(self) -> str:
+        return "cao"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        return _two_terms(scores, y, cost, mu=1 + self.q)
+
+
+@register({"mu": 0.0}, {"mu": 2.0})
+@dataclass(frozen=True)
+class MaoScores(PlusOneLoss):
+    r"""The cross-entropy family over K + 1 scores: :math:`\ell_\mu(p_y) + (1-c)\,\ell_\mu(p_{K+1})`.
+
+    Mao et al. 2024 (score-based abstention), :math:`\ell_\mu(t) = (t^{\mu-1} - 1)/(1 - \mu)`, :math:`-\log t` at mu =
+    1. The sum of exponentials is mu = 0 ("mao+exp"), cross-entropy mu = 1 (the same as "ms"), the generalised
+    cross-entropy lies between 1 and 2 (the same as "cao" with q = mu - 1), the mean absolute error is mu = 2
+    ("mao+mae"). For mu < 2 the minimiser has :math:`p_k \propto w_k^{1/(2-\mu)}`. At mu = 2 the risk is linear in p, so
+    that it is least with all probability on the best action: calibrated too, but the scores run to infinity.
+
+    For mu < 1 the exponent :math:`-(1-\mu) \log p` goes on beyond 30 as its tangent, so that nothing overflows.
+
+    Parameters
+    ----------
+    mu : float in [0, 2]
+
+    Examples
+    --------
+    >>> MaoScores(mu=2.0)(torch.zeros(4), torch.tensor(0), cost=0.25)  # 1.75 (1 - 1/4)
+    tensor(1.3125)
+    >>> MaoScores(mu=0.0)(torch.zeros(4), torch.tensor(0), cost=0.25)  # 1.75 (4 - 1)
+    tensor(5.2500)
+    """
+
+    mu: float = 2.0
+    equation = "Mao, Mohri & Zhong 2024"
+    why = "softmax of the minimiser follows the order of (eta, 1 - c), for every mu in [0, 2]"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mu <= 2:
+            raise InputError(f"mu must be in [0, 2], got {self.mu}.")
+
+    @property
+    def name(self) -> str:
+        return "mao+" + {0.0: "exp", 1.0: "log", 2.0: "mae"}.get(self.mu, f"{self.mu:g}")
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        return _two_terms(scores, y, cost, mu=self.mu)
+
+
+def _two_terms(scores: Tensor, y: Tensor, cost: Hyper | None, mu: float) -> Tensor:
+    """Return the loss of answering y plus 1 - c times the loss of declining, of the cross-entropy family."""
+    assert cost is not None
+    total = torch.logsumexp(scores, -1)
+    answering = _of_surprise(total - score_of_label(scores, y), mu)
+    declining = _of_surprise(total - scores[..., -1], mu)
+    return answering + (1 - cost) * declining
+
+
+def _of_surprise(surprise: Tensor, mu: float) -> Tensor:
+    """Return l_mu(t) as a function of -log t."""
+    if mu == 1:
+        return surprise
+    if mu < 1:
+        return (Exponential()((mu - 1) * surprise) - 1) / (1 - mu)
+    return -torch.expm1((1 - mu) * surprise) / (mu - 1)
+
+
+@register()
+@dataclass(frozen=True)
+class AsymmetricSoftmax(PlusOneLoss):
+    r"""Asymmetric softmax: cross-entropy of the class scores, and a binary part of its own for declining.
+
+    Cao et al. 2023. With p the softmax of the K class scores and
+    :math:`s = e^{g_{K+1}} / (\sum_{k \le K+1} e^{g_k} - \max_{k \le K} e^{g_k})` the loss is
+    :math:`-\log p_y - (1-c) \log s - c \log(1-s)`. The binary part has no say in p, since for every p its minimum is
+    at s = 1 - c. So p = eta and :math:`e^{g_{K+1}} : e^{\max g} = (1-c)(1 - \max\eta) : c \max\eta`: the last score is
+    the largest iff max eta <= 1 - c. There is a kink where the two largest class scores are equal.
+
+    Examples
+    --------
+    >>> AsymmetricSoftmax()(torch.zeros(4), torch.tensor(0), cost=0.25)  # log 3 - 3/4 log(1/3) - 1/4 log(2/3)
+    tensor(2.0239)
+    """
+
+    smooth = False
+    equation = "Cao et al. 2023"
+    why = "the class part is proper, and the reject score is above the best class iff max eta <= 1 - c"
+
+    @property
+    def name(self) -> str:
+        return "asm"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        g, d = scores[..., :-1], scores[..., -1]
+        others = g.scatter(-1, g.argmax(-1, keepdim=True), -torch.inf)
+        ahead = d - torch.logsumexp(others, -1)  # the log odds of s
+        answering = torch.logsumexp(g, -1) - score_of_label(g, y)
+        phi = Logistic()
+        return answering + (1 - cost) * phi(ahead) + cost * phi(-ahead)
+
+
+@register()
+@dataclass(frozen=True)
+class VermaNalisnick(PlusOneLoss):
+    r"""One-versus-all: :math:`\phi(g_y) + \sum_{k \ne y} \phi(-g_k) + (1-c)\,\phi(g_{K+1}) + c\,\phi(-g_{K+1})`.
+
+    Verma & Nalisnick 2022, with the expert's correctness replaced by 1 - c. Each score is a binary problem: its link
+    gives eta_k, and 1 - c for the last one, so that the largest score is the best action.
+
+    Parameters
+    ----------
+    phi : MarginFunction
+        With an inverse link.
+
+    Examples
+    --------
+    >>> VermaNalisnick()(torch.zeros(4), torch.tensor(0), cost=0.2)  # 4 log 2
+    tensor(2.7726)
+    """
+
+    phi: MarginFunction = Logistic()
+    equation = "Verma & Nalisnick 2022, at a constant cost"
+    why = "each score's link is the worth of its action: eta_k, or 1 - c for declining"
+
+    def __post_init__(self) -> None:
+        if self.phi.bound_exponent is None:
+            raise InputError(f"VermaNalisnick needs a phi with an inverse link, got {self.phi}.")
+
+    @property
+    def name(self) -> str:
+        return "vn" if self.phi == Logistic() else f"vn+{self.phi.name}"
+
+    @property
+    def smooth(self) -> bool:
+        return self.phi.smooth
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        assert cost is not None
+        g, d = scores[..., :-1], scores[..., -1]
+        sign = torch.full_like(g, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+        return self.phi(sign * g).sum(-1) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
