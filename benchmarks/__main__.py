@@ -3,7 +3,19 @@
 import argparse
 import importlib
 
-ALL = ("training", "recipe", "theory", "curves", "intervals", "overhead", "auto", "predict", "service", "rooms")
+ALL = (
+    "training",
+    "recipe",
+    "theory",
+    "curves",
+    "intervals",
+    "overhead",
+    "auto",
+    "predict",
+    "service",
+    "rooms",
+    "monitoring",
+)
 
 
 def main() -> None:

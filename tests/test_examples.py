@@ -71,6 +71,13 @@ def triage_costs(text):
     assert own_prices < one_price
 
 
+def monitor(out):
+    months = out.split("month ")[1:]
+    assert len(months) == 4
+    assert "ALARM" not in "".join(months[:3])
+    assert "the confidence is not distributed" in months[3]
+
+
 SHOWN = {
     "any_sklearn_model": any_sklearn_model,
     "check_a_loss": check_a_loss,
@@ -78,6 +85,7 @@ SHOWN = {
     "ensemble_and_cost_curve": ensemble_and_cost_curve,
     "guarantee": guarantee,
     "lightning_loop": answers_most_and_nearly_all_rightly,
+    "monitor": monitor,
     "one_table_cell": one_table_cell,
     "own_loop": answers_most_and_nearly_all_rightly,
     "quick_start": answers_most_and_nearly_all_rightly,

@@ -226,3 +226,17 @@ def test_a_reader_that_goes_away_is_no_mistake(pets):
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert result.stdout == "a,b,kind,y,prediction,rejected,confidence,first_choice,second_choice\n"
     assert result.stderr == ""
+
+
+def test_a_review_budget(demur, pets):
+    result = demur("predict", pets / "model", pets / "new.csv", "--allow-extra", "--review-budget", "20")
+    assert result.code == 0, result
+    header, *lines = result.text.splitlines()
+    assert header.split(",")[-1] == "saves"
+    cells = [line.split(",") for line in lines]
+    chosen = [float(cell[-1]) for cell in cells if cell[1] == "true"]
+    assert len(chosen) == 20
+    assert min(chosen) >= max(float(cell[-1]) for cell in cells if cell[1] == "false")
+    assert "20 declined" in result.errors
+    refused = demur("predict", pets / "model", pets / "new.csv", "--allow-extra", "--review-budget", "2.5")
+    assert "whole number of rows" in refused.complaint

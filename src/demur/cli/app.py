@@ -14,6 +14,7 @@ from demur.cli.evaluate import evaluate
 from demur.cli.export import export
 from demur.cli.fit import fit
 from demur.cli.methods import methods
+from demur.cli.monitor import monitor
 from demur.cli.predict import predict
 from demur.cli.reproduce import reproduce
 from demur.cli.serve import serve
@@ -34,6 +35,7 @@ app.command()(predict)
 app.command()(evaluate)
 app.command()(export)
 app.command()(serve)
+app.command()(monitor)
 app.command()(check)
 app.command()(methods)
 app.command()(reproduce)

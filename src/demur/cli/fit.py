@@ -184,13 +184,15 @@ def _save(
     fitted: "FittedFile", out: Path, report: Path | None, *, title: str, data: str, force: bool
 ) -> "Evaluation | None":
     """Judge the model, write it, and a report where one is wanted."""
-    from demur.deploy import save
+    from demur.deploy import Reference, save
 
     if report is not None and fitted.held_out is None:
         raise CallError(f"{data} has too few rows to hold some out for --report: give --test.")
     judged = fitted.evaluate()
     if judged is not None:
+        reference = Reference.of_evaluation(judged, is_probability=fitted.model.has_proba)
         fitted.model.facts["held_out"] = {"rows": judged.n_rows, **judged.to_json()["figures"]}
+        fitted.model.facts["reference"] = reference.to_json()  # what demur monitor compares with
     save(fitted.model, out, overwrite=force)
     if report is not None and judged is not None:
         from demur.tabular import write_report

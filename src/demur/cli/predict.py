@@ -29,6 +29,10 @@ def predict(
     cost: Annotated[
         float | None, typer.Option("--cost", "-c", help="Decide for another price of declining, without a refit.")
     ] = None,
+    review_budget: Annotated[
+        float | None,
+        typer.Option(help="Decline exactly so many rows, or this share: those whose review saves most."),
+    ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy into the output; may be repeated.")] = None,
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Copy every column into the output.")] = False,
     allow_extra: Annotated[
@@ -51,7 +55,7 @@ def predict(
     """Decide for each row of a table: an answer, or none.
 
     Writes prediction (empty where the model declines), rejected, confidence, first_choice and second_choice, in the
-    order of the rows.
+    order of the rows; with --review-budget also saves, what a review of the row saves on average.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
@@ -62,6 +66,8 @@ def predict(
 
         if scheduler is not None and (not Path(data).is_dir() or out == "-"):
             raise CallError("--scheduler works on a folder of Parquet files, and needs --out with a folder to make.")
+        if scheduler is not None and review_budget is not None:
+            raise CallError("--review-budget compares all rows with each other, which --scheduler does not: leave one.")
         fitted = load_table_model(model)
         if cost is not None:
             fitted.check_cost(cost)
@@ -89,6 +95,7 @@ def predict(
                     keep=kept,
                     strict=not allow_extra,
                     overwrite=force,
+                    review_budget=review_budget,
                     delimiter=delimiter,
                     decimal=decimal,
                     dayfirst=dayfirst,

@@ -1,13 +1,18 @@
-"""What happens to a fitted model: model folders, ONNX graphs, an HTTP service."""
+"""What happens to a fitted model: model folders, ONNX graphs, an HTTP service, a monitor."""
 
 from demur.deploy.model_folder import ModelVersionWarning, load, save
 from demur.deploy.model_parts import ModelFileError
+from demur.deploy.monitoring import Alarm, Monitor, Reference, risk_sequence
 from demur.deploy.service import create_app
 
 __all__ = [
+    "Alarm",
     "ModelFileError",
     "ModelVersionWarning",
+    "Monitor",
+    "Reference",
     "create_app",
     "load",
+    "risk_sequence",
     "save",
 ]

@@ -15,6 +15,9 @@ from .judged_rows import ClassFigures as ClassFigures
 from .judged_rows import Counts as Counts
 from .judged_rows import Reliability as Reliability
 from .model_kinds import model_names as model_names
+from .review_desk import ReviewThreshold as ReviewThreshold
+from .review_desk import rows_to_review as rows_to_review
+from .review_desk import savings as savings
 from .table_files import open_chunks as open_chunks
 from .table_files import open_table as open_table
 from .table_files import read_labelled as read_labelled

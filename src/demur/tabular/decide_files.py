@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from demur.columns.column import Values
 from demur.columns.table_errors import TableError, listed, shown
@@ -19,6 +22,7 @@ from demur.errors import MissingExtraError
 from demur.tabular.arrow_files import FolderReader, files_of_folder, partition_columns
 from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.csv_files import types_of_text
+from demur.tabular.review_desk import check_budget, rows_to_review, savings
 from demur.tabular.table_files import open_table
 from demur.tabular.table_model import ANSWER_COLUMNS, TableModel
 from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
@@ -29,6 +33,9 @@ __all__ = ["Decided", "decide_file", "decide_folder"]
 
 _Chunk = TypeVar("_Chunk")
 _Answer = TypeVar("_Answer")
+
+SAVES = "saves"
+"""The column of what a review saves."""
 
 _IN_FLIGHT = 3
 """Pieces that are in memory at once: one being read, one being decided, one being written."""
@@ -54,6 +61,7 @@ def decide_file(
     keep: Sequence[str] | None = (),
     strict: bool = True,
     overwrite: bool = False,
+    review_budget: float | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
     dayfirst: bool | None = None,
@@ -81,6 +89,10 @@ def decide_file(
     strict : bool
         Whether extra columns are an error.
     overwrite : bool
+    review_budget : int or float, optional
+        So many rows, or this share of them, are declined: those whose review saves most, as
+        :func:`~demur.tabular.rows_to_review` chooses them. All others are answered, and a last column ``saves`` says
+        what a review of each row saves. The rows are read twice.
     delimiter : str, optional
     decimal, dayfirst : optional
         How a CSV file writes numbers and dates; by default as the one that the model was fitted on.
@@ -113,7 +125,9 @@ def decide_file(
         def opened(source: Source) -> TableReader:
             return stack.enter_context(open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst))
 
-        if keep != () and writer.carries_types:
+        if review_budget is not None:
+            check_budget(review_budget)
+        if (keep != () and writer.carries_types) or review_budget is not None:
             source = _to_be_read_twice(source, stack)
         reader = opened(source)
         kept = _checked(model, reader, keep, strict=strict, cost=cost)
@@ -123,7 +137,44 @@ def decide_file(
             if not isinstance(source, str | os.PathLike):
                 source.seek(0)
             reader = opened(source)
-        return _decide(model, reader, writer, copies, cost=cost, chunk_rows=chunk_rows, progress=progress)
+        desk = None
+        if review_budget is not None:
+            desk = _desk(model, reader, review_budget, kept, cost, chunk_rows)
+            if not isinstance(source, str | os.PathLike):
+                source.seek(0)
+            reader = opened(source)
+        return _decide(model, reader, writer, copies, cost=cost, chunk_rows=chunk_rows, progress=progress, desk=desk)
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """What a review of each row saves, and which rows get one."""
+
+    saves: NDArray[np.float64]
+    chosen: NDArray[np.bool_]
+
+    def answers(self, answers: pa.Table, first: int) -> pa.Table:
+        """Decline the rows for the desk, and answer all others; ``first`` is the number of the first row, from 0."""
+        part = slice(first, first + answers.num_rows)
+        chosen = pa.array(self.chosen[part])
+        choice = answers.column("first_choice")
+        prediction = pc.if_else(chosen, pa.scalar(None, choice.type), choice)
+        answers = answers.set_column(0, "prediction", prediction).set_column(1, "rejected", chosen)
+        return answers.append_column(SAVES, pa.array(self.saves[part]))
+
+
+def _desk(
+    model: TableModel, reader: TableReader, budget: float, kept: list[str], cost: float | None, chunk_rows: int
+) -> _Desk:
+    """Look at all rows, and choose those for the desk."""
+    if SAVES in kept:
+        raise TableError(f"{reader.name} has a column {SAVES!r} to keep, which is also what a review saves: rename it")
+    parts = [
+        savings(model, chunk, cost, where=reader.name)
+        for chunk in reader.chunks(model.schema.arrow_types(), chunk_rows)
+    ]
+    saves = np.concatenate([np.empty(0), *parts])
+    return _Desk(saves, rows_to_review(saves, budget))
 
 
 @dataclass(frozen=True)
@@ -154,26 +205,39 @@ def _decide(
     cost: float | None,
     chunk_rows: int,
     progress: Callable[[int], object] = lambda rows: None,
+    desk: _Desk | None = None,
 ) -> Decided:
     kept = copies.names
     types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in kept}
     total = Decided()
 
-    def answer(chunk: pa.RecordBatch) -> tuple[pa.RecordBatch, Decided]:
+    def answer(numbered: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Decided]:
+        first, chunk = numbered
         answers = model.answers(chunk, cost, where=reader.name)
+        if desk is not None:
+            answers = desk.answers(answers, first)
         columns = {name: chunk.column(name) for name in kept}
         if copies.label_type is not None:
             columns[model.target] = as_column(class_texts(columns[model.target]), copies.label_type)
-        columns |= {name: answers.column(name).combine_chunks() for name in ANSWER_COLUMNS}
+        columns |= {name: answers.column(name).combine_chunks() for name in answers.column_names}
         rejected = int(answers.column("rejected").to_numpy().sum())
         return pa.record_batch(columns), Decided(chunk.num_rows, rejected)
 
     with writer:
-        for batch, count in _in_order(answer, reader.chunks(types | model.schema.arrow_types(), chunk_rows)):
+        chunks = reader.chunks(types | model.schema.arrow_types(), chunk_rows)
+        for batch, count in _in_order(answer, _numbered(chunks)):
             writer.write(batch)
             total += count
             progress(count.rows)
     return total
+
+
+def _numbered(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Say for each piece how many rows came before it."""
+    first = 0
+    for chunk in chunks:
+        yield first, chunk
+        first += chunk.num_rows
 
 
 def _settled(model: TableModel, reader: TableReader, kept: list[str]) -> _Copies:

@@ -1,0 +1,709 @@
+"""Watching a model at work: drift from rows without labels, risk from reviewed ones, alarms that hold at any time.
+
+Every alarm is a bet against "all is as it was". Under that hypothesis the capital of whoever bets is a nonnegative
+martingale that starts at 1, so that the probability that it ever reaches 1 / delta is at most delta (Ville), however
+long the watch goes on and however often somebody looks.
+"""
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from demur.errors import InputError
+from demur.metrics import Interval, proportion_interval
+from demur.tabular.class_labels import labelled_rows
+from demur.tabular.evaluation import Evaluation, evaluate_table
+from demur.tabular.promises import RiskPromise, promise_of
+from demur.tabular.table_model import TableModel
+from demur.whole_file import write_whole
+
+__all__ = ["Alarm", "DriftBets", "Monitor", "Reference", "RiskBets", "max_risk_of", "risk_sequence"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_EDGES = np.linspace(-4.0, 12.0, 65)
+"""Between the bins of a confidence, as log odds. Edges that were chosen by looking at the reference rows would make
+those more regular than any new rows, and the test would no longer be exact."""
+_SCORE_EDGES = np.linspace(-8.0, 8.0, 65)
+"""The same for the inverse hyperbolic sine of a trained score that is not a probability."""
+_TINY = 1e-9
+
+DRIFTS = ("rejected share", "confidence", "class mix")
+RISK = "risk"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Reference:
+    """How a model behaves on rows from where its training rows came, which it was not trained on.
+
+    Parameters
+    ----------
+    classes : tuple of str
+    n_rows, n_rejected : int
+    class_counts : tuple of int
+        How often each class is the first choice.
+    confidence_counts : tuple of int
+        Rows by bins of the confidence, which are fixed.
+    is_probability : bool
+        Whether the confidence is a probability, and not a trained score.
+    n_wrong : int
+        Wrong answers among the ``n_rows - n_rejected``.
+
+    Examples
+    --------
+    >>> known = Reference.of([False, True, False], [0.9, 0.6, 0.8], [0, 1, 1], [False, True, False], classes=["a", "b"])
+    >>> known.n_rows, known.n_rejected, known.class_counts, known.n_wrong
+    (3, 1, (1, 2), 0)
+    """
+
+    classes: tuple[str, ...]
+    n_rows: int
+    n_rejected: int
+    class_counts: tuple[int, ...]
+    confidence_counts: tuple[int, ...]
+    is_probability: bool
+    n_wrong: int
+
+    @classmethod
+    def of(
+        cls,
+        reject: ArrayLike,
+        confidence: ArrayLike,
+        label: ArrayLike,
+        wrong: ArrayLike,
+        *,
+        classes: ArrayLike,
+        is_probability: bool = True,
+    ) -> Self:
+        """Count decisions on labelled rows; ``label`` holds the position of each first choice among the classes."""
+        names = tuple(str(name) for name in np.asarray(classes).tolist())
+        rejected, errors = np.asarray(reject, dtype=bool), np.asarray(wrong, dtype=bool)
+        bins = _bins(np.asarray(confidence, dtype=np.float64), is_probability)
+        return cls(
+            names,
+            len(rejected),
+            int(rejected.sum()),
+            tuple(np.bincount(np.asarray(label), minlength=len(names)).tolist()),
+            tuple(np.bincount(bins, minlength=len(_EDGES) + 1).tolist()),
+            is_probability,
+            int((errors & ~rejected).sum()),
+        )
+
+    @classmethod
+    def of_evaluation(cls, judged: Evaluation, *, is_probability: bool) -> Self:
+        """Count the decisions of an evaluation on rows that the model was not trained on."""
+        decision = judged.decision
+        return cls.of(
+            decision.reject,
+            judged.answer_confidence,
+            decision.label,
+            judged.wrong,
+            classes=judged.class_names,
+            is_probability=is_probability,
+        )
+
+    @classmethod
+    def of_table(cls, model: TableModel, table: Any, *, where: str = "the table") -> Self:
+        """Decide for each row of a table with labels that the model was not trained on, and count."""
+        return cls.of_evaluation(evaluate_table(model, table, where=where), is_probability=model.has_proba)
+
+    @classmethod
+    def from_json(cls, found: Any) -> Self:
+        """Return what :meth:`to_json` gave."""
+        try:
+            counts = {name: tuple(found[name]) for name in ("classes", "class_counts", "confidence_counts")}
+            return cls(**{**found, **counts})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"this is not what a monitor compares with: {error}.") from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain numbers and lists."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @property
+    def risk(self) -> Interval:
+        """The share of wrong answers among those given, with its 95 % interval."""
+        return proportion_interval(self.n_wrong, self.n_rows - self.n_rejected)
+
+
+def _looks(model: TableModel, table: Any, where: str) -> tuple[NDArray[np.bool_], Floats, Ints]:
+    """Return what a monitor looks at: rejected or not, confidence, first choice."""
+    decision, scores = model.decide_and_score(table, where=where)
+    label = np.asarray(decision.label, dtype=np.int64)
+    by_class = scores[np.arange(len(label)), label] if model.has_proba else decision.confidence
+    return np.asarray(decision.reject), np.asarray(by_class, dtype=np.float64), label
+
+
+def _bins(confidence: Floats, is_probability: bool) -> Ints:
+    if not is_probability:
+        return np.digitize(np.arcsinh(confidence), _SCORE_EDGES).astype(np.int64)
+    inside = np.clip(confidence, _TINY, 1 - _TINY)
+    return np.digitize(np.log(inside / (1 - inside)), _EDGES).astype(np.int64)
+
+
+def max_risk_of(model: TableModel, reference: Reference) -> float:
+    """Return what the rule promises, or the upper end of the 95 % interval of the risk on the reference rows."""
+    promise = promise_of(getattr(model.classifier, "rule_", None))
+    if isinstance(promise, RiskPromise):
+        return promise.at_most
+    high = float(reference.risk.high)
+    return min(high, 0.99) if math.isfinite(high) else 0.5
+
+
+def _remaining(step: NDArray[np.int64] | int) -> Floats:
+    """Return the part of the capital that is not at stake yet; it falls slowly, for changes that come late."""
+    return np.asarray(1 / (1 + np.log1p(step)))
+
+
+_BLOCK = 25
+"""Rows after which some more of the capital is put at stake, and bets on drift are placed anew."""
+_PIECES = 10
+"""Equal parts of [0, 1] in which p-values are counted."""
+_MEMORIES = np.array([100.0, 1000.0, 10_000.0])
+"""Rows that each bettor on drift remembers."""
+_PRIOR = 5.0
+"""Rows that a bettor believes to have seen in each part before the first."""
+
+
+class DriftBets:
+    r"""Bets that rows of a few kinds no longer come as often as they did: a conformal test martingale.
+
+    A row of kind k gets the p-value (rows of earlier kinds + u (rows of kind k and itself)) / (rows so far and itself),
+    with u uniform, among the reference rows *and all rows before it*. If new rows and reference rows are exchangeable,
+    these p-values are independent and uniform (Vovk et al. 2005), whatever the kinds' frequencies are and however few
+    the reference rows: nothing is estimated. Three bettors with memories of 100, 1,000 and 10,000 rows bet on the
+    histogram of past p-values; their capital comes in slowly, so that a change after a year finds some left.
+
+    Parameters
+    ----------
+    counts : array of int, shape (..., n_kinds)
+        Reference rows of each kind. Leading axes are streams that are watched side by side.
+
+    Attributes
+    ----------
+    log_capital : array of shape (...)
+        The logarithm of what 1 has become.
+
+    References
+    ----------
+    Vovk, Nouretdinov, Gammerman (2003), Testing exchangeability on-line, ICML.
+    Shafer, Vovk (2019), Game-theoretic foundations for probability and finance.
+
+    Examples
+    --------
+    >>> bets, rng = DriftBets([400, 100]), np.random.default_rng(0)
+    >>> float(np.exp(bets.bet(rng.choice(2, size=500, p=[0.8, 0.2]), rng.uniform(size=500))).max()) < 5
+    True
+    >>> float(np.exp(bets.bet(rng.choice(2, size=500, p=[0.5, 0.5]), rng.uniform(size=500))).max()) > 1e6
+    True
+    """
+
+    def __init__(self, counts: ArrayLike) -> None:
+        self.counts = np.asarray(counts, dtype=np.int64)
+        streams = self.counts.shape[:-1]
+        self.n_rows = 0
+        self._memory = np.zeros((*streams, len(_MEMORIES), _PIECES))
+        self._pending = np.zeros((*streams, _PIECES), dtype=np.int64)
+        self._log_stakes = np.full((*streams, len(_MEMORIES)), -np.inf)
+
+    @property
+    def log_capital(self) -> Floats:
+        """The logarithm of what 1 has become."""
+        cash = np.log(_remaining(self.n_rows // _BLOCK))
+        return np.asarray(np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1)))
+
+    def bet(self, kinds: ArrayLike, uniform: ArrayLike) -> Floats:
+        """Take rows in their order, shape (..., n), with a uniform number each; return the log capital after each."""
+        codes, ties = np.asarray(kinds, dtype=np.int64), np.asarray(uniform, dtype=np.float64)
+        capital = np.empty(codes.shape)
+        start = 0
+        while start < codes.shape[-1]:
+            stop = start + _BLOCK - self.n_rows % _BLOCK
+            capital[..., start:stop] = self._bet_within_block(codes[..., start:stop], ties[..., start:stop])
+            start = stop
+        return capital
+
+    def _bet_within_block(self, codes: Ints, ties: Floats) -> Floats:
+        """Bet on rows of one block, within which the bets stay as they are."""
+        pieces = np.minimum((self._p_values(codes, ties) * _PIECES).astype(np.int64), _PIECES - 1)
+        weight = self._memory + _PRIOR
+        density = np.log(_PIECES * weight / weight.sum(axis=-1, keepdims=True))
+        gains = np.take_along_axis(density, pieces[..., None, :], axis=-1)
+        # one addition after the other, so that it does not matter where a stream is cut in two
+        stakes = np.add.accumulate(np.concatenate([self._log_stakes[..., None], gains], axis=-1), axis=-1)[..., 1:]
+        self._log_stakes = stakes[..., -1]
+        cash = np.log(_remaining(self.n_rows // _BLOCK))
+        capital = np.logaddexp(cash, np.logaddexp.reduce(stakes, axis=-2))
+        self._pending = self._pending + (pieces[..., None] == np.arange(_PIECES)).sum(axis=-2)
+        self.n_rows += codes.shape[-1]
+        if self.n_rows % _BLOCK == 0:
+            self._end_block()
+        return np.asarray(capital)
+
+    def _p_values(self, codes: Ints, ties: Floats) -> Floats:
+        before = np.tri(codes.shape[-1], k=-1, dtype=bool)
+        earlier, own = codes[..., None, :], codes[..., :, None]
+        totals = np.cumsum(self.counts, axis=-1)
+        up_to = np.take_along_axis(totals, codes, axis=-1) + ((earlier <= own) & before).sum(axis=-1)
+        equal = np.take_along_axis(self.counts, codes, axis=-1) + ((earlier == own) & before).sum(axis=-1)
+        n_pool = totals[..., -1:] + np.arange(codes.shape[-1])
+        self.counts = self.counts + (own == np.arange(self.counts.shape[-1])).sum(axis=-2)
+        return np.asarray((up_to - equal + ties * (equal + 1)) / (n_pool + 1))
+
+    def _end_block(self) -> None:
+        """Learn from the block that ended, and put some more at stake."""
+        self._memory = self._memory * np.exp(-_BLOCK / _MEMORIES)[:, None] + self._pending[..., None, :]
+        self._pending = np.zeros_like(self._pending)
+        block = self.n_rows // _BLOCK
+        fresh = (_remaining(block - 1) - _remaining(block)) / len(_MEMORIES)
+        self._log_stakes = np.logaddexp(self._log_stakes, np.log(fresh))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole state of one stream."""
+        return {
+            "rows": self.n_rows,
+            "counts": self.counts.tolist(),
+            "memory": self._memory.tolist(),
+            "pending": self._pending.tolist(),
+            "log_stakes": _numbers(self._log_stakes),
+        }
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> "DriftBets":
+        """Return what :meth:`to_json` gave, to go on from there."""
+        bets = cls(found["counts"])
+        bets.n_rows = int(found["rows"])
+        bets._memory = np.asarray(found["memory"], dtype=np.float64).reshape(len(_MEMORIES), _PIECES)
+        bets._pending = np.asarray(found["pending"], dtype=np.int64).reshape(_PIECES)
+        bets._log_stakes = _floats(found["log_stakes"], len(_MEMORIES))
+        return bets
+
+
+_WORSE = np.array([1.3, 1.6, 2.0, 3.0, 5.0, 10.0])
+"""The odds of a wrong answer that the bettors believe in, as multiples of the odds that are allowed."""
+_AT_ONCE = 0.5
+
+
+class RiskBets:
+    r"""Bets that more than the share ``max_risk`` of the answers is wrong.
+
+    Bettor j multiplies what is at stake by :math:`(r_j / r)^x ((1 - r_j) / (1 - r))^{1 - x}`, which is
+    :math:`1 + \lambda_j (x - r)` with :math:`\lambda_j \ge 0` and thus a fair game or worse as long as the risk, given
+    all that came before, is at most r. Half of the capital is at stake from the first row, the rest comes in slowly.
+
+    Parameters
+    ----------
+    max_risk : float
+        r, in (0, 1).
+    streams : shape of streams that are watched side by side
+
+    Examples
+    --------
+    >>> bets, rng = RiskBets(0.02), np.random.default_rng(0)
+    >>> float(np.exp(bets.bet(rng.uniform(size=2000) < 0.02)).max()) < 20
+    True
+    >>> int(np.argmax(bets.bet(rng.uniform(size=2000) < 0.06) > np.log(20)))
+    149
+    """
+
+    def __init__(self, max_risk: float, streams: tuple[int, ...] = ()) -> None:
+        odds = _WORSE * max_risk / (1 - max_risk)
+        believed = odds / (1 + odds)
+        self._gains = np.log(np.stack([(1 - believed) / (1 - max_risk), believed / max_risk]))
+        self.n_rows = 0
+        self._log_stakes = np.full((*streams, len(_WORSE)), math.log(_AT_ONCE / len(_WORSE)))
+
+    @property
+    def log_capital(self) -> Floats:
+        """The logarithm of what 1 has become."""
+        cash = np.log((1 - _AT_ONCE) * _remaining(self.n_rows // _BLOCK))
+        return np.asarray(np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1)))
+
+    def bet(self, wrong: ArrayLike) -> Floats:
+        """Take audited answers in their order, shape (..., n); return the log capital after each."""
+        errors = np.asarray(wrong).astype(np.int64)
+        capital = np.empty(errors.shape)
+        steps = self.n_rows + np.arange(errors.shape[-1] + 1)
+        left = (1 - _AT_ONCE) * _remaining(steps // _BLOCK)
+        cash, fresh = np.log(left[1:]), (left[:-1] - left[1:]) / len(_WORSE)
+        for k in range(errors.shape[-1]):
+            self._log_stakes = self._log_stakes + self._gains[errors[..., k]]
+            if fresh[k] > 0:
+                self._log_stakes = np.logaddexp(self._log_stakes, np.log(fresh[k]))
+            capital[..., k] = np.logaddexp(cash[k], np.logaddexp.reduce(self._log_stakes, axis=-1))
+        self.n_rows += errors.shape[-1]
+        return capital
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole state of one stream."""
+        return {"rows": self.n_rows, "log_stakes": _numbers(self._log_stakes)}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any], max_risk: float) -> "RiskBets":
+        """Return what :meth:`to_json` gave, to go on from there."""
+        bets = cls(max_risk)
+        bets.n_rows, bets._log_stakes = int(found["rows"]), _floats(found["log_stakes"], len(_WORSE))
+        return bets
+
+
+_TILTS = np.geomspace(0.01, 5, 40)
+
+
+def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) -> Interval:
+    r"""Return an interval for the mean risk so far that may be looked at after every row.
+
+    With probability 1 - delta it holds the mean of the rows' risks at every n at once, also where the risk changes
+    from row to row: for each tilt :math:`\lambda` of a fixed mixture,
+    :math:`e^{\lambda k} / (1 + \mu_n (e^\lambda - 1))^n` is at most a martingale, by the concavity of the logarithm,
+    when :math:`\mu_n` is the mean of the risks of the n rows and k of them were wrong.
+
+    Parameters
+    ----------
+    n_wrong, n_rows : int, or arrays
+    delta : float, default 0.05
+
+    Examples
+    --------
+    Wider than an interval for one look, which would be [0.0124, 0.0376]:
+
+    >>> print(risk_sequence(14, 620))
+    0.02258 [0.007731, 0.04849]
+    >>> print(risk_sequence(0, 0))
+    nan [0, 1]
+    """
+    wrong, rows = np.broadcast_arrays(np.asarray(n_wrong, dtype=np.float64), np.asarray(n_rows, dtype=np.float64))
+    needed = math.log(2 / delta) + math.log(len(_TILTS))
+
+    def evidence(risk: Floats, tilts: Floats) -> Floats:
+        logs = tilts * wrong[..., None] - rows[..., None] * np.log1p(risk[..., None] * np.expm1(tilts))
+        return np.asarray(np.logaddexp.reduce(logs, axis=-1))
+
+    ends = []
+    for tilts in (_TILTS, -_TILTS):  # the evidence falls with the risk for positive tilts, and grows for negative ones
+        below, above = np.zeros(wrong.shape), np.ones(wrong.shape)
+        for _ in range(60):
+            middle = (below + above) / 2
+            lower = (evidence(middle, tilts) > needed) == (tilts[0] > 0)
+            below, above = np.where(lower, middle, below), np.where(lower, above, middle)
+        # the outer end of the last step
+        ends.append(np.where(below > 0, below, 0.0) if tilts[0] > 0 else above)
+    estimate = np.where(rows > 0, wrong / np.maximum(rows, 1), np.nan)
+    plain = [value.item() if value.ndim == 0 else value for value in (estimate, *ends)]
+    return Interval(plain[0], plain[1], plain[2], 1 - delta)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Something is no longer as it was.
+
+    Parameters
+    ----------
+    check : str
+        "rejected share", "confidence", "class mix" or "risk".
+    row : int
+        The number of the row that raised it, counted from 1 among those that the check looks at.
+    capital : float
+        What 1 had become by then.
+    """
+
+    check: str
+    row: int
+    capital: float
+
+    def __str__(self) -> str:
+        rows = "audited row" if self.check == RISK else "row"
+        words = {
+            "rejected share": "the share of declined rows is not that of the reference",
+            "confidence": "the confidence is not distributed as on the reference rows",
+            "class mix": "the classes do not come as often as on the reference rows",
+            RISK: "more of the answers are wrong than allowed",
+        }
+        return f"ALARM at {rows} {self.row:,}: {words[self.check]} (evidence {self.capital:,.0f} : 1)."
+
+
+class Monitor:
+    """Watch a model: four alarms, and a false one with probability at most delta however long it runs.
+
+    Parameters
+    ----------
+    reference : Reference
+        How the model behaves on rows that it was not trained on.
+    max_risk : float
+        The largest share of wrong answers, among those given, that is not an alarm.
+    delta : float, default 0.05
+        How probable a false alarm may be, all four checks and all time together.
+    audit : float, default 0.02
+        The share of answered rows to draw for a review.
+    seed : int
+        Of the draws.
+
+    Attributes
+    ----------
+    n_rows, n_rejected : int
+        Rows watched, and how many of them were declined.
+    n_audited, n_wrong : int
+        Answers that were reviewed, and how many of them were wrong.
+    n_reviewed, n_missed : int
+        Declined rows that were reviewed, and of how many the first choice would have been wrong.
+    alarms : list of Alarm
+        At most one of each check, in the order of the checks.
+
+    Notes
+    -----
+    The drift checks test that new rows and reference rows are exchangeable. The risk check tests that each audited
+    answer is wrong with probability at most ``max_risk`` given those before it; the audit must be drawn at random
+    among the answered rows, as :meth:`draw` does, while declined rows say nothing about the risk of the answers.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> def rows(n, sure):
+    ...     confidence = rng.beta(sure, 2, size=n)
+    ...     return confidence < 0.8, confidence, rng.integers(2, size=n)
+    >>> known = Reference.of(*rows(500, 16), rng.uniform(size=500) < 0.05, classes=["a", "b"])
+    >>> monitor = Monitor(known, max_risk=0.08)
+    >>> monitor.watch(*rows(3000, 16))
+    []
+    >>> print(*monitor.watch(*rows(1000, 10)), sep=chr(10))
+    ALARM at row 3,151: the confidence is not distributed as on the reference rows (evidence 131 : 1).
+    ALARM at row 3,217: the share of declined rows is not that of the reference (evidence 105 : 1).
+    """
+
+    def __init__(
+        self, reference: Reference, *, max_risk: float, delta: float = 0.05, audit: float = 0.02, seed: int = 0
+    ) -> None:
+        for name, share in (("max_risk", max_risk), ("delta", delta)):
+            if not 0 < share < 1:
+                raise InputError(f"{name} must be a share between 0 and 1, got {share!r}.")
+        if not 0 <= audit <= 1:
+            raise InputError(f"audit must be a share from 0 to 1, got {audit!r}.")
+        if reference.n_rows < 1:
+            raise InputError("the reference has no rows: give some that the model was not trained on.")
+        self.reference, self.max_risk, self.delta, self.audit, self.seed = reference, max_risk, delta, audit, int(seed)
+        rejected = (reference.n_rows - reference.n_rejected, reference.n_rejected)
+        kinds = (rejected, reference.confidence_counts, reference.class_counts)
+        self._drifts = {name: DriftBets(counts) for name, counts in zip(DRIFTS, kinds, strict=True)}
+        self._risk = RiskBets(max_risk)
+        self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
+        self.alarms: list[Alarm] = []
+        self.sources: dict[str, int] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows watched."""
+        return self._drifts[DRIFTS[0]].n_rows
+
+    @property
+    def threshold(self) -> float:
+        """The capital at which a check raises its alarm: the number of checks over delta."""
+        return (len(DRIFTS) + 1) / self.delta
+
+    def watch(self, reject: ArrayLike, confidence: ArrayLike, label: ArrayLike) -> list[Alarm]:
+        """Look at decisions in the order of their rows; return the alarms that they raise.
+
+        Parameters
+        ----------
+        reject : array of bool, shape (n,)
+        confidence : array of float, shape (n,)
+        label : array of int, shape (n,)
+            The position of each first choice among the classes.
+        """
+        rejected, labels = np.asarray(reject, dtype=bool), np.asarray(label, dtype=np.int64)
+        scores = np.asarray(confidence, dtype=np.float64)
+        if not rejected.shape == labels.shape == scores.shape or rejected.ndim != 1:
+            raise InputError(
+                f"reject, confidence and label need one shape (n,), got {rejected.shape}, {scores.shape} and "
+                f"{labels.shape}."
+            )
+        if len(labels) and not (labels.min() >= 0 and labels.max() < len(self.reference.classes)):
+            raise InputError(f"label must count the {len(self.reference.classes)} classes from 0.")
+        if np.isnan(scores).any():
+            raise InputError("confidence contains NaN.")
+        kinds = (rejected, _bins(scores, self.reference.is_probability), labels)
+        raised, first = [], self.n_rows
+        for name, codes in zip(DRIFTS, kinds, strict=True):
+            ties = _uniform(self.seed, name, first, len(codes))
+            raised += self._raised(name, first, self._drifts[name].bet(codes, ties))
+        self.n_rejected += int(rejected.sum())
+        return sorted(raised, key=lambda alarm: alarm.row)
+
+    def review(self, reject: ArrayLike, wrong: ArrayLike) -> list[Alarm]:
+        """Take what reviewers found: declined rows, and answered ones that were drawn for the audit.
+
+        Parameters
+        ----------
+        reject : array of bool, shape (n,)
+        wrong : array of bool, shape (n,)
+            Whether the first choice was wrong.
+        """
+        rejected, errors = np.asarray(reject, dtype=bool), np.asarray(wrong, dtype=bool)
+        if rejected.shape != errors.shape or rejected.ndim != 1:
+            raise InputError(f"reject and wrong need one shape (n,), got {rejected.shape} and {errors.shape}.")
+        answered = errors[~rejected]
+        first = self._risk.n_rows
+        raised = self._raised(RISK, first, self._risk.bet(answered))
+        self.n_audited += len(answered)
+        self.n_wrong += int(answered.sum())
+        self.n_reviewed += int(rejected.sum())
+        self.n_missed += int((errors & rejected).sum())
+        return raised
+
+    @classmethod
+    def of_model(cls, model: TableModel, reference: Reference | None = None, **settings: Any) -> Self:
+        """Return a monitor for a model, by default with the reference that ``demur fit`` kept in it.
+
+        Parameters
+        ----------
+        model : TableModel
+        reference : Reference, optional
+        settings
+            As for the class; ``max_risk`` is by default what the model's rule promises, else the upper end of the
+            95 % interval of the risk on the reference rows.
+        """
+        if reference is None:
+            if "reference" not in model.facts:
+                raise InputError(
+                    "this model was saved without figures on held-out rows to compare with: give rows with labels that "
+                    "it was not trained on as the reference."
+                )
+            reference = Reference.from_json(model.facts["reference"])
+        monitor = cls(reference, **{"max_risk": max_risk_of(model, reference), **settings})
+        monitor.check_model(model)
+        return monitor
+
+    def watch_table(self, model: TableModel, table: Any, *, where: str = "the table") -> list[Alarm]:
+        """Decide for each row of a table, and :meth:`watch`."""
+        self.check_model(model)
+        return self.watch(*_looks(model, table, where))
+
+    def review_table(self, model: TableModel, table: Any, *, where: str = "the table") -> list[Alarm]:
+        """Decide for each row of a table that has a label, compare, and :meth:`review`."""
+        self.check_model(model)
+        rows, labels = labelled_rows(table, model.target, where=where)
+        reject, _, label = _looks(model, rows, where)
+        return self.review(reject, np.asarray(model.classes)[label] != labels)
+
+    def check_model(self, model: TableModel) -> None:
+        """Refuse a model with other classes than the reference has."""
+        if tuple(str(name) for name in model.classes.tolist()) != self.reference.classes:
+            raise InputError("the monitor was started for a model with other classes: start a new one.")
+
+    def draw(self, source: str, first: int, n_rows: int) -> NDArray[np.bool_]:
+        """Draw rows for the audit, each with probability ``audit``: always the same ones of a source.
+
+        Parameters
+        ----------
+        source : str
+            What the rows come from, such as the name of a file.
+        first, n_rows : int
+            The position of the first row in it, from 0, and the number of rows.
+        """
+        return np.asarray(_uniform(self.seed, f"audit {source}", first, n_rows) < self.audit)
+
+    def _raised(self, check: str, first: int, capital: Floats) -> list[Alarm]:
+        """Return and keep the alarm that a check raises; each is raised once."""
+        high = np.flatnonzero(capital >= math.log(self.threshold))
+        if not len(high) or any(alarm.check == check for alarm in self.alarms):
+            return []
+        alarm = Alarm(check, first + int(high[0]) + 1, float(np.exp(min(capital[high[0]], 700.0))))
+        order = (*DRIFTS, RISK)
+        self.alarms = sorted([*self.alarms, alarm], key=lambda one: order.index(one.check))
+        return [alarm]
+
+    @property
+    def risk(self) -> Interval:
+        """The share of wrong answers among those given, from the audit, with an interval that holds at any time.
+
+        Its estimate is unbiased, since the audit is drawn at random. The interval has the confidence 1 - delta.
+        """
+        return risk_sequence(self.n_wrong, self.n_audited, self.delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as plain numbers, for a program."""
+        risk = self.risk
+        rejected = self.n_rejected / self.n_rows if self.n_rows else None
+        return {
+            "rows": self.n_rows,
+            "rejected_share": rejected,
+            "reference_rejected_share": self.reference.n_rejected / self.reference.n_rows,
+            "audited": self.n_audited,
+            "risk": None if not self.n_audited else {"estimate": risk.estimate, "low": risk.low, "high": risk.high},
+            "max_risk": self.max_risk,
+            "reviewed_declined": self.n_reviewed,
+            "declined_rightly": self.n_missed / self.n_reviewed if self.n_reviewed else None,
+            "delta": self.delta,
+            "evidence": {name: float(np.exp(min(value, 700.0))) for name, value in self._log_capitals().items()},
+            "threshold": self.threshold,
+            "alarms": [asdict(alarm) for alarm in self.alarms],
+        }
+
+    def _log_capitals(self) -> dict[str, float]:
+        found = {name: float(bets.log_capital) for name, bets in self._drifts.items()}
+        return {**found, RISK: float(self._risk.log_capital)}
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the whole state into one small file, which is there whole or not at all."""
+        state = {
+            "format": _FORMAT,
+            "reference": self.reference.to_json(),
+            "settings": {name: getattr(self, name) for name in _SETTINGS},
+            "counts": {name: getattr(self, name) for name in _COUNTS},
+            "drifts": {name: bets.to_json() for name, bets in self._drifts.items()},
+            "risk": self._risk.to_json(),
+            "alarms": [asdict(alarm) for alarm in self.alarms],
+            "sources": self.sources,
+        }
+        return write_whole(path, json.dumps(state) + "\n", overwrite=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote, and go on as if nothing had happened in between."""
+        try:
+            state = json.loads(Path(path).read_text())
+            if state["format"] != _FORMAT:
+                raise InputError(f"{path} has the format {state['format']!r} of another version of demur.")
+            monitor = cls(Reference.from_json(state["reference"]), **state["settings"])
+            monitor._drifts = {name: DriftBets.from_json(state["drifts"][name]) for name in DRIFTS}
+            monitor._risk = RiskBets.from_json(state["risk"], monitor.max_risk)
+            for name in _COUNTS:
+                setattr(monitor, name, int(state["counts"][name]))
+            monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]
+            monitor.sources = {str(name): int(rows) for name, rows in state["sources"].items()}
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise InputError(f"{path} is not the state of a monitor: {type(error).__name__}.") from None
+        return monitor
+
+
+_SETTINGS = ("max_risk", "delta", "audit", "seed")
+_COUNTS = ("n_rejected", "n_audited", "n_wrong", "n_reviewed", "n_missed")
+
+
+def _uniform(seed: int, purpose: str, first: int, n: int) -> Floats:
+    """Return numbers in (0, 1) that depend on nothing but the seed, the purpose and the row (SplitMix64)."""
+    key = int.from_bytes(hashlib.sha256(f"{seed} {purpose}".encode()).digest()[:8], "little")
+    rows = np.arange(first + 1, first + n + 1, dtype=np.uint64)
+    mixed = rows * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return np.asarray(((mixed >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)
+
+
+def _numbers(values: Floats) -> list[float | None]:
+    """Return numbers for JSON, which has no minus infinity."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
+def _floats(values: list[float | None], n: int) -> Floats:
+    return np.array([-math.inf if value is None else value for value in values], dtype=np.float64).reshape(n)

@@ -1,0 +1,157 @@
+"""A desk that reads so many rows and no more: which rows it should get, and what each review saves."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import beta, betabinom
+
+from demur.errors import InputError
+from demur.rules import CostMatrix
+from demur.tabular.table_model import TableModel
+
+__all__ = ["ReviewThreshold", "rows_to_review", "savings"]
+
+Floats = NDArray[np.float64]
+
+
+def savings(model: TableModel, table: Any, cost: float | None = None, *, where: str = "the table") -> Floats:
+    """Return what a review of each row saves on average: the cost of the best answer less that of the review.
+
+    With a price c that is 1 - p - c, where p is the probability of the first choice; with a cost matrix, the smallest
+    mean cost of an answer less that of declining; with a rule that has no price, 1 - p: the mistakes saved. It is
+    negative where answering is the cheaper way.
+
+    Parameters
+    ----------
+    model : TableModel
+        With class probabilities.
+    table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
+    cost : float, optional
+        Another price of a review than the model's.
+    where : str
+        What messages call the table.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
+    >>> model = fit_table(table, "pet", model="lr", cost=0.2)
+    >>> savings(model, pa.table({"size": [1.1, 3.1]})).round(2)
+    array([-0.2,  0.3])
+    """
+    if not model.has_proba:
+        raise InputError(
+            "what a review saves is computed from class probabilities, which this model does not give: fit one that "
+            "does, such as auto or ce."
+        )
+    decision, proba = model.decide_and_score(table, cost, where=where)
+    rule = getattr(model.classifier, "rule_", None)
+    if isinstance(rule, CostMatrix):
+        costs = proba @ np.asarray(rule.costs, dtype=np.float64)
+        return np.asarray(costs[:, :-1].min(axis=1) - costs[:, -1])
+    price = model.cost if cost is None else cost
+    wrong = 1 - proba[np.arange(len(proba)), decision.label]
+    return np.asarray(wrong - (0.0 if price is None else price), dtype=np.float64)
+
+
+def rows_to_review(saves: ArrayLike, budget: float) -> NDArray[np.bool_]:
+    """Return which rows a desk should get: exactly so many, those that save most, the earlier one of two that tie.
+
+    Parameters
+    ----------
+    saves : array of shape (n,)
+    budget : int or float
+        A number of rows, or a share below 1 of them, rounded down. A number beyond n chooses all.
+
+    Examples
+    --------
+    >>> rows_to_review([0.1, 0.3, 0.3, -0.2, 0.3], 2)
+    array([False,  True,  True, False, False])
+    >>> rows_to_review([0.1, 0.3, 0.3, -0.2, 0.3], 0.7).sum()
+    np.int64(3)
+    """
+    values = np.asarray(saves, dtype=np.float64)
+    if values.ndim != 1 or np.isnan(values).any():
+        raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
+    check_budget(budget)
+    n_rows = math.floor(budget * len(values) + 1e-9) if budget < 1 else min(int(budget), len(values))
+    chosen = np.zeros(len(values), dtype=bool)
+    chosen[np.argsort(-values, kind="stable")[:n_rows]] = True
+    return chosen
+
+
+def check_budget(budget: float) -> None:
+    """Refuse a budget that is neither a number of rows nor a share."""
+    if not (math.isfinite(budget) and budget >= 0) or (budget >= 1 and budget != int(budget)):
+        raise InputError(f"a review budget is a whole number of rows, or a share below 1, got {budget!r}.")
+
+
+@dataclass(frozen=True)
+class ReviewThreshold:
+    r"""A threshold that keeps a budget on a stream, where the best rows of the day are not known yet.
+
+    Rows that save more than ``threshold`` are reviewed. With probability at least 1 - delta over the rows it was chosen
+    on, at most the share ``share`` of new rows is, whatever the distribution: above the k-th largest of n values lies
+    at most a Beta(k, n - k + 1) share of new ones, and k is the largest for which that stays below the budget.
+
+    Parameters
+    ----------
+    threshold : float
+        Infinite where the rows are too few to promise anything but no review at all.
+    share, delta : float
+    n_rows, n_above : int
+        The rows that it was chosen on, and how many of them exceed it.
+
+    Examples
+    --------
+    >>> desk = ReviewThreshold.choose(np.linspace(-0.2, 0.5, 1001), share=0.1)
+    >>> round(desk.threshold, 3), desk.n_above
+    (0.441, 84)
+    >>> desk.most_of(200)
+    24
+    """
+
+    threshold: float
+    share: float
+    delta: float
+    n_rows: int
+    n_above: int
+
+    @classmethod
+    def choose(cls, saves: ArrayLike, share: float, delta: float = 0.05) -> "ReviewThreshold":
+        """Choose the threshold on rows from where new ones will come, independent of each other.
+
+        Parameters
+        ----------
+        saves : array of shape (n,)
+            As :func:`savings` gives them; labels are not needed.
+        share : float
+            The largest share of rows to review, in (0, 1).
+        delta : float, default 0.05
+            How probable it may be, over the choice of these rows, that the share is exceeded.
+        """
+        values = np.sort(np.asarray(saves, dtype=np.float64))[::-1]
+        for name, value in (("share", share), ("delta", delta)):
+            if not 0 < value < 1:
+                raise InputError(f"{name} must be between 0 and 1, got {value!r}.")
+        if values.ndim != 1 or np.isnan(values).any():
+            raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
+        n = len(values)
+        ranks = np.arange(1, n + 1)
+        kept = np.flatnonzero(beta.ppf(1 - delta, ranks, n - ranks + 1) <= share)
+        threshold = float(values[kept[-1]]) if len(kept) else math.inf
+        return cls(threshold, float(share), float(delta), n, int((values > threshold).sum()))
+
+    def reviewed(self, saves: ArrayLike) -> NDArray[np.bool_]:
+        """Return which rows are reviewed."""
+        return np.asarray(np.asarray(saves) > self.threshold)
+
+    def most_of(self, n_rows: int, confidence: float = 0.95) -> int:
+        """Return how many of the next rows will be reviewed at the most, with this confidence in a single look."""
+        if math.isinf(self.threshold):
+            return 0
+        return int(betabinom.ppf(confidence, n_rows, self.n_above + 1, self.n_rows - self.n_above))

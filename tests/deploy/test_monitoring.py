@@ -1,0 +1,324 @@
+"""The monitor: fair bets, alarms that do not depend on where a stream is cut, and a state that outlives its process."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.csv
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demur.deploy import Monitor, Reference, risk_sequence
+from demur.deploy.monitoring import DriftBets, RiskBets
+from demur.errors import InputError
+
+DELTA = 0.05
+
+
+def rows(rng, n, sure=16, shares=(0.5, 0.3, 0.2)):
+    confidence = rng.beta(sure, 2, size=n)
+    return confidence < 0.8, confidence, rng.choice(len(shares), size=n, p=shares)
+
+
+def reference(rng, n=400):
+    return Reference.of(*rows(rng, n), rng.uniform(size=n) < 0.05, classes=["a", "b", "c"])
+
+
+@pytest.mark.parametrize("n_before", [0, 10, 24, 25, 74, 75, 1000])
+@pytest.mark.parametrize("risk", [0.01, 0.2, 0.7])
+def test_a_bet_on_the_risk_is_fair(n_before, risk):
+    """At the largest risk allowed, the capital expected after a row is the capital before it."""
+    past, after = np.random.default_rng(0).uniform(size=n_before) < 2 * risk, []
+    for outcome in (False, True):
+        bets = RiskBets(risk)
+        bets.bet(past)
+        before = np.exp(bets.log_capital)
+        after.append(np.exp(bets.bet([outcome])[0]))
+    assert (1 - risk) * after[0] + risk * after[1] == pytest.approx(before, rel=1e-12)
+    assert after[0] < after[1]  # a lower risk makes the bettor poorer
+
+
+@pytest.mark.parametrize("n_before", [0, 10, 24, 25, 74, 75, 1000])
+def test_a_bet_on_drift_is_fair(n_before):
+    """With one kind of rows the p-value is the uniform number itself; the mean over it leaves the capital as it is."""
+    past, after = np.random.default_rng(0).beta(2, 1, size=n_before), []
+    for u in (np.arange(10) + 0.5) / 10:
+        bets = DriftBets([5])
+        bets.bet(np.zeros(n_before, dtype=int), past)
+        before = np.exp(bets.log_capital)
+        after.append(np.exp(bets.bet([0], [u])[0]))
+    assert np.mean(after) == pytest.approx(before, rel=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 6))
+@settings(deadline=None, max_examples=30)
+def test_p_values_are_ranks_among_all_rows_before(seed, n_rows, n_kinds):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 5, size=n_kinds)
+    kinds, ties = rng.integers(n_kinds, size=n_rows), rng.uniform(size=n_rows)
+    pool, expected = np.repeat(np.arange(n_kinds), counts).tolist(), []
+    for kind, u in zip(kinds, ties, strict=True):
+        pool.append(kind)
+        below, equal = sum(one < kind for one in pool), sum(one == kind for one in pool)
+        expected.append((below + u * equal) / len(pool))
+    bets = DriftBets(counts)
+    assert bets._p_values(kinds, ties) == pytest.approx(expected, rel=1e-12)
+    assert bets.counts.tolist() == np.bincount(pool, minlength=n_kinds).tolist()
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 300), max_size=4))
+@settings(deadline=None, max_examples=20)
+def test_saved_and_loaded_anywhere_it_is_the_same_monitor(tmp_path_factory, seed, cuts):
+    rng = np.random.default_rng(seed)
+    known, path = reference(rng), tmp_path_factory.mktemp("state") / "state.json"
+    stream = [np.concatenate(parts) for parts in zip(rows(rng, 100), rows(rng, 200, sure=6), strict=True)]
+    wrong = rng.uniform(size=300) < 0.2
+    whole = Monitor(known, max_risk=0.06)
+    whole.watch(*stream)
+    whole.review(stream[0], wrong)
+    whole.save(path)
+    expected = path.read_bytes()
+    Monitor(known, max_risk=0.06).save(path)
+    edges = [0, *sorted(cuts), 300]
+    for start, stop in itertools.pairwise(edges):
+        monitor = Monitor.load(path)
+        monitor.watch(*(part[start:stop] for part in stream))
+        monitor.review(stream[0][start:stop], wrong[start:stop])
+        monitor.save(path)
+    assert path.read_bytes() == expected
+    assert "confidence" in {alarm.check for alarm in whole.alarms}
+
+
+def false_alarms(n_runs, n_rows, seed=0):
+    """Return the share of runs without any change in which each check ever reaches 1 / delta."""
+    rng, found = np.random.default_rng(seed), {}
+    for name, shares in {"two kinds": [0.9, 0.1], "five kinds": [0.4, 0.3, 0.15, 0.1, 0.05]}.items():
+        edges = np.cumsum(shares)[:-1]
+        kinds = np.searchsorted(edges, rng.uniform(size=(n_runs, 60 + n_rows)))
+        bets = DriftBets((kinds[:, :60, None] == np.arange(len(shares))).sum(axis=1))
+        found[name] = bets.bet(kinds[:, 60:], rng.uniform(size=(n_runs, n_rows)))
+    found["risk"] = RiskBets(0.05, (n_runs,)).bet(rng.uniform(size=(n_runs, n_rows)) < 0.05)
+    return {name: float((capital.max(axis=1) >= np.log(1 / DELTA)).mean()) for name, capital in found.items()}
+
+
+def most_by_chance(n_runs):
+    return DELTA + 4 * np.sqrt(DELTA * (1 - DELTA) / n_runs)
+
+
+def test_false_alarms_are_as_rare_as_promised():
+    for name, share in false_alarms(300, 2000).items():
+        assert share <= most_by_chance(300), name
+
+
+@pytest.mark.slow
+def test_false_alarms_are_as_rare_as_promised_after_many_rows():
+    for name, share in false_alarms(500, 20_000, seed=1).items():
+        assert share <= most_by_chance(500), name
+
+
+def test_a_risk_that_doubles_is_seen_before_a_window_sees_it():
+    """Against a binomial test on every 250 audited rows that keeps the same delta over 100,000 of them."""
+    from scipy.stats import binom
+
+    rng, n_runs, before, after = np.random.default_rng(0), 100, 500, 3000
+    risk = np.repeat([0.05, 0.1], [before, after])
+    wrong = rng.uniform(size=(n_runs, len(risk))) < risk
+    capital = RiskBets(0.05, (n_runs,)).bet(wrong)[:, before:]
+    assert (capital.max(axis=1) >= np.log(1 / DELTA)).all()
+    ours = np.argmax(capital >= np.log(1 / DELTA), axis=1) + 1
+    counts = wrong[:, before:].reshape(n_runs, -1, 250).sum(axis=2)
+    raised = counts > binom.isf(DELTA / 400, 250, 0.05)
+    windows = np.where(raised.any(axis=1), 250 * (np.argmax(raised, axis=1) + 1), after)
+    assert np.median(ours) < np.median(windows)
+    assert np.quantile(ours, 0.9) < np.quantile(windows, 0.9)
+
+
+def test_each_check_sees_its_own_change_and_no_other():
+    rng = np.random.default_rng(0)
+    known = reference(rng, 1000)
+    changes = {
+        "class mix": lambda: rows(rng, 3000, shares=(0.3, 0.3, 0.4)),
+        "confidence": lambda: (lambda reject, sure, label: (reject, np.where(reject, sure, 0.85), label))(
+            *rows(rng, 3000)
+        ),
+    }
+    for check, change in changes.items():
+        monitor = Monitor(known, max_risk=0.1)
+        assert monitor.watch(*rows(rng, 2000)) == []
+        assert [alarm.check for alarm in monitor.watch(*change())] == [check]
+        assert monitor.alarms[0].row > 2000
+
+
+def test_the_audit_estimates_the_risk_of_the_answers():
+    """Declined rows are wrong far more often, and leave the estimate alone."""
+    rng = np.random.default_rng(0)
+    monitor = Monitor(reference(rng), max_risk=0.2)
+    reject = rng.uniform(size=4000) < 0.3
+    wrong = rng.uniform(size=4000) < np.where(reject, 0.6, 0.1)
+    monitor.review(reject, wrong)
+    assert monitor.risk.estimate == wrong[~reject].mean()
+    assert monitor.risk.low < 0.1 < monitor.risk.high
+    assert monitor.to_json()["declined_rightly"] == wrong[reject].mean()
+    assert monitor.alarms == []
+
+
+def test_the_confidence_sequence_holds_at_all_times_also_where_the_risk_moves():
+    rng, n_runs, n_rows = np.random.default_rng(0), 100, 1500
+    risk = 0.1 * (1 + np.sin(np.arange(n_rows) / 200))
+    wrong = np.cumsum(rng.uniform(size=(n_runs, n_rows)) < risk, axis=1)
+    looks = np.unique(np.geomspace(1, n_rows, 25).astype(int)) - 1
+    found = risk_sequence(wrong[:, looks], looks + 1, DELTA)
+    mean = (np.cumsum(risk) / np.arange(1, n_rows + 1))[looks]
+    missed = ((found.low > mean) | (found.high < mean)).any(axis=1)
+    assert missed.mean() <= most_by_chance(n_runs)
+
+
+@pytest.mark.parametrize("n_rows", [1, 20, 10_000])
+def test_the_confidence_sequence_at_its_ends(n_rows):
+    none, all_ = risk_sequence(0, n_rows), risk_sequence(n_rows, n_rows)
+    assert (none.low, all_.high) == (0, pytest.approx(1))
+    assert none.high < 1 or n_rows == 1
+    assert all_.low == pytest.approx(1 - none.high, abs=1e-9)
+    assert none.high > 1 - (DELTA / 2) ** (1 / n_rows)  # never narrower than an interval for one look
+
+
+def test_the_draw_depends_on_nothing_but_source_and_row():
+    monitor = Monitor(reference(np.random.default_rng(0)), max_risk=0.1, audit=0.1)
+    whole = monitor.draw("today.csv", 0, 20_000)
+    pieces = [monitor.draw("today.csv", start, 37) for start in range(0, 20_000 - 37, 37)]
+    assert np.concatenate(pieces).tolist() == whole[: 37 * len(pieces)].tolist()
+    assert abs(whole.mean() - 0.1) < 4 * np.sqrt(0.09 / 20_000)
+    assert (monitor.draw("other.csv", 0, 20_000) & whole).mean() < 0.02
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "not json", '{"format": 1}', '{"format": 99}'])
+def test_a_file_that_is_no_state_is_refused(tmp_path, text):
+    path = tmp_path / "state.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"state\.json"):
+        Monitor.load(path)
+
+
+def test_refusals():
+    known = reference(np.random.default_rng(0))
+    for wrong in ({"max_risk": 0.0}, {"max_risk": 0.1, "delta": 1.0}, {"max_risk": 0.1, "audit": 2.0}):
+        with pytest.raises(InputError, match="share"):
+            Monitor(known, **wrong)
+    monitor = Monitor(known, max_risk=0.1)
+    with pytest.raises(InputError, match="3 classes"):
+        monitor.watch([False], [0.9], [3])
+    with pytest.raises(InputError, match="one shape"):
+        monitor.watch([False, True], [0.9], [2])
+    with pytest.raises(InputError, match="NaN"):
+        monitor.watch([False], [np.nan], [2])
+
+
+# The command line
+
+
+def write_rows(path, n, *, seed, shift=0.0, labels=True):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=n)
+    values = np.c_[rng.normal(size=(n, 2)) + 1.5 * y[:, None] + shift]
+    lines = [
+        f"{a:.4f},{b:.4f}" + (f",{['no', 'yes'][k]}" if labels else "") for (a, b), k in zip(values, y, strict=True)
+    ]
+    path.write_text("\n".join(["a,b" + ",y" * labels, *lines]) + "\n")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, demur):
+    place = tmp_path_factory.mktemp("watched")
+    write_rows(place / "train.csv", 1500, seed=0)
+    write_rows(place / "new.csv", 1000, seed=1, labels=False)
+    write_rows(place / "reviewed.csv", 300, seed=2)
+    write_rows(place / "moved.csv", 1500, seed=3, shift=1.0, labels=False)
+    for name, options in {"model": (), "unjudged": ("--holdout", "0")}.items():
+        fitted = demur("fit", place / "train.csv", "--target", "y", "--model", "lr", "--out", place / name, *options)
+        assert fitted.code == 0, fitted
+    return place
+
+
+def call(demur, folder, data, state, *options):
+    return demur("monitor", folder / "model", folder / data, "--state", state, *options)
+
+
+def test_watch_review_and_alarm(demur, folder, tmp_path):
+    state = tmp_path / "state.json"
+    first = call(demur, folder, "new.csv", state)
+    assert (first.code, "No alarm." in first.text, "After 1,000 rows" in first.text) == (0, True, True), first
+    reviewed = call(demur, folder, "reviewed.csv", state, "--reviewed", "--json")
+    found = json.loads(reviewed.text)
+    assert reviewed.code == 0
+    assert found["audited"] + found["reviewed_declined"] == 300
+    assert found["risk"]["low"] <= found["risk"]["estimate"] <= found["risk"]["high"]
+    again = json.loads(call(demur, folder, "reviewed.csv", state, "--reviewed", "--json").text)
+    assert again == found  # rows that were taken already do not count twice
+    moved = call(demur, folder, "moved.csv", state)
+    assert moved.code == 3
+    assert "ALARM at row 1," in " ".join(moved.text.split())
+    assert state.stat().st_size < 20_000
+
+
+def test_the_list_for_the_desk_has_declined_and_drawn_rows(demur, folder, tmp_path):
+    out, options = tmp_path / "desk.csv", ("--audit", "0.2", "--chunk-rows", "70")
+    assert call(demur, folder, "new.csv", tmp_path / "state.json", "--to-review", out, *options).code == 0
+    table = pyarrow.csv.read_csv(out)
+    why = table["why"].to_pylist()
+    n_declined = json.loads(call(demur, folder, "new.csv", tmp_path / "state.json", "--json").text)["rejected_share"]
+    assert why.count("declined") == round(1000 * n_declined)
+    assert 0.15 < why.count("audit") / (1000 - why.count("declined")) < 0.25
+
+
+def test_a_stream_that_was_cut_short_goes_on_where_it_was(demur, folder, tmp_path):
+    lines = (folder / "new.csv").read_text().splitlines(keepends=True)
+    growing, state, whole = tmp_path / "growing.csv", tmp_path / "state.json", tmp_path / "whole.json"
+    for n_lines in (301, 302, 302, 1001):
+        growing.write_text("".join(lines[:n_lines]))
+        assert demur("monitor", folder / "model", growing, "--state", state, "--chunk-rows", "64").code == 0
+    assert demur("monitor", folder / "model", growing, "--state", whole).code == 0
+    assert state.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_happened(demur, folder, tmp_path):
+    write_rows(tmp_path / "long.csv", 20_000, seed=4, labels=False)
+    state, whole = tmp_path / "state.json", tmp_path / "whole.json"
+    words = ["monitor", folder / "model", tmp_path / "long.csv", "--chunk-rows", "20", "--state"]
+    seen, kills = [], 0
+    for _ in range(3):
+        before = state.read_bytes() if state.exists() else None
+        process = subprocess.Popen(
+            [sys.executable, "-m", "demur", *map(str, words), str(state)], stdout=subprocess.DEVNULL, env=os.environ
+        )
+        while process.poll() is None and (not state.exists() or state.read_bytes() == before):
+            pass
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        seen.append(Monitor.load(state).n_rows)
+    assert kills
+    assert sorted(seen) == seen
+    assert demur(*words, state).code == demur(*words, whole).code
+    assert state.read_bytes() == whole.read_bytes()
+
+
+def test_what_a_call_may_not_change(demur, folder, tmp_path):
+    state = tmp_path / "state.json"
+    assert call(demur, folder, "new.csv", state, "--delta", "0.1").code == 0
+    assert "--delta 0.1" in call(demur, folder, "new.csv", state, "--delta", "0.2").complaint
+    other = call(demur, folder, "new.csv", state, "--reference", folder / "reviewed.csv")
+    assert "another model or other reference rows" in other.complaint
+    assert "--max-risk must be a share" in call(demur, folder, "new.csv", state, "--max-risk", "5").complaint
+    assert "--to-review" in call(demur, folder, "new.csv", state, "--reviewed", "--to-review", "x.csv").complaint
+
+
+def test_a_model_without_held_out_rows_needs_a_reference(demur, folder, tmp_path):
+    words = ("monitor", folder / "unjudged", folder / "new.csv", "--state", tmp_path / "state.json")
+    assert "not trained on as the reference" in demur(*words).complaint
+    assert not (tmp_path / "state.json").exists()
+    assert demur(*words, "--reference", folder / "reviewed.csv").code == 0
