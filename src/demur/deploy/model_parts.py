@@ -92,6 +92,8 @@ _PARTS = (
     "demur.rules.Decision",
     "demur.tabular.table_model.TableModel",
     "demur.training.mlp.MLP",
+    "demur.training.tabular_net.PeriodicEmbeddings",
+    "demur.training.tabular_net.TabularNet",
     "demur.training.trained.Trained",
 )
 """What demur's models are made of, beside losses, margin functions and rules, which the registries know."""

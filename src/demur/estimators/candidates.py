@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from demur.calibration import TemperatureScaling
 from demur.estimators.cross_fitting import out_of_fold_proba
-from demur.estimators.reject_classifier import RejectClassifier
+from demur.estimators.reject_classifier import RejectClassifier, batch_size_for
 from demur.estimators.splitting import Fold
 
 __all__ = [
@@ -102,17 +102,6 @@ _STEPS = 5000
 
 
 _TREES = 300
-
-
-def batch_size_for(n_rows: int) -> int:
-    """Return the size of batches that gives small tables enough of them: 128, the paper's, from 6,400 rows on.
-
-    Examples
-    --------
-    >>> batch_size_for(150), batch_size_for(15_000)
-    (16, 128)
-    """
-    return int(np.clip(n_rows // 50, 16, 128))
 
 
 def _networks(task: Task, weight_decay: float = 1e-3) -> RejectClassifier:
