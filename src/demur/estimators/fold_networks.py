@@ -212,7 +212,7 @@ def fit_fold_networks(
         held_out, proba, raw = _out_of_fold(entry, trained, members, fold_of, parts, seen, len(seeds), n_classes)
         candidate = _judged(entry, members, rows, held_out, proba, raw, cost)
         candidates.append(candidate)
-        if best is None or candidate.log_loss < best[0].log_loss or best[0].failed:
+        if best is None or best[0].failed or (candidate.log_loss or 0.0) < (best[0].log_loss or 0.0):
             best = candidate, held_out, proba
     assert best is not None
     chosen, held_out, proba = best

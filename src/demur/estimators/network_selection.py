@@ -54,7 +54,7 @@ class GridEntry:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What was tried: its hyper-parameters and how it did on the held-out rows; NaN where none were held out."""
+    """What was tried: its hyper-parameters and how it did on the held-out rows; log loss for losses with a link."""
 
     loss: Loss
     weight_decay: float
@@ -62,7 +62,7 @@ class Candidate:
     risk: float
     coverage: float
     failed: bool
-    log_loss: float = float("nan")
+    log_loss: float | None = None
 
 
 class AnswersNothingWarning(UserWarning):
@@ -150,7 +150,7 @@ def least_log_loss(
     The 0-1-c risk at one cost is a poor judge where rows are few and "decline everything" is hard to beat, and a
     network with a link serves every cost.
     """
-    judged = []
+    judged, losses = [], []
     for candidate in candidates:
         value = np.inf
         if not candidate.failed:
@@ -158,7 +158,8 @@ def least_log_loss(
             proba = networks.proba(X.numpy(), normalised=True)[np.arange(len(y)), y]
             value = float(np.average(-np.log(np.maximum(proba, 1e-12)), weights=weight))
         judged.append(replace(candidate, log_loss=value))
-    return judged, min(judged, key=lambda candidate: candidate.log_loss)
+        losses.append(value)
+    return judged, judged[int(np.argmin(losses))]
 
 
 def least_risk(candidates: Sequence[Candidate]) -> Candidate:

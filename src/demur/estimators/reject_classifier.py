@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import RejectingClassifier, choose_reject_label
-from demur.estimators.fold_networks import FeatureScale, Rows, fit_fold_networks, recipe_for, tempered
+from demur.estimators.fold_networks import FeatureScale, FoldNetworks, Rows, fit_fold_networks, recipe_for, tempered
 from demur.estimators.network_selection import (
     Candidate,
     FittedNetworks,
@@ -40,12 +40,10 @@ from demur.training import (
     Architecture,
     ModuleArchitecture,
     ModuleFactory,
-    TabularNet,
     Trained,
     TrainingData,
     resolve_device,
     train,
-    train_tabular,
 )
 
 __all__ = ["RejectClassifier"]
@@ -113,6 +111,8 @@ def batch_size_for(n_rows: int) -> int:
 
 
 _FOLDS = 5
+_EPOCHS = 150
+"""Of a plain perceptron, as in the paper."""
 _MOST_DENSE = 1 << 27
 """Numbers to which a sparse matrix may be filled up, a gigabyte."""
 
@@ -142,7 +142,7 @@ class RejectClassifier(RejectingClassifier):
         ``set_params(cost=...)`` needs no refit; the others are trained for it.
     hidden_units : int or sequence of int, optional
         Gives a plain perceptron with these hidden layers, as in the paper; by default a
-        :class:`~demur.training.TabularNet`.
+        :class:`~demur.training.TabularNet`, and 50 units for losses without a link.
     epochs : int, optional
         By default 64, fewer on large tables; 150 for a plain perceptron.
     batch_size : int, optional
@@ -278,7 +278,7 @@ class RejectClassifier(RejectingClassifier):
         rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
         self.loss_curve_: NDArray[np.float64] | None = None
         self.validation_curve_: NDArray[np.float64] | None = None
-        if grid[0].loss.has_link and not plain:
+        if not plain:
             self._fit_on_folds(rows, self._folds(examples, rng), grid, self._seeds(rng), device)
         else:
             self._fit_held_out(rows, examples.blocks, grid, rng, device)
@@ -289,7 +289,8 @@ class RejectClassifier(RejectingClassifier):
         return self
 
     def _is_plain(self) -> bool:
-        return self.module is not None or self.hidden_units is not None
+        """Say whether the networks are the paper's or the user's own; losses without a link have the paper's."""
+        return self.module is not None or self.hidden_units is not None or not resolve(self.loss).has_link
 
     def _seeds(self, rng: np.random.RandomState) -> list[int]:
         n_members = self.n_members
@@ -324,6 +325,23 @@ class RejectClassifier(RejectingClassifier):
         self.networks_ = found.networks if self.calibration is None else tempered(found, rows)
         self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
 
+    def adopt(self, found: FoldNetworks, n_features: int, n_classes: int) -> Self:
+        """Become a fitted classifier of the classes 0, 1, ... with networks that were trained elsewhere.
+
+        Parameters
+        ----------
+        found : FoldNetworks
+            Their probabilities stay as they are: whoever cross-fits calibrates.
+        n_features, n_classes : int
+        """
+        self.classes_ = np.arange(n_classes)
+        self.n_features_in_ = n_features
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        self.candidates_, self.best_candidate_, self.networks_ = found.candidates, found.chosen, found.networks
+        self.loss_, self.fit_cost_, self.equal_rows_ = found.chosen.loss, float(self.cost), 0
+        self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
+        return self
+
     def _fit_held_out(
         self, rows: Rows, blocks: Blocks, grid: Sequence[GridEntry], rng: np.random.RandomState, device: torch.device
     ) -> None:
@@ -338,9 +356,8 @@ class RejectClassifier(RejectingClassifier):
         again = needed and len(train_rows) < len(everything)
         seeds = self._seeds(rng)
         scale = self._scale(rows, train_rows)
-        n_epochs = self._epochs(len(train_rows))
         n_networks = len(grid) * len(seeds) + (len(seeds) if again else 0)
-        with self._progress(n_networks * n_epochs) as progress:
+        with self._progress(n_networks * (self.epochs or _EPOCHS)) as progress:
             trained = self._trained(rows, scale, grid, train_rows, seeds, device, progress)
             weight = np.ones(len(everything)) if rows.weight is None else rows.weight
             held_out = scale.of(rows.X[validation]), rows.y[validation], weight[validation]
@@ -378,25 +395,15 @@ class RejectClassifier(RejectingClassifier):
         data = TrainingData(scale.of(rows.X), torch.from_numpy(rows.y), weight)
         loss = grid[0].loss
         architecture = self._architecture(data.X.shape[1], loss.n_outputs(len(self.classes_)))
-        n = len(train_rows)
-        if isinstance(architecture, TabularNet):
-            recipe = recipe_for(n, epochs=self._epochs(n), batch_size=self.batch_size, learning_rate=self.learning_rate)
-            run = train_tabular(loss, architecture, data, networks, recipe=recipe, device=device, progress=progress)
-            self.loss_curve_, self.validation_curve_ = run.training_loss, run.validation_loss
-            return run.trained
+        batch_size = self.batch_size or batch_size_for(len(train_rows))
         return train(
-            loss, architecture, data, networks, epochs=self._epochs(n), batch_size=self.batch_size or batch_size_for(n),
+            loss, architecture, data, networks, epochs=self.epochs or _EPOCHS, batch_size=batch_size,
             learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
         )  # fmt: skip
-
-    def _epochs(self, n_rows: int) -> int:
-        return self.epochs or (150 if self._is_plain() else recipe_for(n_rows).epochs)
 
     def _scale(self, rows: Rows, which: NDArray[np.int64]) -> FeatureScale:
         """Return how these rows say that features are to be scaled."""
         weight = None if rows.weight is None else rows.weight[which]
-        if not self._is_plain():
-            return FeatureScale.robust(rows.X[which], weight, rows.incomplete, scaled=self.standardize)
         joined = with_indicators(rows.X[which], rows.incomplete)
         return FeatureScale(*self._statistics(joined, weight), None, rows.incomplete)
 
@@ -489,8 +496,7 @@ class RejectClassifier(RejectingClassifier):
     def _architecture(self, n_features: int, n_outputs: int) -> Architecture:
         if self.module is not None:
             return ModuleArchitecture(self.module, n_features, n_outputs)
-        units = self._hidden_units()
-        return TabularNet(n_features, n_outputs) if units is None else MLP((n_features, *units, n_outputs))
+        return MLP((n_features, *(self._hidden_units() or (50,)), n_outputs))
 
     def _hidden_units(self) -> Sequence[int] | None:
         if self.hidden_units is None:

@@ -292,4 +292,6 @@ def _inputs(graph: Graph, features: str, model: RejectClassifier) -> str:
         length = graph.op("Sqrt", graph.op("Add", graph.op("Mul", share, share), np.array(1.0)))
         value = graph.op("Div", value, length)
     value = graph.op("Where", graph.op("IsNaN", value), np.array(0.0), value)
+    # The estimator refuses infinities; here such a row is rejected.
+    value = graph.op("Where", graph.op("IsInf", graph.op("Unsqueeze", features, _FIRST)), np.array(np.nan), value)
     return graph.cast(value, _F)
