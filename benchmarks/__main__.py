@@ -3,7 +3,7 @@
 import argparse
 import importlib
 
-ALL = ("training", "theory", "curves", "intervals", "overhead", "auto", "predict", "service", "rooms")
+ALL = ("training", "theory", "curves", "intervals", "overhead", "auto", "budget", "predict", "service", "rooms")
 
 
 def main() -> None:
