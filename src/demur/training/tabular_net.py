@@ -10,7 +10,6 @@ depend on the scale of a gradient, so one learning rate then serves all of them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from math import pi, prod
 from typing import NamedTuple
@@ -141,7 +140,7 @@ class TabularNet(Architecture):
     def module(self, vector: Tensor) -> nn.Module:
         return _TabularModule(self, {name: part[0] for name, part in self.folded(vector.unsqueeze(0)).items()})
 
-    @cached_property
+    @property
     def _trained_parts(self) -> dict[str, _Part]:
         """The parts while they train, those of one factor side by side and the biases, which do not decay, last."""
         layers = list(pairwise(self.sizes))
