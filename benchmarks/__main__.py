@@ -3,7 +3,19 @@
 import argparse
 import importlib
 
-ALL = ("training", "theory", "curves", "intervals", "overhead", "auto", "budget", "predict", "service", "rooms")
+ALL = (
+    "training",
+    "recipe",
+    "theory",
+    "curves",
+    "intervals",
+    "overhead",
+    "auto",
+    "budget",
+    "predict",
+    "service",
+    "rooms",
+)
 
 
 def main() -> None:

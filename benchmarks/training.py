@@ -5,10 +5,12 @@ machine. With --data DIR the real letter and covtype are read from that folder.
 """
 
 import argparse
+import math
 import os
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -149,31 +151,68 @@ def paper_networks(name, rows, n_classes):
     return [NetworkSpec(rows[t], t, w, c, hyper) for t in range(10) for c, hyper in hypers for w in WEIGHT_DECAYS]
 
 
+def paper_jobs(shape):
+    """Return the jobs of the paper's seven methods, on random data of a data set's shape."""
+    names = ("apc+log", "apc+exp", "mpc+log", "ova+log", "ova+exp", "ce", "ova+hin")
+    n_rows, n_features, n_classes = SHAPES[shape]
+    X, y = random_data(n_rows, n_features, n_classes)
+    rows, data = splits(n_rows), TrainingData(torch.from_numpy(X), torch.from_numpy(y))
+    return [
+        Job(
+            get(name),
+            MLP((n_features, 50, get(name).n_outputs(n_classes))),
+            data,
+            paper_networks(name, rows, n_classes),
+        )
+        for name in names
+    ]
+
+
+def floor_seconds(jobs, epochs, rate):
+    """Return how long the products alone take at a rate: forward, and twice as much backward."""
+    operations = sum(
+        6 * len(network.rows) * epochs * sum(a * b for a, b in pairwise(job.architecture.sizes))
+        for job in jobs
+        for network in job.networks
+    )
+    return operations / rate
+
+
+def product_rate(device):
+    """Measure the rate of large single-precision products, as the kernels round them."""
+    if not device.startswith("cuda"):
+        return None
+    torch.backends.cuda.matmul.allow_tf32 = True
+    a = torch.randn(8192, 8192, device=device)
+    a @ a
+    torch.cuda.synchronize()
+    spent = seconds(lambda: [a @ a for _ in range(10)])
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return 10 * 2 * 8192**3 / spent
+
+
 def paper_grid(console, epochs, device) -> None:
     """Time all 7,950 networks of the paper's benchmark, on random data of the right shapes."""
-    names = ("apc+log", "apc+exp", "mpc+log", "ova+log", "ova+exp", "ce", "ova+hin")
-    total, count = 0.0, 0
+    jobs = {shape: paper_jobs(shape) for shape in SHAPES}
+    first = seconds(lambda: [train_all(own, epochs=1, batch_size=BATCH, device=device) for own in jobs.values()])
+    rate = product_rate(device)
     table = Table(title=f"All networks of the paper's benchmark, {epochs} epochs, {device}", title_justify="left")
-    for heading in ("data set", "networks", "seconds"):
+    for heading in ("data set", "networks", "seconds", "floor"):
         table.add_column(heading, justify="right")
-    for shape, (n_rows, n_features, n_classes) in SHAPES.items():
-        X, y = random_data(n_rows, n_features, n_classes)
-        rows, data = splits(n_rows), TrainingData(torch.from_numpy(X), torch.from_numpy(y))
-        jobs = [
-            Job(
-                get(name),
-                MLP((n_features, 50, get(name).n_outputs(n_classes))),
-                data,
-                paper_networks(name, rows, n_classes),
-            )
-            for name in names
-        ]
-        spent = seconds(lambda jobs=jobs: train_all(jobs, epochs=epochs, batch_size=BATCH, device=device))
-        networks = sum(len(job.networks) for job in jobs)
-        table.add_row(shape, f"{networks:,}", f"{spent:.1f}")
-        total, count = total + spent, count + networks
-    table.add_row("all", f"{count:,}", f"{total:.1f}")
+    total = [0, 0.0, 0.0]
+    for shape, own in jobs.items():
+        spent = seconds(lambda own=own: train_all(own, epochs=epochs, batch_size=BATCH, device=device))
+        networks, floor = sum(len(job.networks) for job in own), floor_seconds(own, epochs, rate) if rate else math.nan
+        table.add_row(shape, f"{networks:,}", f"{spent:.2f}", f"{floor:.2f}")
+        total = [one + more for one, more in zip(total, (networks, spent, floor), strict=True)]
+    table.add_row("all", f"{total[0]:,}", f"{total[1]:.2f}", f"{total[2]:.2f}")
     console.print(table)
+    console.print(f"One epoch of each before that, with whatever is compiled on first use: {first:.1f} s.")
+    if rate:
+        console.print(f"The floor is the products alone at the {rate / 1e12:.0f} TFLOP/s that large ones reach here.")
+        everything = [job for own in jobs.values() for job in own]
+        together = seconds(lambda: train_all(everything, epochs=epochs, batch_size=BATCH, device=device))
+        console.print(f"All data sets in one call: {together:.2f} s.")
 
 
 def show(console, title, times, base="demur"):

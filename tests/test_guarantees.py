@@ -11,8 +11,7 @@ from scipy.stats import binom
 from sklearn.exceptions import NotFittedError
 
 from demur.guarantees import Coverage, NoGuaranteeError, RiskControl
-from demur.guarantees.binomial import p_value, rows_needed, upper_bound
-from demur.guarantees.risk_control import fixed_sequence, fixed_thresholds, sgr
+from demur.guarantees.risk_control import fixed_sequence, fixed_thresholds, p_value, rows_needed, sgr, upper_bound
 from demur.rules import Rule, Threshold
 
 CONFIDENCES = st.lists(st.integers(1, 8).map(lambda eighths: eighths / 8), min_size=1, max_size=30)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from demur.theory import calibration_function
-from demur.theory.figures import (
+from demur.theory.pictures import (
     draw_beta_bounds,
     draw_calibration_functions,
     draw_room,

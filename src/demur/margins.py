@@ -117,6 +117,11 @@ def register_margin(cls: type[M]) -> type[M]:
     return cls
 
 
+def registered_classes() -> set[type[MarginFunction]]:
+    """Return the classes of all registered margin functions."""
+    return set(_margins.values())
+
+
 def unregister_margin(name: str) -> None:
     """Forget a registered margin function."""
     _find(name)

@@ -7,18 +7,18 @@ import sys
 import pytest
 
 
-def demur(*arguments):
+def as_process(*arguments):
     return subprocess.run([sys.executable, "-m", "demur", *arguments], capture_output=True, text=True, check=False)
 
 
-def test_methods_lists_every_loss():
+def test_methods_lists_every_loss(demur):
     from demur.losses import available
 
     result = demur("methods")
-    assert result.returncode == 0
+    assert result.code == 0
     for name in available():
-        assert f" {name} " in result.stdout
-    rows = json.loads(demur("methods", "--json").stdout)
+        assert f" {name} " in result.text
+    rows = json.loads(demur("methods", "--json").text)
     assert {row["name"] for row in rows} == set(available())
     by_name = {row["name"]: row for row in rows}
     assert by_name["ce"]["calibrated"] == "yes"
@@ -29,7 +29,7 @@ def test_methods_lists_every_loss():
 
 @pytest.mark.slow
 def test_demo_is_the_whole_journey(tmp_path):
-    result = demur("demo", "--out", str(tmp_path / "tour"))
+    result = as_process("demo", "--out", str(tmp_path / "tour"))
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
     for command in ("fit", "evaluate", "predict"):
@@ -39,26 +39,36 @@ def test_demo_is_the_whole_journey(tmp_path):
         assert str(tmp_path / "tour" / name) in result.stdout
         assert (tmp_path / "tour" / name).exists()
     assert len((tmp_path / "tour" / "decisions.csv").read_text().splitlines()) == 101
-    again = demur("demo", "--out", str(tmp_path / "tour"))
+    again = as_process("demo", "--out", str(tmp_path / "tour"))
     assert again.returncode == 2
     assert "exists already" in again.stderr
 
 
-def test_help_and_version():
+@pytest.mark.slow
+def test_it_is_a_program(demur):
+    """What runs in this process for the other tests is what ``python -m demur`` runs."""
+    for arguments in (("--version",), ("methods", "--wrong")):
+        here, there = demur(*arguments), as_process(*arguments)
+        assert there.returncode == here.code
+        assert there.stdout == here.text
+        assert bool(there.stderr) == bool(here.errors)
+
+
+def test_help_and_version(demur):
     from demur import __version__
 
-    assert demur("--version").stdout.strip() == f"demur {__version__}"
-    assert "Usage" in demur("--help").stdout
+    assert demur("--version").text.strip() == f"demur {__version__}"
+    assert "Usage" in demur("--help").text
 
 
-@pytest.mark.parametrize("arguments", [("nonsense",), ("methods", "--wrong"), ("demo", "extra")])
-def test_a_wrong_call_is_exit_code_2_without_a_traceback(arguments):
+@pytest.mark.parametrize("arguments", [("nonsense",), ("methods", "--wrong"), ("demo", "extra", "and", "more")])
+def test_a_wrong_call_is_exit_code_2_without_a_traceback(demur, arguments):
     result = demur(*arguments)
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
-    assert result.stderr.strip()
+    assert result.code == 2
+    assert "Traceback" not in result.errors
+    assert result.errors.strip()
 
 
 @pytest.mark.parametrize("command", ["demo", "methods"])
-def test_every_help_has_an_example(command):
-    assert f"Example: demur {command}" in demur(command, "--help").stdout
+def test_every_help_has_an_example(demur, command):
+    assert f"Example: demur {command}" in demur(command, "--help").text

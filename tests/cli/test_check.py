@@ -30,6 +30,19 @@ def half(scores, cost):
     best = torch.softmax(scores, -1).max(-1)
     return best.indices, best.values <= 0.5
 
+def four(scores, y, cost):
+    log_p = torch.log_softmax(scores, -1)
+    return -log_p.gather(-1, y[:, None])[:, 0] - (1 - cost) * log_p[:, -1]
+
+def four_rule(scores, cost):
+    return scores.argmax(-1), scores.argmax(-1) == scores.shape[-1] - 1
+
+def constant(scores, y, cost):
+    return 1 + 0 * scores.sum(-1)
+
+class Own(CrossEntropy):
+    name = "own ce"
+
 wrapped = FunctionLoss(brier, title="my own")
 number = 7
 """
@@ -78,6 +91,7 @@ def test_a_calibrated_loss_is_exit_code_0_with_its_bounds(demur):
     assert report["calibrated"]
     assert report["fails"] == []
     assert report["counterexample"] is None
+    assert (report["verdict"], report["evidence"]) == ("calibrated", "theorem")
     assert report["bound"]["theorem"] == "Theorem 8"
     for theorem, tightest in zip(report["tightest"]["theorem"], report["tightest"]["tightest"], strict=True):
         assert tightest > theorem
@@ -94,11 +108,48 @@ def test_options_reach_the_loss(demur, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", ["own:brier", "own.py:brier", "own:wrapped"])
-def test_a_loss_of_ones_own(demur, name, folder):
+@pytest.mark.parametrize(
+    ("name", "title"), [("own:brier", "brier"), ("own:wrapped", "my own"), ("own.py:Own", "own ce")]
+)
+def test_a_loss_of_ones_own(demur, name, title, folder):
     result = demur(name, "--classes", 3, cwd=folder)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("CALIBRATED: " + ("my own" if name.endswith("wrapped") else "brier"))
+    assert result.stdout.startswith(f"CALIBRATED: {title}")
+
+
+def test_any_number_of_scores(demur, folder):
+    call = ("own.py:four", "--classes", 3, "--cost", 0.2, "--rule", "own.py:four_rule")
+    result = demur(*call, "--outputs", 4, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "with 4 scores" in result.stdout
+    assumed = demur(*call, cwd=folder)
+    assert assumed.returncode in (3, 4)
+    assert "never answered class 2" in assumed.stdout
+    assert "--outputs" in assumed.stdout
+
+
+def test_an_inconclusive_check_is_exit_code_4_and_says_what_would_settle_it(demur, folder):
+    result = demur("own.py:constant", "--json", cwd=folder)
+    assert result.returncode == 4, result.stderr
+    report = json.loads(result.stdout)
+    assert report["verdict"] == "inconclusive"
+    assert report["would_settle"]
+    assert report["witnesses"] == []
+
+
+def test_other_costs(demur, folder, tmp_path):
+    assert demur("ce", "--cost", "0.1,0.3,0.3").returncode == 0
+    matrix = tmp_path / "costs.csv"
+    matrix.write_text("0,1,0.3\n10,0,0.3\n")
+    result = demur("ce", "--classes", 2, "--cost-matrix", matrix, "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["cost"] == [[0, 1, 0.3], [10, 0, 0.3]]
+    matrix.write_text("true,a,b,reject\na,0,1,0.3\nb,10,0,0.3\n")
+    assert demur("ce", "--classes", 2, "--cost-matrix", matrix).returncode == 0
+    matrix.write_text("0,one,0.3\n")
+    wrong = demur("ce", "--classes", 2, "--cost-matrix", matrix)
+    assert wrong.returncode == 2
+    assert "is not a number" in wrong.stderr
 
 
 def test_a_rule_of_ones_own(demur, folder):
@@ -127,6 +178,9 @@ def test_a_rule_of_ones_own(demur, folder):
         (("own:detached",), "not differentiable"),
         (("ce", "--figure", "no/such/folder/x.png"), "there is no folder"),
         (("ce", "--rule", "softmax"), "brings its own decision rule"),
+        (("ce", "--outputs", 7), "says itself that it takes 3 scores"),
+        (("ce", "--cost", "cheap"), "is not a number"),
+        (("ce", "--cost", "0.1,0.2"), "3 numbers"),
     ],
 )
 def test_a_wrong_call_is_one_sentence_and_exit_code_2(demur, arguments, words, folder):

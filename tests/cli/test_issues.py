@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from demur import RiskControl, save
+from demur.columns import Schema
 from demur.deploy import load
-from demur.tabular import Schema, TableModel, fit_file, fit_table, table_fit
-from demur.tabular.leaks import likely_leaks
+from demur.tabular import TableModel, fit_file, fit_table, table_fit
+from demur.tabular.table_fit import likely_leaks
 
 
 def rows_of(n=200, seed=0, **more):
@@ -254,6 +255,16 @@ def test_12_13_copies_do_not_make_a_promise_come_true(fit, tmp_path):
     data = csv_of(pa.concat_tables([table] * 8), tmp_path / "data.csv")
     complaint = fit(data, "--model", "hgb", "--max-risk", "0.1").complaint
     assert "--max-risk" in complaint
+
+
+def test_12_13_rows_of_another_file_that_the_model_knows_are_counted(tmp_path):
+    data = csv_of(rows_of(), tmp_path / "data.csv")
+    other = csv_of(pa.concat_tables([rows_of(30, seed=1), rows_of().slice(0, 12)]), tmp_path / "test.csv")
+    assert fit_file(data, "y", model="lr", test=other).notes == (
+        "12 of the 42 rows of test.csv have the same features as a row to train on: the figures may flatter.",
+    )
+    apart = csv_of(rows_of(30, seed=1), tmp_path / "apart.csv")
+    assert fit_file(data, "y", model="lr", test=apart).notes == ()
 
 
 def test_12_13_rows_of_one_group_stay_on_one_side(fit, tmp_path):

@@ -29,7 +29,7 @@ def same(found, wanted):
     return found.select(wanted.column_names).combine_chunks().equals(wanted.combine_chunks())
 
 
-@pytest.mark.parametrize("chunk_rows", [1, 7, 499, 65_536])
+@pytest.mark.parametrize("chunk_rows", [17, 499, 65_536])
 @pytest.mark.parametrize("source", ["new.csv", "new.parquet"])
 def test_decisions_are_those_of_the_model(demur, pets, answers, source, chunk_rows, tmp_path):
     options = ("--out", tmp_path / "out.parquet", "--chunk-rows", chunk_rows)
@@ -38,6 +38,13 @@ def test_decisions_are_those_of_the_model(demur, pets, answers, source, chunk_ro
     assert same(pq.read_table(tmp_path / "out.parquet"), answers)
     n_declined = sum(answers["rejected"].to_pylist())
     assert f"Wrote 500 decisions to {tmp_path / 'out.parquet'}: {n_declined} declined" in result.text
+
+
+def test_one_row_at_a_time_is_decided_alike(demur, pets, answers, tmp_path):
+    pq.write_table(read_table(pets / "new.csv").slice(0, 30), tmp_path / "few.parquet")
+    call = ("predict", pets / "model", tmp_path / "few.parquet", "--chunk-rows", "1", "--out", tmp_path / "out.parquet")
+    assert demur(*call).code == 0
+    assert same(pq.read_table(tmp_path / "out.parquet"), answers.slice(0, 30))
 
 
 def test_declined_rows_have_no_prediction(answers):

@@ -40,7 +40,7 @@ def test_the_architecture_page_has_the_layers_that_are_checked():
     table = page[page.index("| layer |") : page.index("Three more rules")]
     rows = [line.split("|")[1].replace("`", "").strip() for line in table.splitlines() if line.startswith("| `")]
     assert [set(row.split(" : ")) for row in rows] == [
-        set(layer.split(" : ")) for layer in reversed(layers) if layer != "__main__"
+        set(layer.split(" | ")) for layer in reversed(layers) if layer != "__main__"
     ]
 
 

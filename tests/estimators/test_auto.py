@@ -16,10 +16,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
+from demur.columns import as_table
 from demur.estimators import candidates
 from demur.estimators.auto_classifier import mixture_weights
 from demur.estimators.candidates import CANDIDATES, TimeBudget, fit_in_pieces
-from demur.tabular import as_table
 
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES)

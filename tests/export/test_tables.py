@@ -9,9 +9,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
 from demur import RejectOption
+from demur.columns import Schema
 from demur.deploy.onnx import ExportError, onnx_inputs, onnx_model
 from demur.estimators import AutoClassifier
-from demur.tabular import Schema, TableModel, fit_table
+from demur.tabular import TableModel, fit_table
 from demur.tabular.class_labels import label_type, labelled_rows
 
 from .running import SINGLE, assert_agrees, run, session

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, multinomial
 
-from demur.guarantees.binomial import upper_bound
+from demur.guarantees.risk_control import upper_bound
 from demur.metrics import (
     RiskCoverage,
     area_intervals,

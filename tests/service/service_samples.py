@@ -11,10 +11,11 @@ import pyarrow as pa
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 
 from demur import Coverage
+from demur.columns import Schema
 from demur.deploy import create_app
 from demur.estimators import AutoClassifier, RejectOption
 from demur.estimators.candidates import dense_view
-from demur.tabular import Schema, TableModel, fit_table
+from demur.tabular import TableModel, fit_table
 
 HOSTILE = "</script><script>alert(1)</script> \"'{{ 7 * 7 }}"
 CLASSES = ("ant", "<b>bee</b>", "cow")

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from demur.columns import Column, Schema
 from demur.deploy.service_schema import RefusedError, Requests, column_array
-from demur.tabular import Column, Schema, TableModel
+from demur.tabular import TableModel
 
 SAME = {
     "number": (Column("x", "number"), [1, 2.5, None, -3, 2**60], pa.array([1, 2.5, None, -3, 2.0**60])),

@@ -27,6 +27,12 @@ def test_a_quick_forest_refuses_what_single_precision_cannot_hold():
         QuickForest(served.classifier.estimator_).predict_proba(codes)
 
 
+def test_issue_17_a_quick_forest_refuses_rows_of_another_width():
+    served = wrapped("forest")
+    with pytest.raises(ValueError, match="the forest takes 7 columns, got 6"):
+        QuickForest(served.classifier.estimator_).predict_proba(served.features(table())[:1, :6])
+
+
 def test_a_quick_dense_view_is_the_dense_view():
     dense, codes = dense_of_sample()
     quick = QuickDense(dense)

@@ -3,17 +3,11 @@
 from functools import cache
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
 from service_samples import app, covering, good, model, send
 
 from demur.deploy import create_app
-
-# OpenAPI's registry has both; schemathesis does not know them by itself
-schemathesis.openapi.format("date-time-local", st.datetimes().map(lambda moment: moment.isoformat()))
-schemathesis.openapi.format("time-local", st.times().map(lambda moment: moment.isoformat()))
 
 SERVED = {
     "free cost": cache(lambda: create_app(model(), allowed_hosts=["*"])),
@@ -24,24 +18,41 @@ SERVED = {
 
 @cache
 def document(name):
+    import schemathesis  # it takes seconds to import
+
+    # OpenAPI's registry has both; schemathesis does not know them by itself
+    schemathesis.openapi.format("date-time-local", st.datetimes().map(lambda moment: moment.isoformat()))
+    schemathesis.openapi.format("time-local", st.times().map(lambda moment: moment.isoformat()))
     return schemathesis.openapi.from_asgi("/openapi.json", SERVED[name]())
 
 
-@pytest.mark.filterwarnings("ignore::demur.costs.CostWarning")
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-@pytest.mark.parametrize("name", SERVED)
-def test_decide_keeps_to_the_document(name, mode):
-    seen = set()
+def keeps_to_the_document(name, mode, n_examples):
+    from schemathesis import GenerationMode
 
-    @settings(max_examples=40, suppress_health_check=list(HealthCheck), database=None)
-    @given(case=document(name)["/decide"]["POST"].as_strategy(generation_mode=mode))
+    seen = set()
+    operation = document(name)["/decide"]["POST"]
+
+    @settings(max_examples=n_examples, suppress_health_check=list(HealthCheck), database=None)
+    @given(case=operation.as_strategy(generation_mode=GenerationMode(mode)))
     def check(case):
-        seen.add(case.call_and_validate().status_code)
+        response = case.call()
+        seen.add(response.status_code)
+        if response.status_code != 413:  # too many rows, which schemathesis does not take for a refusal
+            case.validate_response(response)
 
     check()
-    assert seen == {200} if mode is GenerationMode.POSITIVE else 200 not in seen
+    assert seen == {200} if mode == "positive" else 200 not in seen
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::demur.costs.CostWarning")
+@pytest.mark.parametrize("mode", ["positive", "negative"])
+@pytest.mark.parametrize("name", SERVED)
+def test_decide_keeps_to_the_document_of_every_kind_of_model(name, mode):
+    keeps_to_the_document(name, mode, 40)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", "/health"])
 def test_what_is_read_keeps_to_the_document(path):
     @settings(max_examples=3, suppress_health_check=list(HealthCheck), database=None)

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demur.tabular import Decided, TableError, decide_folder, fit_table
+from demur.columns import TableError
+from demur.tabular import Decided, decide_folder, fit_table
 
 distributed = pytest.importorskip("dask.distributed")
 

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from demur import CostMatrix
-from demur.tabular import TableError, fit_table, labelled_rows
+from demur.columns import TableError
+from demur.tabular import fit_table, labelled_rows
 
 
 def table_of(n=240, seed=0):

@@ -10,17 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demur.columns.notation import decimal_of, order_of_dates
-from demur.tabular import (
-    Schema,
-    TableError,
-    TableWarning,
-    csv_files,
-    open_chunks,
-    open_table,
-    read_labelled,
-    read_table,
-)
+from demur.columns import Schema, TableError, TableWarning
+from demur.columns.column import decimal_of, order_of_dates
+from demur.tabular import csv_files, open_chunks, open_table, read_labelled, read_table
 
 
 def table_of(text, **options):

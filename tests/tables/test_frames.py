@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from demur.tabular import Schema, TableError, as_table
+from demur.columns import Schema, TableError, as_table
 
 NAN = float("nan")
 

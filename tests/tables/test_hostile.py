@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from demur.tabular import Schema, TableError, TableWarning, open_chunks, open_table, read_table
+from demur.columns import Schema, TableError, TableWarning
+from demur.tabular import open_chunks, open_table, read_table
 
 NOTHING_TO_LEARN = {
     "all_rows_equal.csv",

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demur.tabular import TableError, TableWarning, open_chunks, open_table, read_table
+from demur.columns import TableError, TableWarning
+from demur.tabular import open_chunks, open_table, read_table
 from demur.tabular.table_sources import Utf8Stream
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from demur.tabular import Column, Schema, TableError
+from demur.columns import Column, Schema, TableError
 
 N = 40
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demur.tabular import TableError, TableWriter, read_table
+from demur.columns import TableError
+from demur.tabular import TableWriter, read_table
 
 BATCH = pa.record_batch({"label": ["cat", "a, b", None], "rejected": [False, True, False], "p": [0.5, 0.25, None]})
 

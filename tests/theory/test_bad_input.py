@@ -5,7 +5,8 @@ import torch
 
 from demur.losses import get
 from demur.theory import CostRangeError, FunctionLoss, LossContractError, check_calibration
-from demur.theory.facts import examine
+from demur.theory.bayes import as_target
+from demur.theory.subject import examine
 
 BROKEN = {
     "reduces over the rows": (lambda s, y, c: s.sum(), "one loss per row"),
@@ -18,6 +19,7 @@ BROKEN = {
     "raises": (lambda s, y, c: s[:, 99], "raised IndexError"),
     "gradient is infinite": (lambda s, y, c: torch.where(s > 0, torch.sqrt(s), 0.0).sum(-1), "NaN or infinite"),
     "without lower bound": (lambda s, y, c: s.gather(-1, y[:, None])[:, 0], "could not be minimised"),
+    "wants four scores": (lambda s, y, c: s[:, 3] + 0 * s.sum(-1), "say how many"),
 }
 
 
@@ -41,7 +43,7 @@ def test_a_broken_rule_is_refused_with_its_fault(fault):
     rule, message = BROKEN_RULES[fault]
     loss = FunctionLoss(get("ce").forward, rule)
     with pytest.raises(LossContractError, match=message):
-        examine(loss, 3, 0.2)
+        examine(loss, as_target(0.2, 3))
 
 
 @pytest.mark.parametrize("cost", [0.0, -0.2, 1.0, 0.7, float("nan"), None, "cheap"])
@@ -90,3 +92,29 @@ def test_threads_are_given_back():
     before = torch.get_num_threads()
     check_calibration("ce", 2, 0.2)
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        ([0.1, 0.2], "3 numbers >= 0"),
+        ([[0, 1, 0.2], [1, 0, 0.2]], "shape"),
+        ([[0, 1, 1, 5], [1, 0, 1, 5], [1, 1, 0, 5]], "rejecting can never pay"),
+    ],
+)
+def test_costs_of_the_wrong_shape_are_refused(cost, message):
+    with pytest.raises(ValueError, match=message):
+        check_calibration("ce", 3, cost)
+
+
+def test_a_loss_of_one_price_refuses_a_matrix():
+    with pytest.raises(LossContractError, match="one price"):
+        check_calibration("apc+log", 3, [0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "message"), [("ce", 5, "says itself"), (get("ce").forward, 0, "whole number")]
+)
+def test_a_number_of_scores_that_cannot_be_is_refused(loss, outputs, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        check_calibration(loss, 3, 0.2, outputs=outputs)

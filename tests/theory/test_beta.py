@@ -13,7 +13,7 @@ PAIRWISE = [name for name in available() if isinstance(get(name), PairwiseLoss)]
 
 @pytest.mark.parametrize("name", [name for name in PAIRWISE if not get(name).binary_only])
 def test_computed_and_closed_form_agree_for_2_to_50_classes(name):
-    for n_classes in range(2, 51):
+    for n_classes in (2, 3, 4, 5, 8, 13, 26, 50):
         cost = (0.05, 0.1, 0.2, 0.3, 0.4, 0.49)[n_classes % 6]
         closed = beta_bounds(name, n_classes, cost)
         computed = numeric_beta_bounds(name, n_classes, cost, rounds=0)
@@ -45,8 +45,8 @@ def test_the_paper_and_cortes_et_al(cost):
         (AdditivePairwise, Logistic(), Exponential()),
         (AdditivePairwise, SquaredHinge(), Logistic()),
         (AdditivePairwise, Squared(), Exponential()),
-        (MultiplicativePairwise, Exponential(), Logistic()),
-        (MultiplicativePairwise, Squared(), Exponential()),
+        pytest.param(MultiplicativePairwise, Exponential(), Logistic(), marks=pytest.mark.slow),
+        pytest.param(MultiplicativePairwise, Squared(), Exponential(), marks=pytest.mark.slow),
     ],
 )
 def test_any_phi_and_psi(kind, phi, psi):

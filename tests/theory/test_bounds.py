@@ -13,9 +13,10 @@ from demur.theory import (
     NormBoundedNetwork,
     estimation_error_bound,
     excess_risk_bound,
+    lemma_12_violations,
     table_one,
 )
-from demur.theory.table_one import PRINTED, margin_excess
+from demur.theory.excess_bounds import PRINTED, margin_excess
 
 
 @pytest.mark.parametrize("name", BOUNDED + BINARY)
@@ -94,9 +95,10 @@ def test_proposition_9_by_hand():
         "ova+sqhin", 0.2, n_samples=10**6, n_classes=5, function_class=function_class, approximation=0.01, delta=0.1
     )
     assert bound.rademacher == pytest.approx(1e-3)
-    assert (bound.lipschitz, bound.largest) == pytest.approx((4.0, 4.0))
+    assert (bound.lipschitz, bound.largest) == pytest.approx((4.0, 5 * 4.0))
     assert bound.complexity == pytest.approx(8 * 5 * 4 * 1e-3)
-    assert bound.deviation == pytest.approx(4 * 4 * np.sqrt(2 * np.log(20) / 10**6))
+    assert bound.deviation == pytest.approx(5 * 4 * np.sqrt(2 * np.log(20) / 10**6))
+    assert bound.sharper_total == pytest.approx(bound.total / np.sqrt(2))
     assert bound.total == pytest.approx(np.sqrt(0.01 + bound.complexity + bound.deviation))
     assert bound.says_something
     assert set(bound.as_dict()) >= {"approximation", "complexity", "deviation", "rademacher", "total"}
@@ -108,7 +110,7 @@ def test_lipschitz_constant_and_largest_value_are_those_on_the_range(name):
     bound = estimation_error_bound(name, 0.2, n_samples=100, n_classes=3, function_class=function_class)
     z = torch.linspace(-3, 3, 2001, dtype=torch.float64)
     values = get(name).phi(z)
-    assert bound.largest == pytest.approx(float(values.max()))
+    assert bound.largest == pytest.approx(3 * float(values.max()))
     steepest = float((values.diff() / z.diff()).abs().max())
     assert steepest <= bound.lipschitz <= steepest * 1.01
 
@@ -121,6 +123,60 @@ def test_more_data_tighten_the_bound_and_more_classes_loosen_it():
 
     assert total(10**9, 3) < total(10**8, 3) < total(10**8, 10)
     assert total(10, 3) == 1.0
+
+
+def test_lemma_12_is_false_as_printed_and_true_as_repaired():
+    """The constant is K M, not 4 M: enough up to four classes, violated in most samples of many classes."""
+    for n_classes in (2, 3, 4):
+        assert max(lemma_12_violations(n_classes)) <= 0.05
+    assert lemma_12_violations(26)[0] > 0.5
+    assert lemma_12_violations(100)[0] > 0.85
+    assert lemma_12_violations(26)[1] <= 0.05
+    assert lemma_12_violations(100)[1] <= 0.05
+
+
+def test_the_bound_for_cross_entropy_by_hand():
+    bound = estimation_error_bound(
+        "ce", 0.2, n_samples=10**8, n_classes=3, function_class=NormBoundedLinear(1.0, 1.0), delta=0.1
+    )
+    assert bound.largest == pytest.approx(np.log(1 + 2 * np.exp(2)))
+    assert bound.complexity == pytest.approx(8 * 3 * 1e-4)
+    assert bound.deviation == pytest.approx(bound.largest * np.sqrt(2 * np.log(20) / 10**8))
+    assert bound.total == pytest.approx(np.sqrt(2 * bound.surrogate_excess))
+    assert bound.sharper_total < 0.5 * bound.total
+
+
+def test_the_bound_for_cross_entropy_covers_what_is_seen():
+    """The largest deviation over a class of linear functions, for random labels, stays below its part of the bound."""
+    rng = np.random.default_rng(0)
+    n, n_classes = 200, 4
+    function_class = NormBoundedLinear(1.0, 1.0)
+    bound = estimation_error_bound("ce", 0.2, n_samples=n, n_classes=n_classes, function_class=function_class)
+    weights = rng.normal(size=(100, n_classes, 3))
+    weights /= np.linalg.norm(weights, axis=-1, keepdims=True)
+    x = rng.normal(size=(20_000, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    y = rng.integers(n_classes, size=len(x))
+    scores = np.einsum("fkd,nd->fnk", weights, x)
+    losses = np.log(np.exp(scores).sum(-1)) - np.take_along_axis(scores, y[None, :, None], -1)[..., 0]
+    truth = losses.mean(1, keepdims=True)
+    samples = losses.reshape(len(weights), -1, n).mean(-1)
+    worst = np.abs(samples - truth).max(0)
+    assert np.all(2 * worst <= bound.complexity + bound.deviation)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_the_sharper_bounds_hold_and_are_sharper(name):
+    loss = get(name)
+    for cost in (0.05, 0.2, 0.45):
+        paper, sharp = excess_risk_bound(loss, cost), excess_risk_bound(loss, cost, sharp=True)
+        eta, scores, costs = random_points(loss, 3, 2_000, seed=3)
+        costs[:] = cost
+        zero_one_c, surrogate = excesses(loss, eta, scores, costs)
+        assert np.all(sharp.xi(zero_one_c) <= surrogate + 1e-9)
+        z = np.array([0.05, 0.3, 0.9])
+        assert np.all(sharp.xi(z) >= paper.xi(z) * (1 + 1e-9))
+        assert sharp.zero_one_c(0.01) < paper.zero_one_c(0.01)
 
 
 def empirical_rademacher(function_class, n, rng):
@@ -150,7 +206,7 @@ def test_the_rademacher_bounds_are_above_what_random_signs_reach(function_class,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"loss": "ce"}, "Proposition 9"),
+        ({"loss": "apc+log"}, "Proposition 9"),
         ({"n_samples": 0}, "at least 1"),
         ({"delta": 1.5}, "probability"),
         ({"approximation": -1.0}, "at least 0"),

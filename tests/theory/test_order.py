@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from demur.losses import AdditivePairwise, MultiplicativePairwise, available, get
 from demur.margins import Exponential, Hinge, Logistic, Squared, SquaredHinge
-from demur.theory import is_order_preserving
+from demur.theory import FunctionLoss, is_order_preserving
 
 ONE_SCORE_EACH = [name for name in available(n_classes=4) if get(name).n_outputs(4) >= 4]
 
@@ -24,7 +24,7 @@ def test_every_registered_loss_with_a_score_per_class_keeps_the_order(name):
         assert report.theorem.strict
 
 
-@pytest.mark.parametrize("kind", [AdditivePairwise, MultiplicativePairwise])
+@pytest.mark.parametrize("kind", [AdditivePairwise, pytest.param(MultiplicativePairwise, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("phi", "preserving", "strict"),
     [
@@ -46,6 +46,28 @@ def test_the_hinge_is_order_preserving_for_mpc_but_not_strictly_by_the_theorem()
     from demur.theory.order import _conditions
 
     assert _conditions(Hinge(), torch.zeros(1, dtype=torch.float64)) == (True, False)
+
+
+@pytest.mark.parametrize("differentiable", [True, False])
+def test_weston_watkins_keeps_the_order_but_not_strictly(differentiable):
+    """Where no class has the majority its best scores are all equal; no row may be dropped on the way to that."""
+
+    def weston_watkins(scores, y, cost):
+        margins = scores - scores.gather(-1, y[:, None])
+        return F.relu(1 + margins).sum(-1) - 1
+
+    report = is_order_preserving(FunctionLoss(weston_watkins, differentiable=differentiable), 3, 0.2)
+    assert report.verdict == "preserving"
+    assert report.n_unresolved == 0
+    eta, scores = report.counterexample, report.scores
+    assert any(eta[i] > eta[j] + 1e-3 and abs(scores[i] - scores[j]) < 1e-3 for i in range(3) for j in range(3))
+
+
+def test_a_loss_that_cannot_be_minimised_is_inconclusive():
+    report = is_order_preserving(lambda scores, y, cost: scores.gather(-1, y[:, None])[:, 0], 3, 0.2)
+    assert report.verdict == "inconclusive"
+    assert not report
+    assert report.n_unresolved == report.n_eta
 
 
 def test_a_loss_that_swaps_classes_is_caught():

@@ -6,9 +6,10 @@ import torch
 
 from demur.losses import available, get
 from demur.theory import minimise_pointwise_risk, pointwise_risk
-from demur.theory.conditions import rejector_slope
-from demur.theory.facts import examine
+from demur.theory.bayes import as_target
 from demur.theory.simplex import random_eta
+from demur.theory.subject import examine
+from demur.theory.theorem_four import rejector_slope, theorem_four
 
 WITH_REJECTOR = [name for name in available() if get(name).has_rejector]
 
@@ -47,10 +48,8 @@ def test_the_exponential_slope_in_closed_form(n_classes):
 
 
 def test_the_same_search_finds_the_same_without_symmetry():
-    from demur.theory.conditions import theorem_four
-
     loss = get("mpc+log")
-    assert examine(loss, 3, 0.2).symmetric
+    assert examine(loss, as_target(0.2, 3)).facts.symmetric
     tied, free = (theorem_four(loss, 3, 0.2, symmetric=s) for s in (True, False))
     assert tied.fails == free.fails
     assert free.sup_answer == pytest.approx(tied.sup_answer, abs=1e-6)

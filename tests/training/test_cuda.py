@@ -49,14 +49,15 @@ def test_company_does_not_matter_and_runs_repeat(loss):
         other = train(found, shape, data, networks, epochs=20, device="cuda", **options)
         assert torch.allclose(other.vectors, many.vectors, atol=1e-5)
     on_cpu = train(found, shape, data, networks, epochs=2, device="cpu")
-    on_gpu = train(found, shape, data, networks, epochs=2, device="cuda")
-    assert torch.allclose(on_cpu.vectors, on_gpu.vectors.cpu(), atol=1e-4)
+    for path, tolerance in (("graph", 1e-4), ("ieee", 1e-4), ("tf32x3", 1e-4), ("tf32", 1e-2)):
+        on_gpu = train(found, shape, data, networks, epochs=2, device="cuda", on_cuda=path)
+        assert torch.allclose(on_cpu.vectors, on_gpu.vectors.cpu(), atol=tolerance), path
 
 
 def test_an_epoch_of_a_single_step():
     found, shape, data, networks = problem("ce")
     small = [NetworkSpec(network.rows[:100], network.seed) for network in networks]
-    on_gpu = train(found, shape, data, small, epochs=3, device="cuda")
+    on_gpu = train(found, shape, data, small, epochs=3, device="cuda", on_cuda="ieee")
     assert torch.allclose(on_gpu.vectors.cpu(), train(found, shape, data, small, epochs=3).vectors, atol=1e-4)
 
 

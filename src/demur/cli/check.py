@@ -1,10 +1,7 @@
 """``demur check``: whether a loss is calibrated for rejection."""
 
 import dataclasses
-import importlib
-import importlib.util
 import json
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,26 +10,43 @@ import typer
 
 from demur.cli.console import CallError, console, wrong_call_if_refused
 
-__all__ = ["EXIT_REFUTED", "check"]
+__all__ = ["EXIT_INCONCLUSIVE", "EXIT_REFUTED", "check"]
 
 EXIT_REFUTED = 3
+EXIT_INCONCLUSIVE = 4
 EXCESSES = (0.05, 0.1, 0.2)
 """The 0-1-c excesses at which the bounds are printed."""
 
 
 def check(
     loss: Annotated[
-        str, typer.Argument(help="A registered loss (see `demur methods`), or module:object or file.py:object.")
+        str, typer.Argument(help="A registered loss (see `demur methods`), or file.py:name or module:name.")
     ],
     classes: Annotated[int, typer.Option("--classes", "-k", help="The number of classes K.")] = 3,
-    cost: Annotated[float, typer.Option("--cost", "-c", help="The price c of one rejection; a mistake costs 1.")] = 0.2,
+    cost: Annotated[
+        str,
+        typer.Option(
+            "--cost",
+            "-c",
+            help="The price c of one rejection, where a mistake costs 1; or K prices, one per true class: 0.1,0.3,0.3.",
+        ),
+    ] = "0.2",
+    cost_matrix: Annotated[
+        Path | None,
+        typer.Option(help="A file of K lines with K + 1 costs each, declining last, or as `demur fit` takes it."),
+    ] = None,
+    outputs: Annotated[
+        int | None, typer.Option(help="How many scores a plain function takes; one per class by default.")
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(help="How a plain function decides: softmax, rejector, or file.py:function of (scores, cost)."),
+    ] = None,
+    kinks: Annotated[bool, typer.Option("--kinks", help="The plain function has kinks.")] = False,
     alpha: Annotated[float | None, typer.Option(help="alpha of a pairwise loss.")] = None,
     beta: Annotated[str | None, typer.Option(help="beta of a pairwise loss: a number, acc, rej or mean.")] = None,
     tau: Annotated[float | None, typer.Option(help="The threshold tau of a hinge loss.")] = None,
-    rule: Annotated[
-        str | None,
-        typer.Option(help="How a plain function decides: softmax, rejector, or module:function of (scores, cost)."),
-    ] = None,
+    seconds: Annotated[float, typer.Option(help="Computing time after which to report what has been found.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
     figure: Annotated[
         Path | None, typer.Option(help="Draw the decisions and the calibration function to a file.")
@@ -40,72 +54,65 @@ def check(
 ) -> None:
     """Say whether a loss is calibrated for rejection, why, and with which bound.
 
-    Exit code 0: no counterexample found. 3: refuted. 2: the call is wrong.
+    Exit code 0: calibrated. 3: refuted. 4: inconclusive. 2: the call is wrong.
 
     Example: demur check apc+log --classes 8 --cost 0.2
     """
     if figure is not None and not figure.parent.is_dir():
         raise CallError(f"there is no folder {figure.parent} to put the figure in.")
+    costs = _costs(cost, cost_matrix)
+    if figure is not None and not isinstance(costs, float):
+        raise CallError("--figure draws one price of rejecting; leave it out with several costs.")
     with wrong_call_if_refused():
+        from demur.losses.registry import load_object
         from demur.theory import check_calibration
 
         options = {"alpha": alpha, "beta": _number_or_name(beta), "tau": tau}
-        subject = _with_options(_find(loss), {name: value for name, value in options.items() if value is not None})
-        decision_rule: Any = _load(rule) if rule is not None and ":" in rule else rule
+        decision_rule: Any = load_object(rule) if rule is not None and ":" in rule else rule
+        subject = _subject(loss, decision_rule, {name: value for name, value in options.items() if value is not None})
+        if kinks:
+            subject = _with_kinks(subject)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            report = check_calibration(subject, classes, cost, rule=decision_rule)
+            report = check_calibration(subject, classes, costs, outputs=outputs, seconds=seconds)
         bounds = _bounds(report, subject)
         if figure is not None:
-            _draw(figure, subject, classes, cost, decision_rule)
+            _draw(figure, subject, classes, costs, outputs)
     if as_json:
         typer.echo(json.dumps({**report.as_dict(), "tightest": bounds}, indent=2))
     else:
         notes = [f"Note: {warning.message}" for warning in caught]
         console.print("\n".join([str(report), *_bound_lines(bounds), *notes]), markup=False, soft_wrap=True)
-    if not report.calibrated:
-        raise typer.Exit(EXIT_REFUTED)
+    code = {"refuted": EXIT_REFUTED, "inconclusive": EXIT_INCONCLUSIVE}.get(report.verdict)
+    if code is not None:
+        raise typer.Exit(code)
 
 
-def _find(name: str) -> Any:
-    """Return the loss of that name: registered, or loaded if it names an object."""
-    from demur.losses import get
+def _costs(cost: str, cost_matrix: Path | None) -> Any:
+    """Return one price, a list of prices, or a cost matrix."""
+    if cost_matrix is not None:
+        if not cost_matrix.is_file():
+            raise CallError(f"there is no file {cost_matrix}.")
+        lines = [line for line in cost_matrix.read_text().splitlines() if line.strip()]
+        if (
+            lines and lines[0].replace(";", ",").split(",")[-1].strip().strip('"') == "reject"
+        ):  # as `demur fit` takes it
+            lines = [line.replace(";", ",").partition(",")[2] for line in lines[1:]]
+        rows = [_numbers(line, f"{cost_matrix}, line {i}") for i, line in enumerate(lines, 1)]
+        if len({len(row) for row in rows}) != 1:
+            raise CallError(f"the lines of {cost_matrix} are not equally long.")
+        import numpy as np
 
-    return _load(name) if ":" in name else get(name)
+        return np.array(rows)
+    prices = _numbers(cost, "--cost")
+    return prices[0] if len(prices) == 1 else prices
 
 
-def _load(path: str) -> Any:
-    """Import ``module:object`` or ``file.py:object``; modules of the working directory count."""
-    module_name, _, attribute = path.rpartition(":")
-    if not module_name or not attribute:
-        raise CallError(f"{path!r} is not of the form module:object.")
+def _numbers(text: str, where: str) -> list[float]:
     try:
-        module = _module(module_name)
-    except Exception as error:  # a user's module may raise anything while it is imported
-        raise CallError(f"cannot import {module_name!r}: {type(error).__name__}: {error}") from error
-    target: Any = module
-    for part in attribute.split("."):
-        if not hasattr(target, part):
-            raise CallError(f"{module_name!r} has no object {attribute!r}.")
-        target = getattr(target, part)
-    return target
-
-
-def _module(name: str) -> Any:
-    if not name.endswith(".py"):
-        if str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        return importlib.import_module(name)
-    file = Path(name)
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {name}")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+        return [float(part) for part in text.replace(";", ",").split(",")]
+    except ValueError:
+        raise CallError(f"{where}: {text.strip()!r} is not a number, or numbers with commas between them.") from None
 
 
 def _number_or_name(beta: str | None) -> float | str | None:
@@ -115,16 +122,24 @@ def _number_or_name(beta: str | None) -> float | str | None:
         return beta
 
 
-def _with_options(loss: Any, options: dict[str, Any]) -> Any:
-    """Return the loss with hyper-parameters replaced, or refuse one it does not have."""
-    if not options:
-        return loss
-    made = loss() if isinstance(loss, type) else loss
-    fields = {field.name for field in dataclasses.fields(made)} if dataclasses.is_dataclass(made) else set()
-    for name in options:
-        if name not in fields:
-            raise CallError(f"{getattr(made, 'name', made)} has no {name}; leave --{name} out.")
-    return dataclasses.replace(made, **options)
+def _subject(name: str, rule: Any, options: dict[str, Any]) -> Any:
+    """Return the loss with its rule and with hyper-parameters replaced, or refuse one it does not have."""
+    from demur.losses import resolve
+
+    loss = resolve(name, rule=rule)
+    fields = {field.name for field in dataclasses.fields(loss)}
+    for option in options:
+        if option not in fields:
+            raise CallError(f"{loss.name} has no {option}; leave --{option} out.")
+    return dataclasses.replace(loss, **options) if options else loss
+
+
+def _with_kinks(loss: Any) -> Any:
+    from demur.losses import FunctionLoss
+
+    if not isinstance(loss, FunctionLoss):
+        raise CallError(f"{loss.name} says itself whether it has kinks; leave --kinks out.")
+    return dataclasses.replace(loss, differentiable=False)
 
 
 def _bounds(report: Any, loss: Any) -> dict[str, list[float]] | None:
@@ -134,7 +149,7 @@ def _bounds(report: Any, loss: Any) -> dict[str, list[float]] | None:
     from demur.theory import calibration_function
 
     excesses = list(EXCESSES)
-    xi = calibration_function(loss, report.n_classes, report.cost, n_nodes=16)
+    xi = calibration_function(loss, report.n_classes, report.cost)
     return {
         "zero_one_c_excess": excesses,
         "theorem": [report.bound.xi(z) for z in excesses],
@@ -145,14 +160,14 @@ def _bounds(report: Any, loss: Any) -> dict[str, list[float]] | None:
 def _bound_lines(bounds: dict[str, list[float]] | None) -> list[str]:
     if bounds is None:
         return []
-    lines = ["  to lose this much 0-1-c risk, the surrogate must lose at least (theorem; tightest, computed)"]
+    lines = ["  to lose this much 0-1-c risk, the surrogate must lose at least (theorem; tightest, certified)"]
     rows = zip(bounds["zero_one_c_excess"], bounds["theorem"], bounds["tightest"], strict=True)
     return lines + [f"    {z:<6g} {theorem:>10.4g} {tightest:>10.4g}" for z, theorem, tightest in rows]
 
 
-def _draw(file: Path, loss: Any, n_classes: int, cost: float, rule: Any) -> None:
+def _draw(file: Path, loss: Any, n_classes: int, cost: float, outputs: int | None) -> None:
     try:
-        from demur.theory import figures
+        from demur.theory import pictures
     except ImportError as error:
         raise CallError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
-    figures.save(figures.draw_check(loss, n_classes, cost, rule=rule), file)
+    pictures.save(pictures.draw_check(loss, n_classes, cost, outputs=outputs), file)

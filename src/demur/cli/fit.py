@@ -35,7 +35,7 @@ def fit(
     ] = None,
     model: Annotated[
         str,
-        typer.Option("--model", "-m", help="auto, et, rf, hgb, lr, a loss such as ce, or one's own, file.py:Class."),
+        typer.Option("--model", "-m", help="auto, et, rf, hgb, lr, a loss such as ce, or your own, file.py:Class."),
     ] = "auto",
     test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
     holdout: Annotated[float, typer.Option(help="Without --test: the share of rows kept back to judge it on.")] = 0.2,

@@ -5,11 +5,16 @@ import ipaddress
 import socket
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from demur.cli.console import CallError, console, load_table_model, notes, warnings_as_notes, wrong_call_if_refused
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from demur.tabular import TableModel
 
 __all__ = ["serve"]
 
@@ -23,6 +28,10 @@ def serve(
     report: Annotated[
         Path | None, typer.Option(help="A report to show at /report. [default: report.html in the folder, if any]")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", help="A name under which it may be asked, behind a proxy say; * for any."),
+    ] = None,
 ) -> None:
     """Answer HTTP requests with a model, until Ctrl+C: POST /decide for programs, a page at / for people.
 
@@ -34,7 +43,7 @@ def serve(
         raise CallError(f"there is no report {report}: make it with demur evaluate --report.")
     with wrong_call_if_refused(), warnings_as_notes():
         loaded = load_table_model(model)
-        app = _app(report or model / "report.html", loaded, max_rows, max_bytes)
+        app = _app(loaded, report or model / "report.html", max_rows, max_bytes, [host, *(allow_host or ())])
         listening = _listen(host, port)
     place, taken = listening.getsockname()[:2]
     shown = f"[{place}]" if ":" in place else place
@@ -68,20 +77,33 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _app(report: Path, model: Any, max_rows: int, max_bytes: int) -> Any:
+def _app(model: "TableModel", report: Path, max_rows: int, max_bytes: int, hosts: list[str]) -> "FastAPI":
     from demur.deploy import create_app
 
-    return create_app(model, report=report if report.is_file() else None, max_rows=max_rows, max_bytes=max_bytes)
+    shown = report if report.is_file() else None
+    return create_app(model, report=shown, max_rows=max_rows, max_bytes=max_bytes, allowed_hosts=hosts)
 
 
-def _run(app: Any, listening: socket.socket) -> None:
-    """Serve until the process is told to stop."""
+_MOST_CONNECTIONS = 1000
+_SECONDS_TO_STOP = 10
+
+
+def _run(app: "FastAPI", listening: socket.socket) -> None:
+    """Serve until the process is told to stop; requests under way have some seconds to end then."""
     import uvicorn
 
     from demur.costs import CostWarning
 
     # whoever asks names the cost and sees it in the answer; the service's log is no place to warn them
     warnings.filterwarnings("ignore", category=CostWarning)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=_SECONDS_TO_STOP,
+        )
+    )
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listening])

@@ -1,8 +1,8 @@
-"""One column: Arrow types as the few that all functions know, what a feature holds, and how it becomes numbers."""
+"""One column: Arrow types, what a feature holds, how text writes numbers and dates, and how it becomes numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +11,33 @@ from numpy.typing import NDArray
 
 from demur.columns.table_errors import TableError, shown
 
-__all__ = ["Column", "Kind", "as_type", "kind_of_type", "no_such_value", "plain_array", "plain_table", "type_in_words"]
+__all__ = [
+    "Column",
+    "Decimal",
+    "Kind",
+    "Values",
+    "as_type",
+    "check_decimal",
+    "dates_of_text",
+    "decimal_of",
+    "iso_dates",
+    "kind_of_type",
+    "no_such_value",
+    "order_of_dates",
+    "plain_array",
+    "plain_table",
+    "type_in_words",
+]
+
+Values: TypeAlias = pa.Array | pa.ChunkedArray
+"""A column in memory, in one piece or in several."""
 
 Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 _SECONDS_PER_DAY = 86_400
 _PER_SECOND = {"us": 1e6, "ns": 1e9}
-_IS_KIND: dict[Kind, Callable[[Any], bool]] = {
+_IS_KIND: dict[Kind, Callable[[pa.DataType], bool]] = {
     "boolean": pa.types.is_boolean,
     "number": lambda t: pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t),
     "date": lambda t: pa.types.is_date(t) or pa.types.is_timestamp(t),
@@ -27,7 +46,7 @@ _IS_KIND: dict[Kind, Callable[[Any], bool]] = {
 }
 
 
-def kind_of_type(type_: Any) -> Kind | None:
+def kind_of_type(type_: pa.DataType) -> Kind | None:
     """Return the kind of column that an Arrow type makes, or None for lists, records and bytes.
 
     Examples
@@ -78,13 +97,13 @@ class Column:
         return len(self.categories) + self.other
 
     @property
-    def arrow_type(self) -> Any:
+    def arrow_type(self) -> pa.DataType:
         """The type to insist on when the column is read."""
         date = pa.timestamp(self.unit, tz="UTC" if self.zoned else None)
         types = {"number": pa.float64(), "boolean": pa.bool_(), "category": pa.string(), "time": pa.time64(self.unit)}
         return types.get(self.kind, date)
 
-    def fits(self, type_: Any) -> bool:
+    def fits(self, type_: pa.DataType | None) -> bool:
         """Tell whether a column of an Arrow type can stand for this one."""
         if type_ is None or pa.types.is_null(type_):
             return True  # text that is still to be read, or nothing but missing values
@@ -93,7 +112,7 @@ class Column:
         numbered = pa.types.is_integer(type_) and all(value.lstrip("-").isdigit() for value in self.categories)
         return kind_of_type(type_) == "category" or numbered
 
-    def encode(self, values: Any, where: str) -> NDArray[np.float64]:
+    def encode(self, values: Values, where: str) -> NDArray[np.float64]:
         """Return the column as numbers, NaN where a value is missing or infinite."""
         if self.kind == "category":
             return self._codes(as_type(values, pa.string(), self.name, where))
@@ -108,7 +127,7 @@ class Column:
             values = as_type(values, pa.bool_(), self.name, where)
         return _as_float(as_type(values, pa.float64(), self.name, where))
 
-    def _codes(self, text: Any) -> NDArray[np.float64]:
+    def _codes(self, text: Values) -> NDArray[np.float64]:
         found = pc.index_in(text, value_set=pa.array(self.categories, pa.string()))
         if self.other:
             beyond = pc.and_(pc.is_null(found), pc.is_valid(text))
@@ -116,7 +135,7 @@ class Column:
         return _as_float(found)
 
 
-def _as_float(values: Any) -> NDArray[np.float64]:
+def _as_float(values: Values) -> NDArray[np.float64]:
     """Return numbers as an array, with NaN for what is missing or infinite."""
     # A chunked array takes no such argument, and always copies where it must.
     array = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
@@ -125,7 +144,7 @@ def _as_float(values: Any) -> NDArray[np.float64]:
     return np.where(infinite, np.nan, array) if infinite.any() else array
 
 
-def plain_array(values: Any) -> Any:
+def plain_array(values: Values) -> Values:
     """Return an array or chunked array without string views, which polars writes and few functions take.
 
     Examples
@@ -147,7 +166,7 @@ def plain_array(values: Any) -> Any:
     return pa.DictionaryArray.from_arrays(values.indices, plain_array(values.dictionary))
 
 
-def plain_table(table: Any) -> Any:
+def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     """Return a table or record batch with every column plain.
 
     Examples
@@ -159,7 +178,7 @@ def plain_table(table: Any) -> Any:
     return type(table).from_arrays(columns, names=table.schema.names)
 
 
-def as_type(values: Any, wanted: Any, column: str, where: str) -> Any:
+def as_type(values: Values, wanted: pa.DataType, column: str, where: str) -> Values:
     """Return an Arrow array as another type, or say which of its values is not of that type.
 
     Examples
@@ -187,7 +206,7 @@ def as_type(values: Any, wanted: Any, column: str, where: str) -> Any:
 
 
 def no_such_value(
-    where: str, column: str, value: str, wanted: Any, row: int | None = None, advice: str = ""
+    where: str, column: str, value: str, wanted: pa.DataType, row: int | None = None, advice: str = ""
 ) -> TableError:
     """Return the error for one value that is not of the type its column must have."""
     place = f"column {shown(column)}" + ("" if row is None else f", row {row:,},")
@@ -195,7 +214,7 @@ def no_such_value(
     return TableError(f"{where}: {place} holds {shown(value)}, which is not {type_in_words(wanted)}: {advice}")
 
 
-def type_in_words(kind: Any) -> str:
+def type_in_words(kind: pa.DataType) -> str:
     """Return the words for a value of a type.
 
     Examples
@@ -212,3 +231,179 @@ def type_in_words(kind: Any) -> str:
         "a truth value such as true or false": pa.types.is_boolean,
     }
     return next((words for words, test in tests.items() if test(kind)), str(kind))
+
+
+Decimal: TypeAlias = Literal[".", ","]
+
+_WITH_COMMA = r"^\s*[-+]?(\d+|\d*,\d+)([eE][-+]?\d+)?\s*$"
+# 1,234 may be a thousand; 0,234 and 1,5 and 1234,5 are not
+_SURELY_DECIMAL = r"^\s*[-+]?(\d*,(\d|\d\d|\d{4,})|0*,\d+|\d{4,},\d+|\d+,\d+[eE].*)\s*([eE][-+]?\d+)?\s*$"
+_LOCAL_DATE = (
+    r"^\s*(?P<first>\d{1,2})[./-](?P<second>\d{1,2})[./-](?P<year>\d{4})"
+    r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2}(?:\.\d{1,6})?))?)?\s*$"
+)
+_FIRST_LOOK = 50
+
+
+def check_decimal(decimal: str | None) -> None:
+    """Refuse what is neither a comma nor a point.
+
+    Examples
+    --------
+    >>> check_decimal(";")
+    Traceback (most recent call last):
+    demur.columns.table_errors.TableError: the decimal sign ';' is unknown: give , or .
+    """
+    if decimal not in (None, ".", ","):
+        raise TableError(f"the decimal sign {shown(decimal)} is unknown: give , or .")
+
+
+def decimal_of(columns: dict[str, Values], *, points: bool) -> tuple[Decimal, str]:
+    """Find the decimal sign of a file, with a remark for people, or an empty one.
+
+    Parameters
+    ----------
+    columns : dict of str to text
+        The columns that do not hold numbers with a decimal point, each without its missing values.
+    points : bool
+        Whether other columns of the file hold numbers with a decimal point.
+
+    Examples
+    --------
+    >>> decimal_of({"x": pa.array(["1,5", "12"])}, points=False)
+    (',', "numbers such as '1,5' are read with a decimal comma")
+    >>> decimal_of({"x": pa.array(["1,234"])}, points=False)
+    ('.', "'1,234' in column 'x' may be 1.234 or 1234, so that it stays text: say --decimal , if it is the former")
+    """
+    remark = ""
+    for name, text in columns.items():
+        if not _all_match(text, _WITH_COMMA):
+            continue
+        with_comma = text.filter(pc.match_substring(text, ","))
+        if not len(with_comma):
+            continue
+        example = shown(with_comma[0].as_py().strip())
+        if points:
+            remark = (
+                f"column {shown(name)} holds {example} and other columns numbers with a decimal point, so that it "
+                "stays text: write both alike"
+            )
+            continue
+        sure = with_comma.filter(pc.match_substring_regex(with_comma, _SURELY_DECIMAL))
+        if len(sure):
+            return ",", f"numbers such as {shown(sure[0].as_py().strip())} are read with a decimal comma"
+        point, plain = example.strip("'").replace(",", "."), example.strip("'").replace(",", "")
+        remark = (
+            f"{example} in column {shown(name)} may be {point} or {plain}, so that it stays text: say --decimal , if "
+            "it is the former"
+        )
+    return ".", remark
+
+
+def order_of_dates(columns: dict[str, Values], dayfirst: bool | None = None) -> tuple[bool | None, list[str], str]:
+    """Find the columns with dates such as 31.12.2024, and whether the day comes first: by days beyond the 12th.
+
+    Parameters
+    ----------
+    columns : dict of str to text
+        Each without its missing values.
+    dayfirst : bool, optional
+        What is known about it.
+
+    Returns
+    -------
+    tuple of bool or None, list of names, str
+        The order, or None if there is nothing to tell it by; the columns; a remark for people, or an empty one.
+
+    Examples
+    --------
+    >>> order_of_dates({"born": pa.array(["31.12.1999", "1.2.2000"])})
+    (True, ['born'], "dates such as '31.12.1999' are read with the day first")
+    >>> order_of_dates({"born": pa.array(["11/12/1999", "1/2/2000"])})
+    (None, [], "dates such as '11/12/1999' in column 'born' may begin with the day or the month, so that they stay ...
+    """
+    local = {name: text for name, text in columns.items() if _all_match(text, _LOCAL_DATE)}
+    if not local:
+        return dayfirst, [], ""
+    evidence = {name: _orders(text) for name, text in local.items()}
+    if dayfirst is None:
+        said = {order for orders in evidence.values() for order, _ in orders}
+        if len(said) != 1:
+            name = next(iter(local))
+            why = "may begin with the day or the month" if not said else "begin with the day or the month by turns"
+            remark = (
+                f"dates such as {shown(local[name][0].as_py().strip())} in column {shown(name)} {why}, so that they "
+                "stay text: say --dayfirst or --no-dayfirst"
+            )
+            return None, [], remark
+        dayfirst = said.pop()
+    fitting = [name for name in local if (not dayfirst) not in {order for order, _ in evidence[name]}]
+    examples = [value for name in fitting for _, value in evidence[name]] + [
+        local[name][0].as_py().strip() for name in fitting
+    ]
+    if not fitting:
+        return dayfirst, [], ""
+    return dayfirst, fitting, f"dates such as {shown(examples[0])} are read with the {_word(dayfirst)} first"
+
+
+def dates_of_text(text: Values, dayfirst: bool) -> Values | None:
+    """Return local dates as Arrow dates, or as points in time where some have a time; None if the calendar lacks one.
+
+    Examples
+    --------
+    >>> dates_of_text(pa.array(["31.12.2024", None]), True).to_pylist()
+    [datetime.date(2024, 12, 31), None]
+    >>> dates_of_text(pa.array(["31.02.2024"]), True) is None
+    True
+    """
+    iso = iso_dates(text, dayfirst)
+    with_time = pc.any(pc.match_substring(iso, ":")).as_py()
+    try:
+        return pc.cast(iso, pa.timestamp("us") if with_time else pa.date32())
+    except pa.ArrowException:
+        return None
+
+
+def iso_dates(text: Values, dayfirst: bool) -> Values:
+    """Return text with dates such as 31.12.2024 written as 2024-12-31, and everything else as it is.
+
+    Examples
+    --------
+    >>> iso_dates(pa.array(["31.12.2024", "1.2.2024 3:04", "2024-12-31"]), True).to_pylist()
+    ['2024-12-31', '2024-02-01 03:04:00', '2024-12-31']
+    """
+    parts = pc.extract_regex(text, _LOCAL_DATE)
+    first, second, year, hour, minute, seconds = (pc.struct_field(parts, position) for position in range(6))
+    day, month = (first, second) if dayfirst else (second, first)
+    date = pc.binary_join_element_wise(year, _padded(month), _padded(day), "-")
+    seconds = pc.if_else(pc.equal(seconds, ""), "00", seconds)
+    time = pc.binary_join_element_wise(_padded(hour), minute, seconds, ":")
+    moment = pc.binary_join_element_wise(date, time, " ")
+    iso = pc.if_else(pc.equal(hour, ""), date, moment)
+    return pc.if_else(pc.is_valid(parts), iso, text)
+
+
+def _padded(number: Values) -> Values:
+    return pc.utf8_lpad(number, 2, padding="0")
+
+
+def _orders(text: Values) -> list[tuple[bool, str]]:
+    """Return the orders that days beyond the 12th speak for, each with a date that shows it."""
+    parts = pc.extract_regex(text, _LOCAL_DATE)
+    found = []
+    for position, dayfirst in ((0, True), (1, False)):
+        beyond = pc.greater(pc.cast(pc.struct_field(parts, position), pa.int64()), 12)
+        if pc.any(beyond).as_py():
+            found.append((dayfirst, text.filter(beyond)[0].as_py().strip()))
+    return found
+
+
+def _all_match(text: Values, pattern: str) -> bool:
+    """Tell whether all values match; a few are enough to see that a column of words does not."""
+    if not len(text):
+        return False
+    return all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in (text.slice(0, _FIRST_LOOK), text))
+
+
+def _word(dayfirst: bool) -> str:
+    return "day" if dayfirst else "month"

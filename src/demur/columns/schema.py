@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.columns.column import KINDS, Column, as_type, kind_of_type
+from demur.columns.column import KINDS, Column, Values, as_type, kind_of_type
 from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
 
@@ -75,7 +75,7 @@ class Schema:
         ----------
         table : pyarrow.Table
         target : str, optional
-            The column with the labels, which is no feature.
+            The column with the labels, which is not a feature.
         keep : names
             Columns to use although they are constant, or look like identifiers or free text.
         drop : names
@@ -128,14 +128,16 @@ class Schema:
 
     @property
     def n_codes(self) -> tuple[int, ...]:
-        """How many codes each feature has; 0 for what is no category."""
+        """How many codes each feature has; 0 for everything but categories."""
         return tuple(column.n_codes for column in self.columns)
 
-    def arrow_types(self) -> dict[str, Any]:
+    def arrow_types(self) -> dict[str, pa.DataType]:
         """Return the type to insist on for each feature, as :func:`demur.tabular.open_chunks` takes it."""
         return {column.name: column.arrow_type for column in self.columns}
 
-    def check(self, columns: Mapping[str, Any] | pa.Schema, *, strict: bool = True, where: str = "the table") -> None:
+    def check(
+        self, columns: Mapping[str, pa.DataType | None] | pa.Schema, *, strict: bool = True, where: str = "the table"
+    ) -> None:
         """Refuse a table that has other columns than the one learned from, in one error that names them all.
 
         The target and the columns that were set aside may be there or not.
@@ -226,7 +228,7 @@ _PLAIN_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
 
 
-def understand(name: str, values: Any, *, keep: bool = False) -> tuple[Column | None, str]:
+def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tuple[Column | None, str]:
     """Return a column as a feature, with a remark about it or an empty one; or no feature, with the reason.
 
     Parameters
@@ -257,7 +259,7 @@ def understand(name: str, values: Any, *, keep: bool = False) -> tuple[Column | 
     return _unless_constant(Column(name, kind, zoned=zoned, unit=unit), values, keep)
 
 
-def _unless_constant(column: Column, values: Any, keep: bool, remark: str = "") -> tuple[Column | None, str]:
+def _unless_constant(column: Column, values: Values, keep: bool, remark: str = "") -> tuple[Column | None, str]:
     """Look at the numbers that a model would see: Arrow cannot compare all types, nor a model all integers."""
     encoded = column.encode(values, "the table")
     # One value and gaps still tell two kinds of rows apart.
@@ -267,7 +269,7 @@ def _unless_constant(column: Column, values: Any, keep: bool, remark: str = "") 
     return column, remark
 
 
-def _number(name: str, values: Any, keep: bool) -> tuple[Column | None, str]:
+def _number(name: str, values: Values, keep: bool) -> tuple[Column | None, str]:
     remark = ""
     if pa.types.is_floating(values.type):
         values = as_type(values, pa.float64(), name, "the table")
@@ -285,7 +287,7 @@ def _number(name: str, values: Any, keep: bool) -> tuple[Column | None, str]:
     return _unless_constant(Column(name, "number"), values, keep, remark)
 
 
-def _numbered_rows(name: str, values: Any) -> str:
+def _numbered_rows(name: str, values: Values) -> str:
     """Tell why integers look like the identifier of a row, if they do."""
     n = len(values)
     if n > 1 and _names_identifier(name) and pc.count_distinct(values).as_py() == n:
@@ -298,7 +300,7 @@ def _names_identifier(name: str) -> bool:
     return bool(_IDENTIFIER.search(name) or _CAMEL.search(name))
 
 
-def _category(name: str, text: Any, keep: bool) -> tuple[Column | None, str]:
+def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
     counted = pc.value_counts(text.drop_null())
     table = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
     table = table.sort_by([("count", "descending"), ("value", "ascending")])
@@ -315,8 +317,8 @@ def _category(name: str, text: Any, keep: bool) -> tuple[Column | None, str]:
     return Column(name, "category", tuple(kept), other), remark if other else ""
 
 
-def _unlike_category(name: str, distinct: Any, n_valid: int) -> str:
-    """Tell why text is no category but numbers, sentences or identifiers, if it is."""
+def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
+    """Tell why text is not a category but numbers, sentences or identifiers, if so."""
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
         if numbers > 0.9:
@@ -336,7 +338,9 @@ def _unlike_category(name: str, distinct: Any, n_valid: int) -> str:
 _WORDS = {"category": "text", "boolean": "true or false"}
 
 
-def mismatches(expected: Sequence[Column], known: Collection[str], columns: Mapping[str, Any], *, strict: bool) -> str:
+def mismatches(
+    expected: Sequence[Column], known: Collection[str], columns: Mapping[str, pa.DataType | None], *, strict: bool
+) -> str:
     """Return what is missing, of another type and extra, and what to do; empty if nothing is.
 
     Parameters
@@ -371,6 +375,6 @@ def mismatches(expected: Sequence[Column], known: Collection[str], columns: Mapp
     return "; ".join(found + advice)
 
 
-def _word(type_: Any) -> str:
+def _word(type_: pa.DataType) -> str:
     kind = kind_of_type(type_)
     return str(type_) if kind is None else _WORDS.get(kind, kind)

@@ -92,9 +92,10 @@ _PARTS = (
     "demur.rules.Decision",
     "demur.tabular.table_model.TableModel",
     "demur.training.mlp.MLP",
+    "demur.training.robust_scaling.SmoothRobustScaler",
     "demur.training.tabular_net.PeriodicEmbeddings",
     "demur.training.tabular_net.TabularNet",
-    "demur.training.trained.Trained",
+    "demur.training.jobs.Trained",
 )
 """What demur's models are made of, beside losses, margin functions and rules, which the registries know."""
 
@@ -152,18 +153,21 @@ def __getattr__(name: str) -> type:
 
 def _registered(kind: str) -> set[type]:
     if kind == "loss":
-        return {type(losses.get(name)) for name in losses.available()}
+        return losses.registry.registered_classes()
     if kind == "margin":
-        return {type(margins.get_margin(name)) for name in margins.available_margins()}
+        return margins.registered_classes()
     return set(rules.available_rules().values())
 
 
-def _known() -> dict[str, str]:
-    """Return the names in the archives of all classes known here, by the names that skops gives them."""
-    known = {path: f"part:{path.rpartition('.')[2]}" for path in _PARTS}
+def _archived_name(path: str) -> str | None:
+    """Return the name in the archives of a class, by the name that skops gives it; None if it is not ours."""
+    if path in _PARTS:
+        return f"part:{path.rpartition('.')[2]}"
     for kind in _BASES:
-        known |= {f"{cls.__module__}.{cls.__name__}": f"{kind}:{cls.__name__}" for cls in _registered(kind)}
-    return known
+        for cls in _registered(kind):
+            if path == f"{cls.__module__}.{cls.__name__}":
+                return f"{kind}:{cls.__name__}"
+    return None
 
 
 def dump(model: Any) -> bytes:
@@ -188,12 +192,12 @@ def dump(model: Any) -> bytes:
         raise _why_it_cannot_be_written(model, error) from error
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         schema = json.loads(archive.read("schema.json"))
-        known = _known()
         for node, place in nodes_of(schema):
             path = f"{node['__module__']}.{node['__class__']}"
-            if path in known:
-                class_named(known[path])  # two classes of one name could not be told apart
-                node["__module__"], node["__class__"] = _ARCHIVED, known[path]
+            name = _archived_name(path) if path in untrusted else None
+            if name is not None:
+                class_named(name)  # two classes of one name could not be told apart
+                node["__module__"], node["__class__"] = _ARCHIVED, name
             elif path in untrusted:
                 raise ModelFileError(f"cannot save {place}: {_why_not(path, place)}")
             elif node["__loader__"] == "DictNode" and not _keys_survive(node):

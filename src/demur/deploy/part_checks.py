@@ -14,7 +14,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.lib import format as npy
@@ -24,6 +24,10 @@ __all__ = ["Archive", "PartError", "check_built", "check_described", "nodes_of"]
 
 Node = dict[str, Any]
 """A part as skops describes it in ``schema.json``: its class, how to build it, and what it is built from."""
+
+
+Part: TypeAlias = Any
+"""A built part, mostly of scikit-learn's, which has no types."""
 
 
 class PartError(Exception):
@@ -232,7 +236,7 @@ def _check_described_tree(archive: Archive, node: Node) -> None:
     _demand(values.shape == (node_count, n_outputs, n_classes.max()) and values.dtype == np.float64, _TREE)
 
 
-def check_built(model: Any) -> None:
+def check_built(model: Part) -> None:
     """Check every part inside a model, however deep, before anybody asks it for a decision.
 
     What a class of demur's has gained since the model was saved gets its default.
@@ -266,13 +270,13 @@ def check_built(model: Any) -> None:
             waiting.extend(vars(one).values())
 
 
-def _fill_in_defaults(part: Any) -> None:
+def _fill_in_defaults(part: Part) -> None:
     for name, default in _defaults(type(part)).items():
         if name not in vars(part) and default is not _NEEDED:
             object.__setattr__(part, name, default)  # frozen dataclasses refuse any other way
 
 
-def _checks() -> tuple[tuple[type, Callable[[Any], None]], ...]:
+def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     """Return for each class that takes its arrays on trust what must be true of them."""
     from sklearn.ensemble._forest import BaseForest
     from sklearn.ensemble._gb import BaseGradientBoosting
@@ -285,7 +289,7 @@ def _checks() -> tuple[tuple[type, Callable[[Any], None]], ...]:
     from sklearn.tree._tree import Tree
 
     from demur.tabular import TableModel
-    from demur.training.trained import Trained
+    from demur.training.jobs import Trained
 
     return (
         (Tree, _check_tree),
@@ -303,7 +307,7 @@ def _checks() -> tuple[tuple[type, Callable[[Any], None]], ...]:
     )
 
 
-def _check_tree(tree: Any) -> None:
+def _check_tree(tree: Part) -> None:
     _demand(0 < tree.node_count <= tree.capacity, _TREE)
     inner = tree.children_left != -1
     _check_nodes(inner, tree.children_left, tree.children_right, tree.feature, tree.n_features)
@@ -319,20 +323,20 @@ def _check_nodes(
     _demand(((asked >= 0) & (asked < n_features)).all(), _TREE)
 
 
-def _check_tree_owner(owner: Any) -> None:
+def _check_tree_owner(owner: Part) -> None:
     tree = getattr(owner, "tree_", None)
     if tree is not None:
         _demand(tree.n_features == getattr(owner, "n_features_in_", None), _TREE)
 
 
-def _check_forest(forest: Any) -> None:
+def _check_forest(forest: Part) -> None:
     """Check that trees are as wide as the forest, which gives them its rows without looking again."""
     width = getattr(forest, "n_features_in_", None)
     trees = getattr(forest, "estimators_", ())
     _demand(all(tree.n_features_in_ == width and tree.tree_.n_features == width for tree in trees), _TREE)
 
 
-def _check_gradient_boosting(booster: Any) -> None:
+def _check_gradient_boosting(booster: Part) -> None:
     estimators = getattr(booster, "estimators_", None)
     if estimators is None:
         return
@@ -350,7 +354,7 @@ def _check_gradient_boosting(booster: Any) -> None:
         _demand(len(booster.init_.classes_) == len(classes) == len(booster.init_.class_prior_), _TREE)
 
 
-def _check_histogram_boosting(booster: Any) -> None:
+def _check_histogram_boosting(booster: Part) -> None:
     predictors = [one for iteration in getattr(booster, "_predictors", ()) for one in iteration]
     if not predictors:
         return
@@ -370,7 +374,7 @@ def _check_histogram_boosting(booster: Any) -> None:
         _demand(categories[nodes["feature_idx"][categorical].astype(np.int64)].all(), _TREE)
 
 
-def _check_neighbour_tree(tree: Any) -> None:
+def _check_neighbour_tree(tree: Part) -> None:
     words = "it holds a tree of neighbours that points outside itself; it is not genuine."
     data, order, nodes, bounds, _, n_levels, n_nodes, *_, metric, weight = tree.__getstate__()
     n_rows, width = data.shape
@@ -386,7 +390,7 @@ def _check_neighbour_tree(tree: Any) -> None:
     _demand("Minkowski" not in type(metric).__name__ or len(own) in (0, width), words)
 
 
-def _check_neighbours(model: Any) -> None:
+def _check_neighbours(model: Part) -> None:
     rows = getattr(model, "_fit_X", None)
     if rows is None:
         return
@@ -401,7 +405,7 @@ def _check_neighbours(model: Any) -> None:
         _demand(((labels >= 0) & (labels < len(model.classes_))).all(), words)
 
 
-def _check_one_hot(encoder: Any) -> None:
+def _check_one_hot(encoder: Part) -> None:
     found = getattr(encoder, "categories_", None)
     if found is None:
         return
@@ -422,7 +426,7 @@ def _check_one_hot(encoder: Any) -> None:
             _demand(dropped[position] is None or 0 <= dropped[position] < n_codes, words)
 
 
-def _check_support_vectors(machine: Any) -> None:
+def _check_support_vectors(machine: Part) -> None:
     from sklearn.svm._base import BaseSVC
 
     if not hasattr(machine, "support_"):
@@ -441,7 +445,7 @@ def _check_support_vectors(machine: Any) -> None:
     _demand(all(len(one) in (0, n_pairs) for one in (machine._probA, machine._probB)), words)
 
 
-def _check_networks(trained: Any) -> None:
+def _check_networks(trained: Part) -> None:
     words = "its weights do not fit its networks; it is not genuine."
     vectors, failed = trained.vectors, trained.failed
     _demand(vectors.ndim == 2 and vectors.shape[1] == trained.architecture.vector_length, words)
@@ -449,7 +453,7 @@ def _check_networks(trained: Any) -> None:
     _demand(bool(vectors.isfinite().all()), "its weights are not numbers.")
 
 
-def _check_table_model(model: Any) -> None:
+def _check_table_model(model: Part) -> None:
     """Check that the columns of a table are those that the first step takes."""
     first = model.classifier if model.dense is None else model.dense
     width = getattr(first, "n_features_in_", None)

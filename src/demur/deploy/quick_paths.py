@@ -139,11 +139,14 @@ class QuickForest:
     def __init__(self, forest: Any) -> None:
         self.classes_: NDArray[Any] = forest.classes_
         self._trees = [tree.tree_ for tree in forest.estimators_]
+        self._width = forest.n_features_in_
 
     def predict_proba(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean over the trees."""
         with np.errstate(over="ignore"):  # it is refused just below
             rows = np.ascontiguousarray(X, dtype=np.float32)
+        if rows.shape[1] != self._width:  # a tree follows its indices without looking
+            raise InputError(f"the forest takes {self._width} columns, got {rows.shape[1]}.")
         if np.isinf(rows).any():
             raise InputError("the rows hold infinity, or a number too large for single precision.")
         total = np.zeros((len(rows), len(self.classes_)))

@@ -15,11 +15,12 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # it has no types
 
 from demur._version import __version__
+from demur.columns import TableError
 from demur.deploy.quick_paths import quick_model
 from demur.deploy.service_schema import Question, RefusedError, Requests, answer_type, health_type, refusal_type
 from demur.deploy.try_page import REPORT_HEADERS, try_page
 from demur.errors import InputError, MissingExtraError
-from demur.tabular import TableError, TableModel
+from demur.tabular import TableModel
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

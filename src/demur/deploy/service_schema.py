@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import time
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
+from demur.columns import Column, Schema, TableError
 from demur.columns.column import as_type, no_such_value
 from demur.columns.table_errors import listed, shown
-from demur.tabular import ANSWER_COLUMNS, Column, Schema, TableError, TableModel
+from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.table_model import LARGEST
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 __all__ = ["Question", "RefusedError", "Requests", "answer_type", "column_array", "health_type", "refusal_type"]
+
+TypeForm: TypeAlias = Any
+"""A type as pydantic reads it; Python has no type for those that are made while a program runs."""
 
 Value = str | float | int | bool | None
 """What a cell of a request may be."""
@@ -121,10 +125,10 @@ class Requests:
         self.columns = {column.name: column for column in model.schema.columns}
         self.max_rows = max_rows
         row, cost = _row_type(model.schema), NotRequired[_cost_type(model)]
-        many: Any = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
+        many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
         one_row = _object_type("OneRow", {"row": row, "cost": cost})
         many_rows = _object_type("ManyRows", {"rows": many, "cost": cost})
-        self.type: Any = one_row | many_rows
+        self.type: TypeForm = one_row | many_rows
         self._one, self._many = TypeAdapter[Any](one_row), TypeAdapter[Any](many_rows)
 
     def read(self, body: bytes) -> Question:
@@ -202,7 +206,7 @@ class Requests:
         return RefusedError(f"{place}, which is too large: {advice_}")
 
 
-def parse(body: bytes) -> Any:
+def parse(body: bytes) -> object:
     """Return what a JSON text holds; what JSON leaves to each reader, such as a name given twice, is refused.
 
     Examples
@@ -232,7 +236,7 @@ def _refuse_constant(name: str) -> None:
     raise RefusedError(f"the body is not JSON: it holds {name}; give null for a missing value", 400)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
@@ -271,7 +275,7 @@ def _did_you_mean(wrong: Sequence[str], known: Sequence[str]) -> str:
 # Types ----------------------------------------------------------------------------------------------------------------
 
 
-def _object_type(name: str, parts: Mapping[str, Any]) -> Any:
+def _object_type(name: str, parts: Mapping[str, Any]) -> TypeForm:
     """Return the type of an object with these parts and no others, of exactly these types."""
     from pydantic import ConfigDict
     from typing_extensions import TypedDict
@@ -282,13 +286,13 @@ def _object_type(name: str, parts: Mapping[str, Any]) -> Any:
     return made
 
 
-def _described(type_: Any, schema: Mapping[str, object]) -> Any:
+def _described(type_: TypeForm, schema: Mapping[str, object]) -> TypeForm:
     from pydantic import WithJsonSchema
 
     return Annotated[type_, WithJsonSchema(dict(schema))]
 
 
-def _row_type(schema: Schema) -> Any:
+def _row_type(schema: Schema) -> TypeForm:
     from typing import NotRequired
 
     from pydantic import Field
@@ -302,7 +306,7 @@ def _row_type(schema: Schema) -> Any:
     return _object_type("Row", {column.name: _value_type(column) | None for column in schema.columns} | ignored)
 
 
-def _value_type(column: Column) -> Any:
+def _value_type(column: Column) -> TypeForm:
     """Return the type of one value of a column; what a date is, Arrow judges later, as it does in a CSV file."""
     from pydantic import BeforeValidator, Field
 
@@ -312,7 +316,7 @@ def _value_type(column: Column) -> Any:
         return Annotated[bool, Field()]
     if column.kind == "category":
         examples = list(column.categories[:20])
-        text: Any = Annotated[str, Field(examples=examples)]
+        text: TypeForm = Annotated[str, Field(examples=examples)]
         return text | Annotated[int, BeforeValidator(_whole)] if column.fits(pa.int64()) else text
     if column.kind == "time":
         seconds = Annotated[float, Field(ge=-_LONGEST_SECONDS, le=_LONGEST_SECONDS)]
@@ -326,11 +330,11 @@ def _whole(value: object) -> object:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-def _written_as(format_: str) -> dict[str, Any]:
+def _written_as(format_: str) -> dict[str, str]:
     return {"type": "string", "format": format_, "pattern": _PATTERNS[format_]}
 
 
-def _cost_type(model: TableModel) -> Any:
+def _cost_type(model: TableModel) -> TypeForm:
     """Return the type of a cost: any number, which the model judges in its own words."""
     from pydantic import BeforeValidator
 
@@ -358,12 +362,12 @@ def _number_or_infinity(value: object) -> object:
     return value
 
 
-def answer_type(model: TableModel) -> Any:
+def answer_type(model: TableModel) -> TypeForm:
     """Return the type of the answer to a request."""
     from pydantic import Field
 
     classes = as_column(model.classes, model.label_type).to_pylist()
-    named: dict[str, Any] = {"type": "string" if model.label_type == "text" else model.label_type}
+    named: dict[str, object] = {"type": "string" if model.label_type == "text" else model.label_type}
     label = {"enum": classes} if len(classes) <= _MOST_CLASSES else named
     no_answer = {"description": "The class, or null where the model declines.", "anyOf": [label, {"type": "null"}]}
     confidence = f"The {'probability' if model.has_proba else 'trained score'} of the first choice."
@@ -378,11 +382,11 @@ def answer_type(model: TableModel) -> Any:
     words = "The cost that was decided for; null where the model's rule has no single one."
     about = _object_type("About", {"name": str, "target": str})
     cost = Annotated[float | None, Field(description=words)]
-    decisions: Any = list[decision]  # type: ignore[valid-type]
+    decisions: TypeForm = list[decision]  # type: ignore[valid-type]
     return _object_type("Decisions", {"decisions": decisions, "cost": cost, "model": about})
 
 
-def refusal_type() -> Any:
+def refusal_type() -> TypeForm:
     """Return the type of what a request is told that is not answered."""
     from pydantic import Field
 
@@ -390,7 +394,7 @@ def refusal_type() -> Any:
     return _object_type("Error", {"error": Annotated[str, Field(description=words)]})
 
 
-def health_type() -> Any:
+def health_type() -> TypeForm:
     """Return the type of what ``/health`` answers."""
     parts = {"status": _described(str, {"const": "ok"}), "version": str, "model": str, "target": str}
     return _object_type("Health", {**parts, "n_classes": int, "uptime_seconds": float})

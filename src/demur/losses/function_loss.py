@@ -36,7 +36,7 @@ class FunctionLoss(Loss):
     title : str, optional
         The name to print; the function's own by default.
     differentiable : bool
-        False for a convex function with kinks: it is then minimised with cutting planes.
+        False for a function with kinks, which Newton's method alone cannot minimise.
 
     Examples
     --------

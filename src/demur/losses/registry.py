@@ -136,6 +136,11 @@ def available(n_classes: int | None = None) -> list[str]:
     return sorted(name for name, (cls, _) in _variants.items() if n_classes in (None, 2) or not cls.binary_only)
 
 
+def registered_classes() -> set[type[Loss]]:
+    """Return the classes of all registered losses."""
+    return {cls for cls, _ in _variants.values()}
+
+
 def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | RuleFunction | None = None) -> Loss:
     """Return the loss that a name, a file, a class, a function or an object means.
 

@@ -4,15 +4,22 @@ from typing import TYPE_CHECKING
 
 import lazy_loader as _lazy
 
-from demur.metrics.bootstrap import bootstrap
 from demur.metrics.classification import ClassScores, confusion_matrix, precision_recall_f1
 from demur.metrics.cost_curve import CostCurve
-from demur.metrics.intervals import Interval, area_intervals, mean_interval, proportion_interval, risk_interval
-from demur.metrics.rejector_errors import false_accept_rate, false_reject_rate
+from demur.metrics.intervals import (
+    Interval,
+    area_intervals,
+    bootstrap,
+    mean_interval,
+    proportion_interval,
+    risk_interval,
+)
 from demur.metrics.risk_coverage import RiskCoverage
 from demur.metrics.zero_one_c import (
     accepted_accuracy,
     coverage,
+    false_accept_rate,
+    false_reject_rate,
     rejection_rate,
     zero_one_c_loss,
     zero_one_c_risk,

@@ -6,11 +6,4 @@ this file is the list of public names.
 
 import lazy_loader as _lazy
 
-from demur.columns import Column as Column
-from demur.columns import Schema as Schema
-from demur.columns import TableError as TableError
-from demur.columns import TableWarning as TableWarning
-from demur.columns import as_table as as_table
-
 __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)
-__all__ += ["Column", "Schema", "TableError", "TableWarning", "as_table"]

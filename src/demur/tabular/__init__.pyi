@@ -1,5 +1,3 @@
-import demur.columns as _columns
-
 from .class_labels import check_classes as check_classes
 from .class_labels import labelled_rows as labelled_rows
 from .decide_files import Decided as Decided
@@ -15,8 +13,8 @@ from .html_report import write_report as write_report
 from .judged_rows import Case as Case
 from .judged_rows import ClassFigures as ClassFigures
 from .judged_rows import Counts as Counts
+from .judged_rows import Reliability as Reliability
 from .model_kinds import model_names as model_names
-from .reliability import Reliability as Reliability
 from .table_files import open_chunks as open_chunks
 from .table_files import open_table as open_table
 from .table_files import read_labelled as read_labelled
@@ -24,11 +22,5 @@ from .table_files import read_table as read_table
 from .table_fit import fit_table as fit_table
 from .table_model import ANSWER_COLUMNS as ANSWER_COLUMNS
 from .table_model import TableModel as TableModel
-from .table_reader import TableReader as TableReader
+from .table_sources import TableReader as TableReader
 from .table_writer import TableWriter as TableWriter
-
-Column = _columns.Column
-as_table = _columns.as_table
-Schema = _columns.Schema
-TableError = _columns.TableError
-TableWarning = _columns.TableWarning

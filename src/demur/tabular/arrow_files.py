@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -12,9 +12,12 @@ import pyarrow.parquet as pq
 from demur.columns.column import as_type
 from demur.columns.frames import check_names
 from demur.columns.table_errors import TableError, listed, shown
-from demur.tabular.table_reader import TableFormat, TableReader
+from demur.tabular.table_sources import TableFormat, TableReader
 
 __all__ = ["ArrowReader", "FolderReader", "ParquetReader", "files_of_folder", "partition_columns"]
+
+
+_Rows: TypeAlias = pa.Table | pa.RecordBatch
 
 
 @contextmanager
@@ -29,25 +32,25 @@ def _explained(name: str, format_: str) -> Iterator[None]:
         raise TableError(f"{problem}: write or copy it again") from error
 
 
-def _types(schema: pa.Schema, name: str) -> dict[str, Any]:
+def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
     check_names(tuple(schema.names), name)
     return {field.name: field.type for field in schema}
 
 
-def _conform(batch: pa.RecordBatch, columns: Mapping[str, Any] | None, name: str) -> pa.RecordBatch:
+def _conform(batch: pa.RecordBatch, columns: Mapping[str, pa.DataType] | None, name: str) -> pa.RecordBatch:
     if columns is None:
         return batch
     arrays = [as_type(batch.column(column), wanted, column, name) for column, wanted in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-def _validated(data: Any) -> Any:
+def _validated(data: _Rows) -> _Rows:
     """Check what a file claims about its own layout: Arrow trusts it, and a damaged one would crash the process."""
     data.validate(full=True)
     return data
 
 
-def _seekable(stream: BinaryIO) -> Any:
+def _seekable(stream: BinaryIO) -> BinaryIO | pa.BufferReader:
     """Return something Arrow can seek in: a pipe or a compressed file is held in memory."""
     try:
         seekable = stream.seekable()
@@ -69,7 +72,7 @@ class ParquetReader(TableReader):
         with _explained(self.name, "Parquet file"):
             return _validated(self._file.read())
 
-    def _chunks(self, columns: Mapping[str, Any] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]:
         with _explained(self.name, "Parquet file"):
             # One row group at a time: over several, Arrow keeps what it has read until the last.
             for group in range(self._file.num_row_groups):
@@ -84,7 +87,7 @@ class ArrowReader(TableReader):
         self._format = format_
         with _explained(name, format_.value):
             if format_ is TableFormat.ARROW_FILE:
-                self._file: Any = pa.ipc.open_file(_seekable(stream))
+                self._file: pa.RecordBatchFileReader | pa.RecordBatchStreamReader = pa.ipc.open_file(_seekable(stream))
             else:
                 self._file = pa.ipc.open_stream(stream)
             columns = _types(self._file.schema, name)
@@ -94,7 +97,7 @@ class ArrowReader(TableReader):
         with _explained(self.name, self._format.value):
             return _validated(self._file.read_all())
 
-    def _chunks(self, columns: Mapping[str, Any] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]:
         with _explained(self.name, self._format.value):
             for batch in self._batches():
                 yield _conform(_validated(batch), columns, self.name)
@@ -125,7 +128,9 @@ def partition_columns(folder: Path, paths: list[Path]) -> pa.Schema:
     return pa.schema([field for field in found if field.name not in own])
 
 
-def _dataset(folder: Path, paths: list[Path], partitioning: Any, schema: pa.Schema | None = None) -> Any:
+def _dataset(
+    folder: Path, paths: list[Path], partitioning: ds.Partitioning, schema: pa.Schema | None = None
+) -> ds.Dataset:
     names = [str(path) for path in paths]
     return ds.dataset(names, schema, format="parquet", partitioning=partitioning, partition_base_dir=str(folder))
 
@@ -170,7 +175,7 @@ class FolderReader(TableReader):
         with _explained(self.name, "folder of Parquet files"):
             return _validated(self._files.to_table())
 
-    def _chunks(self, columns: Mapping[str, Any] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]:
         names = None if columns is None else list(columns)
         with _explained(self.name, "folder of Parquet files"):
             for batch in self._files.to_batches(

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.columns.column import kind_of_type
+from demur.columns.column import Values, kind_of_type
 from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 
 __all__ = ["as_column", "check_classes", "check_target", "class_texts", "label_type", "labelled_rows"]
 
 _MOST_NUMBERS = 1000
-"""A target with more different fractional numbers than this is a quantity and no class."""
+"""A target with more different fractional numbers than this is a quantity and not a class."""
 
 
-def label_type(column: Any, name: str) -> str:
+def label_type(column: Values, name: str) -> str:
     """Return how predictions are to be written: "integer", "number", "boolean" or "text", which dates are as well.
 
     Examples
@@ -45,7 +45,7 @@ def label_type(column: Any, name: str) -> str:
     return "number" if pa.types.is_floating(kind) else "text"
 
 
-def class_texts(column: Any) -> NDArray[np.object_]:
+def class_texts(column: Values) -> NDArray[np.object_]:
     """Return the labels as text, None where one is missing: 3 and 3.0 are both the class "3".
 
     Examples
@@ -129,7 +129,7 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
         )
 
 
-def _plain(column: Any) -> Any:
+def _plain(column: Values) -> Values:
     """Take dictionaries apart, and nanoseconds away, which Python's own dates do not have."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -139,7 +139,7 @@ def _plain(column: Any) -> Any:
     return column
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None or value != value:
         return None
     if isinstance(value, bool):

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +17,23 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
-from demur.columns.column import no_such_value
+from demur.columns.column import (
+    Decimal,
+    Values,
+    check_decimal,
+    dates_of_text,
+    decimal_of,
+    iso_dates,
+    no_such_value,
+    order_of_dates,
+)
 from demur.columns.frames import check_names
-from demur.columns.notation import Decimal, check_decimal, dates_of_text, decimal_of, iso_dates, order_of_dates
 from demur.columns.table_errors import TableError, TableWarning, shown
-from demur.tabular.table_reader import TableReader
-from demur.tabular.table_sources import Rewound, Utf8Stream
+from demur.tabular.table_sources import Rewound, TableReader, Utf8Stream
 
 __all__ = ["CsvReader", "Dialect", "column_of_text", "sniff", "types_of_text"]
+
+_Piece: TypeAlias = pa.Table | pa.RecordBatch
 
 _HEAD = 1 << 18
 _LONGEST_HEADER = 1 << 26
@@ -106,7 +115,7 @@ class CsvReader(TableReader):
             self._tell_excel_errors(data, table)
         return self._with_dates(_tidy(table))
 
-    def _parsed(self, data: bytes, types: Mapping[str, Any]) -> pa.Table:
+    def _parsed(self, data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
         try:
             return pacsv.read_csv(_BlocksOf(data), *self._options(types, threads=True))
         except pa.ArrowException:
@@ -159,7 +168,7 @@ class CsvReader(TableReader):
         if remark:
             warnings.warn(f"{self.name}: {remark}", TableWarning, stacklevel=2)
 
-    def _chunks(self, columns: Mapping[str, Any] | None, rows: int) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]:
         types = dict.fromkeys(self.columns, pa.string()) if columns is None else dict(columns)
         dates = {
             name: wanted
@@ -172,7 +181,7 @@ class CsvReader(TableReader):
         if not first.strip() and not (first := first + self._rest.read()).strip():
             return
         n_rows, pending = 0, []
-        batches: Any = None
+        batches: pacsv.CSVStreamingReader | None = None
         try:
             source = Rewound(first, cast(IO[bytes], self._rest))
             batches = pacsv.open_csv(source, *self._options(as_read, only=list(types)))
@@ -193,7 +202,9 @@ class CsvReader(TableReader):
         self._check_quotes()
         yield from pending
 
-    def _batch_with_dates(self, batch: pa.RecordBatch, dates: Mapping[str, Any], n_before: int) -> pa.RecordBatch:
+    def _batch_with_dates(
+        self, batch: pa.RecordBatch, dates: Mapping[str, pa.DataType], n_before: int
+    ) -> pa.RecordBatch:
         for name, wanted in dates.items():
             position = batch.schema.get_field_index(name)
             iso = iso_dates(_without_missing(batch.column(position)), bool(self.dayfirst))
@@ -204,8 +215,8 @@ class CsvReader(TableReader):
             batch = batch.set_column(position, name, values)
         return batch
 
-    def _bad_date(self, text: Any, iso: Any, wanted: Any, column: str, n_before: int) -> TableError:
-        """Find the first value that is no date."""
+    def _bad_date(self, text: Values, iso: Values, wanted: pa.DataType, column: str, n_before: int) -> TableError:
+        """Find the first value that is not a date."""
         for position, value in enumerate(iso):
             try:
                 pc.cast(value, wanted)
@@ -215,7 +226,7 @@ class CsvReader(TableReader):
         raise AssertionError("each value is a date, though all together are not")
 
     def _options(
-        self, types: Mapping[str, Any], only: list[str] | None = None, threads: bool = False
+        self, types: Mapping[str, pa.DataType], only: list[str] | None = None, threads: bool = False
     ) -> tuple[Any, ...]:
         return (
             pacsv.ReadOptions(use_threads=threads, block_size=self._block, column_names=list(self.columns)),
@@ -243,7 +254,7 @@ class CsvReader(TableReader):
             return "correct it, or close a quotation mark that is left open"
         return "correct it, or put quotes around text that holds the delimiter"
 
-    def _explained(self, error: Exception, types: Mapping[str, Any]) -> TableError:
+    def _explained(self, error: Exception, types: Mapping[str, pa.DataType]) -> TableError:
         message = str(error)
         if ragged := _RAGGED.search(message):
             row, expected, got = map(int, ragged.groups())
@@ -276,7 +287,7 @@ def _open_quote(name: str) -> TableError:
     return TableError(f"{problem}: close it, or put quotes around the field and write its own quotes twice")
 
 
-def _tidy(table: Any) -> Any:
+def _tidy(table: _Piece) -> _Piece:
     """Take the white space around text away, and empty text for missing."""
     for position, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
@@ -286,7 +297,7 @@ def _tidy(table: Any) -> Any:
     return table
 
 
-def _texts(table: pa.Table) -> dict[str, Any]:
+def _texts(table: pa.Table) -> dict[str, Values]:
     """Return the columns of text without the words that stand for missing values."""
     return {
         field.name: _without_missing(table[field.name]).drop_null()
@@ -295,7 +306,7 @@ def _texts(table: pa.Table) -> dict[str, Any]:
     }
 
 
-def _without_missing(text: Any) -> Any:
+def _without_missing(text: Values) -> Values:
     return pc.if_else(pc.is_in(text, value_set=pa.array(_MISSING)), None, text)
 
 
@@ -309,7 +320,7 @@ def _has_points(table: pa.Table) -> bool:
     return False
 
 
-def types_of_text(chunks: Iterable[pa.RecordBatch], decimal: str | None = None) -> dict[str, Any]:
+def types_of_text(chunks: Iterable[pa.RecordBatch], decimal: str | None = None) -> dict[str, pa.DataType]:
     """Return the types that columns of text would have in a CSV file, decided over all chunks.
 
     Examples
@@ -318,7 +329,7 @@ def types_of_text(chunks: Iterable[pa.RecordBatch], decimal: str | None = None) 
     >>> types_of_text(chunks)
     {'n': DataType(double), 't': DataType(string)}
     """
-    found: dict[str, Any] = {}
+    found: dict[str, pa.DataType] = {}
     for chunk in chunks:
         for name, column in zip(chunk.schema.names, chunk.columns, strict=True):
             before = found.get(name, pa.null())
@@ -327,7 +338,7 @@ def types_of_text(chunks: Iterable[pa.RecordBatch], decimal: str | None = None) 
     return {name: pa.string() if pa.types.is_null(type_) else type_ for name, type_ in found.items()}
 
 
-def column_of_text(text: Any, decimal: str | None = None, dayfirst: bool | None = None) -> Any:
+def column_of_text(text: Values, decimal: str | None = None, dayfirst: bool | None = None) -> Values:
     """Return a column of text with the type that it would have in a CSV file.
 
     Examples
@@ -350,7 +361,7 @@ def column_of_text(text: Any, decimal: str | None = None, dayfirst: bool | None 
     return text if dates is None else dates
 
 
-def _common_type(one: Any, other: Any) -> Any:
+def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     if pa.types.is_null(one) or one == other:
         return other
     if pa.types.is_null(other):

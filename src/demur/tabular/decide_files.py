@@ -9,10 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from demur.columns.column import Values
 from demur.columns.table_errors import TableError, listed, shown
 from demur.errors import MissingExtraError
 from demur.tabular.arrow_files import FolderReader, files_of_folder, partition_columns
@@ -20,12 +21,14 @@ from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.csv_files import types_of_text
 from demur.tabular.table_files import open_table
 from demur.tabular.table_model import ANSWER_COLUMNS, TableModel
-from demur.tabular.table_reader import TableReader
-from demur.tabular.table_sources import Source, open_raw, source_name
+from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
 from demur.tabular.table_writer import TableWriter
 from demur.whole_file import move_into_place, part_of
 
 __all__ = ["Decided", "decide_file", "decide_folder"]
+
+_Chunk = TypeVar("_Chunk")
+_Answer = TypeVar("_Answer")
 
 _IN_FLIGHT = 3
 """Pieces that are in memory at once: one being read, one being decided, one being written."""
@@ -55,7 +58,7 @@ def decide_file(
     decimal: str | None = None,
     dayfirst: bool | None = None,
     chunk_rows: int = 65_536,
-    progress: Callable[[int], Any] = lambda rows: None,
+    progress: Callable[[int], object] = lambda rows: None,
 ) -> Decided:
     r"""Read rows, decide for each, and write the answers in the same order, in bounded memory.
 
@@ -150,7 +153,7 @@ def _decide(
     *,
     cost: float | None,
     chunk_rows: int,
-    progress: Callable[[int], Any] = lambda rows: None,
+    progress: Callable[[int], object] = lambda rows: None,
 ) -> Decided:
     kept = copies.names
     types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in kept}
@@ -196,7 +199,7 @@ def _settled(model: TableModel, reader: TableReader, kept: list[str]) -> _Copies
     return _Copies(kept, types | {model.target: wanted[model.target]}, model.label_type)
 
 
-def _can_be(column: Any, label_type: str) -> bool:
+def _can_be(column: Values, label_type: str) -> bool:
     texts = class_texts(column)
     if label_type == "boolean":
         return set(texts.tolist()) <= {"true", "false", None}
@@ -234,9 +237,9 @@ def _kept(reader: TableReader, keep: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _in_order(function: Callable[[Any], Any], chunks: Iterable[Any]) -> Iterator[Any]:
+def _in_order(function: Callable[[_Chunk], _Answer], chunks: Iterable[_Chunk]) -> Iterator[_Answer]:
     """Apply a function to chunks on a second thread while others are read and written, keeping their order."""
-    waiting: deque[Future[Any]] = deque()
+    waiting: deque[Future[_Answer]] = deque()
     with ThreadPoolExecutor(max_workers=_IN_FLIGHT - 1) as pool:
         try:
             for chunk in chunks:
@@ -261,7 +264,7 @@ def decide_folder(
     strict: bool = True,
     overwrite: bool = False,
     chunk_rows: int = 65_536,
-    progress: Callable[[int], Any] = lambda files: None,
+    progress: Callable[[int], object] = lambda files: None,
 ) -> Decided:
     """Decide for each Parquet file of a folder on Dask workers, into a file of the same name in another folder.
 

@@ -34,6 +34,7 @@ from demur.tabular.judged_rows import (
     Case,
     ClassFigures,
     Counts,
+    Reliability,
     RowTable,
     check_adjustable_cost,
     check_decision,
@@ -45,7 +46,6 @@ from demur.tabular.judged_rows import (
     sortable,
 )
 from demur.tabular.promises import KeptOrNot, Promise, promise_of
-from demur.tabular.reliability import Reliability
 from demur.tabular.table_model import TableModel
 
 __all__ = ["Evaluation", "evaluate_table"]

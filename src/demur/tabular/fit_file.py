@@ -168,6 +168,8 @@ def fit_file(
     facts = {**fitted.facts, "rows_without_label": table.num_rows - len(labels)}
     fitted = replace(fitted, schema=schema, facts=facts)
     notes = _notes(fitted, rows.select(first_look.names), labels, groups, rows.take(train), labels[train])
+    if test is not None and held_out is not None:
+        notes += _known_rows(first_look, rows, held_out, source_name(test))
     return FittedFile(fitted, held_out, source_name(path if test is None else test), seconds, notes)
 
 
@@ -210,7 +212,7 @@ def _notes(
     train_labels: NDArray[np.str_],
 ) -> tuple[str, ...]:
     from demur.estimators.splitting import blocks_of
-    from demur.tabular.leaks import likely_leaks
+    from demur.tabular.table_fit import likely_leaks
 
     notes = []
     blocks = blocks_of(compared, labels)
@@ -224,6 +226,25 @@ def _notes(
         notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
     notes += [str(leak) for leak in likely_leaks(model.schema.encode(train), train_labels, model.schema)]
     return tuple(notes)
+
+
+def _row_bytes(codes: NDArray[np.float64]) -> list[bytes]:
+    """Return each row as bytes that are equal where the rows are: no code is infinite, which stands for missing."""
+    plain = np.where(np.isnan(codes), np.inf, codes) + 0.0
+    return [row.tobytes() for row in plain]
+
+
+def _known_rows(schema: Schema, train: pa.Table, test: pa.Table, name: str) -> tuple[str, ...]:
+    """Say how many rows of another file the model knows already."""
+    seen = set(_row_bytes(schema.encode(train)))
+    known = sum(row in seen for row in _row_bytes(schema.encode(test)))
+    if not known:
+        return ()
+    has = "has" if known == 1 else "have"
+    return (
+        f"{known:,} of the {test.num_rows:,} rows of {name} {has} the same features as a row to train on: the figures "
+        "may flatter.",
+    )
 
 
 def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:

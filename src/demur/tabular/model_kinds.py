@@ -99,6 +99,11 @@ class ModelKind:
         )
 
 
+_OWN_NAMES = {"auto": "a blend of several models (the default)"} | {
+    candidate.key: candidate.name for candidate in CANDIDATES if candidate.embeddings is None
+}
+
+
 def model_names() -> dict[str, str]:
     """Return each name that a model can be asked for by, with what it stands for.
 
@@ -107,9 +112,7 @@ def model_names() -> dict[str, str]:
     >>> model_names()["hgb"]
     'gradient boosting'
     """
-    names = {"auto": "a blend of several models (the default)"}
-    names |= {candidate.key: candidate.name for candidate in CANDIDATES if candidate.embeddings is None}
-    return names | {name: f"networks trained with {name}" for name in available()}
+    return _OWN_NAMES | {name: f"networks trained with {name}" for name in available()}
 
 
 def model_kind(name: str) -> ModelKind:
@@ -122,12 +125,13 @@ def model_kind(name: str) -> ModelKind:
         ...
     demur.errors.InputError: there is no model 'hbg'; did you mean 'hgb'?
     """
+    candidate = candidate_named(name)
+    own = name if candidate is None else candidate.key
+    if own in _OWN_NAMES:
+        return ModelKind(own, _OWN_NAMES[own])
     if ":" in name:
         return ModelKind(name, f"networks trained with {resolve(name).name}")
     names = model_names()
-    candidate = candidate_named(name)
-    if candidate is not None and candidate.key in names:
-        return ModelKind(candidate.key, candidate.name)
     if name not in names:
         close = get_close_matches(name, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}."

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.tabular.evaluation import Evaluation
-from demur.tabular.reliability import Reliability
+from demur.tabular.judged_rows import Reliability
 
 __all__ = ["Axis", "Chart", "cost_chart", "path", "reliability_chart", "risk_coverage_chart", "thin"]
 

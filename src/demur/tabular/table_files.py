@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,8 +12,7 @@ from demur.columns.table_errors import TableError, listed, shown
 from demur.tabular.arrow_files import ArrowReader, FolderReader, ParquetReader
 from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import CsvReader, column_of_text
-from demur.tabular.table_reader import TableFormat, TableReader
-from demur.tabular.table_sources import Opened, Source, open_source, source_name
+from demur.tabular.table_sources import Opened, Source, TableFormat, TableReader, open_source, source_name
 
 __all__ = ["open_chunks", "open_table", "read_labelled", "read_table", "recognise"]
 
@@ -101,7 +99,7 @@ def read_table(
 def open_chunks(
     source: Source,
     *,
-    columns: Mapping[str, Any] | None = None,
+    columns: Mapping[str, pa.DataType] | None = None,
     chunk_rows: int = 65_536,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -165,7 +163,7 @@ def read_labelled(
     Examples
     --------
     >>> import io
-    >>> from demur.tabular import Column
+    >>> from demur.columns import Column
     >>> schema = Schema((Column("code", "category", ("A1", "7")),), target="y")
     >>> read_labelled(io.BytesIO(b"code,y\n7,01\n7,2.0\n"), schema, {"01", "2"}).to_pydict()
     {'code': ['7', '7'], 'y': ['01', '2']}

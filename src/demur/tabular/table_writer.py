@@ -79,7 +79,7 @@ class TableWriter:
         self._inputs = list(inputs)
         self._destination: _Destination | None = None
         self._sink: Any = None
-        self._columnar: Any = None
+        self._columnar: pq.ParquetWriter | pa.RecordBatchWriter | None = None
         self._schema: pa.Schema | None = None
 
     @property

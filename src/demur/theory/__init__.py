@@ -1,25 +1,39 @@
 """The calibration theory as running code: whether a loss is calibrated for rejection, and how fast."""
 
-from demur.theory.adapter import FunctionLoss
-from demur.theory.bayes import bayes_decision, bayes_risk, excess_zero_one_c_risk
-from demur.theory.beta import beta_bounds, numeric_beta_bounds
-from demur.theory.bounds import ExcessRiskBound, excess_risk_bound
-from demur.theory.calibration import check_calibration
+from demur.losses.function_loss import FunctionLoss
+from demur.theory.bayes import (
+    CostRangeError,
+    LossContractError,
+    NoBoundError,
+    RuleWarning,
+    bayes_decision,
+    bayes_risk,
+    excess_zero_one_c_risk,
+)
+from demur.theory.calibration_check import check_calibration
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
-from demur.theory.conditions import TheoremFour
-from demur.theory.errors import CostRangeError, LossContractError, NoBoundError
-from demur.theory.estimation import EstimationErrorBound, estimation_error_bound
+from demur.theory.calibration_report import CalibrationReport
+from demur.theory.certificate import Certificate
+from demur.theory.estimation import (
+    EstimationErrorBound,
+    FunctionClass,
+    NormBoundedLinear,
+    NormBoundedNetwork,
+    estimation_error_bound,
+    lemma_12_violations,
+)
+from demur.theory.excess_bounds import DivergenceBound, ExcessRiskBound, TableOne, excess_risk_bound, table_one
 from demur.theory.order import OrderReport, is_order_preserving
-from demur.theory.pointwise import minimise_pointwise_risk, pointwise_risk
-from demur.theory.rademacher import FunctionClass, NormBoundedLinear, NormBoundedNetwork
-from demur.theory.report import CalibrationReport
-from demur.theory.table_one import TableOne, table_one
+from demur.theory.pointwise_risk import minimise_pointwise_risk, pointwise_risk
+from demur.theory.theorem_four import TheoremFour, beta_bounds, numeric_beta_bounds
 from demur.theory.witness import Witness
 
 __all__ = [
     "CalibrationFunction",
     "CalibrationReport",
+    "Certificate",
     "CostRangeError",
+    "DivergenceBound",
     "EstimationErrorBound",
     "ExcessRiskBound",
     "FunctionClass",
@@ -29,6 +43,7 @@ __all__ = [
     "NormBoundedLinear",
     "NormBoundedNetwork",
     "OrderReport",
+    "RuleWarning",
     "TableOne",
     "TheoremFour",
     "Witness",
@@ -41,6 +56,7 @@ __all__ = [
     "excess_risk_bound",
     "excess_zero_one_c_risk",
     "is_order_preserving",
+    "lemma_12_violations",
     "minimise_pointwise_risk",
     "numeric_beta_bounds",
     "pointwise_risk",

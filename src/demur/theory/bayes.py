@@ -1,14 +1,53 @@
-"""The target of all losses: Chow's rule and its risk (Section 2.1)."""
+"""The target of all losses: the decision of least expected cost, its risk, and what is refused (Section 2.1)."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from demur.costs import check_cost
-from demur.rules import Chow, Decision, check_proba, chow_acceptance
+from demur.errors import InputError
+from demur.rules import Chow, CostMatrix, Decision, check_proba
 
-__all__ = ["bayes_decision", "bayes_risk", "excess_zero_one_c_risk"]
+__all__ = [
+    "CostLike",
+    "CostRangeError",
+    "LossContractError",
+    "NoBoundError",
+    "RuleWarning",
+    "Target",
+    "as_target",
+    "bayes_decision",
+    "bayes_risk",
+    "excess_zero_one_c_risk",
+    "require_cost",
+    "require_n_classes",
+]
+
+REJECT = -1
+"""Stands for "reject" where other numbers stand for "answer this class": also the last column of a cost matrix."""
+
+CostLike: TypeAlias = float | Sequence[float] | NDArray[np.float64] | CostMatrix
+
+
+class CostRangeError(InputError):
+    """The statement asked for does not hold, or says nothing, at this rejection cost."""
+
+
+class LossContractError(InputError):
+    """A loss of the user's own does not behave as a loss: wrong shape, NaN, or no derivative."""
+
+
+class NoBoundError(InputError):
+    """No theorem gives this loss the bound that was asked for."""
+
+
+class RuleWarning(UserWarning):
+    """A rule that can never answer some class."""
 
 
 def bayes_decision(proba: ArrayLike, cost: float) -> Decision[NDArray[Any]]:
@@ -38,7 +77,8 @@ def bayes_risk(proba: ArrayLike, cost: float) -> NDArray[np.float64]:
     array([0.1, 0.2])
     """
     check_cost(cost)
-    return _least_risk(np.asarray(check_proba(proba), dtype=np.float64), cost)
+    least: NDArray[np.float64] = np.minimum(cost, 1 - np.asarray(check_proba(proba), dtype=np.float64).max(-1))
+    return least
 
 
 def excess_zero_one_c_risk(decision: Decision[Any], proba: ArrayLike, cost: float) -> NDArray[np.float64]:
@@ -52,23 +92,160 @@ def excess_zero_one_c_risk(decision: Decision[Any], proba: ArrayLike, cost: floa
     array([0.1, 0. ])
     """
     check_cost(cost)
-    return excess_of(decision, np.asarray(check_proba(proba), dtype=np.float64), cost)
-
-
-def excess_of(decision: Decision[Any], eta: NDArray[np.float64], cost: float) -> NDArray[np.float64]:
-    """Do what :func:`excess_zero_one_c_risk` does, unchecked."""
+    eta = np.asarray(check_proba(proba), dtype=np.float64)
     taken = decision.numpy()
     answering = 1 - np.take_along_axis(eta, np.asarray(taken.label)[..., None], -1)[..., 0]
-    excess: NDArray[np.float64] = np.where(taken.reject, float(cost), answering) - _least_risk(eta, cost)
+    excess: NDArray[np.float64] = np.where(taken.reject, float(cost), answering) - bayes_risk(eta, cost)
     return excess
 
 
-def chow_rejects(eta: NDArray[np.float64], cost: float) -> NDArray[np.bool_]:
-    """Return where Chow's rule rejects, unchecked."""
-    rejects: NDArray[np.bool_] = ~(chow_acceptance(eta.max(-1), cost) > 0)
-    return rejects
+@dataclass(frozen=True)
+class Target:
+    """What every decision costs, and with that the best decision at each eta.
+
+    Decisions are whole numbers: a class, or -1 for rejecting.
+
+    Parameters
+    ----------
+    matrix : tensor of shape (n_classes, n_classes + 1)
+        Rows are true classes, columns answers, the last column rejecting.
+    cost : float or tensor
+        As given; what a loss and its rule receive.
+
+    Examples
+    --------
+    >>> target = as_target(0.2, 3)
+    >>> eta = torch.tensor([[0.9, 0.1, 0.0], [0.5, 0.3, 0.2]], dtype=torch.float64)
+    >>> target.best(eta)
+    tensor([ 0, -1])
+    >>> target.excess(torch.tensor([1, 0]), eta)
+    tensor([0.8000, 0.3000], dtype=torch.float64)
+    """
+
+    matrix: Tensor
+    cost: float | Tensor
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return len(self.matrix)
+
+    @property
+    def single(self) -> float | None:
+        """The price c of every rejection, where a wrong answer costs 1; None with other costs."""
+        return self.cost if isinstance(self.cost, float) else None
+
+    @property
+    def name(self) -> str:
+        """How the decision of least cost is called."""
+        return "Chow's rule" if self.single is not None else "the decision of least cost"
+
+    def expected(self, eta: Tensor) -> Tensor:
+        """Return the expected cost of every decision, (..., n_classes + 1), rejecting last."""
+        return eta @ self.matrix
+
+    def best(self, eta: Tensor) -> Tensor:
+        """Return the decision of least cost at each eta; ties reject."""
+        costs = self.expected(eta)
+        answer = costs[..., :-1].argmin(-1)
+        rejects = costs[..., -1] <= costs[..., :-1].amin(-1)
+        return torch.where(rejects, torch.full_like(answer, REJECT), answer)
+
+    def excess(self, decision: Tensor, eta: Tensor) -> Tensor:
+        """Return how much more each decision costs than the best one."""
+        costs = self.expected(eta)
+        column = torch.where(decision == REJECT, torch.full_like(decision, self.n_classes), decision)
+        return costs.gather(-1, column.unsqueeze(-1))[..., 0] - costs.amin(-1)
+
+    def clearance(self, eta: Tensor) -> Tensor:
+        """Return by how much the best decision beats the second best: 0 where it does not matter what is decided."""
+        lowest = self.expected(eta).topk(2, dim=-1, largest=False).values
+        return lowest[..., 1] - lowest[..., 0]
 
 
-def _least_risk(eta: NDArray[np.float64], cost: float) -> NDArray[np.float64]:
-    least: NDArray[np.float64] = np.minimum(cost, 1 - eta.max(-1))
-    return least
+def as_target(cost: CostLike, n_classes: int) -> Target:
+    """Return the target for one price c, for a price of rejecting each class, or for a whole cost matrix.
+
+    Parameters
+    ----------
+    cost : float, array of shape (n_classes,) or (n_classes, n_classes + 1), or CostMatrix
+        An array of one axis is the price of rejecting each class, where a wrong answer costs 1.
+    n_classes : int
+
+    Examples
+    --------
+    >>> as_target([0.1, 0.4], 2).matrix
+    tensor([[0.0000, 1.0000, 0.1000],
+            [1.0000, 0.0000, 0.4000]], dtype=torch.float64)
+    >>> as_target(0.7, 3)
+    Traceback (most recent call last):
+        ...
+    demur.theory.bayes.CostRangeError: this statement needs a cost in (0, 0.666667), got 0.7; ...
+    """
+    given = cost.costs if isinstance(cost, CostMatrix) else cost
+    if np.ndim(given) == 0 or isinstance(given, str):
+        single = require_cost(given, below=1 - 1 / n_classes)
+        check_cost(single)
+        column = np.full(n_classes, single)
+        return Target(_zero_one(n_classes, column), single)
+    values = np.asarray(given, dtype=np.float64)
+    if values.ndim == 1:
+        if values.shape != (n_classes,) or not np.all((values >= 0) & np.isfinite(values)):
+            raise CostRangeError(
+                f"the price of rejecting each class is {n_classes} numbers >= 0 for {n_classes} classes, got {given!r}."
+            )
+        matrix = _zero_one(n_classes, values)
+    else:
+        if values.shape != (n_classes, n_classes + 1):
+            raise CostRangeError(
+                f"a cost matrix for {n_classes} classes has the shape ({n_classes}, {n_classes + 1}), rows the true "
+                f"classes and the last column rejecting; got {values.shape}."
+            )
+        matrix = torch.from_numpy(values.copy())
+    CostMatrix(matrix.numpy())  # refuses infinities, and costs with which rejecting never pays
+    return Target(matrix, torch.from_numpy(values.copy()))
+
+
+def require_cost(cost: Any, *, below: float = 0.5) -> float:
+    """Return the cost as a float, or refuse one outside (0, below).
+
+    Examples
+    --------
+    >>> require_cost(0.2)
+    0.2
+    >>> require_cost(0.7)
+    Traceback (most recent call last):
+        ...
+    demur.theory.bayes.CostRangeError: this statement needs a cost in (0, 0.5), got 0.7; ...
+    """
+    try:
+        value = float(cost)
+    except (TypeError, ValueError):
+        raise CostRangeError(f"cost must be one number in (0, {below:g}), got {cost!r}.") from None
+    if not 0 < value < below:
+        raise CostRangeError(
+            f"this statement needs a cost in (0, {below:g}), got {value:g}; the cost is the price of one rejection "
+            "where one wrong answer costs 1."
+        )
+    return value
+
+
+def require_n_classes(n_classes: int) -> int:
+    """Return the number of classes, or refuse fewer than two.
+
+    Examples
+    --------
+    >>> require_n_classes(1)
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: a classifier needs at least two classes, got 1.
+    """
+    if isinstance(n_classes, bool) or int(n_classes) != n_classes:
+        raise InputError(f"the number of classes must be a whole number, got {n_classes!r}.")
+    if n_classes < 2:
+        raise InputError(f"a classifier needs at least two classes, got {n_classes}.")
+    return int(n_classes)
+
+
+def _zero_one(n_classes: int, rejecting: NDArray[np.float64]) -> Tensor:
+    return torch.from_numpy(np.c_[1 - np.eye(n_classes), rejecting])

@@ -15,12 +15,10 @@ from demur.errors import InputError
 from demur.losses import AdditivePairwise, Loss, MultiplicativePairwise
 from demur.losses.pairwise import PairwiseLoss
 from demur.margins import MarginFunction
-from demur.theory.adapter import LossLike, as_loss
-from demur.theory.errors import require_cost, require_n_classes
-from demur.theory.facts import examine
-from demur.theory.pointwise import pointwise_risk
-from demur.theory.search import minimisers
+from demur.theory.bayes import as_target, require_cost, require_n_classes
+from demur.theory.pointwise_risk import Deadline, find_minima
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta, tops_around
+from demur.theory.subject import LossLike, Subject, as_loss, examine
 from demur.workers import single_threaded_kernels
 
 __all__ = ["OrderReport", "OrderTheorem", "is_order_preserving"]
@@ -49,30 +47,44 @@ class OrderReport:
     Parameters
     ----------
     loss : str
-    preserving, strict : bool
+    verdict : str
+        "strict", "preserving", "not preserving" or "inconclusive": no counterexample, but not every eta was resolved.
     counterexample : array or None
-        An eta at which the order is lost.
+        An eta at which the order, or its strictness, is lost.
     scores : array or None
         The class scores of the minimiser there.
     theorem : OrderTheorem or None
         For the pairwise losses, what the paper's theorem says.
-    n_eta : int
+    n_eta, n_unresolved : int
+        How many eta were tried, and at how many of them the minimisation did not converge.
     """
 
     loss: str
-    preserving: bool
-    strict: bool
+    verdict: str
     counterexample: NDArray[np.float64] | None
     scores: NDArray[np.float64] | None
     theorem: OrderTheorem | None
     n_eta: int
+    n_unresolved: int
+
+    @property
+    def preserving(self) -> bool:
+        """Whether a less likely class never got a larger score."""
+        return self.verdict in ("strict", "preserving")
+
+    @property
+    def strict(self) -> bool:
+        """Whether a less likely class always got a smaller score."""
+        return self.verdict == "strict"
 
     def __bool__(self) -> bool:
         return self.preserving
 
 
 @single_threaded_kernels()
-def is_order_preserving(loss: LossLike, n_classes: int, cost: float, *, seed: int = 0) -> OrderReport:
+def is_order_preserving(
+    loss: LossLike, n_classes: int, cost: float, *, outputs: int | None = None, seed: int = 0, seconds: float = 60.0
+) -> OrderReport:
     """Search for an eta at which a loss loses the order of the classes, and consult Theorems 16 and 17.
 
     Parameters
@@ -82,7 +94,11 @@ def is_order_preserving(loss: LossLike, n_classes: int, cost: float, *, seed: in
     n_classes : int
     cost : float
         In (0, 1 - 1/K).
+    outputs : int, optional
+        How many scores a plain function takes.
     seed : int
+    seconds : float
+        When to stop.
 
     Returns
     -------
@@ -94,61 +110,72 @@ def is_order_preserving(loss: LossLike, n_classes: int, cost: float, *, seed: in
     >>> bool(report), report.strict, report.theorem.name, report.theorem.strict
     (True, True, 'Theorem 16', True)
     >>> report = is_order_preserving("ova+hin", 4, 0.2)  # every class below 1 - c gets the score -1
-    >>> bool(report), report.strict
-    (True, False)
+    >>> bool(report), report.verdict
+    (True, 'preserving')
     """
     n_classes = require_n_classes(n_classes)
     cost = require_cost(cost, below=1 - 1 / n_classes)
-    subject = as_loss(loss, n_classes, cost)
-    if subject.n_outputs(n_classes) < n_classes:
-        raise InputError(f"the order of scores needs one score per class; {subject.name} has fewer.")
-    facts = examine(subject, n_classes, cost)
-    eta = _trials(subject, n_classes, cost, seed)
-    scores, resolved = minimisers(subject, facts, eta, cost, seed=seed)
-    eta, scores = eta[resolved], scores[resolved]
-    classes = scores[:, :n_classes]
-    swapped, tied = _order(eta, classes)
-    broken = [int(row) for row in swapped.nonzero()[:, 0] if not _can_be_sorted(subject, eta, scores, int(row), cost)]
-    bad = broken[:1] or tied.nonzero()[:1, 0].tolist()
+    made = as_loss(loss, n_classes, cost, outputs=outputs)
+    if made.n_outputs(n_classes) < n_classes:
+        raise InputError(f"the order of scores needs one score per class; {made.name} has fewer.")
+    subject = examine(made, as_target(cost, n_classes))
+    eta = _trials(made, n_classes, cost, seed)
+    found = find_minima(subject, eta, Deadline(seconds), seed=seed)
+    classes = found.scores[:, :n_classes]
+    swapped, tied = _order(eta, classes, room=1e-6 if subject.facts.twice and made.smooth else 1e-4)
+    at_kink = ~found.converged
+    swapped &= ~at_kink
+    broken = [
+        row for row in swapped.nonzero()[:, 0].tolist() if not _can_be_sorted(subject, eta[row], found.scores[row])
+    ]
+    ties = (tied & ~at_kink).nonzero()[:1, 0].tolist()
+    n_unresolved = int(at_kink.sum())
+    verdict = "strict"
+    if broken:
+        verdict = "not preserving"
+    elif n_unresolved:
+        verdict = "inconclusive"
+    elif ties or bool(swapped.any()):
+        verdict = "preserving"
+    shown = broken[:1] or ties
     return OrderReport(
-        subject.name,
-        preserving=not broken,
-        strict=not broken and not bool(tied.any()) and not bool(swapped.any()),
-        counterexample=eta[bad[0]].numpy() if bad else None,
-        scores=classes[bad[0]].numpy() if bad else None,
-        theorem=_theorem(subject, scores),
+        made.name,
+        verdict,
+        counterexample=eta[shown[0]].numpy() if shown else None,
+        scores=classes[shown[0]].numpy() if shown else None,
+        theorem=_theorem(made, found.scores),
         n_eta=len(eta),
+        n_unresolved=n_unresolved,
     )
 
 
 def _trials(loss: Loss, n_classes: int, cost: float, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    limit = 24 if not loss.smooth else max(16, min(200, 100_000 // n_classes**3))
+    limit = 24 if not loss.smooth else max(16, min(120, 100_000 // n_classes**3))
     structured = over_all_classes(structured_eta(tops_around(cost, n_classes), n_classes), limit)
     return torch.cat([structured, random_eta(limit, n_classes, cost, generator)])
 
 
-def _order(eta: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+def _order(eta: Tensor, scores: Tensor, *, room: float) -> tuple[Tensor, Tensor]:
     """Return which rows give a less likely class a larger score, and which give a clearly less likely one an equal."""
     lead = eta.unsqueeze(-1) - eta.unsqueeze(-2)
     gap = scores.unsqueeze(-1) - scores.unsqueeze(-2)
-    room = 1e-6 * (1 + scores.abs().amax(-1))[:, None, None]
-    swapped = ((lead > 1e-9) & (gap < -room)).flatten(1).any(-1)
-    tied = ((lead > 1e-3) & (gap.abs() <= room)).flatten(1).any(-1)
+    allowed = room * (1 + scores.abs().amax(-1))[:, None, None]
+    swapped = ((lead > 1e-9) & (gap < -allowed)).flatten(1).any(-1)
+    tied = ((lead > 1e-3) & (gap.abs() <= allowed)).flatten(1).any(-1)
     return swapped, tied
 
 
-def _can_be_sorted(loss: Loss, eta: Tensor, scores: Tensor, row: int, cost: float) -> bool:
+def _can_be_sorted(subject: Subject, eta: Tensor, scores: Tensor) -> bool:
     """Return whether the scores, dealt out in the order of eta, have as small a risk: then they are a minimiser too."""
-    n_classes = eta.shape[-1]
-    dealt = scores[row].clone()
-    dealt[eta[row].argsort()] = scores[row, :n_classes].sort().values
-    before, after = (float(pointwise_risk(loss, g, eta[row], cost)) for g in (scores[row], dealt))
-    return after <= before + 1e-9 * (1 + abs(before))
+    dealt = scores.clone()
+    dealt[eta.argsort()] = scores[: len(eta)].sort().values
+    before, after = subject.risk(torch.stack([scores, dealt]), eta).tolist()
+    return bool(after <= before + subject.tolerance * (1 + abs(before)))
 
 
 def _theorem(loss: Loss, scores: Tensor) -> OrderTheorem | None:
-    if not isinstance(loss, AdditivePairwise | MultiplicativePairwise):
+    if type(loss) not in (AdditivePairwise, MultiplicativePairwise):
         return None
     assert isinstance(loss, PairwiseLoss)
     if isinstance(loss, AdditivePairwise):

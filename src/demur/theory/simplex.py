@@ -3,10 +3,30 @@
 Every function returns float64 tensors of shape (n_rows, n_classes). Unless said otherwise, class 0 is on top.
 """
 
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["over_all_classes", "random_eta", "random_tied_eta", "structured_eta", "tops_around"]
+from demur.theory.bayes import Target
+from demur.theory.pointwise_risk import equal_values
+
+__all__ = [
+    "Region",
+    "boundary_eta",
+    "extreme_over",
+    "over_all_classes",
+    "random_eta",
+    "random_tied_eta",
+    "structured_eta",
+    "tops_around",
+]
+
+Region: TypeAlias = Literal["answer", "reject", "boundary"]
+"""Where max eta >= 1 - c, where it is <= 1 - c, and where it equals 1 - c."""
 
 NEAREST = 1e-6
 """The least distance of max eta from 1 - c: nearer, a wrong decision costs less than the minimiser's accuracy."""
@@ -117,7 +137,105 @@ def over_all_classes(eta: Tensor, limit: int) -> Tensor:
     n_rows, n_classes = eta.shape
     kept = max(1, min(n_rows, limit // n_classes))
     chosen = eta[torch.linspace(0, n_rows - 1, kept).round().long()]
-    return torch.stack([chosen.roll(shift, -1) for shift in range(n_classes)], 1).reshape(-1, n_classes)
+    rows = torch.stack([chosen.roll(shift, -1) for shift in range(n_classes)], 1)
+    # Every other row backwards, so that what is left of the probability is not dealt out in one direction only.
+    rows[1::2] = rows[1::2].flip(-1)
+    return rows.reshape(-1, n_classes)
+
+
+def boundary_eta(target: Target, n_pairs: int, generator: torch.Generator) -> Tensor:
+    """Return rows on both sides of the boundaries between decisions, whatever they cost, from a hundredth near to far.
+
+    Pairs of random eta with different best decisions are joined by a segment, and the place where the best decision
+    changes is found by halving it.
+
+    Examples
+    --------
+    >>> from demur.theory.bayes import as_target
+    >>> target = as_target([0.1, 0.3, 0.3], 3)
+    >>> eta = boundary_eta(target, 20, torch.Generator().manual_seed(0))
+    >>> bool((target.clearance(eta) < 0.05).any()), sorted(set(target.best(eta).tolist()))
+    (True, [-1, 0, 1, 2])
+    """
+    n_classes = target.n_classes
+    power = torch.tensor([0.3, 1.0, 3.0, 8.0], dtype=torch.float64)[torch.arange(4 * n_pairs) % 4].unsqueeze(-1)
+    ends = []
+    for _ in range(2):
+        draws = torch.empty(4 * n_pairs, n_classes, dtype=torch.float64).exponential_(generator=generator) ** power
+        ends.append(draws / draws.sum(-1, keepdim=True))
+    one, other = ends
+    differ = (target.best(one) != target.best(other)).nonzero()[:n_pairs, 0]
+    one, other = one[differ], other[differ]
+    near, far, start = one.clone(), other.clone(), target.best(one)
+    for _ in range(50):
+        middle = (near + far) / 2
+        same = (target.best(middle) == start).unsqueeze(-1)
+        near, far = torch.where(same, middle, near), torch.where(same, far, middle)
+    steps = torch.tensor([1e-3, 0.01, 0.1, 0.5, 1.0], dtype=torch.float64)[:, None, None]
+    rows = torch.cat([near + steps * (one - near), far + steps * (other - far)]).reshape(-1, n_classes)
+    return rows[target.clearance(rows) >= NEAREST]
+
+
+def extreme_over(
+    function: Callable[[Tensor], Tensor],
+    n_classes: int,
+    cost: float,
+    region: Region,
+    *,
+    symmetric: bool,
+    seed: int = 0,
+    rounds: int = 2,
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the largest value of a function of eta over a region, and where: structured rows, then local search.
+
+    Like any search it gives a lower bound of the supremum; for the paper's losses the supremum is at one of the
+    structured rows.
+
+    Examples
+    --------
+    >>> value, eta = extreme_over(lambda eta: eta[:, 1], 3, 0.2, "boundary", symmetric=True)
+    >>> round(value, 6), eta.round(6)
+    (0.2, array([0.8, 0.2, 0. ]))
+    """
+    generator = torch.Generator().manual_seed(seed)
+    eta = _candidates(n_classes, cost, region, symmetric=symmetric)
+    values = function(eta)
+    best, at = float(values.max()), eta[values.argmax()]
+    for round_number in range(rounds):
+        leaders = eta[values.topk(min(6, len(eta))).indices]
+        eta = _neighbours(leaders, 0.3 * 0.1**round_number, cost, region, generator)
+        if not len(eta):
+            break
+        values = function(eta)
+        if float(values.max()) > best:
+            best, at = float(values.max()), eta[values.argmax()]
+    return best, at.numpy()
+
+
+def _candidates(n_classes: int, cost: float, region: Region, *, symmetric: bool) -> Tensor:
+    threshold = torch.tensor([1 - cost], dtype=torch.float64)
+    tops = torch.cat([threshold, tops_around(cost, n_classes)])
+    inside = {"answer": tops >= threshold, "reject": tops <= threshold, "boundary": tops == threshold}[region]
+    eta = structured_eta(tops[inside], n_classes)
+    return eta if symmetric else over_all_classes(eta, limit=max(40 * n_classes, 240))
+
+
+def _neighbours(leaders: Tensor, scale: float, cost: float, region: Region, generator: torch.Generator) -> Tensor:
+    """Vary each leader, keeping its ties and its region."""
+    eta = leaders.repeat_interleave(8, 0)
+    groups = equal_values(eta)
+    noise = torch.randn(eta.shape, generator=generator, dtype=torch.float64).gather(-1, groups) * scale
+    place = eta.argmax(-1, keepdim=True)
+    top = eta.gather(-1, place)
+    if region != "boundary":
+        top = 1 - cost + (top - (1 - cost)) * torch.exp(noise.gather(-1, place))
+        top = top.clamp(min=1 - cost if region == "answer" else 1 / eta.shape[-1], max=1 - 1e-9)
+        top = top if region == "answer" else top.clamp(max=1 - cost)
+    others = (eta * torch.exp(noise)).scatter(-1, place, 0.0)
+    total = others.sum(-1, keepdim=True)
+    others = others / total.clamp(min=1e-300) * (1 - top)
+    varied = others.scatter(-1, place, top)
+    return varied[(total[:, 0] > 0) & (others.amax(-1) < top[:, 0])]
 
 
 def _first(m: int, n: int) -> Tensor:

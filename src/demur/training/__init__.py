@@ -1,15 +1,18 @@
-"""The stacked engine: many networks as one tensor program."""
+"""The stacked engine: many networks as one tensor program.
+
+:func:`train` takes any architecture with AMSGrad at a constant rate, as in the paper. :func:`train_tabular` takes a
+:class:`TabularNet` through the recipe of RealMLP, which is the better classifier for most tables.
+"""
 
 from demur.training.architecture import Architecture
 from demur.training.engine import train, train_all
-from demur.training.jobs import Job, NetworkSpec, TrainingData
+from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
 from demur.training.mlp import MLP
 from demur.training.planning import resolve_device
 from demur.training.recipe import EpochEnd, Recipe, TabularTraining, train_tabular
 from demur.training.robust_scaling import SmoothRobustScaler
 from demur.training.tabular_net import PeriodicEmbeddings, TabularNet
 from demur.training.torch_module import ModuleArchitecture, ModuleFactory
-from demur.training.trained import Trained
 
 __all__ = [
     "MLP",

@@ -13,9 +13,8 @@ from demur.losses import Loss
 from demur.training.architecture import Architecture
 from demur.training.cuda import train_with_graphs
 from demur.training.fused import can_fuse, train_fused
-from demur.training.jobs import Job, NetworkSpec, TrainingData
+from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
 from demur.training.planning import Chunk, plan_chunks, stack_plan
-from demur.training.trained import Trained
 from demur.training.training_step import Batches, TrainingStep, stacked_loss
 from demur.workers import on_workers, single_threaded_kernels
 

@@ -192,7 +192,7 @@ class FusedStack:
             torch.tensor(values, dtype=torch.float32, device=device)
             for values in (
                 [one.cost for one in networks],
-                [one.weight_decay for one in networks],
+                [one.weight_decay or 0.0 for one in networks],
                 [_hyper(loss, one, "alpha") for one in networks],
                 [_hyper(loss, one, "beta") for one in networks],
             )

@@ -19,10 +19,9 @@ from torch.optim.adam import adam
 from demur.errors import InputError
 from demur.losses import Loss
 from demur.training.cuda import GraphedSteps
-from demur.training.jobs import NetworkSpec, TrainingData
+from demur.training.jobs import NetworkSpec, Trained, TrainingData
 from demur.training.planning import cache_per_core
 from demur.training.tabular_net import TabularNet, folded_scores
-from demur.training.trained import Trained
 from demur.training.training_step import seed_of_order, stacked_loss
 from demur.workers import n_cores, on_workers
 

@@ -12,10 +12,11 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
+from demur.columns import Schema, as_table
 from demur.columns.column import Column
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, columns
 from demur.estimators import AutoClassifier, RejectOption
-from demur.tabular import Schema, TableModel, as_table
+from demur.tabular import TableModel
 
 __all__ = [
     "FEATURES",

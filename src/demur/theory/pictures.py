@@ -10,20 +10,26 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from demur.losses import CrossEntropy, Loss
-from demur.theory.adapter import LossLike, RuleFunction, RuleName, as_loss
-from demur.theory.beta import beta_bounds
-from demur.theory.calibration import describe
+from demur.theory.bayes import NoBoundError, as_target
+from demur.theory.calibration_check import describe
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
-from demur.theory.errors import NoBoundError
-from demur.theory.facts import examine
-from demur.theory.search import minimisers
+from demur.theory.pointwise_risk import Deadline, find_minima
+from demur.theory.subject import LossLike, RuleFunction, RuleName, as_loss, examine
+from demur.theory.theorem_four import beta_bounds
 
 __all__ = ["draw_beta_bounds", "draw_calibration_functions", "draw_check", "draw_room", "plain_xi", "save"]
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#666666"
 
 
-def draw_check(loss: LossLike, n_classes: int, cost: float, *, rule: RuleName | RuleFunction | None = None) -> Figure:
+def draw_check(
+    loss: LossLike,
+    n_classes: int,
+    cost: float,
+    *,
+    rule: RuleName | RuleFunction | None = None,
+    outputs: int | None = None,
+) -> Figure:
     """Draw what the minimiser decides on two extreme lines through the simplex, and the calibration function.
 
     Parameters
@@ -31,7 +37,7 @@ def draw_check(loss: LossLike, n_classes: int, cost: float, *, rule: RuleName | 
     loss : str, Loss or callable
     n_classes : int
     cost : float
-    rule : optional
+    rule, outputs : optional
         As for :func:`demur.theory.check_calibration`.
 
     Examples
@@ -39,7 +45,7 @@ def draw_check(loss: LossLike, n_classes: int, cost: float, *, rule: RuleName | 
     >>> len(draw_check("ova+hin", 3, 0.2).axes)  # a loss with kinks has no second picture
     1
     """
-    subject = as_loss(loss, n_classes, cost, rule=rule)
+    subject = as_loss(loss, n_classes, cost, rule=rule, outputs=outputs)
     try:
         xi = calibration_function(subject, n_classes, cost)
     except NoBoundError:
@@ -140,11 +146,11 @@ def _draw_decisions(axis: Axes, loss: Loss, n_classes: int, cost: float) -> None
         lone = torch.zeros(len(upper), n_classes, dtype=torch.float64)
         lone[:, 0], lone[:, 1] = upper, 1 - upper
         lines.append(("rest on one class", ORANGE, "--", lone))
-    facts = examine(loss, n_classes, cost)
+    subject = examine(loss, as_target(cost, n_classes))
     for label, colour, style, eta in lines:
-        scores, resolved = minimisers(loss, facts, eta, cost)
-        acceptance = loss.rule(scores, cost).acceptance
-        axis.plot(eta[resolved, 0], acceptance[resolved], color=colour, linestyle=style, label=label)
+        found = find_minima(subject, eta, Deadline(60))
+        acceptance = loss.rule(found.scores, cost).acceptance.detach()
+        axis.plot(eta[found.converged, 0], acceptance[found.converged], color=colour, linestyle=style, label=label)
     axis.axhline(0, color=GREY, linewidth=1)
     axis.axvline(threshold, color=GREY, linewidth=1, linestyle="--")
     low, high = axis.get_ylim()

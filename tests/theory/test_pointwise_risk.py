@@ -6,12 +6,13 @@ import torch
 
 from demur.losses import available, get
 from demur.theory import minimise_pointwise_risk, pointwise_risk
-from demur.theory.cutting_planes import minimise_kinked
-from demur.theory.facts import examine
+from demur.theory.bayes import as_target
+from demur.theory.descent import minimise_convex_kinks, minimise_kinked_rows
+from demur.theory.pointwise_risk import Ties, equal_values
 from demur.theory.simplex import over_all_classes, random_eta, random_tied_eta, structured_eta, tops_around
-from demur.theory.ties import Ties, equal_values
+from demur.theory.subject import examine
 
-SYMMETRIC = [name for name in available() if examine(get(name).for_classes(2), 2, 0.2).symmetric]
+SYMMETRIC = [name for name in available() if examine(get(name).for_classes(2), as_target(0.2, 2)).facts.symmetric]
 
 
 def some_eta(n_classes, cost=0.2, n=40):
@@ -70,8 +71,21 @@ def test_a_cost_for_each_row_is_the_same_as_row_by_row():
 
 def test_cutting_planes_leave_their_box_when_the_minimum_is_outside():
     losses = lambda u: (u[:, 0] - torch.tensor([90.0, 110.0], dtype=torch.float64)).abs()  # noqa: E731
-    point = minimise_kinked(losses, torch.tensor([0.7, 0.3], dtype=torch.float64), 1)
+    point, gap = minimise_convex_kinks(losses, torch.tensor([0.7, 0.3], dtype=torch.float64), 1)
     assert float(point) == pytest.approx(90.0, abs=1e-6)
+    assert gap < 1e-7
+
+
+def test_sampled_gradients_find_kinks_in_valleys():
+    """A narrow valley with a kink along it, and a bowl along the valley: where Newton's method gets stuck."""
+
+    def valley(u, rows):
+        return 10 * (u[:, 0] - u[:, 1] - u[:, 2]).abs() + (u[:, 0] - 1).square() + 0.1 * (u[:, 1] - rows).abs()
+
+    points, slope = minimise_kinked_rows(valley, torch.zeros(3, 3, dtype=torch.float64))
+    values = valley(points, torch.arange(3))
+    assert bool((values < 0.01).all())
+    assert bool((slope < 0.1).all())
 
 
 def test_ties_are_what_equal_values_say():

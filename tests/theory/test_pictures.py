@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from demur.theory import beta_bounds, calibration_function
-from demur.theory.figures import draw_beta_bounds, draw_calibration_functions, draw_check, plain_xi, save
+from demur.theory.pictures import draw_beta_bounds, draw_calibration_functions, draw_check, plain_xi, save
 
 
 def curves(axis):

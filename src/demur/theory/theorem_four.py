@@ -1,22 +1,27 @@
 """Theorem 4 and Corollary 5: the slope of the risk in the rejector's direction, at r = 0.
 
 A loss with a rejector r is calibrated for rejection iff that slope is never positive where Chow's rule answers
-(else r is pushed below 0: a false reject) and never negative where it rejects (else a false accept).
+(else r is pushed below 0: a false reject) and never negative where it rejects (else a false accept). For the pairwise
+losses this asks for two values of beta at once (Eqs. 6 and 9).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from demur.losses import Loss
-from demur.theory.extremes import Region, extreme_over
-from demur.theory.pointwise import RiskProblem
-from demur.theory.ties import Ties
+from demur.errors import InputError, InputTypeError
+from demur.losses import AdditivePairwise, Loss, MultiplicativePairwise, PlusBound, get
+from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
+from demur.theory.bayes import require_cost, require_n_classes
+from demur.theory.pointwise_risk import RiskProblem, Ties
+from demur.theory.simplex import Region, extreme_over
+from demur.theory.subject import scale_of
+from demur.workers import single_threaded_kernels
 
-__all__ = ["TheoremFour", "rejector_slope", "theorem_four"]
+__all__ = ["TheoremFour", "beta_bounds", "numeric_beta_bounds", "rejector_slope", "theorem_four"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def theorem_four(loss: Loss, n_classes: int, cost: float, *, symmetric: bool, se
     inf_reject, worst_reject = extreme("reject", -1)
     sup_boundary, _ = extreme("boundary", 1)
     inf_boundary, _ = extreme("boundary", -1)
-    scale = max(1.0, abs(sup_answer), abs(inf_reject))
+    unit = scale_of(loss, n_classes, cost).unit
     return TheoremFour(
         sup_answer,
         inf_reject,
@@ -119,7 +124,7 @@ def theorem_four(loss: Loss, n_classes: int, cost: float, *, symmetric: bool, se
         worst_reject,
         least_curvature=min(curvatures),
         n_eta=sum(counts),
-        tolerance=1e-8 * scale,
+        tolerance=1e-8 * max(unit, abs(sup_answer), abs(inf_reject)),
     )
 
 
@@ -138,9 +143,10 @@ def rejector_slope(loss: Loss, eta: Tensor, cost: float, *, symmetric: bool) -> 
     first = torch.empty(len(eta), dtype=torch.float64)
     second = torch.empty_like(first)
     n_outputs = loss.n_outputs(eta.shape[-1])
+    scale = scale_of(loss, eta.shape[-1], cost)
     for rows, ties in Ties.batches(eta, n_outputs, symmetric=symmetric):
-        first[rows], second[rows] = _slope_of(RiskProblem(loss, ties, cost))
-    return first, second
+        first[rows], second[rows] = _slope_of(RiskProblem(loss, ties, cost, scale))
+    return first * scale.unit, second * scale.unit
 
 
 def _slope_of(problem: RiskProblem) -> tuple[Tensor, Tensor]:
@@ -156,3 +162,99 @@ def _slope_of(problem: RiskProblem) -> tuple[Tensor, Tensor]:
     (slope,) = torch.autograd.grad(risk.sum(), r, create_graph=True)
     (curvature,) = torch.autograd.grad(slope.sum(), r, materialize_grads=True)
     return slope.detach()[:, 0], curvature[:, 0]
+
+
+def beta_bounds(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[float, float]:
+    """Return the least beta without false rejects and the greatest without false accepts, (acc, rej).
+
+    A calibrated loss needs a beta that is at least the first and at most the second. At K = 2 they are equal, and
+    that value is Cortes et al.'s; for K > 2 the first is larger, so that no beta will do.
+
+    Parameters
+    ----------
+    loss : str or PairwiseLoss
+        Any ``apc``, ``mpc`` or ``pb`` loss; its alpha counts, its beta does not.
+    n_classes : int
+    cost : float
+        In (0, 1/2).
+
+    Returns
+    -------
+    acc, rej : float
+        In closed form where one is known (logistic and exponential pairs), else computed.
+
+    Examples
+    --------
+    >>> beta_bounds("apc+exp", 2, 0.2)  # 2 sqrt((1-c)/c), twice
+    (4.0, 4.0)
+    >>> acc, rej = beta_bounds("apc+log", 8, 0.2)
+    >>> round(acc, 4), round(rej, 4)
+    (9.8621, 3.2)
+    """
+    subject, n_classes, cost = _pairwise(loss, n_classes, cost)
+    if type(subject) not in (AdditivePairwise, MultiplicativePairwise, PlusBound):
+        return numeric_beta_bounds(subject, n_classes, cost)  # a subclass may have changed the formula
+    try:
+        acc, rej = (subject.beta_ratio(side, n_classes, cost) for side in ("acc", "rej"))
+    except NoClosedFormError:
+        return numeric_beta_bounds(subject, n_classes, cost)
+    alpha = float(subject.alpha)
+    return float(acc) * alpha, float(rej) * alpha
+
+
+@single_threaded_kernels()
+def numeric_beta_bounds(
+    loss: str | PairwiseLoss, n_classes: int, cost: float, *, rounds: int = 2
+) -> tuple[float, float]:
+    """Compute both bounds for any differentiable phi and psi from the slope of the risk at r = 0.
+
+    At r = 0 the best class scores do not depend on beta, and the slope is A(eta) + B beta (B = c psi'(0) in the
+    paper's losses): each eta has one beta at which it vanishes. The bounds are the largest of these where Chow's rule
+    answers and the least where it rejects, over structured eta and ``rounds`` rounds of local search around the best.
+
+    Examples
+    --------
+    >>> from demur.losses import AdditivePairwise
+    >>> from demur.margins import Exponential, Logistic
+    >>> acc, rej = numeric_beta_bounds(AdditivePairwise(Logistic(), Exponential()), 4, 0.2)
+    >>> round(acc, 4), round(rej, 4)
+    (2.8462, 1.6)
+    """
+    subject, n_classes, cost = _pairwise(loss, n_classes, cost)
+    if not (subject.phi.smooth and subject.psi_or_phi.smooth):
+        raise InputError(
+            f"beta has no bounds for {subject.name}: Corollary 5 needs differentiable phi and psi, got {subject.phi} "
+            f"and {subject.psi_or_phi}."
+        )
+    unit = replace(subject, beta=1.0)
+    symmetric = unit.n_outputs(n_classes) > n_classes
+    middle = torch.full((1, n_classes), 1 / n_classes, dtype=torch.float64)
+    once, twice, thrice = (
+        float(rejector_slope(replace(subject, beta=b), middle, cost, symmetric=symmetric)[0]) for b in (1.0, 2.0, 3.0)
+    )
+    per_beta = twice - once
+    if abs(per_beta) < 1e-12 * (1 + abs(once)):
+        raise InputError(f"beta has no effect at r = 0 for psi = {subject.psi_or_phi}: its slope there is zero.")
+    if abs(thrice - twice - per_beta) > 1e-6 * (abs(per_beta) + abs(once)):
+        raise InputError(
+            f"the slope of {subject.name} at r = 0 is not linear in beta, so that beta has no such bounds."
+        )
+
+    def beta_of(eta: Tensor) -> Tensor:
+        slope, _ = rejector_slope(unit, eta, cost, symmetric=symmetric)
+        return (slope - per_beta) / -per_beta
+
+    acc, _ = extreme_over(beta_of, n_classes, cost, "answer", symmetric=symmetric, rounds=rounds)
+    rej, _ = extreme_over(lambda eta: -beta_of(eta), n_classes, cost, "reject", symmetric=symmetric, rounds=rounds)
+    return acc, -rej
+
+
+def _pairwise(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[PairwiseLoss, int, float]:
+    subject = get(loss) if isinstance(loss, str) else loss
+    if not isinstance(subject, PairwiseLoss):
+        name = getattr(subject, "name", type(subject).__name__)
+        raise InputTypeError(f"{name} has no beta; beta_bounds is for the losses apc+..., mpc+... and pb+....")
+    n_classes = require_n_classes(n_classes)
+    if subject.binary_only and n_classes != 2:
+        raise InputError(f"{subject.name} is for two classes only, got {n_classes}.")
+    return subject, n_classes, require_cost(cost)

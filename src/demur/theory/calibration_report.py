@@ -1,0 +1,375 @@
+"""The report of a calibration check: a verdict, its reasons, what is open, and how it prints."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demur.rules import CostMatrix
+from demur.theory.bayes import CostLike
+from demur.theory.certificate import Certificate
+from demur.theory.excess_bounds import ExcessRiskBound
+from demur.theory.theorem_four import TheoremFour
+from demur.theory.witness import Witness
+
+__all__ = ["BetaFindings", "CalibrationReport", "SearchFindings", "describe_eta"]
+
+IN_WORDS = {"false_reject": "false rejects", "false_accept": "false accepts", "misclassify": "wrong answers"}
+
+
+@dataclass(frozen=True)
+class BetaFindings:
+    """The beta of a pairwise loss beside the two bounds of Corollary 5.
+
+    Parameters
+    ----------
+    value : float
+    acc, rej : float
+        The least beta without false rejects and the greatest without false accepts.
+    """
+
+    value: float
+    acc: float
+    rej: float
+
+    @property
+    def some_beta_works(self) -> bool:
+        """Whether any beta meets both bounds."""
+        return self.acc <= self.rej + 1e-9 * (1 + abs(self.rej))
+
+    def __str__(self) -> str:
+        needs = f"no false rejects needs beta >= {self.acc:.6g}, no false accepts needs beta <= {self.rej:.6g}"
+        if self.some_beta_works:
+            return f"beta is {self.value:.6g}; {needs}: the one value that works is {self.acc:.6g}."
+        return f"beta is {self.value:.6g}, and no beta works: {needs}."
+
+
+@dataclass(frozen=True)
+class SearchFindings:
+    """What the search over class probabilities found.
+
+    Parameters
+    ----------
+    n_eta : int
+        How many eta were tried.
+    n_right : int
+        At how many of them the minimiser decides rightly.
+    n_near : int
+        How many could not be settled because they are within 0.001 of a boundary between two decisions.
+    n_unresolved : int
+        How many others could not be: their minimisation did not converge, or a failure there did not stand.
+    n_indifferent : int
+        At how many others right and wrong decisions have equally small risks.
+    n_untried : int
+        How many were left when the time was up.
+    margin : float or None
+        The least distance of the acceptance from 0 among right decisions; None if there were none.
+    nearest : float
+        The least distance to a boundary at which a right decision was seen.
+    stopped_early, timed_out : bool
+    fails : frozenset of str
+        The kinds of wrong decisions that stand.
+    """
+
+    n_eta: int
+    n_right: int
+    n_near: int
+    n_unresolved: int
+    n_indifferent: int
+    n_untried: int
+    margin: float | None
+    nearest: float
+    stopped_early: bool
+    timed_out: bool
+    fails: frozenset[str]
+
+
+@dataclass(frozen=True)
+class CalibrationReport:
+    """What :func:`demur.theory.check_calibration` found.
+
+    Parameters
+    ----------
+    loss : str
+    n_classes : int
+    cost : float, array or CostMatrix
+        As given.
+    verdict : str
+        "calibrated", "refuted" or "inconclusive".
+    fails : frozenset of str
+        Out of "false_reject", "false_accept" and "misclassify": those with a witness.
+    witnesses : tuple of Witness
+        One counterexample of each kind, each with a gap larger than its error.
+    search : SearchFindings
+        Route (a), by the definition.
+    certificate : Certificate or None
+        A proof of calibration, where there is one.
+    theorem_four : TheoremFour or None
+        Route (b), for losses with a rejector.
+    no_theorem_four : str or None
+        Why route (b) was not taken.
+    beta : BetaFindings or None
+        For the pairwise losses.
+    bound : ExcessRiskBound or None
+        The paper's bound.
+    n_outputs : int
+        How many scores the loss was given.
+    never_answers : tuple of int
+        Classes that the rule cannot answer.
+    convex : bool
+        Whether the loss looked convex.
+    """
+
+    loss: str
+    n_classes: int
+    cost: CostLike
+    verdict: str
+    fails: frozenset[str]
+    witnesses: tuple[Witness, ...]
+    search: SearchFindings
+    certificate: Certificate | None
+    theorem_four: TheoremFour | None
+    no_theorem_four: str | None
+    beta: BetaFindings | None
+    bound: ExcessRiskBound | None
+    n_outputs: int
+    never_answers: tuple[int, ...]
+    convex: bool
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the verdict is "calibrated"; False also where it is "inconclusive"."""
+        return self.verdict == "calibrated"
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the verdict is "refuted"."""
+        return self.verdict == "refuted"
+
+    @property
+    def evidence(self) -> str:
+        """What the verdict rests on: "theorem", "search", "witness" or "nothing decisive"."""
+        if self.calibrated:
+            return "search" if self.certificate is None else "theorem"
+        return "witness" if self.refuted else "nothing decisive"
+
+    @property
+    def witness(self) -> Witness | None:
+        """The clearest counterexample, or None."""
+        return self.witnesses[0] if self.witnesses else None
+
+    @property
+    def counterexample(self) -> NDArray[np.float64] | None:
+        """The eta that refutes calibration, or None."""
+        return None if self.witness is None else self.witness.eta
+
+    @property
+    def routes_agree(self) -> bool | None:
+        """Whether both routes find the same sides failing; None where only one was taken."""
+        if self.theorem_four is None:
+            return None
+        return self.theorem_four.fails == self.search.fails - {"misclassify"}
+
+    @property
+    def sup(self) -> float | None:
+        """The supremum of dW/dr at r = 0 over max eta >= 1 - c; positive means false rejects."""
+        return None if self.theorem_four is None else self.theorem_four.sup_answer
+
+    @property
+    def inf(self) -> float | None:
+        """The infimum of dW/dr at r = 0 over max eta <= 1 - c; negative means false accepts."""
+        return None if self.theorem_four is None else self.theorem_four.inf_reject
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one line."""
+        where = f"{self.loss} with {self.n_classes} classes at {self._costs()}"
+        if self.certificate is not None:
+            return f"CALIBRATED: {where}: a theorem, by {self.certificate.method}."
+        if self.calibrated:
+            return f"CALIBRATED: {where}: no counterexample found; a search, not a proof."
+        if self.refuted:
+            kinds = ", ".join(IN_WORDS[kind] for kind in sorted(self.fails))
+            return f"REFUTED: {where} is not calibrated for rejection: {kinds}."
+        return f"INCONCLUSIVE: {where}: neither refuted nor resolved."
+
+    @property
+    def would_settle(self) -> tuple[str, ...]:
+        """What would settle an inconclusive verdict, one sentence each; empty with the other verdicts."""
+        if self.verdict != "inconclusive":
+            return ()
+        found, reasons = self.search, []
+        if found.timed_out:
+            reasons.append(f"More time (seconds=, --seconds): {found.n_untried:,} class probabilities were not tried.")
+        if found.n_unresolved:
+            reasons.append(
+                f"Minima at {found.n_unresolved:,} class probabilities that the search could not settle: a formula of "
+                "the minimiser, or a smoother form of the loss."
+            )
+        if found.n_indifferent:
+            reasons.append(
+                f"A loss, or a rule, that tells right from wrong: at {found.n_indifferent:,} class probabilities "
+                "scores with right and with wrong decisions have equally small risks."
+            )
+        if self.never_answers:
+            reasons.append(f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.")
+        if self.theorem_four is not None and self.theorem_four.fails:
+            reasons.append(
+                "A counterexample in higher precision: Theorem 4 finds the slopes below, but they are too small for a "
+                "witness in float64."
+            )
+        return tuple(reasons)
+
+    def __str__(self) -> str:
+        parts = [[self.headline], self._by_definition(), self._by_theorem_four()]
+        if self.certificate is not None:
+            parts.insert(1, ["Certificate", *(f"  {line}" for line in self.certificate.lines)])
+        if self.would_settle:
+            parts.insert(1, ["What would settle it", *(f"  {reason}" for reason in self.would_settle)])
+        if self.beta is not None:
+            parts.append(["Beta (Corollary 5)", f"  {self.beta}"])
+        parts.append(["Bounds", f"  {self._bound()}"])
+        return "\n\n".join("\n".join(part) for part in parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the whole report as plain numbers, lists and strings, for JSON."""
+        theorem, witness = self.theorem_four, self.witness
+        return {
+            "loss": self.loss,
+            "n_classes": self.n_classes,
+            "cost": _plain(np.asarray(_costs_of(self.cost))) if np.ndim(_costs_of(self.cost)) else self.cost,
+            "verdict": self.verdict,
+            "evidence": self.evidence,
+            "calibrated": self.calibrated,
+            "fails": sorted(self.fails),
+            "counterexample": None if witness is None else witness.eta.tolist(),
+            "witness": None if witness is None else _plain_fields(witness),
+            "witnesses": [_plain_fields(each) for each in self.witnesses],
+            "search": {**_plain_fields(self.search), "fails": sorted(self.search.fails)},
+            "certificate": None if self.certificate is None else self.certificate.as_dict(),
+            "would_settle": list(self.would_settle),
+            "theorem_four": None if theorem is None else {**_plain_fields(theorem), "fails": sorted(theorem.fails)},
+            "no_theorem_four": self.no_theorem_four,
+            "routes_agree": self.routes_agree,
+            "beta": None if self.beta is None else {**vars(self.beta), "some_beta_works": self.beta.some_beta_works},
+            "bound": None if self.bound is None else vars(self.bound),
+            "n_outputs": self.n_outputs,
+            "never_answers": list(self.never_answers),
+            "convex": self.convex,
+        }
+
+    def _costs(self) -> str:
+        costs = _costs_of(self.cost)
+        if np.ndim(costs) == 0:
+            return f"c = {float(costs):g}"
+        if np.ndim(costs) == 1:
+            return f"rejection costs ({', '.join(f'{c:g}' for c in np.asarray(costs))})"
+        return "the costs of the matrix"
+
+    def _rule(self) -> str:
+        return "Chow's rule" if np.ndim(_costs_of(self.cost)) == 0 else "the least cost"
+
+    def _by_definition(self) -> list[str]:
+        found = self.search
+        lines = [f"By definition: minimise the pointwise risk, decide, compare with {self._rule()}"]
+        if self.witness is None:
+            lines += self._without_witness()
+        for witness in self.witnesses:
+            lines += self._of(witness)
+        if self.witness is not None and found.n_unresolved:
+            lines.append(f"  {found.n_unresolved:,} more class probabilities were left open when these had been found")
+        return lines
+
+    def _without_witness(self) -> list[str]:
+        found = self.search
+        lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
+        if found.n_right:
+            lines.append(f"  as near as {found.nearest:.0e} to where another decision costs as little")
+        for number, what in (
+            (found.n_near, "nearer than 0.001 to such a place could not be told apart"),
+            (found.n_unresolved, "could not be settled"),
+            (found.n_indifferent, "with equally small risks for right and wrong decisions"),
+            (found.n_untried, "not tried: the time was up"),
+        ):
+            if number:
+                lines.append(f"  {number:,} {what}")
+        if self.calibrated and self.certificate is None:
+            lines.append("  A search refutes; it does not prove.")
+        return lines
+
+    def _of(self, witness: Witness) -> list[str]:
+        more = "infinitely more: no scores decide so" if np.isinf(witness.gap) else f"{witness.gap:.6g} more"
+        return [
+            f"  counterexample   eta = {describe_eta(witness.eta)}",
+            f"  {self._rule():<16} {witness.chow}: costs {witness.chow_risk:.6g}",
+            f"  the minimiser    {witness.taken}: costs {witness.taken_risk:.6g}",
+            f"  least risk       {witness.least_risk:.10g}, that of the minimiser",
+            f"  and if it had to decide as {self._rule()}, {witness.chow_least_risk:.10g}: {more}",
+            f"  ({witness.precision}; error of the difference below {witness.error:.0e})",
+        ]
+
+    def _by_theorem_four(self) -> list[str]:
+        theorem = self.theorem_four
+        if theorem is None:
+            return ["By Theorem 4", f"  not applicable: {self.no_theorem_four}"]
+        assert isinstance(self.cost, float)
+        top, bottom = theorem.sup_answer, theorem.inf_reject
+        rejects = "> 0: false rejects" if "false_reject" in theorem.fails else "<= 0: no false rejects"
+        accepts = "< 0: false accepts" if "false_accept" in theorem.fails else ">= 0: no false accepts"
+        threshold = f"{1 - self.cost:g}"
+        lines = [
+            "By Theorem 4: the slope of the risk in the rejector r, at r = 0",
+            f"  sup over max eta >= {threshold}   {_zero(top, theorem):>10} {rejects}",
+            f"  inf over max eta <= {threshold}   {_zero(bottom, theorem):>10} {accepts}",
+            f"  at max eta = {threshold}         from {_zero(theorem.inf_boundary, theorem)} to "
+            f"{_zero(theorem.sup_boundary, theorem)}; Corollary 5 asks for 0 and 0",
+        ]
+        if not theorem.assumptions_hold:
+            lines.append("  the theorem's assumption fails: the second derivative in r is not positive everywhere")
+        if self.routes_agree:
+            return [*lines, "  The two routes agree."]
+        if theorem.fails > self.search.fails:
+            return [*lines, "  The search has no witness of all of this: the failing eta are too near the boundary."]
+        return [*lines, "  The two routes disagree; the witness above stands by itself."]
+
+    def _bound(self) -> str:
+        if self.bound is not None:
+            return str(self.bound)
+        if self.calibrated:
+            return "the paper proves none for this loss."
+        if self.refuted:
+            return "none: where a loss prefers wrong decisions, no small risk of it promises right ones."
+        return "none known."
+
+
+def describe_eta(eta: NDArray[np.float64]) -> str:
+    """Print class probabilities, equal ones together.
+
+    Examples
+    --------
+    >>> describe_eta(np.array([0.85, 0.05, 0.05, 0.05]))
+    '(0.85, 3 x 0.05)'
+    """
+    counts = Counter(f"{value:.6g}" for value in eta)
+    return "(" + ", ".join(v if n == 1 else f"{n} x {v}" for v, n in counts.items()) + ")"
+
+
+def _costs_of(cost: CostLike) -> Any:
+    return cost.costs if isinstance(cost, CostMatrix) else cost
+
+
+def _zero(value: float, theorem: TheoremFour) -> str:
+    return "0" if abs(value) <= theorem.tolerance else f"{value:.4g}"
+
+
+def _plain_fields(record: Any) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in vars(record).items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return lists for arrays, and None for an infinity, which JSON cannot write."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,326 @@
+"""Minimise many small functions at once: Newton's method, cutting planes, sampled gradients."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from torch import Tensor
+
+from demur.workers import single_threaded_kernels
+
+__all__ = ["Objective", "minimise_convex_kinks", "minimise_kinked_rows", "minimise_rows"]
+
+Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
+
+SMALL = 1000
+"""Up to this many rows times unknowns, the time of an operation does not depend on its size."""
+LONGEST_STEP = 20.0
+"""No score moves further than this in one step, beyond what it has moved already."""
+
+
+@single_threaded_kernels()
+def minimise_rows(
+    objective: Objective, start: Tensor, *, max_steps: int = 300, tolerance: float = 1e-12, noise: float = 1e-15
+) -> tuple[Tensor, Tensor]:
+    """Run Levenberg-Marquardt on every row at once; rows leave when their gradient has vanished.
+
+    Second derivatives come from differentiating the gradient once per unknown, so that for large problems memory
+    grows with the size of one gradient and not with its square. A step to a value that is not a number is not taken.
+
+    Parameters
+    ----------
+    objective : callable
+        See :data:`Objective`.
+    start : tensor of shape (n_rows, n_unknowns), float64
+    max_steps : int
+    tolerance : float
+        For the largest component of the gradient, relative to the value where that exceeds 1.
+    noise : float
+        The rounding error of a value, relative to 1 + its size.
+
+    Returns
+    -------
+    points : tensor of shape (n_rows, n_unknowns)
+    slope : tensor of shape (n_rows,)
+        The largest component of the gradient that is left, in the same relative measure.
+
+    Examples
+    --------
+    >>> targets = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    >>> points, slope = minimise_rows(lambda u, rows: torch.cosh(u - targets[rows]).sum(-1), torch.zeros_like(targets))
+    >>> bool(torch.allclose(points, targets)), bool((slope < 1e-12).all())
+    (True, True)
+    """
+    points = start.detach().clone()
+    n_rows, n_unknowns = points.shape
+    slope = torch.full((n_rows,), torch.inf, dtype=points.dtype)
+    damping = torch.full((n_rows,), 1e-4, dtype=points.dtype)
+    identity = torch.eye(n_unknowns, dtype=points.dtype)
+    rows = torch.arange(n_rows)
+    value, gradient, curvature = _second_order(objective, points, rows)
+    for _ in range(max_steps):
+        slope[rows] = _relative(gradient, value)
+        moving = (slope[rows] > tolerance) & (damping[rows] < 1e12) & value.isfinite()
+        if not bool(moving.all()):
+            rows, value, gradient, curvature = rows[moving], value[moving], gradient[moving], curvature[moving]
+        if not len(rows):
+            break
+        step = _damped_step(gradient, curvature, damping[rows], identity)
+        reach = LONGEST_STEP + points[rows].abs().amax(-1, keepdim=True)
+        step = step * (reach / step.abs().amax(-1, keepdim=True).clamp(min=1e-300)).clamp(max=1.0)
+        new_value, new_gradient, new_curvature = _second_order(objective, points[rows] - step, rows)
+        doubt = noise * (1 + value.abs())
+        calmer = new_gradient.abs().amax(-1) < gradient.abs().amax(-1)
+        better = (new_value < value - doubt) | ((new_value <= value + doubt) & calmer)
+        points[rows] = torch.where(better[:, None], points[rows] - step, points[rows])
+        damping[rows] = torch.where(better, damping[rows] / 10, damping[rows] * 10).clamp(min=1e-14)
+        value = torch.where(better, new_value, value)
+        gradient = torch.where(better[:, None], new_gradient, gradient)
+        curvature = torch.where(better[:, None, None], new_curvature, curvature)
+    return points, slope.nan_to_num(nan=torch.inf)
+
+
+def _damped_step(gradient: Tensor, curvature: Tensor, damping: Tensor, identity: Tensor) -> Tensor:
+    """Solve (H + shift) step = gradient with a shift that makes the matrix positive."""
+    rounding = 1e-14 * curvature.abs().amax((-2, -1))
+    shift = torch.maximum(damping, rounding)
+    factor, failed = torch.linalg.cholesky_ex(curvature + shift[:, None, None] * identity)
+    if bool(failed.any()):
+        lowest = _lowest_eigenvalue(curvature).clamp(max=0.0)
+        shift = shift - lowest * (1 + 1e-8)
+        step, _ = torch.linalg.solve_ex(curvature + shift[:, None, None] * identity, gradient)
+    else:
+        step = torch.cholesky_solve(gradient.unsqueeze(-1), factor).squeeze(-1)
+    sound: Tensor = step.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    return sound
+
+
+def _lowest_eigenvalue(curvature: Tensor) -> Tensor:
+    try:
+        lowest: Tensor = torch.linalg.eigvalsh(curvature)[:, 0]
+    except RuntimeError:  # too ill-conditioned to converge: Gershgorin's circles are below it
+        diagonal = curvature.diagonal(dim1=-2, dim2=-1)
+        lowest = (diagonal - (curvature.abs().sum(-1) - diagonal.abs())).amin(-1)
+    return lowest
+
+
+def _relative(gradient: Tensor, value: Tensor) -> Tensor:
+    return gradient.abs().amax(-1) / value.abs().clamp(1.0, 1e4)  # a value without bound is no excuse for a slope
+
+
+def _second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return value, gradient and second derivatives, those of a few rows in one pass and those of many one by one."""
+    n_rows, n_unknowns = points.shape
+    copies = n_unknowns if n_unknowns <= 16 and n_rows * n_unknowns <= SMALL else 1
+    free = points.detach().repeat(copies, 1).requires_grad_()
+    value = objective(free, rows.repeat(copies))
+    (gradient,) = torch.autograd.grad(value.sum(), free, create_graph=True, materialize_grads=True)
+    curvature = torch.zeros(n_rows, n_unknowns, n_unknowns, dtype=points.dtype)
+    if gradient.requires_grad and copies > 1:
+        # Copy i of every row is differentiated for the i-th component of its gradient.
+        own = gradient.view(copies, n_rows, n_unknowns).diagonal(dim1=0, dim2=2)
+        (columns,) = torch.autograd.grad(own.sum(), free, materialize_grads=True)
+        curvature = columns.view(copies, n_rows, n_unknowns).permute(1, 2, 0)
+    elif gradient.requires_grad:
+        for i in range(n_unknowns):
+            last = i == n_unknowns - 1
+            (column,) = torch.autograd.grad(gradient[:, i].sum(), free, retain_graph=not last, materialize_grads=True)
+            curvature[:, :, i] = column
+    value, gradient = value[:n_rows].detach(), gradient[:n_rows].detach()
+    sound = value.isfinite() & gradient.isfinite().all(-1) & curvature.isfinite().all(-1).all(-1)
+    value = torch.where(sound, value, torch.inf)
+    return value, gradient.nan_to_num(0.0, 0.0, 0.0), curvature.nan_to_num(0.0, 0.0, 0.0)
+
+
+@single_threaded_kernels()
+def minimise_kinked_rows(
+    objective: Objective, start: Tensor, *, max_steps: int = 140, noise: float = 1e-15, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Minimise functions with kinks, convex or not, by sampled gradients (Burke, Lewis and Overton 2005).
+
+    At each step the gradients at random points near by are drawn; the shortest vector in their convex hull points
+    uphill for all of them. The neighbourhood shrinks where no step along it helps.
+
+    Parameters
+    ----------
+    objective : callable
+        See :data:`Objective`.
+    start : tensor of shape (n_rows, n_unknowns), float64
+    max_steps : int
+    noise : float
+        The rounding error of a value, relative to 1 + its size.
+    seed : int
+
+    Returns
+    -------
+    points : tensor of shape (n_rows, n_unknowns)
+    slope : tensor of shape (n_rows,)
+        The length of the shortest such vector over a small neighbourhood: 0 at a minimum, kink or not.
+
+    Examples
+    --------
+    >>> top = lambda u, rows: (u[:, 0] - 1).abs() + (u[:, 1] + 2 * u[:, 0]).abs()
+    >>> points, slope = minimise_kinked_rows(top, torch.zeros(1, 2, dtype=torch.float64))
+    >>> points.round(decimals=4), bool(slope < 1e-3)
+    (tensor([[ 1., -2.]], dtype=torch.float64), True)
+    """
+    generator = torch.Generator().manual_seed(seed)
+    points = start.detach().clone()
+    n_rows, d = points.shape
+    radius = torch.full((n_rows,), 0.5, dtype=torch.float64)
+    slope = torch.full((n_rows,), torch.inf, dtype=torch.float64)
+    reach = torch.tensor([30.0, 10.0, 3.0, 1.0, 0.3, 0.1], dtype=torch.float64)
+    everywhere = torch.arange(n_rows)
+    with torch.no_grad():
+        value = objective(points, everywhere)
+    active = everywhere[value.isfinite()]
+    for _ in range(max_steps):
+        if not len(active):
+            break
+        here, size = points[active], radius[active]
+        offsets = 2 * torch.rand(len(active), 2 * d + 2, d, generator=generator, dtype=torch.float64) - 1
+        offsets[:, 0] = 0
+        cloud = here[:, None] + size[:, None, None] * offsets
+        free = cloud.reshape(-1, d).requires_grad_()
+        names = active.repeat_interleave(cloud.shape[1])
+        (gradients,) = torch.autograd.grad(objective(free, names).sum(), free, materialize_grads=True)
+        shortest = _shortest_in_hull(gradients.nan_to_num(0.0, 0.0, 0.0).reshape(cloud.shape))
+        length = shortest.norm(dim=-1)
+        small = size <= 1e-4
+        slope[active[small]] = torch.minimum(slope[active[small]], length[small])
+        direction = -shortest / length.clamp(min=1e-300)[:, None]
+        ladder = here[:, None] + (size[:, None] * reach)[:, :, None] * direction[:, None]
+        with torch.no_grad():
+            risks = objective(ladder.reshape(-1, d), active.repeat_interleave(len(reach))).reshape(len(active), -1)
+        best = risks.nan_to_num(nan=torch.inf).min(-1)
+        improved = best.values < value[active] - noise * (1 + value[active].abs())
+        chosen = ladder[torch.arange(len(active)), best.indices]
+        points[active] = torch.where(improved[:, None], chosen, here)
+        value[active] = torch.where(improved, best.values, value[active])
+        radius[active] = torch.where(improved, size * reach[best.indices].clamp(0.5, 4.0), size * 0.3).clamp(max=10.0)
+        active = active[(radius[active] > 1e-10) & (points[active].abs().amax(-1) < 1e4)]
+    return points, slope
+
+
+def _shortest_in_hull(vectors: Tensor, steps: int = 60) -> Tensor:
+    """Return the shortest vector in the convex hull of each row's vectors (n_rows, m, d), by projected gradients."""
+    n_rows, m, _ = vectors.shape
+    gram = vectors @ vectors.transpose(-1, -2)
+    rate = 1 / gram.diagonal(dim1=-2, dim2=-1).sum(-1).clamp(min=1e-300)
+    weights = torch.full((n_rows, m), 1 / m, dtype=vectors.dtype)
+    ahead, momentum = weights, 1.0
+    for _ in range(steps):
+        new = _onto_simplex(ahead - rate[:, None] * (gram @ ahead.unsqueeze(-1))[..., 0])
+        following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
+        ahead = new + (momentum - 1) / following * (new - weights)
+        weights, momentum = new, following
+    return (weights.unsqueeze(-1) * vectors).sum(1)
+
+
+def _onto_simplex(weights: Tensor) -> Tensor:
+    ordered = weights.sort(-1, descending=True).values
+    excess = (ordered.cumsum(-1) - 1) / torch.arange(1, weights.shape[-1] + 1, dtype=weights.dtype)
+    last = (ordered > excess).sum(-1, keepdim=True) - 1
+    return (weights - excess.gather(-1, last.clamp(min=0))).clamp(min=0)
+
+
+def minimise_convex_kinks(
+    losses: Callable[[Tensor], Tensor],
+    weights: Tensor,
+    n_unknowns: int,
+    *,
+    bound: float = 4.0,
+    max_cuts: int = 60,
+    tolerance: float = 1e-10,
+) -> tuple[Tensor, float]:
+    """Minimise sum_i w_i L_i(u), each L_i convex, by cutting planes in a box that grows while that lowers the risk.
+
+    Each round adds one tangent of every L_i and solves a linear program for the greatest lower bound; it ends
+    when the bound meets the best value seen.
+
+    Parameters
+    ----------
+    losses : callable
+        Takes one copy of the unknowns per term, (n_terms, n_unknowns), and returns term i at copy i, (n_terms,).
+    weights : tensor of shape (n_terms,)
+    n_unknowns : int
+    bound : float
+        Half the width of the first box.
+    max_cuts : int
+    tolerance : float
+
+    Returns
+    -------
+    point : tensor of shape (n_unknowns,)
+    gap : float
+        How far the value may be above the least one; infinite if a linear program failed or there is no least one.
+
+    Examples
+    --------
+    >>> hinge = lambda u: torch.relu(1 - torch.tensor([1.0, -1.0]) * u[:, 0])
+    >>> minimise_convex_kinks(hinge, torch.tensor([0.7, 0.3], dtype=torch.float64), 1)[0]
+    tensor([1.], dtype=torch.float64)
+    """
+    planes = _Planes(weights.numpy(), n_unknowns)
+    point, risk, gap = planes.descend(losses, torch.zeros(n_unknowns, dtype=torch.float64), bound, max_cuts, tolerance)
+    while bound < 1e4 and bool((point.abs() >= bound * (1 - 1e-9)).any()):
+        bound *= 8
+        farther, lower, new_gap = planes.descend(losses, point, bound, max_cuts, tolerance)
+        if lower > risk - 1e-9 * (1 + abs(risk)):
+            return point, gap
+        point, risk, gap = farther, lower, new_gap
+    endless = bool((point.abs() >= bound * (1 - 1e-9)).any())
+    return point, np.inf if endless else gap
+
+
+class _Planes:
+    """The tangents seen so far: a lower bound t_i >= s . u - l for each term."""
+
+    def __init__(self, weights: NDArray[np.float64], n_unknowns: int) -> None:
+        self.weights = weights
+        self.n_unknowns = n_unknowns
+        self.rows: list[NDArray[np.float64]] = []
+        self.limits: list[NDArray[np.float64]] = []
+
+    def descend(
+        self, losses: Callable[[Tensor], Tensor], start: Tensor, bound: float, max_cuts: int, tolerance: float
+    ) -> tuple[Tensor, float, float]:
+        point, lower = start, -np.inf
+        best, upper = start, np.inf
+        for _ in range(max_cuts):
+            risk = self._cut(losses, point)
+            if risk < upper:
+                best, upper = point, risk
+            if upper - lower <= tolerance * (1 + abs(upper)):
+                break
+            found = self._lowest(bound)
+            if found is None:
+                return best, upper, np.inf
+            point, lower = found
+        return best, upper, max(upper - lower, 0.0)
+
+    def _cut(self, losses: Callable[[Tensor], Tensor], point: Tensor) -> float:
+        free = point.detach().expand(len(self.weights), -1).clone().requires_grad_()
+        values = losses(free)
+        (slope,) = torch.autograd.grad(values.sum(), free, materialize_grads=True)
+        self.rows.append(np.hstack([slope.numpy(), -np.eye(len(slope))]))
+        self.limits.append((slope @ point - values.detach()).numpy())
+        return float(values.detach().numpy() @ self.weights)
+
+    def _lowest(self, bound: float) -> tuple[Tensor, float] | None:
+        limits = np.concatenate(self.limits)
+        if not np.isfinite(limits).all():
+            return None
+        result = linprog(
+            np.r_[np.zeros(self.n_unknowns), self.weights],
+            A_ub=np.vstack(self.rows),
+            b_ub=limits,
+            bounds=[(-bound, bound)] * self.n_unknowns + [(None, None)] * len(self.weights),
+        )
+        if result.x is None or result.fun is None:
+            return None
+        return torch.from_numpy(result.x[: self.n_unknowns].copy()), float(result.fun)
