@@ -42,7 +42,7 @@ _ROWS_AT_A_TIME = 1 << 14
 _MANY_ROWS, _MOST_HELD_OUT = 50_000, 20_000
 """From so many rows on one fold is enough, and this many rows of it."""
 
-_ROWS_FOR_THREADS = 10_000
+_ROWS_FOR_THREADS = 50_000
 
 
 class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped

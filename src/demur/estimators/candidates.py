@@ -309,7 +309,7 @@ class CrossFitted:
         return float(-np.average(np.log(np.maximum(self.true_class, 1e-12)), weights=weight))
 
 
-_MANY_ROWS = 10_000
+_MANY_ROWS = 50_000
 """Training rows from which a share of them shows first how long all of them would take."""
 
 _PROBE_SHARE = 0.1
