@@ -11,6 +11,7 @@ ALL = (
     "intervals",
     "overhead",
     "auto",
+    "budget",
     "predict",
     "service",
     "rooms",

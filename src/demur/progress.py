@@ -7,8 +7,8 @@ __all__ = ["no_progress", "progress_bar"]
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar and yield a function that moves it on, from any thread."""
+def progress_bar(what: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show a bar and yield a function that moves it on, from any thread, and may say at what the work is now."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -20,7 +20,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda steps: bar.advance(task, steps)
+        yield lambda steps, now=None: bar.update(task, advance=steps, description=f"{what} {now}" if now else None)
 
 
 @contextmanager

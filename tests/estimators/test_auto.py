@@ -1,7 +1,8 @@
 """RejectOption("auto"): the blend, its time budget, and tables as people have them."""
 
-import itertools
 import pickle
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -10,14 +11,15 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
 from demur.columns import as_table
 from demur.estimators import candidates
-from demur.estimators.auto_classifier import greedy_blend
-from demur.estimators.candidates import CANDIDATES, TimeBudget, forecast_fit
+from demur.estimators.auto_classifier import mixture_weights
+from demur.estimators.candidates import CANDIDATES, TimeBudget, fit_in_pieces
 
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES)
@@ -27,7 +29,8 @@ NAMES = tuple(candidate.name for candidate in CANDIDATES)
 def short_training():
     """Train networks for a few steps only, and forests of a few trees: what is tested here is how they are combined."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "_STEPS", 500)
+        patch.setattr(candidates, "_EPOCHS", 8)
+        patch.setattr(candidates, "_FEW_ROWS", 0)
         patch.setattr(candidates, "_TREES", 50)
         yield
 
@@ -73,7 +76,7 @@ def test_the_blend_needs_no_further_temperature(fitted, noisy):
 
 def test_probabilities_are_the_weighted_mean_of_calibrated_members(fitted, noisy):
     X = noisy[0][:50]
-    views = {"codes": X, "dense": fitted.dense_.transform(X)}
+    views = {"codes": X, "dense": fitted.dense_.transform(X), "numbers": X}
     members = zip(fitted.models_, fitted.weights_, fitted.scalings_, fitted.views_, strict=True)
     mixture = sum(w * scaling.transform(model.predict_proba(views[view])) for model, w, scaling, view in members)
     np.testing.assert_allclose(fitted.predict_proba(X), fitted.scaling_.transform(mixture), rtol=1e-12)
@@ -92,99 +95,151 @@ def test_prediction_is_the_same_to_the_last_bit_every_time_and_in_any_company(fi
     np.testing.assert_array_equal(once[:100], fitted.predict_proba(X[:100]))
 
 
-# Greedy blending
+# Blending
 
 
-def brute_force_blend(columns, rounds=50):
-    """Caruana's path, computed from scratch at every step."""
-    bag, path = [], []
-    for _ in range(rounds):
-        losses = [-np.log(np.mean([columns[k] for k in [*bag, j]], axis=0)).mean() for j in range(len(columns))]
-        bag.append(int(np.argmin(losses)))
-        path.append(min(losses))
-    size = int(np.argmin(path)) + 1
-    return np.bincount(bag[:size], minlength=len(columns)) / size, path[size - 1]
+def log_loss_of(weights, columns):
+    return -np.log(weights @ columns).mean()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_greedy_blend_is_caruanas(seed):
-    columns = np.random.default_rng(seed).uniform(0.05, 1, size=(4, 30))
-    weights, loss = brute_force_blend(columns)
-    blend = greedy_blend(columns)
-    np.testing.assert_allclose(blend.weights, weights)
-    assert blend.log_loss == pytest.approx(loss)
+@pytest.mark.parametrize("seed", range(3))
+def test_mixture_weights_are_the_best_on_the_simplex_up_to_the_prior(seed):
+    columns = np.random.default_rng(seed).uniform(0.05, 1, size=(3, 4000))
+    weights = np.array(mixture_weights(columns))
+    assert weights.sum() == pytest.approx(1)
+    grid = [(i / 40, j / 40, 1 - (i + j) / 40) for i in range(41) for j in range(41 - i)]
+    best = min(log_loss_of(np.array(one), columns) for one in grid)
+    assert log_loss_of(weights, columns) < best + 1e-3
+
+
+def test_few_rows_rule_no_model_out_and_many_do():
+    better, worse = np.full(5, 0.6), np.full(5, 0.5)
+    assert mixture_weights([better, worse])[1] > 0.2
+    assert mixture_weights([np.repeat(better, 400), np.repeat(worse, 400)]) == (1.0, 0.0)
 
 
 def test_a_weight_of_two_is_the_row_twice():
     columns = np.random.default_rng(0).uniform(0.05, 1, size=(3, 20))
     counts = np.arange(20) % 3
-    assert greedy_blend(columns, counts).weights == greedy_blend([np.repeat(c, counts) for c in columns]).weights
+    np.testing.assert_allclose(
+        mixture_weights(columns, counts), mixture_weights([np.repeat(c, counts) for c in columns]), atol=1e-5
+    )
 
 
 def test_nothing_to_blend():
     with pytest.raises(ValueError, match="at least one"):
-        greedy_blend([])
+        mixture_weights([])
 
 
-# The time budget
+# The time budget: a clock that moves by what each fit is said to take
 
 
-def test_the_budget_leaves_out_what_does_not_fit_in(noisy, monkeypatch):
-    takes = dict(zip(NAMES, (2.0, 3.0, 1.0, 100.0, 2.0, 50.0), strict=True))
-    monkeypatch.setattr(candidates.CandidateSearch, "_forecast", lambda self, candidate: takes[candidate.name])
-    model = AutoClassifier(time_budget=40.0, cv=3, random_state=0).fit(*noisy)
-    left_out = [one.name for one in model.tried_ if one.log_loss is None]
-    assert left_out == ["random forest", "smooth networks"]  # 4 fits each: 400 s and 200 s
-    assert "400 s" in model.tried_[NAMES.index("random forest")].outcome
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still unless a test moves it."""
+    now = [0.0]
+    monkeypatch.setattr(candidates, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
 
 
-def test_at_least_the_cheapest_is_trained(noisy, monkeypatch):
-    takes = dict(zip(NAMES, (20.0, 30.0, 10.0, 100.0, 20.0, 50.0), strict=True))
-    monkeypatch.setattr(candidates.CandidateSearch, "_forecast", lambda self, candidate: takes[candidate.name])
-    model = AutoClassifier(time_budget=0.001, random_state=0).fit(*noisy)
-    assert [(one.name, one.weight) for one in model.tried_ if one.weight] == [("logistic regression", 1.0)]
+class SlowTrees(ExtraTreesClassifier):
+    """A forest of which each tree takes a second on a thousand rows."""
+
+    clock: ClassVar = [0.0]
+    fits: ClassVar = []
+
+    def fit(self, X, y, sample_weight=None):
+        before = len(self.estimators_) if self.warm_start and hasattr(self, "estimators_") else 0
+        super().fit(X, y, sample_weight)
+        self.clock[0] += (self.n_estimators - before) * len(X) / 1000
+        self.fits.append((len(X), self.n_estimators))
+        return self
 
 
-def test_forecasts_pass_a_line_through_two_small_fits():
-    asked = []
-
-    def fit_on(n):
-        asked.append(n)
-        return 0.5 + n / 2000
-
-    assert forecast_fit(fit_on, 40_000, 2) == pytest.approx(20.5)
-    assert asked == [2500, 5000]
-    assert forecast_fit(fit_on, 1500, 2) == 0  # little work
-    assert forecast_fit(fit_on, 1500, 100) == pytest.approx(1.25)  # a hundred classes are much work
-
-
-def test_a_candidate_that_turns_out_slow_is_given_up(noisy, monkeypatch):
-    monkeypatch.setattr(candidates.CandidateSearch, "_forecast", lambda self, candidate: 0.0)
-    clock, ticks = [0.0], {"extra trees": 1.0, "logistic regression": 30.0}
-    fit_fold = candidates.out_of_fold_proba
-
-    def slow(estimator, *arguments, after_fold, prepare):
-        name = "extra trees" if "Trees" in type(estimator).__name__ else "logistic regression"
-
-        def later():
-            clock[0] += ticks[name]
-            after_fold()
-
-        return fit_fold(estimator, *arguments, after_fold=later, prepare=prepare)
-
-    monkeypatch.setattr(candidates, "out_of_fold_proba", slow)
-    monkeypatch.setattr("demur.estimators.candidates.time.perf_counter", lambda: clock[0])
-    model = AutoClassifier(("extra trees", "logistic regression"), time_budget=60.0, random_state=0).fit(*noisy)
-    assert [one.weight for one in model.tried_] == [1.0, 0.0]
-    assert "180 s" in model.tried_[1].outcome  # six fits of 30 s, seen after the first
+@pytest.fixture
+def slow(clock, monkeypatch):
+    """Put the slow forest in the place of the candidates that are there."""
+    monkeypatch.setattr(SlowTrees, "clock", clock)
+    monkeypatch.setattr(SlowTrees, "fits", [])
+    monkeypatch.setitem(candidates._PIECES, SlowTrees, candidates._PIECES[ExtraTreesClassifier])
+    forest = candidates.CandidateModel("extra trees", "codes", lambda task: SlowTrees(100, random_state=0), "et")
+    second = candidates.CandidateModel("random forest", "codes", lambda task: SlowTrees(100, random_state=1), "rf")
+    for module in ("auto_classifier", "candidates"):
+        monkeypatch.setattr(f"demur.estimators.{module}.CANDIDATES", (forest, second))
+    return SlowTrees.fits
 
 
-def test_a_budget_counts_what_is_spent(monkeypatch):
-    clock = itertools.count(0, 5)
-    monkeypatch.setattr("demur.estimators.candidates.time.perf_counter", lambda: next(clock))
-    budget = TimeBudget(12.0, started=0.0)
-    assert budget.allows(10)  # 0 s spent
-    assert not budget.allows(10)  # 5 s spent
+@pytest.mark.parametrize("budget", [30.0, 100.0])
+def test_candidates_are_shortened_to_fit_in(slow, clock, noisy, budget):
+    model = AutoClassifier(time_budget=budget, random_state=0).fit(*noisy)
+    assert 0.5 * budget < clock[0] <= 1.15 * budget + 3
+    assert all("shortened to fit in" in one.outcome for one in model.tried_)
+    assert 4 <= len(model.models_[0].estimators_) < 100
+
+
+def test_without_a_budget_nothing_is_shortened(slow, noisy):
+    model = AutoClassifier(time_budget=None, random_state=0).fit(*noisy)
+    assert {n_trees for _, n_trees in slow} == {100}
+    assert not any("shortened" in one.outcome for one in model.tried_)
+
+
+def test_where_no_time_is_left_a_candidate_is_left_out(slow, noisy):
+    model = AutoClassifier(time_budget=2.0, random_state=0).fit(*noisy)
+    assert [one.weight for one in model.tried_] == [1.0, 0.0]  # the first is trained in any case
+    assert "want of time" in model.tried_[1].outcome
+
+
+def test_large_tables_show_on_a_share_of_their_rows_how_many_fit_in(slow, clock, monkeypatch):
+    monkeypatch.setattr(candidates, "_MANY_ROWS", 1000)
+    X, y = make_classification(6000, 4, n_informative=3, n_redundant=0, random_state=0)
+    model = AutoClassifier(("et",), time_budget=600.0, cv=2, random_state=0).fit(X, y)
+    probe, _ = slow[0]
+    assert probe == 2000  # the fewest that say something
+    assert clock[0] <= 1.15 * 600 + 3
+    assert "% of the rows" in model.tried_[0].outcome
+
+
+def test_one_fold_is_enough_for_large_tables(slow, monkeypatch):
+    monkeypatch.setattr("demur.estimators.auto_classifier._MANY_ROWS", 300)
+    monkeypatch.setattr("demur.estimators.auto_classifier._MOST_HELD_OUT", 50)
+    X, y = make_classification(400, 4, n_informative=3, n_redundant=0, random_state=0)
+    model = AutoClassifier(("et",), time_budget=None, random_state=0).fit(X, y)
+    assert len(model.held_out_rows_) == 50
+    assert slow == [(350, 100), (400, 100)]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        ExtraTreesClassifier(20, random_state=0),
+        HistGradientBoostingClassifier(max_iter=12, early_stopping=False, random_state=0),
+    ],
+    ids=["trees", "boosting"],
+)
+def test_a_model_in_pieces_is_the_same_model(estimator, noisy):
+    whole, pieces = clone(estimator).fit(*noisy), clone(estimator)
+    assert fit_in_pieces(pieces, *noisy, {}, seconds=1e9) == 1
+    np.testing.assert_allclose(pieces.predict_proba(noisy[0]), whole.predict_proba(noisy[0]), rtol=1e-9)
+    assert pieces.get_params() == whole.get_params()
+
+
+def test_a_budget_counts_what_is_spent(clock):
+    budget = TimeBudget(12.0)
+    clock[0] = 5.0
+    assert budget.left() == 7
+    assert TimeBudget(None).left() == np.inf
+
+
+def test_networks_keep_to_the_time_that_is_left(noisy):
+    """Next to none: they stop after a step, and the blend still works."""
+    model = AutoClassifier(("nn",), time_budget=1e-3, random_state=0).fit(*noisy)
+    assert "shortened" in model.tried_[0].outcome
+    assert np.isfinite(model.predict_proba(noisy[0])).all()
+
+
+def test_names_and_short_names_are_one_set(noisy):
+    short, long = (AutoClassifier(names, time_budget=None, cv=2, random_state=0) for names in (("lr",), QUICK[:1]))
+    np.testing.assert_array_equal(short.fit(*noisy).predict_proba(noisy[0]), long.fit(*noisy).predict_proba(noisy[0]))
 
 
 # Tables as people have them

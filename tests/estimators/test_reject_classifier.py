@@ -15,11 +15,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from demur import RejectClassifier
+from demur.estimators import AnswersNothingWarning
+from demur.estimators.fold_networks import fit_fold_networks
 from demur.losses import CrossEntropy, available, get
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
-QUICK = {"epochs": 40, "batch_size": 16, "random_state": 0, "device": "cpu"}
+QUICK = {
+    "hidden_units": (50,),
+    "epochs": 40,
+    "batch_size": 16,
+    "n_members": 1,
+    "calibration": None,
+    "random_state": 0,
+    "device": "cpu",
+}
+"""A plain perceptron, as in the paper."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +40,9 @@ def ce():
 
 @pytest.mark.parametrize("loss", available(n_classes=3))
 def test_every_loss_learns_iris(loss):
-    model = RejectClassifier(loss, cost=0.3, epochs=150, random_state=0).fit(X, Y)
+    model = RejectClassifier(loss, cost=0.3, epochs=25 if get(loss).has_link else 150, n_members=1, random_state=0).fit(
+        X, Y
+    )
     risk = zero_one_c_risk(Y, model.predict(X), cost=0.3)
     assert risk < 0.15
     assert model.score(X, Y) == pytest.approx(-risk)
@@ -106,14 +119,14 @@ def test_discrete_features_keep_their_frequencies():
     cells = rng.integers(0, 2, size=(8000, 3)).astype(float)
     truth = 0.15 + 0.7 * cells @ [0.6, 0.3, 0.1]
     labels = (rng.random(8000) < truth).astype(int)
-    model = RejectClassifier(epochs=40, random_state=0).fit(cells, labels)
+    model = RejectClassifier(epochs=3, n_members=2, random_state=0).fit(cells, labels)
     grid = np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, -1).T.astype(float)
     assert model.predict_proba(grid)[:, 1] == pytest.approx(0.15 + 0.7 * grid @ [0.6, 0.3, 0.1], abs=0.08)
 
 
 def test_members_are_averaged():
-    alone = RejectClassifier(n_members=1, weight_decay=1e-4, **QUICK).fit(X, Y)
-    three = RejectClassifier(n_members=3, weight_decay=1e-4, **QUICK).fit(X, Y)
+    alone = RejectClassifier(**{**QUICK, "weight_decay": 1e-4}).fit(X, Y)
+    three = RejectClassifier(**{**QUICK, "weight_decay": 1e-4, "n_members": 3}).fit(X, Y)
     assert len(three.networks_.networks) == 3
     singles = [
         torch.softmax(three.networks_.networks.take([m]).scores(torch.from_numpy(
@@ -123,18 +136,18 @@ def test_members_are_averaged():
     assert three.predict_proba(X) == pytest.approx(np.mean(singles, 0), abs=1e-6)
     assert alone.predict_proba(X) == pytest.approx(singles[0], abs=1e-6)
     with pytest.raises(ValueError, match="n_members > 1 needs probabilities"):
-        RejectClassifier("ova+hin", n_members=2, **QUICK).fit(X, Y)
+        RejectClassifier("ova+hin", **{**QUICK, "n_members": 2}).fit(X, Y)
 
 
 def test_temperature():
     blobs, labels = make_blobs(600, centers=3, cluster_std=4.0, random_state=0)
     plain = RejectClassifier(weight_decay=1e-7, **QUICK).fit(blobs, labels)
-    scaled = RejectClassifier(weight_decay=1e-7, calibration="temperature", **QUICK).fit(blobs, labels)
+    scaled = RejectClassifier(**{**QUICK, "weight_decay": 1e-7, "calibration": "temperature"}).fit(blobs, labels)
     assert plain.networks_.temperature is None
     split = scaled.networks_.temperature.temperature_
     assert split != 1
-    with pytest.raises(ValueError, match="'temperature', got 'platt'"):
-        RejectClassifier(calibration="platt", **QUICK).fit(X, Y)
+    with pytest.raises(ValueError, match="'temperature' or None, got 'platt'"):
+        RejectClassifier(**{**QUICK, "calibration": "platt"}).fit(X, Y)
 
 
 def test_scaling_is_part_of_the_model_or_the_users():
@@ -269,14 +282,32 @@ def test_bad_parameters(parameters, error, message):
         RejectClassifier(**{**QUICK, **parameters}).fit(X, Y)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_missing_and_infinite_values(bad, ce):
+def test_infinite_values(ce):
     broken = X.copy()
-    broken[3, 1] = bad
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
+    broken[3, 1] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
         RejectClassifier(**QUICK).fit(broken, Y)
-    with pytest.raises(ValueError, match=r"NaN|infinity"):
+    with pytest.raises(ValueError, match="infinity"):
         ce.predict(broken)
+
+
+@pytest.mark.parametrize("options", [{"hidden_units": (20,)}, {}], ids=["plain", "default"])
+def test_that_a_value_is_missing_may_say_which_class_it_is(options):
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(300, 2))
+    labels = rng.integers(2, size=300)
+    data[labels == 1, 0] = np.nan
+    model = RejectClassifier(**options, epochs=20, batch_size=16, n_members=2, random_state=0).fit(data, labels)
+    assert (model.predict(data) == labels).mean() > 0.98
+    assert model.networks_.indicators.tolist() == [0]
+    assert np.isfinite(model.predict_proba(np.array([[0.0, np.nan]]))).all()  # never missing in training
+
+
+def test_class_weights_are_weights_of_rows():
+    sparse_first = np.where(Y == 0, 3.0, 1.0)
+    by_class = RejectClassifier(class_weight={0: 3.0}, **QUICK).fit(X, Y)
+    by_row = RejectClassifier(**QUICK).fit(X, Y, sample_weight=sparse_first)
+    np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
 
 
 def test_one_class_only():
@@ -284,9 +315,77 @@ def test_one_class_only():
         RejectClassifier(**QUICK).fit(X, np.zeros(len(X)))
 
 
-def test_sparse_matrices_are_refused_clearly():
-    with pytest.raises(TypeError, match=r"[Ss]parse"):
-        RejectClassifier(**QUICK).fit(sparse.csr_matrix(X), Y)
+def test_sparse_matrices_are_filled_up_where_they_can_be(ce, monkeypatch):
+    model = clone(ce).fit(sparse.csr_matrix(X), Y)
+    np.testing.assert_array_equal(model.predict_proba(sparse.csr_matrix(X)), ce.predict_proba(X))
+    monkeypatch.setattr("demur.estimators.reject_classifier._MOST_DENSE", 100)
+    with pytest.raises(ValueError, match="150 x 4 is too large to be filled up"):
+        clone(ce).fit(sparse.csr_matrix(X), Y)
+
+
+# The default: an ensemble of networks for tables, one per fold
+
+
+@pytest.fixture(scope="module")
+def default():
+    return RejectClassifier(cost=0.1, epochs=16, random_state=0).fit(X, Y)
+
+
+def test_the_default_averages_five_networks_of_five_folds_and_calibrates_them(default):
+    assert -default.score(X, Y) < 0.06
+    networks = default.networks_
+    assert len(networks.networks) == 5
+    assert networks.mean.shape == (5, 4)  # each learnt the scale of its own rows
+    assert len(np.unique(networks.mean[:, 2])) > 1
+    assert networks.temperature.temperature_ > 0
+    assert default.loss_curve_.shape == default.validation_curve_.shape == (5, 16)
+    assert np.isfinite(default.validation_curve_).all()
+    assert default.best_candidate_.log_loss < 0.2
+
+
+def test_the_default_is_a_function_of_the_rows_and_not_of_their_order(default):
+    order = np.random.default_rng(0).permutation(len(X))
+    again = clone(default).fit(X[order], Y[order])
+    np.testing.assert_array_equal(again.predict_proba(X), default.predict_proba(X))
+    pieces = np.concatenate([default.predict_proba(X[:7]), default.predict_proba(X[7:])])
+    np.testing.assert_array_equal(pieces, default.predict_proba(X))
+
+
+def test_losses_with_a_link_are_chosen_by_log_loss():
+    """Where a wrong answer costs little more than asking, the risk alone could prefer a network that knows nothing."""
+    data, labels = make_classification(300, 6, n_informative=4, n_classes=3, flip_y=0.5, random_state=0)
+    model = RejectClassifier(cost=0.1, weight_decay=(3.0, 1e-3), hidden_units=8, epochs=30, random_state=0)
+    model.fit(data, labels)
+    assert model.best_candidate_.log_loss == min(candidate.log_loss for candidate in model.candidates_)
+    assert model.best_candidate_.weight_decay == 1e-3
+
+
+def test_the_chosen_networks_are_trained_on_all_rows():
+    """A class that is held out entirely could not be told otherwise; the scale shows which rows were seen."""
+    model = RejectClassifier(**QUICK).fit(X, Y)
+    np.testing.assert_allclose(model.networks_.mean, X.mean(0))
+
+
+def test_networks_that_answer_nothing_warn():
+    noise = np.random.default_rng(0)
+    with pytest.warns(AnswersNothingWarning, match="decline every held-out row at the cost 0.1"):
+        RejectClassifier(**QUICK, cost=0.1).fit(noise.normal(size=(200, 2)), noise.integers(4, size=200))
+
+
+def test_groups_stay_on_one_side_of_every_fold(monkeypatch):
+    seen = []
+
+    def look(rows, folds, *arguments, **options):
+        seen.extend((set(rows.X[train, 0]), set(rows.X[test, 0])) for train, test in folds)
+        return fit_fold_networks(rows, folds, *arguments, **options)
+
+    monkeypatch.setattr("demur.estimators.reject_classifier.fit_fold_networks", look)
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(20), 5)
+    data = np.c_[group, rng.normal(size=100)].astype(float)
+    RejectClassifier(epochs=1, random_state=0).fit(data, rng.integers(2, size=100), groups=group)
+    assert len(seen) == 5
+    assert all(not train & test for train, test in seen)
 
 
 def test_very_few_rows():
@@ -325,5 +424,5 @@ def test_a_row_is_decided_the_same_in_any_company(ce):
 
 
 def test_hidden_units_and_weight_decay_may_be_numbers():
-    model = RejectClassifier(hidden_units=np.int64(7), weight_decay=np.array(1e-4), **QUICK).fit(X, Y)
+    model = RejectClassifier(**{**QUICK, "hidden_units": np.int64(7), "weight_decay": np.array(1e-4)}).fit(X, Y)
     assert model.networks_.networks.architecture.sizes == (4, 7, 3)

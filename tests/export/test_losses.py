@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.datasets import load_breast_cancer, load_wine
 
-from demur import RejectClassifier, RejectOption
+from demur import AutoClassifier, RejectClassifier, RejectOption
+from demur.deploy import load, save
 from demur.deploy.onnx import ExportError, compare_onnx, onnx_model
 from demur.losses import CrossEntropy, OneVsAllHinge, available, get
 
@@ -123,3 +124,27 @@ def test_a_loss_without_link_inside_a_reject_option_is_refused():
     model = RejectOption(RejectClassifier("ova+hin", epochs=2), calibration=None).fit(X, y)
     with pytest.raises(ExportError, match=r"ova\+hin has no probabilities.*export the RejectClassifier itself"):
         onnx_model(model)
+
+
+@pytest.mark.parametrize("name", ["ce", "ova+log"])
+def test_the_default_networks_agree_with_missing_values_too(name):
+    X, y = DATA[3]
+    gaps = X.copy()
+    gaps[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    gaps[:, 3] = 1.0  # constant
+    model = RejectClassifier(name, epochs=6, random_state=0).fit(gaps, y)
+    assert len(model.networks_.networks) == 5
+    assert_agrees(model, gaps, SINGLE, costs=(0.0, 0.05, 0.4))
+    assert_agrees(model, mixed_rows(X, 100), SINGLE)
+
+
+def test_a_blend_of_networks_agrees_and_survives_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("demur.estimators.candidates._EPOCHS", 4)
+    X, y = DATA[3]
+    codes = np.c_[X, np.arange(len(X)) % 4]
+    auto = AutoClassifier(("nn", "pnn", "lr"), time_budget=None, cv=3, categorical_features=[13], random_state=0)
+    model = RejectOption(auto, cost=0.1).fit(codes, y)
+    assert {"numbers"} <= set(model.estimator_.views_)
+    assert_agrees(model, codes, SINGLE)
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(codes), model.predict_proba(codes))

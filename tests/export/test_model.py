@@ -82,7 +82,7 @@ def test_no_rows_and_one_row(kind):
 
 def test_a_row_that_the_model_refuses_is_rejected():
     model = RejectClassifier(epochs=2, random_state=0).fit(X, Y)
-    row = np.full((1, X.shape[1]), np.nan)
+    row = np.full((1, X.shape[1]), np.inf)
     assert run(model, row)["reject"].tolist() == [True]
 
 

@@ -3,12 +3,13 @@
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import RejectingClassifier
 from demur.estimators.candidates import Tried
-from demur.estimators.network_selection import Candidate
+from demur.estimators.network_selection import AnswersNothingWarning, Candidate
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
 from demur.estimators.splitting import EqualRowsWarning
 
 __all__ = [
+    "AnswersNothingWarning",
     "AutoClassifier",
     "Candidate",
     "EqualRowsWarning",

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, column_or_1d
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
@@ -24,41 +25,51 @@ from demur.estimators.candidates import (
     CrossFitted,
     Task,
     TimeBudget,
+    candidate_named,
     dense_view,
 )
 from demur.estimators.cross_fitting import proba_of
-from demur.estimators.splitting import blocks_of, folds_of
+from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_codes import TableCodes
 from demur.progress import no_progress, progress_bar
+from demur.workers import n_cores
 
-__all__ = ["AutoClassifier", "Blend", "greedy_blend"]
+__all__ = ["AutoClassifier", "mixture_weights"]
 
 _ROWS_AT_A_TIME = 1 << 14
 """Prediction works through the rows in pieces of this size, on several threads."""
 
+_MANY_ROWS, _MOST_HELD_OUT = 50_000, 20_000
+"""From so many rows on one fold is enough, and this many rows of it."""
+
+_ROWS_FOR_THREADS = 50_000
+
 
 class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Train several kinds of model, and blend those that help each other (Caruana et al. 2004).
+    """Train several kinds of model, and blend those that help each other.
 
     Each candidate is cross-fitted: every row gets probabilities from a model that has not seen it, nor learnt from it
-    how to impute and scale. A temperature calibrates them, a greedy search finds the mixture of least log loss, and
-    one more temperature calibrates the mixture. The members of the mixture are then fitted on all rows. Missing
-    values, and the category, text and date columns of a DataFrame, need no preparation.
+    how to impute and scale. A temperature calibrates them, :func:`mixture_weights` finds the mixture of least log loss,
+    and one more temperature calibrates the mixture. The networks of all folds train as one stack and stay as an
+    ensemble; other members of the mixture are then fitted on all rows. Missing values, and the category, text and date
+    columns of a DataFrame, need no preparation.
 
     ``RejectOption("auto")`` is this classifier with a reject option.
 
     Parameters
     ----------
     candidates : sequence of str, optional
-        Which to try out of "extra trees", "networks" (an ensemble of five trained with cross-entropy), "smooth
-        networks" (the same with more weight decay), "logistic regression", "random forest" and "gradient boosting";
-        all by default.
+        Which to try, by name or short name: "extra trees" (et), "logistic regression" (lr), "gradient boosting" (hgb),
+        "random forest" (rf), "networks" (nn: those of :class:`~demur.RejectClassifier`) and "periodic networks" (pnn:
+        the same, which also see periodic functions of the features); all by default.
     time_budget : float or None, default=90
-        Seconds. A candidate that would not fit in is left out, by a forecast from smaller fits; the cheapest is always
-        trained. None tries all, and makes the result independent of the machine's speed.
+        Seconds, which ``fit`` keeps: every candidate gets a slice, and is trained for fewer trees, iterations or
+        epochs, or on a share of the rows, where more does not fit in; ``tried_`` says so. None trains all in full, and
+        makes the result independent of the machine's speed.
     cv : int, splitter or iterable, default=5
         Rows with equal features never stand on both sides of a fold, nor do rows of one group where ``fit`` is told
-        the groups.
+        the groups. A table of more than 50,000 rows needs no more than one fold where a number is given: up to 20,000
+        of its rows are held out.
     categorical_features : array of bool or of int, optional
         For arrays: which columns hold codes 0, 1, ... of categories. A DataFrame says so by its column types.
     n_jobs : int or None, default=-1
@@ -146,27 +157,32 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         blocks = blocks_of(matrix, codes, groups)
         self.equal_rows_ = blocks.equal_rows
         folds = folds_of(self.cv, matrix, codes, groups=groups, blocks=blocks)
+        if isinstance(self.cv, Integral) and len(codes) > _MANY_ROWS:
+            folds = [_one_fold(folds[0], blocks.of_row)]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         task = Task(len(matrix), self.codes_.categorical, seed, self.n_jobs)
-        bar = progress_bar("training", len(wanted) * len(folds)) if self.verbose and sys.stderr.isatty() else None
-        with bar or no_progress() as advance, warnings.catch_warnings():
+        bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
+        # Threads that wait for each other on small tables, or for cores that others use, take longer than one alone.
+        n_threads = n_cores() if len(matrix) >= _ROWS_FOR_THREADS else 1
+        with bar or no_progress() as advance, threadpool_limits(n_threads), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
-            search = CandidateSearch(matrix, codes, weight, folds, task, budget, advance or (lambda steps: None))
+            search = CandidateSearch(matrix, codes, weight, folds, task, budget, advance or _unseen)
             fitted = search.run(wanted)
             self._blend(search, fitted)
         return self
 
     def _blend(self, search: CandidateSearch, fitted: list[CrossFitted]) -> None:
         rows, weight = search.held_out_rows, search.held_out_weight
-        blend = greedy_blend([one.true_class for one in fitted], weight)
-        mixture = sum(share * one.proba for share, one in zip(blend.weights, fitted, strict=True) if share)
+        weights = mixture_weights([one.true_class for one in fitted], weight)
+        mixture = sum(share * one.proba for share, one in zip(weights, fitted, strict=True) if share)
         self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
-        shares = {one.candidate.name: share for share, one in zip(blend.weights, fitted, strict=True)}
+        shares = {one.candidate.name: share for share, one in zip(weights, fitted, strict=True)}
         members = [one for one in fitted if shares[one.candidate.name] > 0]
         self.dense_ = dense_view(self.codes_.categorical).fit(search.codes)
-        views = self._views(search.codes, {one.candidate.view for one in members})
-        self.models_ = tuple(search.fit_all_rows(one.candidate, views[one.candidate.view]) for one in members)
+        self.numbers_ = search.numbers
+        views = self._views(search.codes, {one.candidate.view for one in members if one.model is None})
+        self.models_ = tuple(search.fit_all_rows(one, views.get(one.candidate.view, search.codes)) for one in members)
         self.weights_ = tuple(shares[one.candidate.name] for one in members)
         self.scalings_ = tuple(one.scaling for one in members)
         self.views_ = tuple(one.candidate.view for one in members)
@@ -208,46 +224,52 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         return tags
 
     def _wanted(self) -> list[CandidateModel]:
-        by_name = {candidate.name: candidate for candidate in CANDIDATES}
-        names = list(by_name) if self.candidates is None else list(self.candidates)
-        unknown = [name for name in names if name not in by_name]
-        if unknown or not names:
-            raise InputError(f"candidates must be some of {', '.join(by_name)}; got {self.candidates!r}.")
-        return [by_name[name] for name in dict.fromkeys(names)]
+        if self.candidates is None:
+            return list(CANDIDATES)
+        found = [candidate_named(name) for name in self.candidates]
+        known = [candidate for candidate in dict.fromkeys(found) if candidate is not None]
+        if None in found or not known:
+            names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
+            raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
+        return known
 
     def _views(self, codes: NDArray[np.float64], wanted: set[str]) -> dict[str, NDArray[np.float64]]:
-        """Return the rows as trees take them, and where it is wanted as networks do."""
-        if "dense" not in wanted:
-            return {"codes": codes}
-        return {"codes": codes, "dense": np.asarray(self.dense_.transform(codes), dtype=np.float64)}
+        """Return the rows as trees take them, and where it is wanted as the others do."""
+        views = {"codes": codes}
+        if "dense" in wanted:
+            views["dense"] = np.asarray(self.dense_.transform(codes), dtype=np.float64)
+        if "numbers" in wanted:
+            transformer: Any = self.numbers_
+            views["numbers"] = codes if transformer is None else np.asarray(transformer.transform(codes), np.float64)
+        return views
 
 
-_ROUNDS = 50
-"""The number of draws: weights are multiples of 1/50 or coarser."""
+def _unseen(steps: float, what: str = "") -> None:
+    """Show nothing."""
+
+
+def _one_fold(fold: Fold, block: NDArray[np.int64]) -> Fold:
+    """Return a fold that holds out a part of what this one does, and trains on all the rest but what belongs to it."""
+    train, test = fold
+    kept = test[: max(1, min(len(test), _MOST_HELD_OUT))]
+    rest = test[len(kept) :]
+    return np.sort(np.r_[train, rest[~np.isin(block[rest], block[kept])]]), kept
+
 
 _SMALLEST = 1e-12
+_PRIOR = 2.0
+"""Rows that each model has for itself before any is seen."""
+_LEAST = 0.02
+"""Models of a smaller share are left out."""
 
 
-@dataclass(frozen=True)
-class Blend:
-    """The weight of each model, summing to 1, and the log loss of their mean.
+def mixture_weights(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None) -> tuple[float, ...]:
+    """Return the shares of the mixture of models that makes the true classes most likely, with a prior for all alike.
 
-    Parameters
-    ----------
-    weights : tuple of float
-    log_loss : float
-    """
-
-    weights: tuple[float, ...]
-    log_loss: float
-
-
-def greedy_blend(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None) -> Blend:
-    """Add one model after another, repetitions allowed, always the one that lowers the log loss most.
-
-    Ensemble selection of Caruana et al. (2004): of the 50 mixtures on that path the best is kept. A model that
-    helps nobody gets the weight 0. Log loss sees a probability only at the true class, and the mean is linear,
-    so one number per model and row is all it takes.
+    The log loss of a mixture is convex in its shares, which are as many as there are models: what they gain on the rows
+    they are chosen by beyond what they gain on others is about (models - 1) / (2 rows), and a prior of two rows per
+    model (Dirichlet) keeps few rows from ruling any model out. The shares are found by expectation maximisation; log
+    loss sees a probability only at the true class, so one number per model and row is all it takes.
 
     Parameters
     ----------
@@ -255,34 +277,26 @@ def greedy_blend(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike
         For each model the probability that it gives the true class of each row, out of fold.
     sample_weight : array of shape (n,), optional
 
-    References
-    ----------
-    Caruana, Niculescu-Mizil, Crew, Ksikes (2004), Ensemble selection from libraries of models, ICML.
-
     Examples
     --------
     Two models that are each right on half of the rows are worth more together than the even-handed third:
 
-    >>> greedy_blend([[0.9, 0.3], [0.3, 0.9], [0.5, 0.5]]).weights
-    (0.5, 0.5, 0.0)
+    >>> [round(share, 2) for share in mixture_weights([[0.9, 0.3] * 500, [0.3, 0.9] * 500, [0.5, 0.5] * 500])]
+    [0.5, 0.5, 0.0]
     """
-    models = [np.maximum(np.asarray(column, dtype=np.float64), _SMALLEST) for column in true_class_proba]
-    if not models:
+    if not len(true_class_proba):
         raise InputError("there is no model to blend; give at least one.")
-    weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    total = np.zeros_like(models[0])
-    draws: list[int] = []
-    losses: list[float] = []
-    for size in range(1, _ROUNDS + 1):
-        after = [_log_loss((total + one) / size, weights) for one in models]
-        best = int(np.argmin(after))
-        total += models[best]
-        draws.append(best)
-        losses.append(after[best])
-    kept = int(np.argmin(losses)) + 1
-    counts = np.bincount(draws[:kept], minlength=len(models))
-    return Blend(tuple((counts / kept).tolist()), losses[kept - 1])
-
-
-def _log_loss(true_class_proba: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
-    return float(-np.average(np.log(true_class_proba), weights=weight))
+    columns = np.maximum(np.array([np.asarray(one, dtype=np.float64) for one in true_class_proba]), _SMALLEST)
+    rows = np.ones(columns.shape[1]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    shares = np.full(len(columns), 1 / len(columns))
+    for _ in range(2000):
+        of_row = shares[:, None] * columns
+        claimed = (of_row / of_row.sum(0)) @ rows + _PRIOR
+        after = claimed / claimed.sum()
+        moved = np.abs(after - shares).max()
+        shares = after
+        if moved < 1e-6:
+            break
+    floor = _PRIOR / (rows.sum() + _PRIOR * len(columns))
+    shares = np.where(shares - floor < _LEAST, 0.0, shares) if (shares - floor).max() >= _LEAST else shares
+    return tuple((shares / shares.sum()).tolist())

@@ -1,12 +1,14 @@
-"""The models that ``RejectOption("auto")`` tries, and trying them within a time budget.
+"""The models that ``RejectOption("auto")`` tries, and training them within a time budget.
 
-Adding a model is one entry of :data:`CANDIDATES`.
+Adding a model is one entry of :data:`CANDIDATES`. Every candidate gets a slice of the time that is left. Forests,
+boosting and regressions are trained in pieces (some trees, some iterations) and stop when their time is over; networks
+shorten their schedule. Where a table is too large for the slice, a small share of its rows shows how many fit in.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +20,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from demur.calibration import TemperatureScaling
-from demur.estimators.cross_fitting import out_of_fold_proba
+from demur.errors import InputError
+from demur.estimators.cross_fitting import proba_of
+from demur.estimators.fold_networks import Rows, fit_fold_networks, recipe_for
+from demur.estimators.network_selection import grid_of
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.splitting import Fold
+from demur.training import PeriodicEmbeddings
 
 __all__ = [
     "CANDIDATES",
@@ -30,9 +36,10 @@ __all__ = [
     "Task",
     "TimeBudget",
     "Tried",
-    "batch_size_for",
+    "candidate_named",
     "dense_view",
-    "forecast_fit",
+    "fit_in_pieces",
+    "numbers_view",
 ]
 
 
@@ -62,18 +69,30 @@ class CandidateModel:
     Parameters
     ----------
     name : str
-    view : {"codes", "dense"}
-        Trees take codes of categories, and missing values as they are; the others take numbers on one scale.
+    view : {"codes", "dense", "numbers"}
+        Trees take codes of categories, and missing values as they are; linear models take numbers on one scale;
+        networks take indicators of categories, and scale and impute by themselves.
     make : callable
         From a :class:`Task` to an unfitted classifier.
     key : str
-        A short name by which it can be asked for alone; empty if it cannot.
+        Its short name.
+    share : float
+        Its share of the time, relative to the other candidates.
+    embeddings : PeriodicEmbeddings, optional
+        Of networks.
     """
 
     name: str
-    view: Literal["codes", "dense"]
+    view: Literal["codes", "dense", "numbers"]
     make: Callable[[Task], Any]
-    key: str = ""
+    key: str
+    share: float = 1.0
+    embeddings: PeriodicEmbeddings | None = None
+
+    @property
+    def is_network(self) -> bool:
+        """Whether all its folds train as one stack, and stay as an ensemble."""
+        return self.view == "numbers"
 
     def prepared(self, task: Task) -> Any:
         """Return an unfitted classifier that takes codes in any case, and makes its own view of them.
@@ -82,7 +101,9 @@ class CandidateModel:
         classifier is fitted on, and from no others.
         """
         model = self.make(task)
-        return model if self.view == "codes" else make_pipeline(dense_view(task.categorical), model)
+        if self.view == "dense":
+            return make_pipeline(dense_view(task.categorical), model)
+        return make_pipeline(numbers_view(task.categorical), model) if self.view == "numbers" else model
 
 
 def dense_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
@@ -97,41 +118,25 @@ def dense_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
     )
 
 
-_STEPS = 5000
-"""Optimiser steps of each network: on scikit-learn's tables, more made networks more certain rather than better."""
-
-
-_TREES = 300
-
-
-def batch_size_for(n_rows: int) -> int:
-    """Return the size of batches that gives small tables enough of them: 128, the paper's, from 6,400 rows on.
-
-    Examples
-    --------
-    >>> batch_size_for(150), batch_size_for(15_000)
-    (16, 128)
-    """
-    return int(np.clip(n_rows // 50, 16, 128))
-
-
-def _networks(task: Task, weight_decay: float = 1e-3) -> RejectClassifier:
-    batch_size = batch_size_for(task.n_rows)
-    epochs = int(np.clip(_STEPS * batch_size // max(task.n_rows, 1), 10, 150))
-    return RejectClassifier(
-        "ce",
-        hidden_units=(128, 128),
-        n_members=5,
-        epochs=epochs,
-        batch_size=batch_size,
-        weight_decay=weight_decay,
-        random_state=task.random_state,
+def numbers_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
+    """Return a transformer of codes into numbers: indicators of categories, all else as it is, missing values too."""
+    indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=50, sparse_output=False)
+    return ColumnTransformer(
+        [
+            ("numbers", "passthrough", np.flatnonzero(~categorical)),
+            ("categories", indicators, np.flatnonzero(categorical)),
+        ]
     )
 
 
-def _smooth_networks(task: Task) -> RejectClassifier:
-    """Return networks for few or noisy rows, where the others learn the noise."""
-    return _networks(task, weight_decay=1e-2)
+_TREES = 300
+_EPOCHS = 100
+_FEW_ROWS = 5_000
+"""Rows up to which two networks are trained for each fold."""
+
+
+def _networks(task: Task) -> RejectClassifier:
+    return RejectClassifier("ce", random_state=task.random_state)
 
 
 def _boosting(task: Task) -> HistGradientBoostingClassifier:
@@ -155,20 +160,26 @@ def _logistic_regression(task: Task) -> LogisticRegression:
 
 
 CANDIDATES: tuple[CandidateModel, ...] = (
-    CandidateModel("extra trees", "codes", _extra_trees, "et"),
-    CandidateModel("networks", "dense", _networks),
-    CandidateModel("logistic regression", "dense", _logistic_regression, "lr"),
-    CandidateModel("random forest", "codes", _random_forest, "rf"),
-    CandidateModel("gradient boosting", "codes", _boosting, "hgb"),
-    CandidateModel("smooth networks", "dense", _smooth_networks),
+    CandidateModel("extra trees", "codes", _extra_trees, "et", 2.0),
+    CandidateModel("logistic regression", "dense", _logistic_regression, "lr", 0.5),
+    CandidateModel("gradient boosting", "codes", _boosting, "hgb", 2.5),
+    CandidateModel("random forest", "codes", _random_forest, "rf", 1.0),
+    CandidateModel("networks", "numbers", _networks, "nn", 5.0),
+    CandidateModel("periodic networks", "numbers", _networks, "pnn", 4.0, PeriodicEmbeddings()),
 )
-"""In the order in which they are tried, so that a short time budget goes to what pays most."""
+"""In the order in which they are tried; what one leaves of its time, the later ones get."""
 
 
-_LITTLE_WORK = 40_000
-"""Rows times classes up to which a table is fitted without a forecast: it would cost as much as it saves."""
+def candidate_named(name: str) -> CandidateModel | None:
+    """Return the candidate with this name or short name.
 
-_MOST_PILOT_ROWS = 20_000
+    Examples
+    --------
+    >>> candidate_named("et").name, candidate_named("extra trees").key
+    ('extra trees', 'et')
+    """
+    found = [candidate for candidate in CANDIDATES if name in (candidate.name, candidate.key)]
+    return found[0] if found else None
 
 
 @dataclass
@@ -177,42 +188,67 @@ class TimeBudget:
 
     Examples
     --------
-    >>> TimeBudget(None).allows(1e9)
+    >>> TimeBudget(None).left()
+    inf
+    >>> 9 < TimeBudget(10.0).left() <= 10
     True
-    >>> TimeBudget(10.0).allows(20.0)
-    False
     """
 
     seconds: float | None
-    started: float = field(default_factory=lambda: time.perf_counter())
+    started: float = field(default_factory=lambda: time.monotonic())
 
-    def allows(self, forecast: float) -> bool:
-        """Say whether this many more seconds fit in."""
-        return self.seconds is None or time.perf_counter() - self.started + forecast <= self.seconds
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return np.inf if self.seconds is None else self.seconds - (time.monotonic() - self.started)
 
 
-def forecast_fit(fit_on: Callable[[int], float], n_rows: int, n_classes: int) -> float:
-    """Return the seconds that a fit on ``n_rows`` will take, from two fits on fewer rows and a line through them.
+class _Pieces(NamedTuple):
+    """How a kind of model grows: the parameter with its size, and how much of it the first piece has."""
 
-    Parameters
-    ----------
-    fit_on : callable
-        Fits on so many rows and returns the seconds it took.
-    n_rows, n_classes : int
+    parameter: str
+    first: int
+    grows: bool
+
+
+_PIECES: dict[type, _Pieces] = {
+    ExtraTreesClassifier: _Pieces("n_estimators", 4, True),
+    RandomForestClassifier: _Pieces("n_estimators", 4, True),
+    HistGradientBoostingClassifier: _Pieces("max_iter", 1, True),
+    LogisticRegression: _Pieces("max_iter", 5, False),
+}
+
+
+def fit_in_pieces(model: Any, X: Any, y: Any, parameters: dict[str, Any], seconds: float) -> float:
+    """Fit a model, at most for so many seconds and one more piece; return which share of it was trained.
 
     Examples
     --------
-    >>> forecast_fit(lambda n: 1 + n / 1000, 100_000, 2)
-    101.0
-    >>> forecast_fit(lambda n: 1 + n / 1000, 100, 2)
-    0.0
+    >>> X, y = np.arange(20.0).reshape(-1, 1), np.arange(20) % 2
+    >>> forest = ExtraTreesClassifier(20, random_state=0)
+    >>> fit_in_pieces(forest, X, y, {}, seconds=0.0), len(forest.estimators_)
+    (0.2, 4)
     """
-    if n_rows * n_classes <= _LITTLE_WORK:
-        return 0.0
-    many = min(max(n_rows // 8, 4), _MOST_PILOT_ROWS)
-    few = many // 2
-    short, long = fit_on(few), fit_on(many)
-    return long + max(long - short, 0.0) / (many - few) * (n_rows - many)
+    pieces = _PIECES.get(type(model))
+    if pieces is None or not np.isfinite(seconds):
+        model.fit(X, y, **parameters)
+        return 1.0
+    started = time.monotonic()
+    total, done, step = getattr(model, pieces.parameter), 0, pieces.first
+    model.set_params(warm_start=True)
+    while done < total:
+        step = min(step, total - done)
+        before = time.monotonic()
+        model.set_params(**{pieces.parameter: done + step if pieces.grows else step}).fit(X, y, **parameters)
+        done += step
+        if not pieces.grows and np.max(model.n_iter_) < step:
+            done = total  # it has converged
+        each = (time.monotonic() - before) / step
+        affordable = (started + seconds - time.monotonic()) / max(each, 1e-9)
+        if affordable < 1:
+            break
+        step = max(1, int(min(2 * done, 0.7 * affordable)))
+    model.set_params(warm_start=False, **({} if pieces.grows else {pieces.parameter: total}))
+    return float(done / total)
 
 
 @dataclass(frozen=True)
@@ -244,20 +280,40 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class CrossFitted:
-    """A candidate with the calibrated probabilities it gives to rows it has not seen."""
+    """A candidate with the calibrated probabilities it gives to rows it has not seen.
+
+    Parameters
+    ----------
+    candidate : CandidateModel
+    scaling : TemperatureScaling
+    proba : array of shape (n_held_out, n_classes)
+    true_class : array of shape (n_held_out,)
+    trained : float
+        Which share of its training there was time for.
+    share_of_rows : float
+        On which share of the training rows.
+    model : classifier or None
+        Ready for use; None if it is still to be fitted on all rows.
+    """
 
     candidate: CandidateModel
     scaling: TemperatureScaling
     proba: NDArray[np.float64]
     true_class: NDArray[np.float64]
+    trained: float = 1.0
+    share_of_rows: float = 1.0
+    model: Any = None
 
     def log_loss(self, weight: NDArray[np.float64] | None) -> float:
         """Return the mean log loss out of fold."""
         return float(-np.average(np.log(np.maximum(self.true_class, 1e-12)), weights=weight))
 
 
-class _OutOfTimeError(Exception):
-    """A candidate takes longer than the budget leaves."""
+_MANY_ROWS = 50_000
+"""Training rows from which a share of them shows first how long all of them would take."""
+
+_PROBE_SHARE = 0.1
+"""How much of a fit's time that may take."""
 
 
 class CandidateSearch:
@@ -273,7 +329,7 @@ class CandidateSearch:
     task : Task
     budget : TimeBudget
     advance : callable
-        Called with the number of folds just done.
+        Called with how much of a candidate was just done, in hundredths, and its name.
     """
 
     def __init__(
@@ -284,15 +340,21 @@ class CandidateSearch:
         folds: list[Fold],
         task: Task,
         budget: TimeBudget,
-        advance: Callable[[int], Any],
+        advance: Callable[[float, str], Any],
     ) -> None:
-        self.codes, self.y, self.weight, self.folds, self.task = codes, y, weight, folds, task
+        self.codes, self.y, self.weight, self.task = codes, y, weight, task
+        self.folds = [fold for fold in (_countable(fold, y, weight) for fold in folds) if fold is not None]
+        if not self.folds:
+            raise InputError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
+        self.held_out_rows = np.concatenate([test for _, test in self.folds])
         self.budget, self.advance = budget, advance
         self.n_classes = int(y.max()) + 1
         self.seconds: dict[str, float] = {}
-        self.forecasts: dict[str, float] = {}
+        self.per_fit: dict[str, float] = {}
         self.reserved = 0.0
         self._dense_of_fold: dict[int, Any] = {}
+        self._numbers: NDArray[np.float64] | None = None
+        self.numbers: ColumnTransformer | None = None
 
     @property
     def held_out_weight(self) -> NDArray[np.float64] | None:
@@ -300,35 +362,35 @@ class CandidateSearch:
         return None if self.weight is None else self.weight[self.held_out_rows]
 
     def run(self, wanted: Sequence[CandidateModel]) -> list[CrossFitted]:
-        """Cross-fit all that fit into the budget, and at least the one that is forecast to be cheapest."""
+        """Cross-fit the candidates, each in its slice of the time; the first in any case."""
         fitted: list[CrossFitted] = []
-        left_out: list[CandidateModel] = []
-        for candidate in wanted:
-            started = time.perf_counter()
-            self.forecasts[candidate.name] = self._forecast(candidate) * (len(self.folds) + 1)
-            done = None
-            if self.budget.allows(self.forecasts[candidate.name] + self.reserved):
-                done = self._cross_fit(candidate, may_give_up=bool(fitted))
-            if done is None:
-                left_out.append(candidate)
-            else:
-                fitted.append(done)
-                took = time.perf_counter() - started
-                self.reserved += took / len(self.folds)  # for its last fit, on all rows
-            self.seconds[candidate.name] = time.perf_counter() - started
-        if not fitted:
-            cheapest = min(left_out, key=lambda candidate: self.forecasts[candidate.name])
-            started = time.perf_counter()
-            only = self._cross_fit(cheapest, may_give_up=False)
-            self.seconds[cheapest.name] += time.perf_counter() - started
-            fitted += [] if only is None else [only]
+        for position, candidate in enumerate(wanted):
+            started = time.monotonic()
+            left = 0.95 * self.budget.left() - self.reserved
+            self.advance(0, candidate.name)
+            if fitted and left < 0.02 * (self.budget.seconds or 0):
+                self.seconds[candidate.name] = 0.0
+                self.advance(100, candidate.name)
+                continue
+            seconds = left * candidate.share / sum(one.share for one in wanted[position:])
+            fit = self._fit_networks if candidate.is_network else self._cross_fit
+            fitted.append(fit(candidate, seconds))
+            self.seconds[candidate.name] = time.monotonic() - started
         return fitted
 
-    def fit_all_rows(self, candidate: CandidateModel, view: NDArray[np.float64]) -> Any:
-        """Return the candidate, fitted on all rows, in the view of them that it takes."""
-        started = time.perf_counter()
-        model = candidate.make(self.task).fit(view, self.y, **self._parameters())
-        self.seconds[candidate.name] += time.perf_counter() - started
+    def fit_all_rows(self, fitted: CrossFitted, view: NDArray[np.float64]) -> Any:
+        """Return the candidate for use: networks are an ensemble of the folds' own, others are fitted on all rows."""
+        if fitted.model is not None:
+            return fitted.model
+        started, name = time.monotonic(), fitted.candidate.name
+        model = fitted.candidate.make(self.task)
+        rows = self._sample(np.arange(len(self.y)), fitted.share_of_rows)
+        seconds = np.inf
+        if self.budget.seconds is not None:
+            seconds = max(min(1.2 * self.per_fit[name], self.budget.left() - self.reserved + self.per_fit[name]), 0.0)
+        self.reserved -= self.per_fit[name]
+        fit_in_pieces(model, view[rows], self.y[rows], self._parameters(rows), seconds)
+        self.seconds[name] += time.monotonic() - started
         if "n_jobs" in model.get_params():
             model.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
         return model
@@ -337,46 +399,84 @@ class CandidateSearch:
         """Return the line of the table about one candidate."""
         seconds = self.seconds[name]
         if fitted is None:
-            forecast = self.forecasts[name]
-            takes = (
-                f"it would take about {forecast:.0f} s, more than is left" if np.isfinite(forecast) else "none is left"
-            )
-            outcome = f"left out for want of time: {takes}"
-            return Tried(name, 0.0, None, None, seconds, outcome)
+            return Tried(name, 0.0, None, None, seconds, "left out for want of time: none is left")
         outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
+        if fitted.trained < 0.995 or fitted.share_of_rows < 1:
+            outcome += f"; shortened to fit in ({fitted.trained:.0%} of the training"
+            outcome += f", {fitted.share_of_rows:.0%} of the rows)" if fitted.share_of_rows < 1 else ")"
         return Tried(name, share, fitted.log_loss(weight), fitted.scaling.temperature_, seconds, outcome)
 
-    def _cross_fit(self, candidate: CandidateModel, *, may_give_up: bool) -> CrossFitted | None:
-        """Return the candidate, fitted fold by fold; None if that turns out to take longer than is left."""
-        started, n_done = time.perf_counter(), 0
+    def _cross_fit(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
+        """Fit fold by fold; the slice is for these and for one more fit, on all rows."""
+        ends, n_fits = time.monotonic() + seconds, len(self.folds) + 1
+        share, probas, trained = 1.0, [], 1.0
+        for number, (train, test) in enumerate(self.folds):
+            each = (ends - time.monotonic()) / (n_fits - number)
+            view = self._view(candidate, number)
+            if number == 0 and np.isfinite(each) and len(train) > _MANY_ROWS:
+                share = self._affordable_share(candidate, view, train, each)
+                each = (ends - time.monotonic()) / n_fits
+            started = time.monotonic()
+            rows = self._sample(train, share)
+            model = candidate.make(self.task)
+            trained = min(trained, fit_in_pieces(model, view(rows), self.y[rows], self._parameters(rows), each))
+            self.per_fit[candidate.name] = time.monotonic() - started
+            probas.append(proba_of(model, view(test), np.arange(self.n_classes)))
+            self.advance(100 / len(self.folds), candidate.name)
+        self.reserved += self.per_fit[candidate.name]
+        return self._calibrated(candidate, np.concatenate(probas), trained, share, None)
 
-        def after_fold() -> None:
-            nonlocal n_done
-            n_done += 1
-            self.advance(1)
-            to_come = (time.perf_counter() - started) / n_done * (len(self.folds) + 1 - n_done)
-            if may_give_up and not self.budget.allows(to_come + self.reserved):
-                self.forecasts[candidate.name] = to_come + time.perf_counter() - started
-                raise _OutOfTimeError
+    def _affordable_share(
+        self, candidate: CandidateModel, view: Any, train: NDArray[np.int64], seconds: float
+    ) -> float:
+        """Return which share of the rows can be trained on in this time, by training on few of them first."""
+        few = self._sample(train, max(0.02, 2000 / len(train)))
+        started = time.monotonic()
+        model = candidate.make(self.task)
+        done = fit_in_pieces(model, view(few), self.y[few], self._parameters(few), _PROBE_SHARE * seconds)
+        forecast = max(time.monotonic() - started, 1e-9) / max(done, 1e-9) * len(train) / len(few)
+        return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
 
-        try:
-            rows, proba = out_of_fold_proba(
-                candidate.make(self.task),
-                self.codes,
-                self.y,
-                np.arange(self.n_classes),
-                self.folds,
-                self._parameters(),
-                prepare=self._dense if candidate.view == "dense" else None,
-                after_fold=after_fold,
-            )
-        except _OutOfTimeError:
-            return None
-        self.held_out_rows = rows
-        scaling = TemperatureScaling().fit(proba, self.y[rows], self.held_out_weight)
+    def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
+        """Train the networks of all folds as one stack, which then stays as it is."""
+        if self._numbers is None:
+            self._numbers = self.codes
+            if self.task.categorical.any():
+                self.numbers = numbers_view(self.task.categorical).fit(self.codes)
+                self._numbers = np.asarray(self.numbers.transform(self.codes), dtype=np.float64)
+        n_train = len(self.folds[0][0])
+        n_members = max(len(self.folds) * (2 if n_train <= _FEW_ROWS else 1), 2)
+        usual = recipe_for(n_train)
+        recipe = recipe_for(n_train, epochs=max(1, round(usual.epochs * _EPOCHS / 64)))
+        total, name = n_members * recipe.epochs, candidate.name
+        seeds = np.random.RandomState(self.task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
+        rows = Rows(self._numbers, self.y, self.weight)
+        found = fit_fold_networks(
+            rows, self.folds, grid_of("ce", self.n_classes, 0.02, 0.2), seeds.tolist(), self.n_classes,
+            cost=0.2, recipe=recipe, embeddings=candidate.embeddings,
+            deadline=time.monotonic() + seconds if np.isfinite(seconds) else None,
+            progress=lambda steps: self.advance(100 * steps / total, name),
+        )  # fmt: skip
+        order = np.argsort(found.held_out_rows)[np.argsort(np.argsort(self.held_out_rows))]
+        model = candidate.make(self.task).adopt(found, self._numbers.shape[1], self.n_classes)
+        epochs = np.isfinite(found.training_loss).sum(1).mean() / recipe.epochs
+        return self._calibrated(candidate, found.held_out_proba[order], 1.0 if found.complete else epochs, 1.0, model)
+
+    def _calibrated(
+        self, candidate: CandidateModel, proba: NDArray[np.float64], trained: float, share: float, model: Any
+    ) -> CrossFitted:
+        labels = self.y[self.held_out_rows]
+        scaling = TemperatureScaling().fit(proba, labels, self.held_out_weight)
         proba = np.asarray(scaling.transform(proba), dtype=np.float64)
-        true_class = proba[np.arange(len(rows)), self.y[rows]]
-        return CrossFitted(candidate, scaling, proba, true_class)
+        true_class = proba[np.arange(len(labels)), labels]
+        return CrossFitted(candidate, scaling, proba, true_class, float(trained), share, model)
+
+    def _view(self, candidate: CandidateModel, fold: int) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
+        """Return from row numbers to what the candidate sees of these rows."""
+        if candidate.view == "codes":
+            return lambda rows: self.codes[rows]
+        dense = self._dense(fold)
+        return lambda rows: np.asarray(dense.transform(self.codes[rows]), dtype=np.float64)
 
     def _dense(self, fold: int) -> Any:
         """Return the dense view that was learnt from the training rows of a fold; all candidates share it."""
@@ -384,27 +484,28 @@ class CandidateSearch:
             self._dense_of_fold[fold] = dense_view(self.task.categorical).fit(self.codes[self.folds[fold][0]])
         return self._dense_of_fold[fold]
 
-    def _forecast(self, candidate: CandidateModel) -> float:
-        """Return the seconds that one fold will take; infinity where no time is left to find out."""
-        if self.budget.seconds is None:
-            return 0.0
-        if self.forecasts and not self.budget.allows(self.reserved):
-            return np.inf
-        order = np.random.RandomState(self.task.random_state).permutation(len(self.y))
+    def _sample(self, rows: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+        """Return a share of the rows at random, with at least one of every class."""
+        if share >= 1:
+            return rows
+        order = np.random.RandomState(self.task.random_state).permutation(rows)
+        _, first = np.unique(self.y[order], return_index=True)
+        chosen = np.union1d(np.arange(round(share * len(rows))), first)
+        return np.sort(order[chosen])
 
-        def fit_on(n_rows: int) -> float:
-            rows = order[:n_rows]
-            if len(np.unique(self.y[rows])) < 2:
-                return 0.0
-            started = time.perf_counter()
-            weights = {name: value[rows] for name, value in self._parameters().items()}
-            view = self.codes[rows]
-            if candidate.view == "dense":
-                view = dense_view(self.task.categorical).fit_transform(view)
-            candidate.make(self.task).fit(view, self.y[rows], **weights)
-            return time.perf_counter() - started
+    def _parameters(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+        return {} if self.weight is None else {"sample_weight": self.weight[rows]}
 
-        return forecast_fit(fit_on, len(self.folds[0][0]), self.n_classes)
 
-    def _parameters(self) -> dict[str, Any]:
-        return {} if self.weight is None else {"sample_weight": self.weight}
+def _countable(fold: Fold, y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Fold | None:
+    """Return a fold without held-out rows whose class its training part does not have; None if nothing is left.
+
+    A class with one row tells nothing about confidence, nor does a training part with a single class.
+    """
+    train, test = fold
+    counted = train if weight is None else train[weight[train] > 0]
+    known = np.unique(y[counted])
+    test = test[np.isin(y[test], known)]
+    if weight is not None:
+        test = test[weight[test] > 0]
+    return (train, test) if len(known) > 1 and len(test) else None

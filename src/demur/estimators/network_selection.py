@@ -1,5 +1,6 @@
 """The grid of hyper-parameters, the choice among trained networks, and the networks that are kept."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,21 @@ from demur.rules import Decision, chow_acceptance
 from demur.training import NetworkSpec, Trained
 from demur.workers import on_workers
 
-__all__ = ["Candidate", "FittedNetworks", "GridEntry", "grid_of", "least_risk", "select", "try_out"]
+__all__ = [
+    "AnswersNothingWarning",
+    "Candidate",
+    "FittedNetworks",
+    "GridEntry",
+    "all_diverged",
+    "grid_of",
+    "least_log_loss",
+    "least_risk",
+    "scaled_inputs",
+    "select",
+    "try_out",
+    "warn_if_silent",
+    "with_indicators",
+]
 
 _ROWS_AT_A_TIME = 1 << 12
 """Prediction works through the rows in pieces of this size, which bounds its memory."""
@@ -39,7 +54,7 @@ class GridEntry:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What was tried: its hyper-parameters and how it did on the held-out rows."""
+    """What was tried: its hyper-parameters and how it did on the held-out rows; log loss for losses with a link."""
 
     loss: Loss
     weight_decay: float
@@ -47,6 +62,30 @@ class Candidate:
     risk: float
     coverage: float
     failed: bool
+    log_loss: float | None = None
+
+
+class AnswersNothingWarning(UserWarning):
+    """A model was fitted that declines every row at its cost."""
+
+
+def warn_if_silent(chosen: Candidate, cost: float) -> None:
+    """Warn if the chosen networks answered none of the rows that they were judged by."""
+    if chosen.coverage == 0:
+        warnings.warn(
+            f"the chosen networks decline every held-out row at the cost {cost:g}: no answer is surer than "
+            f"{1 - cost:.0%}. Train longer (epochs), give more rows, or accept that rejecting is cheap here.",
+            AnswersNothingWarning,
+            stacklevel=3,
+        )
+
+
+def all_diverged(n_networks: int, loss: Loss) -> InputError:
+    """Return the error that says so."""
+    return InputError(
+        f"all {n_networks} networks diverged: their weights overflowed. Lower learning_rate, standardise "
+        f"the features, or choose another loss than {loss.name!r}."
+    )
 
 
 def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[float], cost: float) -> list[GridEntry]:
@@ -95,11 +134,32 @@ def select(
     (candidates,) = try_out(grid, trained, n_members, X, y, weight, [cost])
     best = least_risk(candidates)
     if best.failed:
-        raise InputError(
-            f"all {len(trained.failed)} networks diverged: their weights overflowed. Lower learning_rate, standardise "
-            f"the features, or choose another loss than {best.loss.name!r}."
-        )
+        raise all_diverged(len(trained.failed), best.loss)
     return candidates, best
+
+
+def least_log_loss(
+    candidates: Sequence[Candidate],
+    trained: Trained,
+    X: Tensor,
+    y: NDArray[np.int64],
+    weight: NDArray[np.float64],
+) -> tuple[list[Candidate], Candidate]:
+    """Return the candidates with their log losses on these rows, and the best by them; for losses with a link.
+
+    The 0-1-c risk at one cost is a poor judge where rows are few and "decline everything" is hard to beat, and a
+    network with a link serves every cost.
+    """
+    judged, losses = [], []
+    for candidate in candidates:
+        value = np.inf
+        if not candidate.failed:
+            networks = FittedNetworks(candidate.loss, trained.take(candidate.members), None, None)
+            proba = networks.proba(X.numpy(), normalised=True)[np.arange(len(y)), y]
+            value = float(np.average(-np.log(np.maximum(proba, 1e-12)), weights=weight))
+        judged.append(replace(candidate, log_loss=value))
+        losses.append(value)
+    return judged, judged[int(np.argmin(losses))]
 
 
 def least_risk(candidates: Sequence[Candidate]) -> Candidate:
@@ -203,6 +263,38 @@ def _decide_as_stack(loss: Loss, scores: Tensor, cost: Tensor) -> Decision[Tenso
     return Decision.from_acceptance(label, chow_acceptance(confidence, cost), confidence)
 
 
+def with_indicators(X: NDArray[Any], indicators: NDArray[np.int64] | None) -> NDArray[Any]:
+    """Return the features, followed by a column for each of some of them that is 1 where it is missing.
+
+    Examples
+    --------
+    >>> with_indicators(np.array([[1.0, np.nan]]), np.array([1]))
+    array([[ 1., nan,  1.]])
+    """
+    if indicators is None or not len(indicators):
+        return X
+    return np.hstack([X, np.isnan(X[:, indicators]).astype(X.dtype)])
+
+
+def scaled_inputs(
+    X: NDArray[Any], mean: NDArray[np.float64], scale: NDArray[np.float64], clip: float | None
+) -> NDArray[np.float32]:
+    """Centre and scale in double precision, and clip smoothly to (-clip, clip); what is missing becomes 0.
+
+    Examples
+    --------
+    >>> scaled_inputs(np.array([[3.0], [np.nan]]), np.array([1.0]), np.array([2.0]), None).ravel()
+    array([1., 0.], dtype=float32)
+    """
+    with np.errstate(over="ignore"):
+        values = (X - mean) / scale
+        if clip is not None:
+            np.clip(values, -1e100, 1e100, out=values)
+            values /= np.sqrt(1 + np.square(values / clip))
+        values[np.isnan(values)] = 0.0
+        return np.asarray(values, dtype=np.float32)
+
+
 @dataclass(frozen=True, eq=False)
 class FittedNetworks:
     """The networks that were kept, from raw features to decisions.
@@ -211,9 +303,13 @@ class FittedNetworks:
     ----------
     loss : Loss
     networks : Trained
-    mean, scale : arrays or None
-        Features are centred and divided by these; None if they are already.
+    mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs), or None
+        Inputs are centred and divided by these, by those of each member if they differ; None if they are already.
     temperature : TemperatureScaling, optional
+    clip : float, optional
+        The scaled inputs are clipped smoothly to (-clip, clip).
+    indicators : array of int, optional
+        Features for which an input tells where they are missing, after the features themselves.
     """
 
     loss: Loss
@@ -221,6 +317,8 @@ class FittedNetworks:
     mean: NDArray[np.float64] | None
     scale: NDArray[np.float64] | None
     temperature: TemperatureScaling | None = None
+    clip: float | None = None
+    indicators: NDArray[np.int64] | None = None
 
     def _over_pieces(self, X: NDArray[Any], function: Callable[[Tensor], Tensor]) -> NDArray[Any]:
         """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time.
@@ -228,17 +326,29 @@ class FittedNetworks:
         Pieces are filled up to a multiple of 64 rows: small products use other kernels, and a row's result must not
         depend on the rows it comes with.
         """
-        n_features = X.shape[1]
-        mean = torch.zeros(n_features) if self.mean is None else torch.from_numpy(self.mean)
-        factor = torch.ones(n_features) if self.scale is None else torch.from_numpy(1 / self.scale).to(torch.float32)
 
         def results(start: int) -> NDArray[Any]:
-            rows = np.require(X[start : start + _ROWS_AT_A_TIME], requirements=["C", "W"])  # torch wants to write
-            filled = torch.zeros(len(rows) + -len(rows) % 64, n_features)
-            torch.sub(torch.from_numpy(rows), mean, out=filled[: len(rows)])
-            return function(self.networks.scores(filled.mul_(factor)))[: len(rows)].cpu().numpy()
+            rows = X[start : start + _ROWS_AT_A_TIME]
+            filled = self._inputs(rows, len(rows) + -len(rows) % 64)
+            return function(self.networks.scores(filled))[: len(rows)].cpu().numpy()
 
         return np.concatenate(on_workers(results, range(0, len(X), _ROWS_AT_A_TIME)))
+
+    def _inputs(self, rows: NDArray[Any], n_filled: int) -> Tensor:
+        """Return what the networks see of rows, filled up with zeros: (n_filled, n_inputs), or that of each member."""
+        joined = with_indicators(rows, self.indicators)
+        if self.mean is None or self.scale is None:
+            filled = torch.zeros(n_filled, joined.shape[1])
+            filled[: len(rows)] = torch.from_numpy(np.require(joined, requirements=["C", "W"]))  # torch wants to write
+            return filled.nan_to_num_(0.0)
+        if self.mean.ndim == 1:
+            filled = torch.zeros(n_filled, joined.shape[1])
+            filled[: len(rows)] = torch.from_numpy(scaled_inputs(joined, self.mean, self.scale, self.clip))
+            return filled
+        filled = torch.zeros(len(self.mean), n_filled, joined.shape[1])
+        for number, (mean, scale) in enumerate(zip(self.mean, self.scale, strict=True)):
+            filled[number, : len(rows)] = torch.from_numpy(scaled_inputs(joined, mean, scale, self.clip))
+        return filled
 
     def proba(self, X: NDArray[Any], *, normalised: bool = False) -> NDArray[Any]:
         """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
@@ -291,5 +401,5 @@ class FittedNetworks:
 
     def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> "FittedNetworks":
         """Return the same networks with a temperature chosen on these (already scaled) rows."""
-        proba = replace(self, mean=None, scale=None).proba(X.numpy(), normalised=True)
+        proba = replace(self, mean=None, scale=None, indicators=None).proba(X.numpy(), normalised=True)
         return replace(self, temperature=TemperatureScaling().fit(proba, y, weight))

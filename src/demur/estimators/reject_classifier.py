@@ -2,15 +2,17 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
@@ -18,12 +20,31 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import RejectingClassifier, choose_reject_label
-from demur.estimators.network_selection import FittedNetworks, grid_of, select
-from demur.estimators.splitting import Blocks, blocks_from, validation_rows
+from demur.estimators.fold_networks import FeatureScale, FoldNetworks, Rows, fit_fold_networks, recipe_for, tempered
+from demur.estimators.network_selection import (
+    Candidate,
+    FittedNetworks,
+    GridEntry,
+    grid_of,
+    least_log_loss,
+    select,
+    warn_if_silent,
+    with_indicators,
+)
+from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
 from demur.losses import Loss, resolve
 from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
-from demur.training import MLP, Architecture, ModuleArchitecture, ModuleFactory, TrainingData, resolve_device, train
+from demur.training import (
+    MLP,
+    Architecture,
+    ModuleArchitecture,
+    ModuleFactory,
+    Trained,
+    TrainingData,
+    resolve_device,
+    train,
+)
 
 __all__ = ["RejectClassifier"]
 
@@ -78,6 +99,24 @@ def _as_bytes(rows: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
 
 
+def batch_size_for(n_rows: int) -> int:
+    """Return the size of batches that gives small tables enough of them: 128, the paper's, from 6,400 rows on.
+
+    Examples
+    --------
+    >>> batch_size_for(150), batch_size_for(15_000)
+    (16, 128)
+    """
+    return int(np.clip(n_rows // 50, 16, 128))
+
+
+_FOLDS = 5
+_EPOCHS = 150
+"""Of a plain perceptron, as in the paper."""
+_MOST_DENSE = 1 << 27
+"""Numbers to which a sparse matrix may be filled up, a gigabyte."""
+
+
 def _has_link(self: "RejectClassifier") -> bool:
     if not self.has_proba:
         raise AttributeError(f"{self._loss().name} has no inverse link, so there are no probabilities; use decide().")
@@ -87,9 +126,11 @@ def _has_link(self: "RejectClassifier") -> bool:
 class RejectClassifier(RejectingClassifier):
     """A classifier that declines to answer where answering would cost more than asking.
 
-    It trains small neural networks with one of the paper's losses. The whole grid of hyper-parameters (weight
-    decay; beta for the pairwise losses; the threshold tau for the hinge losses) and all members of an ensemble
-    train as one stack; the 0-1-c risk on held-out rows chooses.
+    It trains neural networks with one of the paper's losses. For losses with a link the default is an ensemble of
+    networks for tables (Holzmüller et al. 2024), each trained on four fifths of the rows: the last fifth chooses its
+    best epoch, and all these held-out rows together choose between candidates, by log loss, and the temperature that
+    calibrates the probabilities. Losses without a link, and networks whose ``hidden_units`` are given, are chosen on
+    held-out rows (by 0-1-c risk, or by log loss where there is a link) and then trained again on all rows.
 
     Parameters
     ----------
@@ -99,28 +140,37 @@ class RejectClassifier(RejectingClassifier):
     cost : float, default=0.2
         The price c of one rejection; one wrong answer costs 1. Losses with a link read it when they predict, so
         ``set_params(cost=...)`` needs no refit; the others are trained for it.
-    hidden_units : int or sequence of int, default=(50,)
-    epochs : int, default=150
-    batch_size : int, default=128
-        The paper's protocol. With a few hundred rows an epoch has only a few steps: take a smaller batch (16) or
-        more epochs, or the network stays unsure and declines too much.
-    learning_rate : float, default=1e-3
-    weight_decay : float or sequence of float, default=(1e-7, 1e-4, 1e-1)
-        Candidates of the L2 penalty.
+    hidden_units : int or sequence of int, optional
+        Gives a plain perceptron with these hidden layers, as in the paper; by default a
+        :class:`~demur.training.TabularNet`, and 50 units for losses without a link.
+    epochs : int, optional
+        By default 64, fewer on large tables; 150 for a plain perceptron.
+    batch_size : int, optional
+        By default 16 to 256, by the number of rows.
+    learning_rate : float, optional
+        By default 0.04 on a cyclic schedule, and 0.001 for a plain perceptron.
+    weight_decay : float or sequence of float, optional
+        Candidates; by default 0.02, and for a plain perceptron the L2 penalties 1e-7, 1e-4 and 1e-1 of the paper.
     validation_fraction : float, default=0.2
-        The share of rows that chooses. Nothing is held out where there is nothing to choose or to calibrate. Rows with
-        equal features stay on one side, and so do rows of one group where ``fit`` is told the groups.
-    n_members : int, default=1
-        The number of networks, with different seeds, whose probabilities are averaged.
-    calibration : {None, "temperature"}, default=None
-        Temperature scaling on the held-out rows, for losses with a link.
+        The share of rows that chooses, where networks are trained again afterwards. Nothing is held out where there is
+        nothing to choose or to calibrate. Rows with equal features stay on one side, and so do rows of one group where
+        ``fit`` is told the groups.
+    n_members : int, optional
+        The number of networks, with different seeds, whose probabilities are averaged: by default five, and one for
+        losses without probabilities. Members of the default ensemble hold out one of up to five folds in turn; a single
+        one holds out a fifth and never sees it.
+    calibration : {"auto", "temperature", None}, default="auto"
+        Temperature scaling on the held-out rows; "auto" is that for losses with a link.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, as in scikit-learn: they multiply the weights of the rows. Probabilities are then those
+        of a population with these weights.
     reject_label : object, optional
         What ``predict`` returns where it declines. By default -1 for numbers (or the next integer below all
         classes if -1 is a class) and "reject" for strings. A label that is a class is an error.
     standardize : bool, default=True
-        Centre and scale the features with the training rows' statistics. It is part of the estimator because a
-        network trained on raw features fails silently, and because the statistics then travel with the model;
-        after a scaler in a Pipeline it changes nothing.
+        Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
+        means and standard deviations). It is part of the estimator because a network trained on raw features fails
+        silently, and because the statistics then travel with the model.
     module : callable, optional
         ``module(n_features, n_outputs)`` returns a torch module to train instead of the perceptron.
     device : str, default="auto"
@@ -136,11 +186,14 @@ class RejectClassifier(RejectingClassifier):
         The loss with the chosen hyper-parameters.
     reject_label_ : object
     candidates_ : list of Candidate
-        What was tried: hyper-parameters, validation risk and coverage, and whether training failed.
+        What was tried: hyper-parameters, risk, coverage and log loss on held-out rows, and whether training failed.
     best_candidate_ : Candidate
-        The one that was chosen.
+        The one that was chosen. An :class:`AnswersNothingWarning` tells where it declined every held-out row.
     networks_ : FittedNetworks
-        Its networks.
+        The networks that predict.
+    loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
+        The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
+        out. None for a plain perceptron.
     equal_rows_ : int
         How many rows had the features of an earlier row, a weight of 2 counting as two rows.
 
@@ -148,7 +201,7 @@ class RejectClassifier(RejectingClassifier):
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True, as_frame=False)
-    >>> model = RejectClassifier(cost=0.1, epochs=100, random_state=0).fit(X, y)
+    >>> model = RejectClassifier(cost=0.1, epochs=32, random_state=0).fit(X, y)
     >>> model.predict([[5.0, 3.4, 1.5, 0.2]])
     array([0])
     >>> bool(model.decide([[5.9, 2.8, 4.9, 1.7]], cost=0.01).reject[0])  # between two species: dear mistakes, ask
@@ -162,14 +215,15 @@ class RejectClassifier(RejectingClassifier):
         loss: str | Loss = "ce",
         *,
         cost: float = 0.2,
-        hidden_units: int | Sequence[int] = (50,),
-        epochs: int = 150,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        weight_decay: float | Sequence[float] = (1e-7, 1e-4, 1e-1),
+        hidden_units: int | Sequence[int] | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | Sequence[float] | None = None,
         validation_fraction: float = 0.2,
-        n_members: int = 1,
-        calibration: str | None = None,
+        n_members: int | None = None,
+        calibration: str | None = "auto",
+        class_weight: Any = None,
         reject_label: Any = None,
         standardize: bool = True,
         module: ModuleFactory | None = None,
@@ -187,6 +241,7 @@ class RejectClassifier(RejectingClassifier):
         self.validation_fraction = validation_fraction
         self.n_members = n_members
         self.calibration = calibration
+        self.class_weight = class_weight
         self.reject_label = reject_label
         self.standardize = standardize
         self.module = module
@@ -197,11 +252,12 @@ class RejectClassifier(RejectingClassifier):
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
-        """Train the grid and keep the networks of least 0-1-c risk on the held-out rows.
+        """Train the candidates, and keep the networks that do best on rows they have not seen.
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
+        X : array-like or sparse matrix of shape (n_rows, n_features)
+            Values may be missing (NaN). A sparse matrix is filled up.
         y : array-like of shape (n_rows,)
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_rows,), optional
@@ -213,42 +269,152 @@ class RejectClassifier(RejectingClassifier):
         device = resolve_device(self.device)
         examples = self._examples(X, y, sample_weight, groups)
         rng = check_random_state(self.random_state)
-        grid = grid_of(self.loss, len(self.classes_), self.weight_decay, float(self.cost))
-        needs_validation = sum(len(entry.deciders) for entry in grid) > 1 or self.calibration is not None
-        fraction = self.validation_fraction if needs_validation else 0.0
-        train_rows, validation = validation_rows(examples.y, examples.blocks.of_row, fraction, rng)
-        seeds = [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=self.n_members)]
-        networks = [entry.network(train_rows, seed, float(self.cost)) for entry in grid for seed in seeds]
-
-        mean, scale = self._statistics(examples.X[train_rows], examples.weight[train_rows])
-        scaled = torch.from_numpy(((examples.X - mean) / scale).astype(np.float32))
-        weight = examples.weight / examples.weight[train_rows].mean()
+        plain = self._is_plain()
+        decays = self.weight_decay
+        if decays is None:
+            decays = (1e-7, 1e-4, 1e-1) if plain else 0.02
+        grid = grid_of(self.loss, len(self.classes_), decays, float(self.cost))
         uniform = bool((examples.weight == examples.weight[0]).all())
-        data = TrainingData(
-            scaled, torch.from_numpy(examples.y), None if uniform else torch.from_numpy(weight.astype(np.float32))
-        )
-        loss = grid[0].loss
-        architecture = self._architecture(scaled.shape[1], loss.n_outputs(len(self.classes_)))
-        with self._progress(len(networks) * self.epochs) as progress:
-            trained = train(
-                loss, architecture, data, networks, epochs=self.epochs, batch_size=self.batch_size,
-                learning_rate=self.learning_rate, device=device, progress=progress,
-            )  # fmt: skip
-        held_out = scaled[torch.from_numpy(validation)], examples.y[validation], weight[validation]
-        self.candidates_, chosen = select(grid, trained, self.n_members, *held_out, float(self.cost))
-        self.loss_, self.best_candidate_ = chosen.loss, chosen
-        self.networks_ = FittedNetworks(chosen.loss, trained.take(chosen.members), mean, scale)
-        if self.calibration == "temperature":
-            self.networks_ = self.networks_.calibrated(*held_out)
+        rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
+        self.loss_curve_: NDArray[np.float64] | None = None
+        self.validation_curve_: NDArray[np.float64] | None = None
+        if not plain:
+            self._fit_on_folds(rows, self._folds(examples, rng), grid, self._seeds(rng), device)
+        else:
+            self._fit_held_out(rows, examples.blocks, grid, rng, device)
+        self.loss_ = self.best_candidate_.loss
         self.fit_cost_ = float(self.cost)
         self.equal_rows_ = examples.blocks.equal_rows
+        warn_if_silent(self.best_candidate_, self.fit_cost_)
         return self
+
+    def _is_plain(self) -> bool:
+        """Say whether the networks are the paper's or the user's own; losses without a link have the paper's."""
+        return self.module is not None or self.hidden_units is not None or not resolve(self.loss).has_link
+
+    def _seeds(self, rng: np.random.RandomState) -> list[int]:
+        n_members = self.n_members
+        if n_members is None:
+            n_members = 5 if resolve(self.loss).has_link else 1
+        return [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n_members)]
+
+    def _folds(self, examples: _Examples, rng: np.random.RandomState) -> list[Fold]:
+        if len(np.unique(examples.blocks.of_row)) < 4:
+            return []
+        if self.n_members == 1:
+            fold = validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)
+            return [fold] if len(fold[0]) + len(fold[1]) == len(examples.y) else []
+        return folds_of(min(_FOLDS, self.n_members or _FOLDS), examples.X, examples.y, blocks=examples.blocks)
+
+    def _fit_on_folds(
+        self, rows: Rows, folds: Sequence[Fold], grid: Sequence[GridEntry], seeds: Sequence[int], device: torch.device
+    ) -> None:
+        """Train an ensemble whose members hold out one fold each."""
+        recipe = recipe_for(
+            len(folds[0][0]) if folds else len(rows.y),
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+        )
+        with self._progress(len(grid) * len(seeds) * recipe.epochs) as progress:
+            found = fit_fold_networks(
+                rows, folds, grid, seeds, len(self.classes_), cost=float(self.cost), recipe=recipe,
+                scaled=self.standardize, device=device, progress=progress,
+            )  # fmt: skip
+        self.candidates_, self.best_candidate_ = found.candidates, found.chosen
+        self.networks_ = found.networks if self.calibration is None else tempered(found, rows)
+        self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
+
+    def adopt(self, found: FoldNetworks, n_features: int, n_classes: int) -> Self:
+        """Become a fitted classifier of the classes 0, 1, ... with networks that were trained elsewhere.
+
+        Parameters
+        ----------
+        found : FoldNetworks
+            Their probabilities stay as they are: whoever cross-fits calibrates.
+        n_features, n_classes : int
+        """
+        self.classes_ = np.arange(n_classes)
+        self.n_features_in_ = n_features
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        self.candidates_, self.best_candidate_, self.networks_ = found.candidates, found.chosen, found.networks
+        self.loss_, self.fit_cost_, self.equal_rows_ = found.chosen.loss, float(self.cost), 0
+        self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
+        return self
+
+    def _fit_held_out(
+        self, rows: Rows, blocks: Blocks, grid: Sequence[GridEntry], rng: np.random.RandomState, device: torch.device
+    ) -> None:
+        """Choose on held-out rows, and train what was chosen again on all rows."""
+        has_link = grid[0].loss.has_link
+        calibrated = has_link and self.calibration is not None
+        needed = sum(len(entry.deciders) for entry in grid) > 1 or calibrated
+        train_rows, validation = validation_rows(
+            rows.y, blocks.of_row, self.validation_fraction if needed else 0.0, rng
+        )
+        everything = np.arange(len(rows.y))
+        again = needed and len(train_rows) < len(everything)
+        seeds = self._seeds(rng)
+        scale = self._scale(rows, train_rows)
+        n_networks = len(grid) * len(seeds) + (len(seeds) if again else 0)
+        with self._progress(n_networks * (self.epochs or _EPOCHS)) as progress:
+            trained = self._trained(rows, scale, grid, train_rows, seeds, device, progress)
+            weight = np.ones(len(everything)) if rows.weight is None else rows.weight
+            held_out = scale.of(rows.X[validation]), rows.y[validation], weight[validation]
+            candidates, chosen = select(grid, trained, len(seeds), *held_out, float(self.cost))
+            if has_link:
+                candidates, chosen = least_log_loss(candidates, trained, *held_out)
+            networks = _as_fitted(chosen, trained.take(chosen.members), scale)
+            if calibrated:
+                networks = networks.calibrated(*held_out)
+            if again:
+                (entry,) = [
+                    one for one in grid if chosen.loss in one.deciders and one.weight_decay == chosen.weight_decay
+                ]
+                scale = self._scale(rows, everything)
+                trained = self._trained(rows, scale, [entry], everything, seeds, device, progress)
+                if bool((~trained.failed).any()):
+                    kept = np.flatnonzero(~trained.failed.cpu().numpy()).tolist()
+                    networks = replace(_as_fitted(chosen, trained.take(kept), scale), temperature=networks.temperature)
+        self.candidates_, self.best_candidate_, self.networks_ = candidates, chosen, networks
+
+    def _trained(
+        self,
+        rows: Rows,
+        scale: FeatureScale,
+        grid: Sequence[GridEntry],
+        train_rows: NDArray[np.int64],
+        seeds: Sequence[int],
+        device: torch.device,
+        progress: Any,
+    ) -> Trained:
+        networks = [entry.network(train_rows, seed, float(self.cost)) for entry in grid for seed in seeds]
+        weight = None
+        if rows.weight is not None:
+            weight = torch.from_numpy((rows.weight / rows.weight[train_rows].mean()).astype(np.float32))
+        data = TrainingData(scale.of(rows.X), torch.from_numpy(rows.y), weight)
+        loss = grid[0].loss
+        architecture = self._architecture(data.X.shape[1], loss.n_outputs(len(self.classes_)))
+        batch_size = self.batch_size or batch_size_for(len(train_rows))
+        return train(
+            loss, architecture, data, networks, epochs=self.epochs or _EPOCHS, batch_size=batch_size,
+            learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
+        )  # fmt: skip
+
+    def _scale(self, rows: Rows, which: NDArray[np.int64]) -> FeatureScale:
+        """Return how these rows say that features are to be scaled."""
+        weight = None if rows.weight is None else rows.weight[which]
+        joined = with_indicators(rows.X[which], rows.incomplete)
+        return FeatureScale(*self._statistics(joined, weight), None, rows.incomplete)
 
     def _examples(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
     ) -> _Examples:
         """Check what is to be learnt from, and learn the classes."""
-        features, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        features, labels = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
+        )
+        features = _filled_up(features)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -257,6 +423,9 @@ class RejectClassifier(RejectingClassifier):
         given = None
         if sample_weight is not None:
             given = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        if self.class_weight is not None:
+            by_class = compute_sample_weight(self.class_weight, labels)
+            given = by_class if given is None else given * by_class
         if groups is not None:
             check_consistent_length(features, groups)
         examples = _in_canonical_order(features, codes.astype(np.int64), given, groups)
@@ -319,21 +488,25 @@ class RejectClassifier(RejectingClassifier):
         return getattr(self, "loss_", None) or resolve(self.loss)
 
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
-        array: NDArray[Any] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return array
+        array = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
+        )
+        return _filled_up(array)
 
     def _architecture(self, n_features: int, n_outputs: int) -> Architecture:
         if self.module is not None:
             return ModuleArchitecture(self.module, n_features, n_outputs)
-        return MLP((n_features, *self._hidden_units(), n_outputs))
+        return MLP((n_features, *(self._hidden_units() or (50,)), n_outputs))
 
-    def _hidden_units(self) -> Sequence[int]:
+    def _hidden_units(self) -> Sequence[int] | None:
+        if self.hidden_units is None:
+            return None
         return (
             self.hidden_units if isinstance(self.hidden_units, Sequence) else np.atleast_1d(self.hidden_units).tolist()
         )
 
     def _statistics(
-        self, X: NDArray[Any], weight: NDArray[np.float64]
+        self, X: NDArray[Any], weight: NDArray[np.float64] | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if not self.standardize:
             return np.zeros(X.shape[1]), np.ones(X.shape[1])
@@ -353,25 +526,53 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
         for name in ("epochs", "batch_size", "n_members"):
             value = getattr(self, name)
+            if value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
         for name in ("learning_rate", "validation_fraction"):
+            if name == "learning_rate" and self.learning_rate is None:
+                continue
             if not isinstance(getattr(self, name), Real):
                 raise InputTypeError(f"{name} must be a number, got {getattr(self, name)!r}.")
-        if not self.learning_rate > 0:
+        if self.learning_rate is not None and not self.learning_rate > 0:
             raise InputError(f"learning_rate must be positive, got {self.learning_rate!r}.")
         if not 0 < self.validation_fraction < 1:
             raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
-        units = self._hidden_units()
+        units = self._hidden_units() or ()
         if any(isinstance(one, bool) or not isinstance(one, (int, np.integer)) or one < 1 for one in units):
             raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
-        if self.calibration not in (None, "temperature"):
-            raise InputError(f"calibration must be None or 'temperature', got {self.calibration!r}.")
+        if self.calibration not in (None, "auto", "temperature"):
+            raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
         loss = resolve(self.loss)
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)
-        if not loss.has_link and (self.n_members > 1 or self.calibration):
-            what = "n_members > 1" if self.n_members > 1 else "calibration"
+        several = self.n_members is not None and self.n_members > 1
+        if not loss.has_link and (several or self.calibration == "temperature"):
+            what = "n_members > 1" if several else "calibration"
             raise InputError(
                 f"{what} needs probabilities, which {loss.name} does not have; use a loss with a link such as 'ce'."
             )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _filled_up(X: Any) -> NDArray[Any]:
+    """Return a sparse matrix as an array, which is what networks see."""
+    if not sparse.issparse(X):
+        return np.asarray(X)
+    X = cast(Any, X)
+    if X.shape[0] * X.shape[1] > _MOST_DENSE:
+        raise InputError(
+            f"a sparse matrix of {X.shape[0]:,} x {X.shape[1]:,} is too large to be filled up for networks; reduce its "
+            "columns first (TruncatedSVD, SelectKBest), or take RejectOption around a linear model."
+        )
+    return np.asarray(X.toarray())
+
+
+def _as_fitted(chosen: Candidate, networks: Trained, scale: FeatureScale) -> FittedNetworks:
+    return FittedNetworks(chosen.loss, networks, scale.mean, scale.scale, clip=scale.clip, indicators=scale.indicators)

@@ -93,6 +93,8 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         What ``predict`` returns where it declines; see :class:`~demur.RejectClassifier`.
     time_budget : float or None, default=90
         Seconds that "auto" may take, None for no limit; no other estimator looks at it.
+    random_state : int, RandomState or None, default=0
+        The seed of "auto"; no other estimator looks at it.
 
     Attributes
     ----------
@@ -138,6 +140,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         cv: Any = 5,
         reject_label: Any = None,
         time_budget: float | None = 90.0,
+        random_state: Any = 0,
     ) -> None:
         self.estimator = estimator
         self.cost = cost
@@ -146,6 +149,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         self.cv = cv
         self.reject_label = reject_label
         self.time_budget = time_budget
+        self.random_state = random_state
 
     def fit(
         self,
@@ -474,7 +478,9 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             if self.estimator != "auto":
                 raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
             return AutoClassifier(
-                time_budget=self.time_budget, cv=self.cv if isinstance(self.cv, Integral) else 5, random_state=0
+                time_budget=self.time_budget,
+                cv=self.cv if isinstance(self.cv, Integral) else 5,
+                random_state=self.random_state,
             )
         return self.estimator
 

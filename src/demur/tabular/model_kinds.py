@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 from demur.errors import InputError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
-from demur.estimators.candidates import CANDIDATES, Task, batch_size_for, dense_view
+from demur.estimators.candidates import CANDIDATES, Task, candidate_named, dense_view
 from demur.losses import available, resolve
 from demur.rules import Rule
 
@@ -66,10 +66,10 @@ class ModelKind:
                 time_budget=time_budget, categorical_features=categorical, random_state=_SEED, verbose=verbose
             )
             return RejectOption(auto, **options)
-        for candidate in CANDIDATES:
-            if candidate.key == self.name:
-                return RejectOption(candidate.prepared(Task(n_rows, categorical, _SEED, -1)), **options)
-        networks = self._networks(n_rows, cost, with_rule, verbose)
+        candidate = candidate_named(self.name)
+        if candidate is not None:
+            return RejectOption(candidate.prepared(Task(n_rows, categorical, _SEED, -1)), **options)
+        networks = self._networks(cost, with_rule, verbose)
         return RejectOption(make_pipeline(dense_view(categorical), networks), **options) if with_rule else networks
 
     def dense(self, categorical: NDArray[np.bool_], with_rule: bool) -> ColumnTransformer | None:
@@ -82,9 +82,9 @@ class ModelKind:
     @property
     def is_network(self) -> bool:
         """Whether it is trained with one of the paper's losses."""
-        return self.name != "auto" and all(candidate.key != self.name for candidate in CANDIDATES)
+        return self.name != "auto" and candidate_named(self.name) is None
 
-    def _networks(self, n_rows: int, cost: float, with_rule: bool, verbose: int) -> RejectClassifier:
+    def _networks(self, cost: float, with_rule: bool, verbose: int) -> RejectClassifier:
         loss = resolve(self.name)
         if with_rule and not loss.has_link:
             raise InputError(
@@ -93,16 +93,14 @@ class ModelKind:
         return RejectClassifier(
             loss if ":" in self.name else self.name,
             cost=cost,
-            n_members=5 if loss.has_link else 1,
-            batch_size=batch_size_for(n_rows),
-            calibration="temperature" if loss.has_link and not with_rule else None,
+            calibration=None if with_rule else "auto",
             random_state=_SEED,
             verbose=verbose,
         )
 
 
 _OWN_NAMES = {"auto": "a blend of several models (the default)"} | {
-    candidate.key: candidate.name for candidate in CANDIDATES if candidate.key
+    candidate.key: candidate.name for candidate in CANDIDATES if candidate.embeddings is None
 }
 
 
@@ -127,8 +125,10 @@ def model_kind(name: str) -> ModelKind:
         ...
     demur.errors.InputError: there is no model 'hbg'; did you mean 'hgb'?
     """
-    if name in _OWN_NAMES:
-        return ModelKind(name, _OWN_NAMES[name])
+    candidate = candidate_named(name)
+    own = name if candidate is None else candidate.key
+    if own in _OWN_NAMES:
+        return ModelKind(own, _OWN_NAMES[own])
     if ":" in name:
         return ModelKind(name, f"networks trained with {resolve(name).name}")
     names = model_names()

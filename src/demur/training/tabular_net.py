@@ -133,7 +133,9 @@ class TabularNet(Architecture):
         return StackedTabularNet(self, seeds, n_groups, device)
 
     def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
-        return folded_scores(self, self.folded(vectors), x.unsqueeze(0).expand(len(vectors), -1, -1))
+        """Return the scores of every network, for rows that they share or, in three dimensions, for rows of its own."""
+        rows = x if x.dim() == 3 else x.unsqueeze(0).expand(len(vectors), -1, -1)
+        return folded_scores(self, self.folded(vectors), rows)
 
     def module(self, vector: Tensor) -> nn.Module:
         return _TabularModule(self, {name: part[0] for name, part in self.folded(vector.unsqueeze(0)).items()})

@@ -279,6 +279,8 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
     views = {"codes": X}
     if "dense" in model.views_:
         views["dense"] = transformed(graph, X, model.dense_)
+    if "numbers" in model.views_:
+        views["numbers"] = X if model.numbers_ is None else transformed(graph, X, model.numbers_)
     every = np.arange(len(model.classes_))
     mixture = ""
     for member, share, scaling, view in zip(model.models_, model.weights_, model.scalings_, model.views_, strict=True):

@@ -10,7 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 from demur.columns import Schema, as_table
 from demur.columns.column import Column
@@ -158,6 +158,8 @@ def transformed(graph: Graph, X: str, transformer: Any) -> str:
     """Return what a fitted transformer makes of the features."""
     if transformer is None or (isinstance(transformer, str) and transformer == "passthrough"):
         return X
+    if isinstance(transformer, FunctionTransformer) and transformer.func is None:
+        return X  # a fitted "passthrough"
     function = _KNOWN.get(type(transformer))
     if function is None:
         known = ", ".join(sorted(kind.__name__ for kind in _KNOWN))

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from demur.deploy.onnx.decision_graphs import Ruled, temperature
 from demur.deploy.onnx.onnx_graph import (
@@ -50,7 +51,7 @@ from demur.losses import (
     VermaNalisnick,
 )
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
-from demur.training import MLP
+from demur.training import MLP, TabularNet, Trained
 
 __all__ = ["Linked", "Ruled", "linked", "network_decision", "network_proba", "ruled"]
 
@@ -302,13 +303,15 @@ def _scores(graph: Graph, features: str, model: RejectClassifier) -> str:
     """Return the scores of all members, of shape (members, rows, outputs)."""
     networks = model.networks_.networks
     architecture = networks.architecture
+    if isinstance(architecture, TabularNet):
+        return _tabular_scores(graph, _inputs(graph, features, model), networks)
     if not isinstance(architecture, MLP):
         raise ExportError(
             "the networks are torch modules of your own (module=...), whose code demur does not know; export each with "
             "torch.onnx.export(model.networks_.networks.module(0), ...), or fit without module."
         )
     vectors = networks.vectors.detach().cpu().numpy().astype(_F)
-    value, start = graph.op("Unsqueeze", _standardised(graph, features, model), _FIRST), 0
+    value, start = _inputs(graph, features, model), 0
     for depth, (fan_in, fan_out) in enumerate(pairwise(architecture.sizes)):
         middle, end = start + fan_in * fan_out, start + (fan_in + 1) * fan_out
         weight = vectors[:, start:middle].reshape(-1, fan_out, fan_in).transpose(0, 2, 1)
@@ -320,10 +323,59 @@ def _scores(graph: Graph, features: str, model: RejectClassifier) -> str:
     return value
 
 
-def _standardised(graph: Graph, features: str, model: RejectClassifier) -> str:
-    """Centre in double precision, then scale in single precision, in the order of the estimator."""
-    mean, scale = model.networks_.mean, model.networks_.scale
+def _tabular_scores(graph: Graph, value: str, networks: Trained) -> str:
+    """Return the scores of networks for tables; ``value`` is (members or 1, rows, inputs)."""
+    net = networks.architecture
+    assert isinstance(net, TabularNet)
+    folded = net.folded(networks.vectors.detach().cpu())
+    parts = {name: part.numpy().astype(_F) for name, part in folded.items()}
+    if net.embeddings is not None:
+        value = _embedded(graph, value, net, parts)
+    last = len(net.sizes) - 2
+    for depth in range(last + 1):
+        weight = np.ascontiguousarray(parts[f"weight{depth}"].transpose(0, 2, 1))
+        value = graph.op("Add", graph.op("MatMul", value, weight), parts[f"bias{depth}"][:, None])
+        if depth < last:
+            bent = graph.op("Sub", graph.op("Selu", value), value)
+            value = graph.op("Add", value, graph.op("Mul", bent, parts[f"blend{depth}"][:, None]))
+    return value
+
+
+def _embedded(graph: Graph, value: str, net: TabularNet, parts: dict[str, NDArray[np.float32]]) -> str:
+    """Return each feature beside its periodic functions: (members, rows, features x (1 + functions))."""
+    columns = graph.op("Unsqueeze", value, np.array([-1], dtype=np.int64))
+    turns = graph.op("Mul", columns, (2 * np.pi * parts["frequency"][:, None]).astype(_F))
+    waves = graph.op("Cos", graph.op("Add", turns, parts["phase"][:, None]))  # (members, rows, features, frequencies)
+    by_feature = graph.op("Transpose", waves, perm=[0, 2, 1, 3])
+    mixing = np.ascontiguousarray(parts["mixing"].transpose(0, 1, 3, 2))
+    mixed = graph.op("Add", graph.op("MatMul", by_feature, mixing), parts["mixing_bias"][:, :, None])
+    mixed = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
+    n_members = len(parts["frequency"])
+    every = graph.op("Expand", columns, np.array([n_members, 1, 1, 1], dtype=np.int64))
+    joined = graph.op("Concat", every, mixed, axis=-1)
+    return graph.op("Reshape", joined, np.array([n_members, -1, net.sizes[0]], dtype=np.int64))
+
+
+def _inputs(graph: Graph, features: str, model: RejectClassifier) -> str:
+    """Return what each member sees of the features, (members or 1, rows, inputs), in the order of the estimator."""
+    networks = model.networks_
+    mean, scale, indicators = networks.mean, networks.scale, networks.indicators
     assert mean is not None
     assert scale is not None
-    centred = graph.cast(graph.op("Sub", features, mean), _F)
-    return graph.op("Mul", centred, (1 / scale).astype(_F))
+    if indicators is not None and len(indicators):
+        asked = graph.op("Gather", features, indicators, axis=1)
+        told = graph.cast(graph.op("IsNaN", asked), np.float64)
+        features = graph.op("Concat", features, told, axis=1)
+    value = graph.op("Unsqueeze", features, _FIRST)
+    wide = mean[:, None] if mean.ndim == 2 else mean[None, None]
+    factor = scale[:, None] if scale.ndim == 2 else scale[None, None]
+    value = graph.op("Div", graph.op("Sub", value, wide), factor)
+    if networks.clip is not None:
+        value = graph.op("Clip", value, np.array(-1e100), np.array(1e100))
+        share = graph.op("Div", value, np.array(float(networks.clip)))
+        length = graph.op("Sqrt", graph.op("Add", graph.op("Mul", share, share), np.array(1.0)))
+        value = graph.op("Div", value, length)
+    value = graph.op("Where", graph.op("IsNaN", value), np.array(0.0), value)
+    # The estimator refuses infinities; here such a row is rejected.
+    value = graph.op("Where", graph.op("IsInf", graph.op("Unsqueeze", features, _FIRST)), np.array(np.nan), value)
+    return graph.cast(value, _F)
