@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from demur.array_types import Estimator, FloatArray
 from demur.errors import InputError
 from demur.rules import check_classes, check_proba, check_weights, same_state
 
@@ -99,12 +100,12 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
             self.temperature_ = _check_temperature(self.temperature)
         return self
 
-    def transform(self, proba: ArrayLike) -> NDArray[np.floating[Any]]:
+    def transform(self, proba: ArrayLike) -> FloatArray:
         """Return the scaled probabilities, of probabilities, or of logits with ``from_logits``."""
         values = self._checked(proba)
         return _softmax_at(values, self.temperature_) if self.from_logits else at_temperature(values, self.temperature_)
 
-    def _checked(self, proba: ArrayLike) -> NDArray[np.floating[Any]]:
+    def _checked(self, proba: ArrayLike) -> FloatArray:
         if self.from_logits:
             return _check_logits(proba)
         try:
@@ -164,7 +165,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc]
     __metadata_request__fit: ClassVar = {"proba": UNUSED}
     __metadata_request__transform: ClassVar = {"proba": UNUSED}
 
-    def __init__(self, model: Any = "isotonic") -> None:
+    def __init__(self, model: Estimator = "isotonic") -> None:
         self.model = model
 
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -187,7 +188,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc]
         ]
         return self
 
-    def transform(self, proba: ArrayLike) -> NDArray[np.floating[Any]]:
+    def transform(self, proba: ArrayLike) -> FloatArray:
         """Return the calibrated probabilities; a row whose classes all become zero stays as it is."""
         check_is_fitted(self)
         values = check_proba(proba).astype(np.float64, copy=False)
@@ -196,14 +197,14 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc]
         columns = [self._predict_one(model, column) for model, column in zip(self.models_, values.T, strict=True)]
         result = np.clip(np.column_stack(columns), 0, 1)
         total = result.sum(axis=1, keepdims=True)
-        calibrated: NDArray[np.floating[Any]] = np.where(total > 0, result / np.where(total > 0, total, 1), values)
+        calibrated: FloatArray = np.where(total > 0, result / np.where(total > 0, total, 1), values)
         return calibrated
 
     def _fit_one(self, column: NDArray[np.float64], target: NDArray[np.float64], weight: ArrayLike | None) -> Any:
         if target.min() == target.max():
             return float(target[0])
         if self.model == "isotonic":
-            model: Any = IsotonicRegression(out_of_bounds="clip")
+            model: Estimator = IsotonicRegression(out_of_bounds="clip")
         elif self.model == "sigmoid":
             model = LogisticRegression(C=1e6)
         else:
@@ -212,7 +213,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc]
             return model.fit(self._input(model, column), target)
         return model.fit(self._input(model, column), target, sample_weight=weight)
 
-    def _predict_one(self, model: Any, column: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _predict_one(self, model: Estimator, column: NDArray[np.float64]) -> NDArray[np.float64]:
         if isinstance(model, float):
             return np.full_like(column, model)
         inputs = self._input(model, column)
@@ -220,14 +221,14 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc]
         return np.asarray(found, dtype=np.float64)
 
     @staticmethod
-    def _input(model: Any, column: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _input(model: Estimator, column: NDArray[np.float64]) -> NDArray[np.float64]:
         if not hasattr(model, "predict_proba"):
             return column.reshape(-1, 1)
         clipped = np.clip(column, _SMALLEST, 1 - _SMALLEST)
         return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1), dtype=np.float64)
 
 
-def at_temperature(proba: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.floating[Any]]:
+def at_temperature(proba: FloatArray, temperature: float) -> FloatArray:
     """Return p_y^(1/T), normalised, of numbers that must not be negative but need not sum to 1, as those of OVA losses.
 
     Examples
@@ -238,7 +239,7 @@ def at_temperature(proba: NDArray[np.floating[Any]], temperature: float) -> NDAr
     return _softmax_at(_logs(proba), temperature)
 
 
-def _softmax_at(logits: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.floating[Any]]:
+def _softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
     by_class = np.array(np.moveaxis(logits, -1, 0), order="C")  # a copy; sums over few classes are slow by row
     by_class /= temperature
     by_class -= by_class.max(axis=0)
@@ -251,7 +252,7 @@ def _softmax_at(logits: NDArray[np.floating[Any]], temperature: float) -> NDArra
 
 
 def _best_temperature(
-    logs: NDArray[np.floating[Any]], columns: NDArray[np.integer[Any]], weights: NDArray[np.float64] | None
+    logs: FloatArray, columns: NDArray[np.integer[Any]], weights: NDArray[np.float64] | None
 ) -> float:
     rows = np.arange(len(logs))
     prior = 0.5 / max(float(len(logs) if weights is None else weights.sum()), 1.0)
@@ -272,7 +273,7 @@ def _check_temperature(temperature: Any) -> float:
     return float(temperature)
 
 
-def _check_logits(logits: ArrayLike) -> NDArray[np.floating[Any]]:
+def _check_logits(logits: ArrayLike) -> FloatArray:
     values = np.asarray(logits)
     if not np.issubdtype(values.dtype, np.floating):
         values = values.astype(np.float64)
@@ -283,7 +284,7 @@ def _check_logits(logits: ArrayLike) -> NDArray[np.floating[Any]]:
     return values
 
 
-def _are_probabilities(values: NDArray[np.floating[Any]]) -> bool:
+def _are_probabilities(values: FloatArray) -> bool:
     return bool((values >= 0).all() and (np.abs(values.sum(axis=-1) - 1) < 1e-6).all())
 
 
@@ -291,6 +292,6 @@ def _weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64
     return None if sample_weight is None else check_weights(sample_weight, n_rows)
 
 
-def _logs(proba: ArrayLike) -> NDArray[np.floating[Any]]:
-    logs: NDArray[np.floating[Any]] = np.log(np.maximum(np.asarray(proba), _SMALLEST))
+def _logs(proba: ArrayLike) -> FloatArray:
+    logs: FloatArray = np.log(np.maximum(np.asarray(proba), _SMALLEST))
     return logs

@@ -1,11 +1,11 @@
 """The cost of rejecting, c: its domain, checked in one place."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray
 from demur.errors import InputError, InputTypeError
 
 __all__ = ["PAPER_COSTS", "CostWarning", "check_cost"]
@@ -97,5 +97,5 @@ def cost_per_row(cost: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]
     return values
 
 
-def _first(values: NDArray[Any], mask: NDArray[np.bool_]) -> float:
+def _first(values: AnyArray, mask: NDArray[np.bool_]) -> float:
     return float(values[mask].flat[0])

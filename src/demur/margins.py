@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from demur.array_types import CostLike
 from demur.errors import InputError, InputTypeError
 
 __all__ = [
@@ -74,7 +75,7 @@ class MarginFunction(ABC):
             f"the {type(self).__name__} margin has no inverse link; use a smooth one such as Logistic()."
         )
 
-    def threshold(self, cost: Any) -> Any:
+    def threshold(self, cost: CostLike) -> Any:
         """Return theta(c), the score at which the inverse link is 1 - c (Eq. 14)."""
         raise NoInverseLinkError(
             f"the {type(self).__name__} margin has no threshold; use a smooth one such as Logistic()."
@@ -194,7 +195,7 @@ class Logistic(MarginFunction):
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(z)
 
-    def threshold(self, cost: Any) -> Any:
+    def threshold(self, cost: CostLike) -> Any:
         return _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
 
 
@@ -225,7 +226,7 @@ class Exponential(MarginFunction):
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(2 * z)
 
-    def threshold(self, cost: Any) -> Any:
+    def threshold(self, cost: CostLike) -> Any:
         return 0.5 * _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
 
 
@@ -253,7 +254,7 @@ class Squared(MarginFunction):
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.clamp((1 + z) / 2, 0, 1)
 
-    def threshold(self, cost: Any) -> Any:
+    def threshold(self, cost: CostLike) -> Any:
         return 1 - 2 * torch.as_tensor(cost, dtype=torch.float64)
 
 
@@ -278,7 +279,7 @@ class SquaredHinge(MarginFunction):
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.clamp((1 + z) / 2, 0, 1)
 
-    def threshold(self, cost: Any) -> Any:
+    def threshold(self, cost: CostLike) -> Any:
         return 1 - 2 * torch.as_tensor(cost, dtype=torch.float64)
 
 

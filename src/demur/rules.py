@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 from sklearn.base import BaseEstimator
 
+from demur.array_types import AnyArray, CostLike, FloatArray, Label
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 
@@ -79,15 +80,15 @@ class Decision(Generic[Array]):
         reject = ~(comparable > 0)
         return cls(label, reject, acceptance, acceptance if confidence is None else confidence)
 
-    def numpy(self) -> "Decision[NDArray[Any]]":
+    def numpy(self) -> "Decision[AnyArray]":
         """Return the same decision with NumPy arrays, whatever it held before."""
         held = {field.name: getattr(self, field.name) for field in fields(self)}
         return Decision(**{name: _to_numpy(value) for name, value in held.items() if value is not None})
 
-    def labels(self, classes: ArrayLike, reject_label: Any = -1) -> NDArray[Any]:
+    def labels(self, classes: ArrayLike, reject_label: Label = -1) -> AnyArray:
         """Write the decisions as class names, with ``reject_label`` where declined."""
         decision = self.numpy()
-        answers: NDArray[Any] = np.asarray(classes)[decision.label]
+        answers: AnyArray = np.asarray(classes)[decision.label]
         same_kind = _is_text(answers) == _is_text(np.asarray(reject_label)) and answers.dtype != bool
         if not same_kind or reject_label is None:
             answers = answers.astype(object)  # NumPy would turn a -1 among names into the name "-1"
@@ -111,15 +112,15 @@ class Rule(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
     """The name in the registry."""
     needs_fit: ClassVar[bool] = False
     """Whether ``fit(proba, y)`` must come first, on rows that the model was not trained on."""
-    cost: Any = None
+    cost: CostLike = None
     """The price of one rejection that the rule decides by, where it has a single one; None otherwise."""
 
-    def decide(self, proba: ArrayLike) -> Decision[NDArray[Any]]:
+    def decide(self, proba: ArrayLike) -> Decision[AnyArray]:
         """Decide for each row of ``proba``, an array of shape (..., n_classes)."""
         return self._decide(check_proba(proba))
 
     @abstractmethod
-    def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]: ...
+    def _decide(self, proba: FloatArray) -> Decision[AnyArray]: ...
 
     def explain(self) -> str:
         """Say in words how the rule decides, and what it promises."""
@@ -226,7 +227,7 @@ def _find(name: str) -> type[Rule]:
     return known[name]
 
 
-def chow_acceptance(confidence: Any, cost: Any) -> Any:
+def chow_acceptance(confidence: Any, cost: CostLike) -> Any:
     """Return r = max_y eta_y - (1 - c), the Bayes-optimal rejector (Section 2.1 and Eq. 10 of the paper)."""
     return confidence - (1 - cost)
 
@@ -252,11 +253,11 @@ class Chow(Rule):
 
     name = "chow"
 
-    def __init__(self, cost: float | NDArray[np.floating[Any]]) -> None:
+    def __init__(self, cost: float | FloatArray) -> None:
         check_cost(cost)
         self.cost = cost
 
-    def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
+    def _decide(self, proba: FloatArray) -> Decision[AnyArray]:
         confidence = proba.max(axis=-1)
         cost = cost_per_row(self.cost, confidence.shape)
         return Decision.from_acceptance(proba.argmax(axis=-1), chow_acceptance(confidence, cost), confidence)
@@ -279,7 +280,7 @@ class ThresholdRule(Rule):
 
     threshold_: Any
 
-    def decide_confidence(self, label: ArrayLike, confidence: ArrayLike) -> Decision[NDArray[Any]]:
+    def decide_confidence(self, label: ArrayLike, confidence: ArrayLike) -> Decision[AnyArray]:
         """Decide for classes and confidences that are known already, as those of another :class:`Decision`.
 
         Parameters
@@ -291,7 +292,7 @@ class ThresholdRule(Rule):
         scores = np.asarray(confidence, dtype=np.float64)
         return Decision.from_acceptance(np.asarray(label), scores - self._checked_threshold(), scores)
 
-    def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
+    def _decide(self, proba: FloatArray) -> Decision[AnyArray]:
         confidence = proba.max(axis=-1)
         return Decision.from_acceptance(proba.argmax(axis=-1), confidence - self._checked_threshold(), confidence)
 
@@ -317,7 +318,7 @@ class Threshold(ThresholdRule):
 
     name = "threshold"
 
-    def __init__(self, threshold: float | NDArray[np.floating[Any]]) -> None:
+    def __init__(self, threshold: float | FloatArray) -> None:
         self.threshold = threshold
         self._checked_threshold()
 
@@ -386,7 +387,7 @@ class CostMatrix(Rule):
             raise InputError("a cost matrix must be finite; use a large number instead of infinity.")
         return matrix
 
-    def _decide(self, proba: NDArray[np.floating[Any]]) -> Decision[NDArray[Any]]:
+    def _decide(self, proba: FloatArray) -> Decision[AnyArray]:
         matrix = self._matrix()
         n_classes = matrix.shape[-2]
         if proba.shape[-1] != n_classes:
@@ -400,7 +401,7 @@ class CostMatrix(Rule):
         return Decision.from_acceptance(answers.argmin(axis=-1), rejecting - answers.min(axis=-1))
 
 
-def check_proba(proba: ArrayLike) -> NDArray[np.floating[Any]]:
+def check_proba(proba: ArrayLike) -> FloatArray:
     """Check class probabilities of shape (..., n_classes): finite, in [0, 1], rows summing to 1.
 
     Examples
@@ -520,9 +521,9 @@ def _rejecting_can_pay(matrix: NDArray[np.float64]) -> bool:
     return bool(-result.fun > 1e-9)
 
 
-def _is_text(array: NDArray[Any]) -> bool:
+def _is_text(array: AnyArray) -> bool:
     return array.dtype.kind in "US"
 
 
-def _to_numpy(array: Any) -> NDArray[Any]:
+def _to_numpy(array: Any) -> AnyArray:
     return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)

@@ -449,7 +449,7 @@ from demur.rules import Decision, chow_acceptance
 
 @register()
 @dataclass(frozen=True)
-class Brier(Loss):
+class SquaredSoftmax(Loss):
     family = "confidence"
     equation = "Brier (1950)"
     why = "strictly proper"
@@ -477,10 +477,10 @@ def test_12_19_fit_takes_a_loss_by_its_file(demur, tmp_path):
     (tmp_path / "my_losses.py").write_text(BRIER)
     data = csv_of(rows_of(60), tmp_path / "data.csv")
     call = ("fit", data, "--target", "y", "--out", tmp_path / "model", "--model")
-    result = demur(*call, f"{tmp_path / 'my_losses.py'}:Brier")
+    result = demur(*call, f"{tmp_path / 'my_losses.py'}:SquaredSoftmax")
     assert result.code == 0, result
     assert "Trained networks trained with brier-of-a-test" in result.text
     assert demur("predict", tmp_path / "model", data).code == 0
     unregister("brier-of-a-test")
     assert "not registered here" in demur("predict", tmp_path / "model", data).complaint
-    assert "there is no file" in demur(*call, "none.py:Brier", "--force").complaint
+    assert "there is no file" in demur(*call, "none.py:SquaredSoftmax", "--force").complaint

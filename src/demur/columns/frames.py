@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from demur.array_types import AnyArray, Features
 from demur.columns.column import plain_array, plain_table
 from demur.columns.table_errors import TableError, listed
 
 __all__ = ["as_table", "check_names"]
 
 
-def as_table(X: Any, names: Sequence[str] | None = None) -> pa.Table:
+def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
     """Return a data frame, an array or a list of rows as an Arrow table.
 
     A column that mixes types, such as numbers and text, becomes text.
@@ -56,7 +57,7 @@ def _table(columns: list[Any], names: list[str]) -> pa.Table:
     return pa.Table.from_arrays(columns, names=names)
 
 
-def _from_arrow(X: Any) -> pa.Table:
+def _from_arrow(X: Features) -> pa.Table:
     try:
         return plain_table(pa.table(X))
     except Exception as error:  # each library raises its own, for columns of Python objects for example
@@ -77,7 +78,7 @@ def _from_pandas(series: Any) -> Any:
     return plain_array(values)
 
 
-def _from_values(values: NDArray[Any]) -> Any:
+def _from_values(values: AnyArray) -> Any:
     try:
         return plain_array(pa.array(values.tolist() if values.dtype == object else values, from_pandas=True))
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -85,7 +86,7 @@ def _from_values(values: NDArray[Any]) -> Any:
         return _as_text(values, np.array([_is_missing(value) for value in values], dtype=bool))
 
 
-def _as_text(values: NDArray[Any], missing: NDArray[np.bool_]) -> Any:
+def _as_text(values: AnyArray, missing: NDArray[np.bool_]) -> Any:
     """Write each value as text; numbers alone, which Arrow refuses beyond 64 bits, stay numbers."""
     there = [value for value, gap in zip(values, missing, strict=True) if not gap]
     convert: Callable[[Any], Any] = str
@@ -109,7 +110,7 @@ def _is_missing(value: Any) -> bool:
         return type(value).__name__ == "NAType"
 
 
-def _columns_of_rows(X: Any) -> list[NDArray[Any]]:
+def _columns_of_rows(X: Features) -> list[AnyArray]:
     if hasattr(X, "tocsr"):
         raise TableError("the table is a sparse matrix, which is not read: give X.toarray()")
     if isinstance(X, list | tuple):
@@ -126,7 +127,7 @@ def _columns_of_rows(X: Any) -> list[NDArray[Any]]:
     return [np.ascontiguousarray(array[:, position]) for position in range(array.shape[1])]
 
 
-def _columns_of_lists(rows: Sequence[Any]) -> list[NDArray[Any]]:
+def _columns_of_lists(rows: Sequence[Any]) -> list[AnyArray]:
     """Take lists apart by hand: NumPy would turn the numbers beside a name into names."""
     for position, row in enumerate(rows, 1):
         if isinstance(row, str | bytes | dict) or not hasattr(row, "__len__"):

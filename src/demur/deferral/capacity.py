@@ -11,6 +11,7 @@ from scipy.optimize import linprog, minimize
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
+from demur.array_types import AnyArray
 from demur.errors import InputError, InputTypeError
 from demur.guarantees.risk_control import p_value, rows_needed
 from demur.rules import Decision
@@ -74,7 +75,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if not 0 < delta < 1:
             raise InputError(f"delta must be in (0, 1), got {delta!r}.")
 
-    def assign(self, decision: Decision[NDArray[Any]], experts: Iterable[str]) -> Decision[NDArray[Any]]:
+    def assign(self, decision: Decision[AnyArray], experts: Iterable[str]) -> Decision[AnyArray]:
         """Assign the rows of a decision within the limits: all at once, or after ``fit`` each row by itself.
 
         Parameters
@@ -98,7 +99,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             ask = _least_cost(gains, room)
         return replace(decision, ask=ask, reject=ask >= 0)
 
-    def fit(self, decision: Decision[NDArray[Any]], experts: Iterable[str], rows_per_period: int | None = None) -> Self:
+    def fit(self, decision: Decision[AnyArray], experts: Iterable[str], rows_per_period: int | None = None) -> Self:
         """Find prices of scarcity for a stream.
 
         Parameters
@@ -134,7 +135,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "scarcity_")
 
-    def _stream(self, decision: Decision[NDArray[Any]], gains: Floats, names: list[str]) -> Decision[NDArray[Any]]:
+    def _stream(self, decision: Decision[AnyArray], gains: Floats, names: list[str]) -> Decision[AnyArray]:
         if names != list(self.scarcity_):
             raise InputError(f"this capacity was fitted for {', '.join(self.scarcity_)}, not for {', '.join(names)}.")
         limited = np.flatnonzero([name in self.limits for name in names])
@@ -192,7 +193,7 @@ def _is_count(limit: Any) -> bool:
     return isinstance(limit, int | np.integer)
 
 
-def _gains(decision: Decision[NDArray[Any]], experts: Iterable[str]) -> tuple[Floats, list[str]]:
+def _gains(decision: Decision[AnyArray], experts: Iterable[str]) -> tuple[Floats, list[str]]:
     """Return what asking each expert saves on each row, and the experts' names."""
     names = list(experts)
     if decision.costs is None:

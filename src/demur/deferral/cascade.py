@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from demur.array_types import AnyArray
 from demur.deferral.experts import Expert, read_answers, read_experts
 from demur.deferral.reliability import LogitModel, log_odds, log_odds_of_best
 from demur.errors import InputError
@@ -45,7 +46,7 @@ class CascadeRun:
         The prices of all questions.
     """
 
-    label: NDArray[Any]
+    label: AnyArray
     asked: NDArray[np.bool_]
     spent: Floats
 
@@ -253,7 +254,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 raise InputError(f"{name} must not be negative, got {value!r}.")
 
     def _read(
-        self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], classes: NDArray[Any], n_rows: int
+        self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], classes: AnyArray, n_rows: int
     ) -> tuple[Ints, Floats]:
         """Return numbers of the answers, len(classes) for an answer that is not a class in ``y``, and confidences."""
         table = np.asarray(answers, dtype=object)
@@ -285,7 +286,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     found[some, more] = self.outlooks_[some, more].predict(z, guess)
         return found
 
-    def _follow(self, policy: Policy, outlook: Mapping[tuple[Asked, Asked], Floats]) -> NDArray[Any]:
+    def _follow(self, policy: Policy, outlook: Mapping[tuple[Asked, Asked], Floats]) -> AnyArray:
         """Return the set of services that is asked on each row."""
         subsets = sorted({more for _, more in outlook}, key=lambda some: (len(some), sorted(some)))
         n_rows = len(next(iter(outlook.values())))

@@ -13,6 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
 
+from demur.array_types import AnyArray, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
 from demur.deferral.capacity import Capacity
 from demur.deferral.experts import MODEL, Ballots, Expert, check_prices, read_answers, read_experts
@@ -120,13 +121,13 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Estimator,
         experts: Any,
         *,
         calibration: Any = "temperature",
         combine: Any = False,
         cv: Any = 5,
-        reject_label: Any = None,
+        reject_label: Label = None,
         time_budget: float | None = 90.0,
     ) -> None:
         self.estimator = estimator
@@ -139,7 +140,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
 
     def fit(
         self,
-        X: Any,
+        X: Features,
         y: ArrayLike,
         answers: Any = None,
         sample_weight: ArrayLike | None = None,
@@ -193,7 +194,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         self._fit_experts(base, _safe_indexing(X, kept), codes[kept], proba, ballots, kept, own_weight[kept], parts)
         return self
 
-    def decide(self, X: Any, prices: Any = None, capacity: Capacity | None = None) -> Decision[NDArray[Any]]:
+    def decide(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> Decision[AnyArray]:
         """Decide for each row: which class, or who is asked.
 
         Parameters
@@ -216,7 +217,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         _, proba, right = self._estimates(X)
         return self._decide(proba, right, prices, capacity)
 
-    def route(self, X: Any, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
+    def route(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
         """Return the name of the expert who is to be asked on each row, or "model".
 
         Parameters
@@ -229,8 +230,8 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         return routed
 
     def predict(
-        self, X: Any, answers: Any = None, prices: Any = None, capacity: Capacity | None = None
-    ) -> NDArray[Any]:
+        self, X: Features, answers: Any = None, prices: Any = None, capacity: Capacity | None = None
+    ) -> AnyArray:
         """Return the system's answer: the model's, or the asked expert's.
 
         Parameters
@@ -248,24 +249,24 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         open_questions = Decision(np.maximum(said, 0), said < 0, decision.acceptance, decision.confidence)
         return open_questions.labels(self.classes_, self.reject_label_)
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the model's class probabilities, given what is known about model and experts."""
         return self._estimates(X)[1]
 
-    def predict_right(self, X: Any) -> Floats:
+    def predict_right(self, X: Features) -> Floats:
         """Return P(expert right) for each row and expert, of shape (n_rows, n_experts).
 
         With ``combine`` it is the combined answer that is to be right.
         """
         return self._estimates(X)[2]
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: Features) -> Floats:
         """Return log probabilities, or for two classes the log odds of the second."""
         scores = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def score(
-        self, X: Any, y: ArrayLike, answers: Any = None, sample_weight: ArrayLike | None = None, prices: Any = None
+        self, X: Features, y: ArrayLike, answers: Any = None, sample_weight: ArrayLike | None = None, prices: Any = None
     ) -> float:
         """Return minus the mean cost of the system, prices and mistakes: greater is better.
 
@@ -301,11 +302,11 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         return count
 
     @property
-    def feature_names_in_(self) -> NDArray[Any]:
+    def feature_names_in_(self) -> AnyArray:
         """The names of the columns that the fitted estimator saw, where they had names."""
         if not hasattr(self, "estimator_"):
             raise AttributeError(f"{type(self).__name__} has no attribute feature_names_in_ before fit.")
-        names: NDArray[Any] = self.estimator_.feature_names_in_
+        names: AnyArray = self.estimator_.feature_names_in_
         return names
 
     def __sklearn_tags__(self) -> Any:
@@ -341,7 +342,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             )
         return self.estimator
 
-    def _routed(self, base: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    def _routed(self, base: Estimator, fit_params: dict[str, Any]) -> dict[str, Any]:
         if isinstance(base, FrozenEstimator | StoredProbabilities):
             return {}
         if _routing_enabled():
@@ -351,7 +352,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
         return fit_params
 
-    def _learn_classes(self, base: Any, X: Any, labels: NDArray[Any]) -> None:
+    def _learn_classes(self, base: Estimator, X: Features, labels: AnyArray) -> None:
         if isinstance(base, FrozenEstimator):
             self.classes_ = base.classes_
         elif isinstance(base, StoredProbabilities):
@@ -385,7 +386,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         return ballots
 
     def _fit_model(
-        self, base: Any, X: Any, labels: NDArray[Any], folds: list[Fold], fit_params: dict[str, Any]
+        self, base: Estimator, X: Features, labels: AnyArray, folds: list[Fold], fit_params: dict[str, Any]
     ) -> tuple[NDArray[np.int64], Floats]:
         """Fit the estimator; return rows, in order, and their probabilities from models that have not seen them."""
         if isinstance(base, FrozenEstimator | StoredProbabilities):
@@ -402,8 +403,8 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
 
     def _fit_experts(
         self,
-        base: Any,
-        X: Any,
+        base: Estimator,
+        X: Features,
         y: NDArray[np.int64],
         proba: Floats,
         ballots: Ballots,
@@ -443,9 +444,9 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
 
     def _learned(
         self,
-        base: Any,
+        base: Estimator,
         name: str,
-        X: Any,
+        X: Features,
         y: NDArray[np.int64],
         proba: Floats,
         right: Floats,
@@ -467,7 +468,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         return fitted, estimate, learner, together[answered > 0]
 
     def _estimates_out_of_fold(
-        self, base: Any, name: str, X: Any, right: Floats, weight: Floats, folds: list[Fold]
+        self, base: Estimator, name: str, X: Features, right: Floats, weight: Floats, folds: list[Fold]
     ) -> tuple[dict[str, Floats], Any]:
         """Return what is estimated about an expert from features or a column on rows not seen before, and by whom."""
         model = self.experts_[name].model
@@ -495,7 +496,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         seen = np.flatnonzero(answered)
         return {"features": found}, fit_clone(learner, _safe_indexing(X, seen), target[seen], {})
 
-    def _stored(self, name: str, X: Any) -> Floats:
+    def _stored(self, name: str, X: Features) -> Floats:
         column = self.experts_[name].model
         values = column_of(X, column)
         if not ((values >= 0) & (values <= 1)).all():
@@ -505,7 +506,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             )
         return values
 
-    def _estimates(self, X: Any) -> tuple[Floats, Floats, Floats]:
+    def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the calibrated probabilities, the same given the experts, and P(expert right) for each expert."""
         check_is_fitted(self)
         plain = proba_of(self.estimator_, X, self.classes_)
@@ -542,7 +543,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
 
     def _decide(
         self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None
-    ) -> Decision[NDArray[Any]]:
+    ) -> Decision[AnyArray]:
         worth = right - check_prices(prices, self._priced(), len(proba))
         names = list(self.experts_)
         by_name = np.argsort(names, kind="stable")
@@ -559,7 +560,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         )
         return decision if capacity is None else capacity.assign(decision, names)
 
-    def _said(self, answers: Any, proba: Floats, decision: Decision[NDArray[Any]]) -> NDArray[np.int64]:
+    def _said(self, answers: Any, proba: Floats, decision: Decision[AnyArray]) -> NDArray[np.int64]:
         """Return the number of the class that the system answers, -1 where it waits for an expert."""
         asked = decision.ask
         assert asked is not None
@@ -576,8 +577,8 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         return said
 
 
-def _checked_labels(y: Any) -> NDArray[Any]:
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
+def _checked_labels(y: Any) -> AnyArray:
+    labels: AnyArray = column_or_1d(y, warn=True)
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
     if not len(labels):

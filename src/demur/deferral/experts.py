@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray, Estimator
 from demur.errors import InputError, InputTypeError
 
 __all__ = ["MODEL", "Ballots", "Expert", "Votes", "check_prices", "read_answers", "read_experts"]
@@ -47,7 +48,7 @@ class Expert:
 
     price: float
     accuracy: float | None = None
-    model: Any = None
+    model: Estimator = None
     majority: bool = False
 
     def __post_init__(self) -> None:
@@ -169,7 +170,7 @@ def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Flo
     return found
 
 
-def read_answers(answers: Any, experts: Mapping[str, Expert], classes: NDArray[Any], n_rows: int) -> Ballots:
+def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int) -> Ballots:
     """Read what the experts said, and refuse what is not among the classes.
 
     Parameters
@@ -246,7 +247,7 @@ def _columns_by_expert(answers: Any, names: list[str], n_classes: int, n_rows: i
     return {name: table[:, number] for number, name in enumerate(names)}
 
 
-def _codes(name: str, given: Any, classes: NDArray[Any], n_rows: int) -> NDArray[np.int64]:
+def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.int64]:
     """Return class numbers of shape (n_rows, n_people), -1 for gaps."""
     if hasattr(given, "to_numpy"):
         given = given.to_numpy()
@@ -273,7 +274,7 @@ def _codes(name: str, given: Any, classes: NDArray[Any], n_rows: int) -> NDArray
     return codes
 
 
-def _as_array(values: Any) -> NDArray[Any]:
+def _as_array(values: Any) -> AnyArray:
     """Return an array in which a gap among names stays a gap: NumPy would make the name "nan" of it."""
     if isinstance(values, np.ndarray):
         return values
@@ -281,7 +282,7 @@ def _as_array(values: Any) -> NDArray[Any]:
     return np.array(values, dtype=object) if array.dtype.kind in "US" else array
 
 
-def _different(values: NDArray[Any]) -> tuple[list[Any], NDArray[np.int64]]:
+def _different(values: AnyArray) -> tuple[list[Any], NDArray[np.int64]]:
     """Return the different entries, and for each entry the number of its equal."""
     flat = values.ravel()
     if flat.dtype.kind != "O":

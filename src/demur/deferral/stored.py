@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from demur.array_types import AnyArray, Features
 from demur.errors import InputError
 from demur.rules import check_proba
 
@@ -39,7 +40,7 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.columns = columns
         self.classes = classes
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Features, y: ArrayLike) -> Self:
         """Learn the names of the classes; nothing else is to be learned.
 
         Parameters
@@ -52,7 +53,7 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = self._named_classes(np.unique(np.asarray(y)), proba.shape[1])
         return self
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the probabilities as they stand in the columns, divided by their sum.
 
         Parameters
@@ -64,19 +65,19 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         normalised: NDArray[np.float64] = proba / proba.sum(axis=1, keepdims=True)
         return normalised
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> AnyArray:
         """Return the likeliest class of each row."""
-        likeliest: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return likeliest
 
-    def _read(self, X: Any) -> NDArray[np.float64]:
+    def _read(self, X: Features) -> NDArray[np.float64]:
         if self.columns is None:
             values = np.asarray(X, dtype=np.float64)
         else:
             values = np.column_stack([column_of(X, column) for column in self.columns])
         return np.asarray(check_proba(values), dtype=np.float64)
 
-    def _named_classes(self, seen: NDArray[Any], n_columns: int) -> NDArray[Any]:
+    def _named_classes(self, seen: AnyArray, n_columns: int) -> AnyArray:
         if self.classes is not None:
             named = np.asarray(self.classes)
             if len(named) != n_columns or (np.sort(named) != named).any():
@@ -93,7 +94,7 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return named
 
 
-def column_of(X: Any, column: Any) -> NDArray[np.float64]:
+def column_of(X: Features, column: Any) -> NDArray[np.float64]:
     """Return one column of a table, by its name, or of an array, by its number.
 
     Examples

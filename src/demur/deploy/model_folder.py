@@ -21,6 +21,7 @@ import sklearn
 import torch
 
 from demur._version import __version__
+from demur.array_types import Estimator
 from demur.deploy import model_parts
 from demur.deploy.model_parts import ModelFileError
 from demur.whole_file import move_into_place, part_of, recover, write_whole
@@ -57,7 +58,7 @@ class _Facts(TypedDict):
     size: int
 
 
-def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Save a model as a folder that :func:`load` reads on another machine, without pickle.
 
     The folder holds ``model.skops`` (the model) and ``model.json`` (the versions it was written with, and checksums).

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.exceptions import InconsistentVersionWarning
 
 from demur import losses, margins, rules
+from demur.array_types import Estimator
 from demur.deploy.part_checks import Archive, PartError, check_built, check_described, nodes_of
 from demur.errors import InputError
 
@@ -170,7 +171,7 @@ def _archived_name(path: str) -> str | None:
     return None
 
 
-def dump(model: Any) -> bytes:
+def dump(model: Estimator) -> bytes:
     """Return the archive of a model, or say which part of it cannot be saved.
 
     Examples
@@ -267,7 +268,7 @@ def _why_not(path: str, place: str) -> str:
     )
 
 
-def _why_it_cannot_be_written(model: Any, error: Exception) -> ModelFileError:
+def _why_it_cannot_be_written(model: Estimator, error: Exception) -> ModelFileError:
     """Find the innermost part that skops cannot write, by trying one at a time."""
     import skops.io
 

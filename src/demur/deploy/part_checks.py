@@ -20,6 +20,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from demur.array_types import AnyArray
+
 __all__ = ["Archive", "PartError", "check_built", "check_described", "nodes_of"]
 
 Node = dict[str, Any]
@@ -100,10 +102,10 @@ class Archive:
             if name.endswith(".npy"):
                 _check_npy(content)
 
-    def array(self, node: Node) -> NDArray[Any]:
+    def array(self, node: Node) -> AnyArray:
         """Return the array that a node describes."""
         _demand(node["__loader__"] == "NdArrayNode" and node["type"] == "numpy", "an array is of another type.")
-        array: NDArray[Any] = np.load(io.BytesIO(self.members[node["file"]]), allow_pickle=False)
+        array: AnyArray = np.load(io.BytesIO(self.members[node["file"]]), allow_pickle=False)
         return array
 
 
@@ -313,9 +315,7 @@ def _check_tree(tree: Part) -> None:
     _check_nodes(inner, tree.children_left, tree.children_right, tree.feature, tree.n_features)
 
 
-def _check_nodes(
-    inner: NDArray[np.bool_], left: NDArray[Any], right: NDArray[Any], feature: NDArray[Any], n_features: int
-) -> None:
+def _check_nodes(inner: NDArray[np.bool_], left: AnyArray, right: AnyArray, feature: AnyArray, n_features: int) -> None:
     own = np.flatnonzero(inner)
     for child in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
         _demand(((child > own) & (child < len(inner))).all(), _TREE)  # after its parent: no way round in circles

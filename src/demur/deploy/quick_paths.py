@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
+from demur.array_types import AnyArray, Estimator
 from demur.errors import InputError
 from demur.estimators import AutoClassifier, RejectOption
 from demur.tabular import TableModel
@@ -37,7 +38,7 @@ def quick_model(model: TableModel) -> TableModel:
     return replace(model, classifier=classifier, dense=None if model.dense is None else _quick_dense(model.dense))
 
 
-def _quick(estimator: Any) -> Any:
+def _quick(estimator: Estimator) -> Any:
     if isinstance(estimator, AutoClassifier):
         blend = copy(estimator)
         blend.models_ = tuple(_quick(member) for member in blend.models_)
@@ -137,7 +138,7 @@ class QuickForest:
     """
 
     def __init__(self, forest: Any) -> None:
-        self.classes_: NDArray[Any] = forest.classes_
+        self.classes_: AnyArray = forest.classes_
         self._trees = [tree.tree_ for tree in forest.estimators_]
         self._width = forest.n_features_in_
 

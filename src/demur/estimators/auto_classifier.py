@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, column_or_1d
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from demur.array_types import AnyArray, Features
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
 from demur.estimators.candidates import (
@@ -125,7 +126,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+        self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
         """Cross-fit the candidates, blend them, and fit the members of the blend on all rows.
 
@@ -143,7 +144,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         wanted = self._wanted()
         if y is None:
             raise InputError("requires y to be passed, but the target y is None.")
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
+        labels: AnyArray = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         self.codes_ = TableCodes.learn(self, X, labels, self.categorical_features)
@@ -191,7 +192,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             search.report(name, by_name.get(name), shares.get(name, 0.0), weight) for name in search.seconds
         )
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated probabilities of the blend."""
         check_is_fitted(self)
         matrix = self.codes_.of(self, X)
@@ -210,10 +211,10 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             mixture += share * scaling.transform(proba_of(model, views[view], every))
         return mixture
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> AnyArray:
         """Return the likeliest class of each row."""
         proba = self.predict_proba(X)
-        likeliest: NDArray[Any] = self.classes_[proba.argmax(axis=1)]
+        likeliest: AnyArray = self.classes_[proba.argmax(axis=1)]
         return likeliest
 
     def __sklearn_tags__(self) -> Any:

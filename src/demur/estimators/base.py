@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from demur.array_types import AnyArray, CostLike, Features
 from demur.errors import InputError
 from demur.metrics import zero_one_c_risk
 from demur.rules import Decision
@@ -26,12 +27,12 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         What ``predict`` returns where it declines.
     """
 
-    cost: Any
-    classes_: NDArray[Any]
+    cost: CostLike
+    classes_: AnyArray
     reject_label_: Any
 
     @abstractmethod
-    def decide(self, X: Any, cost: Any = None) -> Decision[NDArray[Any]]:
+    def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
         """Decide for each row: which class, and whether to answer.
 
         Parameters
@@ -42,7 +43,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """
 
     @abstractmethod
-    def decide_and_score(self, X: Any, cost: Any = None) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
+    def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions, and for each row one score per class.
 
         The scores are probabilities where ``has_proba``, else the scores that were trained.
@@ -77,11 +78,11 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """Whether ``decide`` takes another cost without another fit."""
         return self.why_cost_fixed is None
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> AnyArray:
         """Return a class for each row, or ``reject_label_`` where the classifier declines."""
         return self.decide(X).labels(self.classes_, self.reject_label_)
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Features) -> NDArray[np.float64]:
         """Return a score per class, or for two classes one score that is positive for the second.
 
         Log probabilities (two classes: log odds) where there are probabilities, else the trained scores.
@@ -91,7 +92,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             scores = np.log(np.maximum(scores, np.finfo(np.float64).tiny))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the mean cost: greater is better.
 
         That is the 0-1-c risk at ``effective_cost``, or at the parameter ``cost`` where the rule has no price of its
@@ -100,10 +101,10 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return 0.0 - self._mean_cost(X, y, sample_weight)
 
     @abstractmethod
-    def _scores(self, X: Any) -> NDArray[np.float64]:
+    def _scores(self, X: Features) -> NDArray[np.float64]:
         """Return one score per class, as :meth:`decide_and_score` does."""
 
-    def _mean_cost(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
+    def _mean_cost(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
         price = self.cost if self.effective_cost is None else self.effective_cost
         answers = self.predict(X)
         return float(
@@ -111,7 +112,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         )
 
 
-def choose_reject_label(classes: NDArray[Any], wanted: Any = None) -> Any:
+def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
     """Return the label that stands for "declined" in what ``predict`` returns, or refuse one that is a class.
 
     Examples

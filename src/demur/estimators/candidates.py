@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from demur.array_types import Estimator, Features
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
 from demur.estimators.cross_fitting import proba_of
@@ -218,7 +219,7 @@ _PIECES: dict[type, _Pieces] = {
 }
 
 
-def fit_in_pieces(model: Any, X: Any, y: Any, parameters: dict[str, Any], seconds: float) -> float:
+def fit_in_pieces(model: Estimator, X: Features, y: Any, parameters: dict[str, Any], seconds: float) -> float:
     """Fit a model, at most for so many seconds and one more piece; return which share of it was trained.
 
     Examples
@@ -302,7 +303,7 @@ class CrossFitted:
     true_class: NDArray[np.float64]
     trained: float = 1.0
     share_of_rows: float = 1.0
-    model: Any = None
+    model: Estimator = None
 
     def log_loss(self, weight: NDArray[np.float64] | None) -> float:
         """Return the mean log loss out of fold."""
@@ -463,7 +464,7 @@ class CandidateSearch:
         return self._calibrated(candidate, found.held_out_proba[order], 1.0 if found.complete else epochs, 1.0, model)
 
     def _calibrated(
-        self, candidate: CandidateModel, proba: NDArray[np.float64], trained: float, share: float, model: Any
+        self, candidate: CandidateModel, proba: NDArray[np.float64], trained: float, share: float, model: Estimator
     ) -> CrossFitted:
         labels = self.y[self.held_out_rows]
         scaling = TemperatureScaling().fit(proba, labels, self.held_out_weight)

@@ -11,6 +11,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params
 
+from demur.array_types import AnyArray, Estimator, Features
 from demur.errors import InputError, InputTypeError
 from demur.estimators.splitting import Fold
 
@@ -39,27 +40,27 @@ class CodedLabels(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         The classes by their names.
     """
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: Estimator) -> None:
         self.estimator = estimator
 
-    def fit(self, X: Any, y: NDArray[Any], **fit_params: Any) -> Self:
+    def fit(self, X: Features, y: AnyArray, **fit_params: Any) -> Self:
         """Fit the classifier on the numbers of the classes."""
         self.classes_, codes = np.unique(y, return_inverse=True)
         self.estimator_ = clone(self.estimator).fit(X, codes, **fit_params)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Features) -> AnyArray:
         """Return the name of the class that the classifier predicts."""
-        names: NDArray[Any] = self.classes_[np.asarray(self.estimator_.predict(X), dtype=np.int64)]
+        names: AnyArray = self.classes_[np.asarray(self.estimator_.predict(X), dtype=np.int64)]
         return names
 
     @available_if(_inner_has("predict_proba"))  # type: ignore[untyped-decorator] # scikit-learn is untyped
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Features) -> Any:
         """Return the classifier's probabilities, a column per class in ``classes_``."""
         return self.estimator_.predict_proba(X)
 
     @available_if(_inner_has("decision_function"))  # type: ignore[untyped-decorator] # scikit-learn is untyped
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: Features) -> Any:
         """Return the classifier's scores."""
         return self.estimator_.decision_function(X)
 
@@ -70,13 +71,13 @@ class CodedLabels(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         return count
 
     @property
-    def feature_names_in_(self) -> NDArray[Any]:
+    def feature_names_in_(self) -> AnyArray:
         """The names of the columns that the fitted classifier saw, where they had names."""
-        names: NDArray[Any] = self.estimator_.feature_names_in_
+        names: AnyArray = self.estimator_.feature_names_in_
         return names
 
 
-def fit_clone(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any]) -> Any:
+def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: dict[str, Any]) -> Any:
     """Return a fitted clone, with the classes as numbers 0, 1, ... if the estimator takes nothing else.
 
     There is no tag by which a classifier says that it refuses other labels, so it is asked: where it raises ValueError
@@ -95,7 +96,7 @@ def fit_clone(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any
         raise  # what was wrong at first was not the labels
 
 
-def proba_of(estimator: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
+def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> NDArray[np.float64]:
     """Return probabilities with one column per class in ``classes``, zero for classes the estimator does not know.
 
     Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
@@ -127,10 +128,10 @@ def proba_of(estimator: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float6
 
 
 def out_of_fold_proba(
-    estimator: Any,
-    X: Any,
-    y: NDArray[Any],
-    classes: NDArray[Any],
+    estimator: Estimator,
+    X: Features,
+    y: AnyArray,
+    classes: AnyArray,
     folds: Sequence[Fold],
     fit_params: dict[str, Any],
     *,

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from demur.array_types import AnyArray
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
 from demur.estimators.network_selection import (
@@ -48,7 +49,7 @@ def recipe_for(n_rows: int, *, epochs: int | None = None, batch_size: int | None
 class Rows:
     """Rows to learn from: features that may be missing (NaN), numbers of classes, and weights or None."""
 
-    X: NDArray[Any]
+    X: AnyArray
     y: NDArray[np.int64]
     weight: NDArray[np.float64] | None = None
 
@@ -78,7 +79,7 @@ class FeatureScale:
 
     @classmethod
     def robust(
-        cls, X: NDArray[Any], weight: NDArray[np.float64] | None, indicators: NDArray[np.int64], *, scaled: bool = True
+        cls, X: AnyArray, weight: NDArray[np.float64] | None, indicators: NDArray[np.int64], *, scaled: bool = True
     ) -> "FeatureScale":
         """Learn medians and quartiles, or with ``scaled`` false leave the features as they are."""
         joined = with_indicators(X, indicators)
@@ -94,7 +95,7 @@ class FeatureScale:
             )
         return cls(scaler.center_, scale, scaler.clip, indicators)
 
-    def of(self, X: NDArray[Any]) -> torch.Tensor:
+    def of(self, X: AnyArray) -> torch.Tensor:
         """Return what the networks see of these rows."""
         joined = with_indicators(X, self.indicators)
         return torch.from_numpy(scaled_inputs(joined, self.mean, self.scale, self.clip))

@@ -3,13 +3,13 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from demur.array_types import AnyArray, CostLike
 from demur.calibration import TemperatureScaling, at_temperature
 from demur.errors import InputError
 from demur.losses import Loss, resolve
@@ -263,7 +263,7 @@ def _decide_as_stack(loss: Loss, scores: Tensor, cost: Tensor) -> Decision[Tenso
     return Decision.from_acceptance(label, chow_acceptance(confidence, cost), confidence)
 
 
-def with_indicators(X: NDArray[Any], indicators: NDArray[np.int64] | None) -> NDArray[Any]:
+def with_indicators(X: AnyArray, indicators: NDArray[np.int64] | None) -> AnyArray:
     """Return the features, followed by a column for each of some of them that is 1 where it is missing.
 
     Examples
@@ -277,7 +277,7 @@ def with_indicators(X: NDArray[Any], indicators: NDArray[np.int64] | None) -> ND
 
 
 def scaled_inputs(
-    X: NDArray[Any], mean: NDArray[np.float64], scale: NDArray[np.float64], clip: float | None
+    X: AnyArray, mean: NDArray[np.float64], scale: NDArray[np.float64], clip: float | None
 ) -> NDArray[np.float32]:
     """Centre and scale in double precision, and clip smoothly to (-clip, clip); what is missing becomes 0.
 
@@ -320,21 +320,21 @@ class FittedNetworks:
     clip: float | None = None
     indicators: NDArray[np.int64] | None = None
 
-    def _over_pieces(self, X: NDArray[Any], function: Callable[[Tensor], Tensor]) -> NDArray[Any]:
+    def _over_pieces(self, X: AnyArray, function: Callable[[Tensor], Tensor]) -> AnyArray:
         """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time.
 
         Pieces are filled up to a multiple of 64 rows: small products use other kernels, and a row's result must not
         depend on the rows it comes with.
         """
 
-        def results(start: int) -> NDArray[Any]:
+        def results(start: int) -> AnyArray:
             rows = X[start : start + _ROWS_AT_A_TIME]
             filled = self._inputs(rows, len(rows) + -len(rows) % 64)
             return function(self.networks.scores(filled))[: len(rows)].cpu().numpy()
 
         return np.concatenate(on_workers(results, range(0, len(X), _ROWS_AT_A_TIME)))
 
-    def _inputs(self, rows: NDArray[Any], n_filled: int) -> Tensor:
+    def _inputs(self, rows: AnyArray, n_filled: int) -> Tensor:
         """Return what the networks see of rows, filled up with zeros: (n_filled, n_inputs), or that of each member."""
         joined = with_indicators(rows, self.indicators)
         if self.mean is None or self.scale is None:
@@ -350,7 +350,7 @@ class FittedNetworks:
             filled[number, : len(rows)] = torch.from_numpy(scaled_inputs(joined, mean, scale, self.clip))
         return filled
 
-    def proba(self, X: NDArray[Any], *, normalised: bool = False) -> NDArray[Any]:
+    def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
         """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
 
         With ``normalised``, in float64 and divided by their sum over the classes.
@@ -372,7 +372,7 @@ class FittedNetworks:
             return proba
         return torch.from_numpy(at_temperature(proba.cpu().numpy(), self.temperature.temperature_))
 
-    def decide(self, X: NDArray[Any], cost: Any) -> Decision[NDArray[Any]]:
+    def decide(self, X: AnyArray, cost: CostLike) -> Decision[AnyArray]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
         if self.loss.has_link:
             answers = self._over_pieces(X, self._label_and_confidence)
@@ -395,7 +395,7 @@ class FittedNetworks:
         label = torch.where(proba == confidence.unsqueeze(-1), by_score, -torch.inf).argmax(-1)
         return torch.stack([label.to(confidence.dtype), confidence], -1)
 
-    def class_scores(self, X: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
+    def class_scores(self, X: AnyArray, n_classes: int) -> NDArray[np.float64]:
         """Return one score per class, for losses without a link."""
         return self._over_pieces(X, lambda scores: self.loss.class_scores(scores[0], n_classes)).astype(np.float64)
 

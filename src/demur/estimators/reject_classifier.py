@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
+from demur.array_types import AnyArray, CostLike, Features, Label
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import RejectingClassifier, choose_reject_label
@@ -53,7 +54,7 @@ __all__ = ["RejectClassifier"]
 class _Examples:
     """Examples with the weight that each has, and which of them stay on one side of a split."""
 
-    X: NDArray[Any]
+    X: AnyArray
     y: NDArray[np.int64]
     weight: NDArray[np.float64]
     blocks: Blocks
@@ -65,7 +66,7 @@ _FEW_ROWS = 100_000
 
 
 def _in_canonical_order(
-    X: NDArray[Any], y: NDArray[np.int64], weight: NDArray[np.float64] | None, groups: ArrayLike | None = None
+    X: AnyArray, y: NDArray[np.int64], weight: NDArray[np.float64] | None, groups: ArrayLike | None = None
 ) -> _Examples:
     """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
 
@@ -95,7 +96,7 @@ def _in_canonical_order(
     return _Examples(X, y, np.ones(len(order)) if whole else weights[order], blocks_from(equal, y, groups))
 
 
-def _as_bytes(rows: NDArray[Any]) -> NDArray[Any]:
+def _as_bytes(rows: AnyArray) -> AnyArray:
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
 
 
@@ -224,7 +225,7 @@ class RejectClassifier(RejectingClassifier):
         n_members: int | None = None,
         calibration: str | None = "auto",
         class_weight: Any = None,
-        reject_label: Any = None,
+        reject_label: Label = None,
         standardize: bool = True,
         module: ModuleFactory | None = None,
         device: str = "auto",
@@ -433,7 +434,7 @@ class RejectClassifier(RejectingClassifier):
             raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
         return examples
 
-    def decide(self, X: ArrayLike, cost: Any = None) -> Decision[NDArray[Any]]:
+    def decide(self, X: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
         array = self._validated(X)
@@ -445,7 +446,7 @@ class RejectClassifier(RejectingClassifier):
             )
         return self.networks_.decide(array, cost)
 
-    def decide_and_score(self, X: ArrayLike, cost: Any = None) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
+    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         return self.decide(X, cost), self._scores(X)
 
     @property
@@ -487,7 +488,7 @@ class RejectClassifier(RejectingClassifier):
         """Return the chosen loss, or before fit the one that was asked for."""
         return getattr(self, "loss_", None) or resolve(self.loss)
 
-    def _validated(self, X: ArrayLike) -> NDArray[Any]:
+    def _validated(self, X: ArrayLike) -> AnyArray:
         array = validate_data(
             self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
         )
@@ -506,7 +507,7 @@ class RejectClassifier(RejectingClassifier):
         )
 
     def _statistics(
-        self, X: NDArray[Any], weight: NDArray[np.float64] | None
+        self, X: AnyArray, weight: NDArray[np.float64] | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if not self.standardize:
             return np.zeros(X.shape[1]), np.ones(X.shape[1])
@@ -561,7 +562,7 @@ class RejectClassifier(RejectingClassifier):
         return tags
 
 
-def _filled_up(X: Any) -> NDArray[Any]:
+def _filled_up(X: Features) -> AnyArray:
     """Return a sparse matrix as an array, which is what networks see."""
     if not sparse.issparse(X):
         return np.asarray(X)

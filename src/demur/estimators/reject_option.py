@@ -23,6 +23,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, has_fit_parameter
 
+from demur.array_types import AnyArray, CostLike, Estimator, Features, Label
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
@@ -43,8 +44,8 @@ _HeldOut = tuple[NDArray[np.int64], NDArray[np.float64]]
 class _Rows:
     """The rows of one fit, and who gets which: ``train`` the estimator, ``aside`` the rule."""
 
-    X: Any
-    y: NDArray[Any]
+    X: Features
+    y: AnyArray
     groups: Any
     fit_params: dict[str, Any]
     blocks: Blocks
@@ -52,7 +53,7 @@ class _Rows:
     train: NDArray[np.int64]
     aside: NDArray[np.int64]
 
-    def part(self) -> tuple[Any, NDArray[Any], dict[str, Any]]:
+    def part(self) -> tuple[Any, AnyArray, dict[str, Any]]:
         """Return what the estimator is fitted on: rows, labels and parameters of ``fit``."""
         own = _check_method_params(self.X, self.fit_params, indices=self.train)
         return _safe_indexing(self.X, self.train), self.y[self.train], own
@@ -132,13 +133,13 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Estimator,
         *,
         cost: float = 0.2,
         rule: Rule | None = None,
         calibration: Any = "auto",
         cv: Any = 5,
-        reject_label: Any = None,
+        reject_label: Label = None,
         time_budget: float | None = 90.0,
         random_state: Any = 0,
     ) -> None:
@@ -153,7 +154,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
 
     def fit(
         self,
-        X: Any,
+        X: Features,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
@@ -200,7 +201,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             self._fit_rule(_safe_indexing(X, rows.aside), labels[rows.aside], rows.blocks.of_row[rows.aside])
         return self
 
-    def fit_rule(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit_rule(self, X: Features, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Fit ``rule`` alone, on rows that you kept apart yourself; estimator and calibration stay as they are.
 
         Parameters
@@ -230,14 +231,14 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         self._fit_rule(X, labels, blocks_of(X, labels, groups).of_row)
         return self
 
-    def decide(self, X: Any, cost: Any = None) -> Decision[NDArray[Any]]:
+    def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
         return self.decide_proba(self.predict_proba(X), cost)
 
-    def decide_and_score(self, X: Any, cost: Any = None) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
+    def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         proba = self.predict_proba(X)
         return self.decide_proba(proba, cost), proba
 
-    def decide_proba(self, proba: ArrayLike, cost: Any = None) -> Decision[NDArray[Any]]:
+    def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
         """Decide from the probabilities that :meth:`predict_proba` gave, which spares computing them again.
 
         Parameters
@@ -252,7 +253,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             rule = Chow(cost)
         return (Chow(self.cost) if rule is None else rule).decide(proba)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated class probabilities."""
         check_is_fitted(self)
         proba = self._calibrated_proba(X)
@@ -292,7 +293,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         rule = self.rule_
         return None if rule is None else rule.explain()
 
-    def adapt(self, X: Any) -> Self:
+    def adapt(self, X: Features) -> Self:
         """Return a copy for rows whose classes have other frequencies than in training (Saerens et al. 2002).
 
         The new frequencies are estimated from rows without labels. This is right where only the mix of classes has
@@ -340,11 +341,11 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         return count
 
     @property
-    def feature_names_in_(self) -> NDArray[Any]:
+    def feature_names_in_(self) -> AnyArray:
         """The names of the columns that the fitted estimator saw, where they had names."""
         if not hasattr(self, "estimator_"):
             raise AttributeError(f"{type(self).__name__} has no attribute feature_names_in_ before fit.")
-        names: NDArray[Any] = self.estimator_.feature_names_in_
+        names: AnyArray = self.estimator_.feature_names_in_
         return names
 
     def __sklearn_tags__(self) -> Any:
@@ -363,10 +364,10 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             .add(estimator=self._base(), method_mapping=mapping)
         )
 
-    def _scores(self, X: Any) -> NDArray[np.float64]:
+    def _scores(self, X: Features) -> NDArray[np.float64]:
         return self.predict_proba(X)
 
-    def _mean_cost(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
+    def _mean_cost(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
         rule = self.rule_
         if not isinstance(rule, CostMatrix):
             return super()._mean_cost(X, y, sample_weight)
@@ -385,7 +386,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 
-    def _learn_classes(self, base: Any, labels: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
+    def _learn_classes(self, base: Estimator, labels: AnyArray, weight: NDArray[np.float64] | None) -> None:
         if isinstance(base, FrozenEstimator):
             self.classes_ = base.classes_
             self._check_known(labels)
@@ -397,16 +398,16 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         counts = np.bincount(np.searchsorted(self.classes_, labels), weight, minlength=len(self.classes_))
         self.class_prior_ = counts / counts.sum()
 
-    def _check_known(self, labels: NDArray[Any]) -> None:
+    def _check_known(self, labels: AnyArray) -> None:
         unknown = np.setdiff1d(labels, self.classes_)
         if len(unknown):
             raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
 
     def _split(
         self,
-        base: Any,
-        X: Any,
-        labels: NDArray[Any],
+        base: Estimator,
+        X: Features,
+        labels: AnyArray,
         weight: NDArray[np.float64] | None,
         groups: Any,
         fit_params: dict[str, Any],
@@ -428,14 +429,14 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             train, aside, _ = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
         return _Rows(X, labels, groups, own, blocks, folds, train, aside)
 
-    def _fit_frozen(self, base: Any, rows: _Rows) -> _HeldOut | None:
+    def _fit_frozen(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
         """Keep an estimator that is fitted already; all rows are new to it."""
         self.estimator_ = base
         if self.calibration is None:
             return None
         return rows.train, self._proba(_safe_indexing(rows.X, rows.train))
 
-    def _fit_cross(self, base: Any, rows: _Rows) -> _HeldOut | None:
+    def _fit_cross(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
         """Fit fold by fold to see rows as new ones, and then on all rows."""
         X, y, fit_params = rows.part()
         held_out = None
@@ -457,7 +458,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             return None
         return rows.train[blend.held_out_rows_], blend.held_out_proba_
 
-    def _fit_rule(self, X: Any, labels: NDArray[Any], block: NDArray[np.int64]) -> None:
+    def _fit_rule(self, X: Features, labels: AnyArray, block: NDArray[np.int64]) -> None:
         every = np.arange(len(labels))
         counted = every
         if getattr(self.rule, "counts_independent_rows", True):
@@ -484,7 +485,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             )
         return self.estimator
 
-    def _routed(self, base: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    def _routed(self, base: Estimator, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
         """Return what the estimator's ``fit`` gets beside rows and labels."""
         if _routing_enabled():
             given = fit_params if groups is None else {**fit_params, "groups": groups}
@@ -497,10 +498,10 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         takes_groups = get_routing_for_object(base).consumes("fit", ["groups"])
         return {**fit_params, "groups": groups} if takes_groups else fit_params
 
-    def _checked_labels(self, y: Any) -> NDArray[Any]:
+    def _checked_labels(self, y: Any) -> AnyArray:
         if y is None:
             raise InputError("requires y to be passed, but the target y is None.")
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
+        labels: AnyArray = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         if not len(labels):
@@ -521,7 +522,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
         return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
 
-    def _proba(self, X: Any) -> NDArray[np.float64]:
+    def _proba(self, X: Features) -> NDArray[np.float64]:
         try:
             return proba_of(self.estimator_, X, self.classes_)
         except NotFittedError:
@@ -529,7 +530,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
                 "the frozen estimator is not fitted; fit it, or pass it without FrozenEstimator."
             ) from None
 
-    def _calibrated_proba(self, X: Any) -> NDArray[np.float64]:
+    def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
         proba = self._proba(X)
         return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
 

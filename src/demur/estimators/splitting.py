@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
 
+from demur.array_types import AnyArray, Features
 from demur.errors import InputError
 
 __all__ = [
@@ -97,7 +98,7 @@ class Blocks:
         return np.sort(shuffled[np.unique(self.of_row[shuffled], return_index=True)[1]])
 
 
-def blocks_of(X: Any, y: NDArray[Any], groups: ArrayLike | None = None) -> Blocks:
+def blocks_of(X: Features, y: AnyArray, groups: ArrayLike | None = None) -> Blocks:
     """Find the rows that must stay on one side of a split: those with equal features, and those of one group.
 
     Equal rows are separate observations, and not copies, where the features take few values (rows come up ten times on
@@ -122,7 +123,7 @@ def blocks_of(X: Any, y: NDArray[Any], groups: ArrayLike | None = None) -> Block
     return blocks_from(_numbered(_row_keys(X)), y, groups)
 
 
-def blocks_from(equal: Ints, y: NDArray[Any], groups: ArrayLike | None = None) -> Blocks:
+def blocks_from(equal: Ints, y: AnyArray, groups: ArrayLike | None = None) -> Blocks:
     """Find the blocks, as :func:`blocks_of`, where it is known already which rows are equal.
 
     Parameters
@@ -145,7 +146,7 @@ def blocks_from(equal: Ints, y: NDArray[Any], groups: ArrayLike | None = None) -
 
 
 def folds_of(
-    cv: Any, X: Any, y: NDArray[Any], *, groups: ArrayLike | None = None, blocks: Blocks | None = None
+    cv: Any, X: Features, y: AnyArray, *, groups: ArrayLike | None = None, blocks: Blocks | None = None
 ) -> list[Fold]:
     """Return the folds that ``cv`` stands for in scikit-learn, without rows of one block on both sides.
 
@@ -188,8 +189,8 @@ def folds_of(
 
 def set_aside(
     cv: Any,
-    X: Any,
-    y: NDArray[Any],
+    X: Features,
+    y: AnyArray,
     *,
     groups: ArrayLike | None = None,
     blocks: Blocks | None = None,
@@ -226,7 +227,7 @@ def set_aside(
     return Partition(rows[~chosen], rows[chosen], blocks.equal_rows)
 
 
-def hold_out(X: Any, y: NDArray[Any], share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
+def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
     """Hold out a share of the rows, of every class alike, and never all of a class.
 
     ``aside`` is empty where too little would be left to learn from.
@@ -304,7 +305,7 @@ def folds_within(folds: Sequence[Fold], rows: Ints) -> list[Fold]:
     return [(np.searchsorted(rows, train), np.searchsorted(rows, test)) for train, test in parts]
 
 
-def _numbered_folds(n_folds: int, y: NDArray[Any], blocks: Blocks) -> list[Fold]:
+def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
     labels, sizes = _rarest_class(blocks, y), blocks.sizes
     n_folds = max(2, min(n_folds, int(np.bincount(labels).max())))
     fold = np.empty(len(sizes), dtype=np.int64)
@@ -322,7 +323,7 @@ def _numbered_folds(n_folds: int, y: NDArray[Any], blocks: Blocks) -> list[Fold]
     return [(np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)) for number in range(n_folds)]
 
 
-def _draw_alike(blocks: Blocks, y: NDArray[Any], share: float) -> NDArray[np.bool_]:
+def _draw_alike(blocks: Blocks, y: AnyArray, share: float) -> NDArray[np.bool_]:
     """Draw a share of the blocks, by class where the classes are large enough, and never all blocks of a class."""
     labels = _rarest_class(blocks, y)
     counts = np.bincount(labels)
@@ -334,7 +335,7 @@ def _draw_alike(blocks: Blocks, y: NDArray[Any], share: float) -> NDArray[np.boo
     return of_rows
 
 
-def _draw(blocks: Blocks, y: NDArray[Any], share: float, rng: Any, *, at_least: int) -> NDArray[np.bool_]:
+def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int) -> NDArray[np.bool_]:
     """Draw about a share of the rows, block by block and class by class, and never the only block of a class."""
     labels, sizes = _rarest_class(blocks, y), blocks.sizes
     shuffled = rng.permutation(len(sizes))
@@ -356,7 +357,7 @@ def _draw(blocks: Blocks, y: NDArray[Any], share: float, rng: Any, *, at_least: 
     return drawn
 
 
-def _rarest_class(blocks: Blocks, y: NDArray[Any]) -> Ints:
+def _rarest_class(blocks: Blocks, y: AnyArray) -> Ints:
     """Return for each block the number of its rarest class, by which it is spread over folds."""
     codes, counts = np.unique(y, return_inverse=True, return_counts=True)[1:]
     rarest_first = np.argsort(counts[codes], kind="stable")
@@ -364,7 +365,7 @@ def _rarest_class(blocks: Blocks, y: NDArray[Any]) -> Ints:
     return np.asarray(codes[rarest_first[first]], dtype=np.int64)
 
 
-def _are_separate_observations(equal: Ints, n_different: int, y: NDArray[Any]) -> bool:
+def _are_separate_observations(equal: Ints, n_different: int, y: AnyArray) -> bool:
     """Say whether equal rows are to be expected and differ in their classes, or there is hardly anything else."""
     classes, codes = np.unique(y, return_inverse=True)
     if n_different <= len(classes):
@@ -415,7 +416,7 @@ def _numbered(keys: Ints) -> Ints:
 # Equal rows have equal keys
 
 
-def _row_keys(X: Any) -> Ints:
+def _row_keys(X: Features) -> Ints:
     if sparse.issparse(X):
         return _sparse_keys(X)
     columns = _columns(X)
@@ -431,7 +432,7 @@ def _row_keys(X: Any) -> Ints:
     return _hashes(np.column_stack([_column_codes(column) for column in cells.T]))
 
 
-def _columns(X: Any) -> Iterable[Any] | None:
+def _columns(X: Features) -> Iterable[Any] | None:
     """Return the columns of a table, each with a type of its own, or None for what is not a table."""
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         return (X.iloc[:, position] for position in range(X.shape[1]))
@@ -442,7 +443,7 @@ def _columns(X: Any) -> Iterable[Any] | None:
     return None
 
 
-def _as_array(X: Any) -> NDArray[Any]:
+def _as_array(X: Features) -> AnyArray:
     if isinstance(X, list | tuple) and len(X) and not np.ndim(X[0]):
         return _objects(X)  # texts of many lengths would all take the room of the longest
     try:
@@ -452,13 +453,13 @@ def _as_array(X: Any) -> NDArray[Any]:
     return array if array.ndim else _objects(list(X))
 
 
-def _objects(values: Sequence[Any]) -> NDArray[Any]:
+def _objects(values: Sequence[Any]) -> AnyArray:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
 
 
-def _column_codes(values: NDArray[Any]) -> Ints:
+def _column_codes(values: AnyArray) -> Ints:
     """Return whole numbers that are equal where the values are; missing values are equal to each other."""
     kind = values.dtype.kind
     if kind in "mM":
@@ -475,9 +476,9 @@ def _column_codes(values: NDArray[Any]) -> Ints:
     return np.asarray(codes, dtype=np.int64)
 
 
-def _plain(values: NDArray[Any]) -> NDArray[Any]:
+def _plain(values: AnyArray) -> AnyArray:
     """Return floats in which zero and NaN have one form each."""
-    plain: NDArray[Any] = values + values.dtype.type(0)  # turns -0.0 into 0.0
+    plain: AnyArray = values + values.dtype.type(0)  # turns -0.0 into 0.0
     plain[np.isnan(plain)] = np.nan
     return plain
 
@@ -493,7 +494,7 @@ def _written(value: Any) -> Any:
 _ROWS_AT_A_TIME = 1 << 15
 
 
-def _hashes(matrix: NDArray[Any]) -> Ints:
+def _hashes(matrix: AnyArray) -> Ints:
     """Return 64 bits of each row, some rows at a time."""
     if not matrix.shape[1]:
         return np.arange(len(matrix), dtype=np.int64)
@@ -508,7 +509,7 @@ def _hashes(matrix: NDArray[Any]) -> Ints:
     return found
 
 
-def _sparse_keys(X: Any) -> Ints:
+def _sparse_keys(X: Features) -> Ints:
     rows = sparse.csr_array(X, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()

@@ -1,12 +1,13 @@
 """From whatever table a user has to one matrix of numbers and codes."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, validate_data
 
+from demur.array_types import AnyArray, Estimator, Features
 from demur.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class TableCodes:
     categorical: NDArray[np.bool_]
 
     @classmethod
-    def learn(cls, estimator: Any, X: Any, y: NDArray[Any], categorical_features: ArrayLike | None) -> Self:
+    def learn(cls, estimator: Estimator, X: Features, y: AnyArray, categorical_features: ArrayLike | None) -> Self:
         """Look at the columns, and write ``n_features_in_`` and the like on the estimator."""
         if not _is_frame(X):
             array = validate_data(estimator, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
@@ -53,7 +54,7 @@ class TableCodes:
         schema = Schema.learn(table, keep=table.column_names)  # whoever passes a DataFrame has chosen its columns
         return cls(schema, schema.categorical)
 
-    def of(self, estimator: Any, X: Any) -> NDArray[np.float64]:
+    def of(self, estimator: Estimator, X: Features) -> NDArray[np.float64]:
         """Return the matrix for this table."""
         if self.schema is None:
             array: NDArray[np.float64] = validate_data(
@@ -71,7 +72,7 @@ class TableCodes:
         return self.schema.encode(as_table(X))
 
 
-def _is_frame(X: Any) -> bool:
+def _is_frame(X: Features) -> bool:
     """Say whether the columns can have types of their own."""
     return hasattr(X, "__arrow_c_stream__") or hasattr(X, "column_names") or hasattr(X, "columns")
 

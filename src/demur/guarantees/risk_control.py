@@ -7,12 +7,13 @@ the exact binomial statements that they rest on.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv
 
+from demur.array_types import AnyArray
 from demur.errors import InputError
 from demur.guarantees.coverage import FittedThreshold, check_confidence, check_share
 from demur.rules import check_classes, check_proba, register_rule
@@ -392,7 +393,7 @@ def p_value(errors: ArrayLike, n: ArrayLike, risk: float) -> NDArray[np.float64]
     return np.where(right > 0, betainc(np.maximum(right, 1), wrong + 1, 1 - risk), 1.0)
 
 
-def upper_bound(errors: ArrayLike, n: ArrayLike, delta: ArrayLike) -> NDArray[Any]:
+def upper_bound(errors: ArrayLike, n: ArrayLike, delta: ArrayLike) -> AnyArray:
     """Return the Clopper-Pearson upper bound: the largest risk at which P(Bin(n, risk) <= errors) is still delta.
 
     With probability at least 1 - delta it is not below the true error rate. It is 1 where all rows are wrong or

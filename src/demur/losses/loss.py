@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import ClassVar, Literal, TypeAlias, final
 
 import torch
 from torch import Tensor
 
+from demur.array_types import CostLike
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.margins import NoInverseLinkError
@@ -200,7 +201,7 @@ class Loss(ABC):
                 f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
             )
 
-    def check_cost(self, cost: Any) -> None:
+    def check_cost(self, cost: CostLike) -> None:
         """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
         if cost is None:
             raise InputTypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")

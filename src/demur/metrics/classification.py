@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray, Label
 from demur.errors import InputError
 from demur.metrics.predictions import as_labels, correct_and_rejected
 from demur.rules import check_weights
@@ -22,10 +23,10 @@ def confusion_matrix(
     y_pred: ArrayLike,
     *,
     labels: ArrayLike | None = None,
-    reject_label: Any = -1,
+    reject_label: Label = -1,
     normalize: Literal["true", "pred", "all"] | None = None,
     sample_weight: ArrayLike | None = None,
-) -> NDArray[Any]:
+) -> AnyArray:
     """Count true classes (rows) against answers (columns), with rejections in a last column.
 
     Parameters
@@ -61,10 +62,10 @@ def labelled_confusion_matrix(
     y_true: ArrayLike,
     y_pred: ArrayLike,
     labels: ArrayLike | None,
-    reject_label: Any,
+    reject_label: Label,
     normalize: str | None,
     sample_weight: ArrayLike | None,
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[AnyArray, AnyArray]:
     """Return the matrix of :func:`confusion_matrix` and the classes that its rows stand for."""
     if normalize not in _SUMMED:
         raise InputError(f"normalize must be None, 'true', 'pred' or 'all', got {normalize!r}.")
@@ -89,7 +90,7 @@ class ClassScores:
         The confusion matrix they come from.
     """
 
-    labels: NDArray[Any]
+    labels: AnyArray
     precision: Floats
     recall: Floats
     f1: Floats
@@ -125,7 +126,7 @@ def precision_recall_f1(
     y_pred: ArrayLike,
     *,
     labels: ArrayLike | None = None,
-    reject_label: Any = -1,
+    reject_label: Label = -1,
     sample_weight: ArrayLike | None = None,
 ) -> ClassScores:
     """Return precision, recall and F1 of each class, where a rejected example counts as missed.
@@ -171,8 +172,8 @@ def precision_recall_f1(
 
 
 def _count(
-    y_true: ArrayLike, y_pred: ArrayLike, labels: ArrayLike | None, reject_label: Any, sample_weight: ArrayLike | None
-) -> tuple[Floats, NDArray[Any]]:
+    y_true: ArrayLike, y_pred: ArrayLike, labels: ArrayLike | None, reject_label: Label, sample_weight: ArrayLike | None
+) -> tuple[Floats, AnyArray]:
     _, reject = correct_and_rejected(y_true, y_pred, reject_label)
     weights = check_weights(sample_weight, len(reject))
     true, pred = as_labels("y_true", y_true), as_labels("y_pred", y_pred)
@@ -196,7 +197,7 @@ def _in_given_weights(counts: Floats, sample_weight: ArrayLike | None) -> Floats
         return np.asarray(counts * (given.max() / check_weights(given, len(given)).max()))
 
 
-def _sorted_classes(true: NDArray[Any], answered: NDArray[Any]) -> NDArray[Any]:
+def _sorted_classes(true: AnyArray, answered: AnyArray) -> AnyArray:
     if true.dtype.kind != "O" and answered.dtype.kind != "O":
         return np.union1d(true, answered) if len(answered) else np.unique(true)
     found = set(true.tolist()) | set(answered.tolist())
@@ -205,7 +206,7 @@ def _sorted_classes(true: NDArray[Any], answered: NDArray[Any]) -> NDArray[Any]:
     return names
 
 
-def _check_labels(labels: ArrayLike, true: NDArray[Any]) -> NDArray[Any]:
+def _check_labels(labels: ArrayLike, true: AnyArray) -> AnyArray:
     names = as_labels("labels", labels)
     listed = names.tolist()
     if len(set(listed)) < len(listed):
@@ -215,7 +216,7 @@ def _check_labels(labels: ArrayLike, true: NDArray[Any]) -> NDArray[Any]:
     return names
 
 
-def _codes(values: NDArray[Any], names: NDArray[Any]) -> NDArray[np.int64]:
+def _codes(values: AnyArray, names: AnyArray) -> NDArray[np.int64]:
     """Return the position of each value among the names, -1 where it is none of them."""
     if values.dtype.kind not in "biuf" or names.dtype.kind not in "biuf":
         position = {name: code for code, name in enumerate(names.tolist())}

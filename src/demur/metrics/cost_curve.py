@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray, FloatArray
 from demur.costs import check_cost
 from demur.errors import InputError
 from demur.metrics.risk_coverage import Floats, RiskCoverage
@@ -163,7 +164,7 @@ class CostCurve:
 
 def confidence_and_errors(
     proba: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
-) -> tuple[NDArray[np.floating[Any]], NDArray[np.bool_]]:
+) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Return the largest probability of each row, and whether its class is not the true one.
 
     Examples
@@ -189,10 +190,10 @@ def confidence_and_errors(
     return values.max(axis=1), np.asarray(names[values.argmax(axis=1)] != true)
 
 
-def _shown(names: NDArray[Any]) -> str:
+def _shown(names: AnyArray) -> str:
     some = ", ".join(repr(name) for name in names.tolist()[:10])
     return some + (", ..." if len(names) > 10 else "")
 
 
-def _as_given(values: NDArray[Any], like: ArrayLike) -> Any:
+def _as_given(values: AnyArray, like: ArrayLike) -> Any:
     return float(values) if np.ndim(like) == 0 else values

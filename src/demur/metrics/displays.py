@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import Estimator, Features, FloatArray, Label
 from demur.errors import InputError, InputTypeError, MissingExtraError
 from demur.metrics.classification import labelled_confusion_matrix
 from demur.metrics.cost_curve import CostCurve, confidence_and_errors
@@ -43,8 +44,8 @@ class CurveDisplay(ABC, Generic[Curve]):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Estimator,
+        X: Features,
         y: ArrayLike,
         *,
         sample_weight: ArrayLike | None = None,
@@ -106,7 +107,7 @@ class CurveDisplay(ABC, Generic[Curve]):
     def _curve(cls, confidence: Any, wrong: Any, sample_weight: ArrayLike | None) -> Curve: ...
 
     @classmethod
-    def _check(cls, estimator: Any) -> None:
+    def _check(cls, estimator: Estimator) -> None:
         """Refuse an estimator that has no such curve."""
 
 
@@ -254,7 +255,7 @@ class CostCurveDisplay(CurveDisplay[CostCurve]):
         return CostCurve.from_confidence(confidence, wrong, sample_weight)
 
     @classmethod
-    def _check(cls, estimator: Any) -> None:
+    def _check(cls, estimator: Estimator) -> None:
         if not hasattr(estimator, "predict_proba"):
             raise InputTypeError(
                 f"a cost curve needs probabilities, which {type(estimator).__name__} has not; draw its "
@@ -305,8 +306,8 @@ class RejectConfusionMatrixDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Estimator,
+        X: Features,
         y: ArrayLike,
         *,
         labels: ArrayLike | None = None,
@@ -350,7 +351,7 @@ class RejectConfusionMatrixDisplay:
         y_pred: ArrayLike,
         *,
         labels: ArrayLike | None = None,
-        reject_label: Any = -1,
+        reject_label: Label = -1,
         normalize: Literal["true", "pred", "all"] | None = None,
         sample_weight: ArrayLike | None = None,
         reject_name: str = "rejected",
@@ -422,9 +423,7 @@ def _axes_or_new(ax: "Axes | None", size: tuple[float, float] = (5.5, 4.0)) -> "
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
-def _confidence_and_errors_of(
-    estimator: Any, X: Any, y: ArrayLike
-) -> tuple[NDArray[np.floating[Any]], NDArray[np.bool_]]:
+def _confidence_and_errors_of(estimator: Estimator, X: Features, y: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Return the confidence of an estimator in each row, and whether the class it names is wrong.
 
     Both come from ``decide`` where the estimator has it, which knows its own confidence and names a class for

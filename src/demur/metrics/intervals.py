@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, digamma
 
+from demur.array_types import AnyArray
 from demur.costs import CostWarning, check_cost
 from demur.errors import InputError
 
@@ -415,7 +416,7 @@ def _quantiles(
     return ends
 
 
-def _check_arrays(arrays: tuple[ArrayLike, ...]) -> list[NDArray[Any]]:
+def _check_arrays(arrays: tuple[ArrayLike, ...]) -> list[AnyArray]:
     rows = [np.asarray(array) for array in arrays]
     lengths = [len(array) if array.ndim else None for array in rows]
     if not rows or lengths[0] in (None, 0) or len(set(lengths)) > 1:
@@ -423,5 +424,5 @@ def _check_arrays(arrays: tuple[ArrayLike, ...]) -> list[NDArray[Any]]:
     return rows
 
 
-def _plain(value: NDArray[Any]) -> Any:
+def _plain(value: AnyArray) -> Any:
     return value.item() if np.ndim(value) == 0 else value

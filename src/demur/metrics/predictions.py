@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray, Label
 from demur.errors import InputError, InputTypeError
 
 __all__ = ["NEVER", "as_labels", "correct_and_rejected", "rejected"]
@@ -21,7 +22,7 @@ NEVER: Any = object()
 Mask = NDArray[np.bool_]
 
 
-def rejected(y_pred: ArrayLike, reject_label: Any) -> Mask:
+def rejected(y_pred: ArrayLike, reject_label: Label) -> Mask:
     """Return the mask of the predictions equal to ``reject_label``.
 
     ``None`` and NaN as a marker both mean a missing value, since data frames turn one into the other.
@@ -36,7 +37,7 @@ def rejected(y_pred: ArrayLike, reject_label: Any) -> Mask:
     return _rejected(as_labels("y_pred", y_pred), reject_label, classes=())
 
 
-def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Any) -> tuple[Mask, Mask]:
+def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Label) -> tuple[Mask, Mask]:
     """Return two masks: right answers, and rejections. An example in neither was answered wrongly.
 
     Examples
@@ -67,7 +68,7 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Any
     return correct, reject
 
 
-def as_labels(name: str, labels: Any) -> NDArray[Any]:
+def as_labels(name: str, labels: Any) -> AnyArray:
     """Return a one-dimensional array in which no label has changed its type."""
     if isinstance(labels, (list, tuple)) and len(_kinds(labels)) > 1:
         values = np.empty(len(labels), dtype=object)
@@ -83,7 +84,7 @@ def as_labels(name: str, labels: Any) -> NDArray[Any]:
     return values
 
 
-def _rejected(pred: NDArray[Any], reject_label: Any, classes: Iterable[Any]) -> Mask:
+def _rejected(pred: AnyArray, reject_label: Label, classes: Iterable[Any]) -> Mask:
     reject = _equals(pred, reject_label)
     if (_is_missing(pred) & ~reject).any():
         raise InputError(
@@ -101,7 +102,7 @@ def _rejected(pred: NDArray[Any], reject_label: Any, classes: Iterable[Any]) -> 
     return reject
 
 
-def _equals(labels: NDArray[Any], marker: Any) -> Mask:
+def _equals(labels: AnyArray, marker: Any) -> Mask:
     if _missing(marker):
         return _is_missing(labels)
     if labels.dtype.kind != "O" and _kind(marker) not in _kinds(labels):
@@ -111,7 +112,7 @@ def _equals(labels: NDArray[Any], marker: Any) -> Mask:
     return np.asarray(labels == marker)
 
 
-def _is_missing(labels: NDArray[Any]) -> Mask:
+def _is_missing(labels: AnyArray) -> Mask:
     if labels.dtype.kind == "O":
         return np.array([_missing(label) for label in labels])
     return np.asarray(labels != labels)

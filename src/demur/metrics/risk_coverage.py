@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
+from demur.array_types import AnyArray
 from demur.errors import InputError
 from demur.rules import check_weights
 
@@ -247,7 +248,7 @@ class TiedGroups:
             array.setflags(write=False)
 
     @classmethod
-    def from_rows(cls, confidence: Floats, loss: NDArray[Any], weight: Floats | None = None) -> "TiedGroups":
+    def from_rows(cls, confidence: Floats, loss: AnyArray, weight: Floats | None = None) -> "TiedGroups":
         """Sort the rows and join those that tie; the result is the same, to the last bit, for any order of the rows."""
         if weight is not None and not weight.all():
             counts = weight > 0
@@ -262,7 +263,7 @@ class TiedGroups:
         return cls(ordered[is_last], weights[is_last], losses[is_last], n_rows)
 
     @classmethod
-    def of_oracle(cls, loss: NDArray[Any], weight: Floats | None = None) -> "TiedGroups":
+    def of_oracle(cls, loss: AnyArray, weight: Floats | None = None) -> "TiedGroups":
         """Return the groups of the best possible order: the smallest losses are accepted first."""
         if weight is None and _is_zero_one(loss):
             n_rows, n_wrong = len(loss), int(np.count_nonzero(loss))
@@ -302,13 +303,11 @@ class TiedGroups:
             yield weight_before, weight - weight_before, loss_before, loss - loss_before
 
 
-def _is_zero_one(loss: NDArray[Any]) -> bool:
+def _is_zero_one(loss: AnyArray) -> bool:
     return loss.dtype == np.bool_ or bool(((loss == 0) | (loss == 1)).all())
 
 
-def _descending(
-    confidence: Floats, loss: NDArray[Any], weight: Floats | None
-) -> tuple[Floats, Floats | None, NDArray[Any]]:
+def _descending(confidence: Floats, loss: AnyArray, weight: Floats | None) -> tuple[Floats, Floats | None, AnyArray]:
     """Return confidence, weight and weighted loss from the highest confidence to the lowest.
 
     Ties are put in order too, by loss and weight, so that sums do not depend on the order of the rows. Complex
@@ -324,7 +323,7 @@ def _descending(
     return confidence[order], weight[order], (weight * loss)[order]
 
 
-def _sorted_pairs(descending: Floats, ascending: NDArray[Any]) -> tuple[Floats, Floats]:
+def _sorted_pairs(descending: Floats, ascending: AnyArray) -> tuple[Floats, Floats]:
     pairs = np.empty(len(descending), dtype=np.complex128)
     np.negative(descending, out=pairs.real)
     pairs.imag = ascending
@@ -332,7 +331,7 @@ def _sorted_pairs(descending: Floats, ascending: NDArray[Any]) -> tuple[Floats, 
     return -pairs.real, pairs.imag
 
 
-def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, NDArray[Any]]:
+def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, AnyArray]:
     scores = np.asarray(confidence, dtype=np.float64)
     losses = np.asarray(loss)
     if losses.dtype != np.bool_:
@@ -354,7 +353,7 @@ def _check_number(name: str, value: ArrayLike) -> Floats:
     return numbers
 
 
-def _as_given(values: NDArray[Any], like: ArrayLike) -> Any:
+def _as_given(values: AnyArray, like: ArrayLike) -> Any:
     return float(values) if np.ndim(like) == 0 else values
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray, Estimator, Features, Label
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
@@ -25,7 +26,7 @@ __all__ = [
 
 
 def zero_one_c_loss(
-    y_true: ArrayLike, y_pred: ArrayLike, *, cost: ArrayLike, reject_label: Any = -1
+    y_true: ArrayLike, y_pred: ArrayLike, *, cost: ArrayLike, reject_label: Label = -1
 ) -> NDArray[np.float64]:
     """Return the 0-1-c loss of each example: 1 if wrong, c if rejected, 0 if right (Eq. 2 of the paper).
 
@@ -63,7 +64,7 @@ def zero_one_c_risk(
     y_pred: ArrayLike,
     *,
     cost: ArrayLike,
-    reject_label: Any = -1,
+    reject_label: Label = -1,
     sample_weight: ArrayLike | None = None,
 ) -> float:
     """Return the mean 0-1-c loss: what a prediction costs on average. Lower is better.
@@ -86,7 +87,7 @@ def zero_one_c_risk(
     return float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
 
 
-def rejection_rate(y_pred: ArrayLike, *, reject_label: Any = -1, sample_weight: ArrayLike | None = None) -> float:
+def rejection_rate(y_pred: ArrayLike, *, reject_label: Label = -1, sample_weight: ArrayLike | None = None) -> float:
     """Return the share of examples that were declined.
 
     Parameters
@@ -103,7 +104,7 @@ def rejection_rate(y_pred: ArrayLike, *, reject_label: Any = -1, sample_weight: 
     return float(np.average(reject, weights=check_weights(sample_weight, len(reject))))
 
 
-def coverage(y_pred: ArrayLike, *, reject_label: Any = -1, sample_weight: ArrayLike | None = None) -> float:
+def coverage(y_pred: ArrayLike, *, reject_label: Label = -1, sample_weight: ArrayLike | None = None) -> float:
     """Return the share of examples that were answered: one minus :func:`rejection_rate`.
 
     Parameters
@@ -121,7 +122,7 @@ def coverage(y_pred: ArrayLike, *, reject_label: Any = -1, sample_weight: ArrayL
 
 
 def accepted_accuracy(
-    y_true: ArrayLike, y_pred: ArrayLike, *, reject_label: Any = -1, sample_weight: ArrayLike | None = None
+    y_true: ArrayLike, y_pred: ArrayLike, *, reject_label: Label = -1, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return the share of right answers among the answers given; NaN if every example was rejected.
 
@@ -148,14 +149,16 @@ class ZeroOneCScorer:
     """Score an estimator by minus its 0-1-c risk; made by :func:`zero_one_c_scorer`."""
 
     cost: float
-    reject_label: Any = None
+    reject_label: Label = None
 
     def __post_init__(self) -> None:
         if np.ndim(self.cost) != 0:
             raise InputError(f"a scorer takes a single cost, got an array of shape {np.shape(self.cost)}.")
         check_cost(self.cost)
 
-    def __call__(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def __call__(
+        self, estimator: Estimator, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return minus the 0-1-c risk on ``X``: zero at best, greater is better."""
         return -zero_one_c_risk(
             y,
@@ -170,7 +173,7 @@ class ZeroOneCScorer:
         return f"zero_one_c_scorer({self.cost!r}{marker})"
 
 
-def zero_one_c_scorer(cost: float, reject_label: Any = None) -> ZeroOneCScorer:
+def zero_one_c_scorer(cost: float, reject_label: Label = None) -> ZeroOneCScorer:
     """Make a scorer for ``cross_val_score``, ``GridSearchCV`` and the like: minus the 0-1-c risk.
 
     What counts as a rejection is taken from the estimator (or the last step of a pipeline, or the best estimator
@@ -202,7 +205,7 @@ def zero_one_c_scorer(cost: float, reject_label: Any = None) -> ZeroOneCScorer:
     return ZeroOneCScorer(cost, reject_label)
 
 
-def marker_of(estimator: Any, default: Any) -> Any:
+def marker_of(estimator: Estimator, default: Any) -> Any:
     """Return what an estimator predicts where it declines: its own marker, or else the default, or else nothing."""
     if hasattr(estimator, "reject_label_"):
         return estimator.reject_label_
@@ -267,7 +270,7 @@ def false_accept_rate(
 
 def _against_bayes(
     decision_reject: ArrayLike, proba: ArrayLike, cost: ArrayLike, sample_weight: ArrayLike | None
-) -> tuple[NDArray[np.bool_], NDArray[Any], NDArray[np.float64]]:
+) -> tuple[NDArray[np.bool_], AnyArray, NDArray[np.float64]]:
     """Return the decisions, the Bayes-optimal acceptance with zero at ties, and the weights."""
     reject = np.asarray(decision_reject)
     if reject.dtype != np.bool_:

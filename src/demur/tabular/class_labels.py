@@ -1,13 +1,13 @@
 """Labels of a table: which rows have one, any column as class names, and class names back as the column's type."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from demur.array_types import AnyArray
 from demur.columns.column import Values, kind_of_type
 from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 
@@ -58,7 +58,7 @@ def class_texts(column: Values) -> NDArray[np.object_]:
     return result
 
 
-def as_column(classes: Sequence[str | None] | NDArray[Any], kind: str) -> pa.Array:
+def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:
     """Return class names as an Arrow array of the label type.
 
     Examples

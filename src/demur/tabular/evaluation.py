@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray, FloatArray
 from demur.costs import check_cost
 from demur.errors import InputError
 from demur.metrics import (
@@ -102,10 +103,10 @@ class Evaluation:
 
     class_names: tuple[str, ...]
     true: NDArray[np.int64]
-    decision: Decision[NDArray[Any]]
+    decision: Decision[AnyArray]
     cost: float | None
     cost_adjustable: bool = False
-    proba: NDArray[np.floating[Any]] | None = None
+    proba: FloatArray | None = None
     explanation: str | None = None
     rows: RowTable = field(default_factory=RowTable)
     cost_assumed: bool = False
@@ -126,7 +127,7 @@ class Evaluation:
         cost_adjustable: bool = False,
         explanation: str | None = None,
         rows: Any = None,
-        row_numbers: Sequence[object] | NDArray[Any] | None = None,
+        row_numbers: Sequence[object] | AnyArray | None = None,
         cost_assumed: bool = False,
         why_cost_fixed: str | None = None,
         cost_matrix: ArrayLike | None = None,
@@ -280,7 +281,7 @@ class Evaluation:
         return figures_by_class(self.class_names, self.confusion)
 
     @cached_property
-    def answer_confidence(self) -> NDArray[np.floating[Any]]:
+    def answer_confidence(self) -> FloatArray:
         """The probability given to each answer; without probabilities, the decision's confidence."""
         if self.proba is None:
             return np.asarray(self.decision.confidence)

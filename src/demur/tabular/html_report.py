@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur._version import __version__
+from demur.array_types import FloatArray
 from demur.metrics import proportion_interval, risk_interval
 from demur.rules import Decision, chow_acceptance
 from demur.tabular.evaluation import Evaluation
@@ -276,7 +277,7 @@ def cost_grid(cost: float) -> NDArray[np.float64]:
     return np.union1d(np.arange(last + 1) / _STEPS, [cost])
 
 
-def n_rejections(confidence: NDArray[np.floating[Any]], grid: NDArray[np.float64]) -> NDArray[np.int64]:
+def n_rejections(confidence: FloatArray, grid: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return at how many of the costs Chow's rule rejects each row: it is accepted from that position on.
 
     Examples

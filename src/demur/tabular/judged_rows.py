@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray, FloatArray
 from demur.errors import InputError, InputTypeError
 from demur.metrics import Interval, proportion_interval
 from demur.rules import Decision, chow_acceptance
@@ -82,7 +83,7 @@ def _python_objects(values: ArrayLike) -> list[Any]:
     return list(array.tolist())
 
 
-def check_decision(decision: Decision[Any], n_rows: int, n_classes: int) -> Decision[NDArray[Any]]:
+def check_decision(decision: Decision[Any], n_rows: int, n_classes: int) -> Decision[AnyArray]:
     """Return the decision with NumPy arrays: one entry per row, labels that are positions among the classes.
 
     Examples
@@ -110,7 +111,7 @@ def check_decision(decision: Decision[Any], n_rows: int, n_classes: int) -> Deci
     return found
 
 
-def check_adjustable_cost(decision: Decision[NDArray[Any]], cost: float) -> None:
+def check_adjustable_cost(decision: Decision[AnyArray], cost: float) -> None:
     """Refuse decisions that are not those of Chow's rule at this cost, which alone lets the cost move.
 
     Examples
@@ -133,7 +134,7 @@ def check_adjustable_cost(decision: Decision[NDArray[Any]], cost: float) -> None
         )
 
 
-def sortable(confidence: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+def sortable(confidence: FloatArray) -> FloatArray:
     """Return finite values in the same order, undefined ones last, since a curve can only be drawn of those.
 
     Examples
@@ -331,7 +332,7 @@ class RowTable:
     """
 
     columns: Any = None
-    numbers: Sequence[object] | NDArray[Any] | None = None
+    numbers: Sequence[object] | AnyArray | None = None
 
     def check_length(self, n_rows: int) -> None:
         """Refuse columns or numbers of another length than the labels."""
@@ -363,7 +364,7 @@ class RowTable:
 
 
 def choose_cases(
-    evaluation: "Evaluation", mask: NDArray[np.bool_], order: NDArray[np.floating[Any]], n: int, n_columns: int
+    evaluation: "Evaluation", mask: NDArray[np.bool_], order: FloatArray, n: int, n_columns: int
 ) -> list[Case]:
     """Return up to ``n`` of the masked rows, from the highest of ``order`` down; ties stay in the order of the rows."""
     rows = np.flatnonzero(mask)

@@ -12,6 +12,7 @@ from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
+from demur.array_types import AnyArray, Estimator
 from demur.columns.schema import Schema
 from demur.columns.table_errors import TableError, shown
 from demur.estimators.splitting import Partition, blocks_of, set_aside
@@ -101,16 +102,16 @@ def fit_table(
     return replace(fitted, label_type=label_type(table[target], target), facts=facts)
 
 
-def _of_labelled(groups: ArrayLike, table: pa.Table, target: str) -> NDArray[Any]:
+def _of_labelled(groups: ArrayLike, table: pa.Table, target: str) -> AnyArray:
     """Return the groups of the rows that have a label."""
     given = np.asarray(groups)
     if len(given) != table.num_rows:
         raise TableError(f"there are {len(given):,} groups for {table.num_rows:,} rows: give one for each row")
-    known: NDArray[Any] = given[[label is not None for label in class_texts(table[target])]]
+    known: AnyArray = given[[label is not None for label in class_texts(table[target])]]
     return known
 
 
-def _parts(features: pa.Table, labels: NDArray[np.str_], groups: NDArray[Any] | None, rule: Rule | None) -> Partition:
+def _parts(features: pa.Table, labels: NDArray[np.str_], groups: AnyArray | None, rule: Rule | None) -> Partition:
     """Set rows aside for a rule that is fitted; no class is left to the rule alone."""
     blocks = blocks_of(features, labels, groups)
     if rule is None or not rule.needs_fit:
@@ -126,10 +127,10 @@ def _parts(features: pa.Table, labels: NDArray[np.str_], groups: NDArray[Any] | 
 
 def _fitted(
     kind: ModelKind,
-    classifier: Any,
+    classifier: Estimator,
     codes: NDArray[np.float64],
     labels: NDArray[np.str_],
-    groups: NDArray[Any] | None,
+    groups: AnyArray | None,
     parts: Partition,
     schema: Schema,
     rule: Rule | None,

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import AnyArray, Estimator
 from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
@@ -51,7 +52,7 @@ class TableModel:
     """
 
     schema: Schema
-    classifier: Any
+    classifier: Estimator
     dense: Any = None
     label_type: str = "text"
     facts: dict[str, Any] = field(default_factory=dict)
@@ -62,9 +63,9 @@ class TableModel:
         return str(self.schema.target)
 
     @property
-    def classes(self) -> NDArray[Any]:
+    def classes(self) -> AnyArray:
         """The class names, as text."""
-        classes: NDArray[Any] = self.classifier.classes_
+        classes: AnyArray = self.classifier.classes_
         return classes
 
     @property
@@ -113,7 +114,7 @@ class TableModel:
         shape = f"{len(self.classes)} classes, {len(self.schema.columns)} columns"
         return f"TableModel({model!r} for {self.target!r}: {shape})"
 
-    def decide(self, table: Any, cost: ArrayLike | None = None) -> Decision[NDArray[Any]]:
+    def decide(self, table: Any, cost: ArrayLike | None = None) -> Decision[AnyArray]:
         """Decide for each row of a table.
 
         Parameters
@@ -130,7 +131,7 @@ class TableModel:
 
     def decide_and_score(
         self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table"
-    ) -> tuple[Decision[NDArray[Any]], NDArray[np.float64]]:
+    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none.
 
         Neither depends, to the last bit, on how many rows are asked for at once: products of a few rows use other

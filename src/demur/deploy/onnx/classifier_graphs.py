@@ -5,7 +5,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -30,6 +29,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
+from demur.array_types import AnyArray, Estimator
 from demur.deploy.onnx.decision_graphs import calibrated, shifted, temperature
 from demur.deploy.onnx.input_graphs import transformed
 from demur.deploy.onnx.loss_graphs import network_proba
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-def linear_proba(graph: Graph, X: str, model: Any) -> str:
+def linear_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the logistic function of the scores for two classes, their softmax for more."""
     weights = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64)).T
     intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64))
@@ -63,7 +63,7 @@ def linear_proba(graph: Graph, X: str, model: Any) -> str:
     return with_complement(graph, sigmoid(graph, scores, np.float64))
 
 
-def sgd_proba(graph: Graph, X: str, model: Any) -> str:
+def sgd_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of an SGDClassifier."""
     if hasattr(model, "predict_proba") and model.loss != "log_loss":
         raise ExportError(f"SGDClassifier with loss={model.loss!r} is not supported; use loss='log_loss'.")
@@ -86,7 +86,7 @@ def linked_scores(graph: Graph, scores: str, n_classes: int) -> str:
 _LAST = np.array([-1], dtype=np.int64)
 
 
-def gaussian_proba(graph: Graph, X: str, model: Any) -> str:
+def gaussian_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of GaussianNB."""
     constant = np.log(model.class_prior_) - 0.5 * np.sum(np.log(2.0 * np.pi * model.var_), axis=1)
     centred = graph.op("Sub", graph.op("Unsqueeze", X, np.array([1], dtype=np.int64)), model.theta_)
@@ -95,18 +95,18 @@ def gaussian_proba(graph: Graph, X: str, model: Any) -> str:
     return softmax(graph, graph.op("Sub", constant, graph.op("Mul", np.array(0.5), distance)))
 
 
-def multinomial_proba(graph: Graph, X: str, model: Any) -> str:
+def multinomial_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of MultinomialNB."""
     counted = graph.product(X, np.ascontiguousarray(model.feature_log_prob_.T))
     return softmax(graph, graph.op("Add", counted, model.class_log_prior_))
 
 
-def complement_proba(graph: Graph, X: str, model: Any) -> str:
+def complement_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of ComplementNB."""
     return softmax(graph, graph.product(X, np.ascontiguousarray(model.feature_log_prob_.T)))
 
 
-def bernoulli_proba(graph: Graph, X: str, model: Any) -> str:
+def bernoulli_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of BernoulliNB."""
     if model.binarize is None:
         raise ExportError("BernoulliNB with binarize=None is not supported; set binarize, to 0.5 for zeros and ones.")
@@ -116,7 +116,7 @@ def bernoulli_proba(graph: Graph, X: str, model: Any) -> str:
     return softmax(graph, graph.op("Add", seen, model.class_log_prior_ + absent.sum(axis=1)))
 
 
-def quadratic_proba(graph: Graph, X: str, model: Any) -> str:
+def quadratic_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of QuadraticDiscriminantAnalysis."""
     distances = []
     for mean, rotation, scaling in zip(model.means_, model.rotations_, model.scalings_, strict=True):
@@ -127,7 +127,7 @@ def quadratic_proba(graph: Graph, X: str, model: Any) -> str:
     return softmax(graph, graph.op("Add", graph.op("Mul", np.array(-0.5), total), np.log(model.priors_)))
 
 
-def svc_proba(graph: Graph, X: str, model: Any) -> str:
+def svc_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the linked scores of an SVC or NuSVC, as ``RejectOption`` makes them from its ``decision_function``."""
     name, n_classes = type(model).__name__, len(model.classes_)
     if hasattr(model, "predict_proba"):
@@ -146,7 +146,7 @@ def svc_proba(graph: Graph, X: str, model: Any) -> str:
     return linked_scores(graph, _tournament(graph, duels, pairs, n_classes), n_classes)
 
 
-def _kernel(graph: Graph, X: str, model: Any) -> str:
+def _kernel(graph: Graph, X: str, model: Estimator) -> str:
     """Return the kernel between each row and each support vector."""
     if model.kernel not in ("linear", "poly", "rbf", "sigmoid"):
         raise ExportError(f"the kernel {model.kernel!r} is not supported; use 'rbf', 'linear', 'poly' or 'sigmoid'.")
@@ -165,7 +165,7 @@ def _kernel(graph: Graph, X: str, model: Any) -> str:
     return graph.op("Tanh", shifted)
 
 
-def _pair_weights(model: Any, pairs: list[tuple[int, int]]) -> Any:
+def _pair_weights(model: Estimator, pairs: list[tuple[int, int]]) -> Any:
     """Return the weight of each support vector in the duel of each pair of classes, as libsvm stores them."""
     ends = np.r_[0, np.cumsum(model.n_support_)]
     weights = np.zeros((len(model.support_vectors_), len(pairs)))
@@ -188,7 +188,7 @@ def _tournament(graph: Graph, duels: str, pairs: list[tuple[int, int]], n_classe
     return graph.op("Add", votes, graph.op("Div", margins, size))
 
 
-def perceptron_proba(graph: Graph, X: str, model: Any) -> str:
+def perceptron_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of an MLPClassifier."""
     value = X
     for depth, (weights, bias) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
@@ -211,7 +211,7 @@ def _activated(graph: Graph, value: str, activation: str) -> str:
     return graph.op({"relu": "Relu", "tanh": "Tanh"}[activation], value)
 
 
-def proba(graph: Graph, X: str, model: Any, classes: NDArray[Any]) -> str:
+def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> str:
     """Return probabilities of shape (rows, classes) in double precision, zero for classes the model does not know."""
     found = _proba(graph, X, model)
     if len(model.classes_) == len(classes):
@@ -229,7 +229,7 @@ def option_proba(graph: Graph, X: str, model: RejectOption) -> str:
     return shifted(graph, calibrated(graph, found, model.calibrator_), model.label_shift_)
 
 
-def _proba(graph: Graph, X: str, model: Any) -> str:
+def _proba(graph: Graph, X: str, model: Estimator) -> str:
     if isinstance(model, KNeighborsClassifier):
         raise ExportError(
             "KNeighborsClassifier picks among equally distant rows by the order of its search, which no other program "

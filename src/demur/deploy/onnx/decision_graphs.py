@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
+from demur.array_types import Estimator
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, clip_to_unit, column, normalised, sigmoid, softmax
 from demur.label_shift import LabelShift
@@ -60,7 +61,7 @@ def _one_vs_rest(graph: Graph, proba: str, calibrator: OneVsRestCalibration) -> 
     return graph.op("Where", some, graph.op("Div", values, divisor), proba)
 
 
-def _curve(graph: Graph, p: str, model: Any) -> str:
+def _curve(graph: Graph, p: str, model: Estimator) -> str:
     if isinstance(model, float):  # the class was everywhere or nowhere among the calibration rows
         return graph.op("Add", graph.op("Mul", p, np.array(0.0)), np.array(model))
     if type(model) is IsotonicRegression and model.out_of_bounds == "clip":

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
+from demur.array_types import AnyArray, Estimator
 from demur.columns import Schema, as_table
 from demur.columns.column import Column
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, columns
@@ -41,7 +41,7 @@ _WORDS = {
 }
 
 
-def schema_of(model: Any) -> Schema | None:
+def schema_of(model: Estimator) -> Schema | None:
     """Return the columns that a model reads by name, or None for a model of matrices."""
     if isinstance(model, TableModel):
         return model.schema
@@ -89,7 +89,7 @@ def table_inputs(graph: Graph, schema: Schema) -> str:
     return graph.op("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
 
 
-def onnx_inputs(model: Any, rows: Any) -> dict[str, NDArray[Any]]:
+def onnx_inputs(model: Estimator, rows: Any) -> dict[str, AnyArray]:
     """Return rows as the exported graph of a model takes them, ready for ``InferenceSession.run``.
 
     Parameters
@@ -115,7 +115,7 @@ def onnx_inputs(model: Any, rows: Any) -> dict[str, NDArray[Any]]:
     return {names[column.name]: _as_input(column, table.column(column.name)) for column in schema.columns}
 
 
-def _as_input(column: Column, values: Any) -> NDArray[Any]:
+def _as_input(column: Column, values: Any) -> AnyArray:
     if column.kind != "category":
         return column.encode(values, "the table").reshape(-1, 1)
     # Encoding first reports what is no text; null has no equal in ONNX.

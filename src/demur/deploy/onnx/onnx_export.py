@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from demur._version import __version__
+from demur.array_types import AnyArray, Estimator
 from demur.deploy.onnx import tree_graphs
 from demur.deploy.onnx.classifier_graphs import option_proba
 from demur.deploy.onnx.decision_graphs import CostInput, Ruled, apply_rule, chow, fixed
@@ -33,7 +34,7 @@ from demur.whole_file import write_whole
 __all__ = ["Agreement", "class_values", "compare_onnx", "export_onnx", "onnx_model"]
 
 
-def class_values(model: Any) -> NDArray[Any]:
+def class_values(model: Estimator) -> AnyArray:
     """Return the classes as text, int64, float64 or bool.
 
     Examples
@@ -70,7 +71,7 @@ def _integers(numbers: list[int]) -> NDArray[np.int64]:
     return np.array(numbers, dtype=np.int64)
 
 
-def onnx_model(model: Any) -> Any:
+def onnx_model(model: Estimator) -> Any:
     """Return a fitted model as one ONNX graph, from features to decisions.
 
     Inputs
@@ -143,7 +144,7 @@ def onnx_model(model: Any) -> Any:
     return proto
 
 
-def _features(graph: Graph, model: Any, classifier: Any) -> str:
+def _features(graph: Graph, model: Estimator, classifier: Estimator) -> str:
     schema = schema_of(model)
     if schema is None:
         names, width = (getattr(classifier, name, None) for name in ("feature_names_in_", "n_features_in_"))
@@ -162,7 +163,7 @@ def _with_one_more_row(graph: Graph, features: str, width: int) -> str:
     return graph.op("Concat", features, np.zeros((1, width)), axis=0)
 
 
-def _decided(graph: Graph, features: str, classifier: Any) -> tuple[Ruled, CostInput, str | None]:
+def _decided(graph: Graph, features: str, classifier: Estimator) -> tuple[Ruled, CostInput, str | None]:
     if isinstance(classifier, RejectOption):
         proba = option_proba(graph, features, classifier)
         return *apply_rule(graph, proba, classifier.rule_, classifier.cost), proba
@@ -201,7 +202,7 @@ def _words(graph: Graph, cost: CostInput) -> str:
     )
 
 
-def _metadata(model: Any, classifier: Any, classes: Any, cost: CostInput) -> dict[str, str]:
+def _metadata(model: Estimator, classifier: Estimator, classes: Any, cost: CostInput) -> dict[str, str]:
     schema = schema_of(model)
     return {
         "demur_version": __version__,
@@ -218,7 +219,7 @@ def _listed(classes: Any) -> str:
     return ", ".join(shown[:20]) + (f", ... ({len(shown)} in all)" if len(shown) > 20 else "")
 
 
-def export_onnx(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+def export_onnx(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a fitted model to one ONNX file and return its path.
 
     Parameters
@@ -274,7 +275,7 @@ class Agreement:
         return not (self.n_labels or self.n_rejects)
 
 
-def compare_onnx(model: Any, exported: Any, rows: Any, cost: float | None = None) -> Agreement:
+def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None = None) -> Agreement:
     """Run rows through a model and through its exported graph, and compare.
 
     Parameters
@@ -310,7 +311,7 @@ def compare_onnx(model: Any, exported: Any, rows: Any, cost: float | None = None
     if cost is not None:
         feeds["cost"] = np.array(float(cost))
     names = [output.name for output in session.get_outputs()]
-    found: dict[str, NDArray[Any]] = dict(zip(names, session.run(names, feeds), strict=True))
+    found: dict[str, AnyArray] = dict(zip(names, session.run(names, feeds), strict=True))
     decision = model.decide(rows, cost)
     proba = 0.0
     if "proba" in found:
@@ -324,7 +325,7 @@ def compare_onnx(model: Any, exported: Any, rows: Any, cost: float | None = None
     )
 
 
-def _largest_difference(ours: NDArray[Any], theirs: Any) -> float:
+def _largest_difference(ours: AnyArray, theirs: Any) -> float:
     theirs = np.asarray(theirs, dtype=np.float64)
     same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
     difference = np.where(same, 0.0, np.abs(np.where(same, 0, ours) - np.where(same, 0, theirs)))

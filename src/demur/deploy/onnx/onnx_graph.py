@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from demur.array_types import AnyArray
 from demur.errors import InputError, MissingExtraError
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
     "two_sided",
 ]
 
-Operand: TypeAlias = "str | NDArray[Any] | np.generic"
+Operand: TypeAlias = "str | AnyArray | np.generic"
 """The name of a value in the graph, or a constant."""
 
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 8

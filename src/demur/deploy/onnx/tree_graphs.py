@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 
+from demur.array_types import AnyArray, Estimator
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, columns, sigmoid, softmax, with_complement
 
 __all__ = [
@@ -49,13 +50,13 @@ class Tree:
         What a leaf holds: the number to return.
     """
 
-    feature: NDArray[Any]
+    feature: AnyArray
     threshold: NDArray[np.float64]
-    left: NDArray[Any]
-    right: NDArray[Any]
+    left: AnyArray
+    right: AnyArray
     is_leaf: NDArray[np.bool_]
     missing_left: NDArray[np.bool_]
-    content: NDArray[Any]
+    content: AnyArray
 
 
 def check_size(n_nodes: int, what: str) -> None:
@@ -79,11 +80,11 @@ def leaf_numbers(graph: Graph, X: str, trees: Sequence[Tree]) -> str:
     tree_ids = np.repeat(np.arange(len(trees)), sizes)
     node_ids = np.concatenate([np.arange(size) for size in sizes])
 
-    def inner(name: str) -> NDArray[Any]:
+    def inner(name: str) -> AnyArray:
         return np.where(is_leaf, 0, np.concatenate([getattr(tree, name) for tree in trees]))
 
     content = np.concatenate([tree.content for tree in trees])[is_leaf]
-    attributes: dict[str, NDArray[Any]] = {
+    attributes: dict[str, AnyArray] = {
         "nodes_treeids": tree_ids,
         "nodes_nodeids": node_ids,
         "nodes_featureids": inner("feature"),
@@ -111,17 +112,17 @@ _TREES_AT_A_TIME = 32
 """The leaves of so many trees are looked up together, which bounds the memory by rows x trees x classes."""
 
 
-def tree_proba(graph: Graph, X: str, model: Any) -> str:
+def tree_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of a DecisionTreeClassifier or ExtraTreeClassifier."""
     return _mean_leaf(graph, X, [model], model)
 
 
-def forest_proba(graph: Graph, X: str, model: Any) -> str:
+def forest_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of a RandomForestClassifier or ExtraTreesClassifier."""
     return _mean_leaf(graph, X, model.estimators_, model)
 
 
-def _mean_leaf(graph: Graph, X: str, members: Any, model: Any) -> str:
+def _mean_leaf(graph: Graph, X: str, members: Any, model: Estimator) -> str:
     if model.n_outputs_ != 1:
         raise ExportError(f"{type(model).__name__} has {model.n_outputs_} targets; fit one model for each.")
     trees = [member.tree_ for member in members]
@@ -164,7 +165,7 @@ def as_tree(tree: Any, content: Any) -> Tree:
 _STEPS_AT_A_TIME = 32
 
 
-def gradient_boosting_proba(graph: Graph, X: str, model: Any) -> str:
+def gradient_boosting_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of a GradientBoostingClassifier."""
     if model.loss != "log_loss":
         raise ExportError(f"GradientBoostingClassifier with loss={model.loss!r} is not supported; use 'log_loss'.")
@@ -192,7 +193,7 @@ _MOST_COLUMNS = 256
 _MOST_TREES = 128
 
 
-def boosting_proba(graph: Graph, X: str, model: Any) -> str:
+def boosting_proba(graph: Graph, X: str, model: Estimator) -> str:
     """Return the probabilities of a HistGradientBoostingClassifier."""
     n_trees = model.n_trees_per_iteration_
     predictors = [predictor for iteration in model._predictors for predictor in iteration]
@@ -224,7 +225,7 @@ class _Data:
     n_codes: dict[int, int]
 
 
-def _preprocessed(graph: Graph, X: str, model: Any) -> _Data:
+def _preprocessed(graph: Graph, X: str, model: Estimator) -> _Data:
     """Put the categorical columns first, as the model does, and number their categories from 1; 0 is anything else."""
     if model._preprocessor is None:
         return _Data(X, model.n_features_in_, {}, {})

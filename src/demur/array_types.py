@@ -1,0 +1,29 @@
+"""Names for what enters and leaves: arrays, tables of features, other people's estimators, labels and prices.
+
+scikit-learn takes tables of any library and has no types of its own; these names say which untyped thing is meant.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["AnyArray", "CostLike", "Estimator", "Features", "FloatArray", "Label"]
+
+AnyArray: TypeAlias = NDArray[Any]
+"""An array whose type of numbers, or of labels, is the caller's."""
+
+FloatArray: TypeAlias = NDArray[np.floating[Any]]
+"""An array of floats, single or double."""
+
+Features: TypeAlias = Any
+"""Rows as an estimator takes them: an array, a sparse matrix, or a data frame of any library."""
+
+Estimator: TypeAlias = Any
+"""A classifier, regressor or transformer with scikit-learn's interface."""
+
+Label: TypeAlias = Any
+"""The name of a class, or what stands for "declined": a number or a text, as the user's labels are."""
+
+CostLike: TypeAlias = Any
+"""A price, or one for each row: a number, an array, or a tensor."""
