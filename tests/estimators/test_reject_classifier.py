@@ -38,7 +38,12 @@ def ce():
     return RejectClassifier(cost=0.1, **QUICK).fit(X, Y)
 
 
-@pytest.mark.parametrize("loss", available(n_classes=3))
+QUICKLY_TRIED = ("ce", "ova+log", "ova+hin", "apc+log", "ms")
+
+
+@pytest.mark.parametrize(
+    "loss", [pytest.param(name, marks=() if name in QUICKLY_TRIED else pytest.mark.slow) for name in available(3)]
+)
 def test_every_loss_learns_iris(loss):
     model = RejectClassifier(loss, cost=0.3, epochs=25 if get(loss).has_link else 150, n_members=1, random_state=0).fit(
         X, Y
@@ -48,6 +53,7 @@ def test_every_loss_learns_iris(loss):
     assert model.score(X, Y) == pytest.approx(-risk)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", sorted(set(available()) - set(available(n_classes=3))))
 def test_binary_losses_learn_two_classes_and_refuse_three(loss):
     two = Y < 2

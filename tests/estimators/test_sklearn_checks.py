@@ -1,5 +1,6 @@
 """scikit-learn's own checks."""
 
+import pytest
 from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -13,15 +14,18 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    [
-        RejectClassifier(epochs=4, n_members=2),
-        RejectClassifier(hidden_units=(20,), epochs=60, n_members=2),
-        RejectClassifier("ova+hin"),
-        RejectClassifier("mpc+log"),
-    ],
+    [RejectClassifier(epochs=4, n_members=2), RejectClassifier(hidden_units=(20,), epochs=60, n_members=2)],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [RejectClassifier("ova+hin"), RejectClassifier("mpc+log")], expected_failed_checks=expected_failures
+)
+def test_scikit_learn_check_of_losses_without_a_link(estimator, check):
     check(estimator)
 
 
