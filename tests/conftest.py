@@ -4,5 +4,5 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
-settings.register_profile("demur", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("demur", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("demur")

@@ -88,6 +88,7 @@ def test_the_same_rows_give_the_same_model(noisy):
     np.testing.assert_allclose(one.predict_proba(noisy[0]), two.predict_proba(noisy[0]), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_prediction_is_the_same_to_the_last_bit_every_time_and_in_any_company(fitted):
     X = np.random.default_rng(0).normal(size=(40_000, 6))
     once = fitted.predict_proba(X)

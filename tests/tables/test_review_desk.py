@@ -65,6 +65,7 @@ def test_what_a_review_saves_follows_the_rule(rows, model):
     assert savings(without, rows) == pytest.approx(1 - without.predict_proba(rows).max(axis=1))
 
 
+@pytest.mark.slow
 def test_scores_that_are_no_probabilities_are_refused(rows):
     trained = fit_table(rows, "y", model="cs+hin")
     with pytest.raises(InputError, match="class probabilities"):
