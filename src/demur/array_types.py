@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AnyArray", "CostLike", "Estimator", "Features", "FloatArray", "Label"]
+__all__ = ["AnyArray", "ByName", "CostLike", "Estimator", "Features", "FloatArray", "Label"]
 
 AnyArray: TypeAlias = NDArray[Any]
 """An array whose type of numbers, or of labels, is the caller's."""
@@ -24,6 +24,9 @@ Estimator: TypeAlias = Any
 
 Label: TypeAlias = Any
 """The name of a class, or what stands for "declined": a number or a text, as the user's labels are."""
+
+ByName: TypeAlias = dict[str, Any]
+"""Values by their names, as in a JSON object or in keyword arguments."""
 
 CostLike: TypeAlias = Any
 """A price, or one for each row: a number, an array, or a tensor."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from demur.array_types import ByName
 from demur.cli.console import CallError, console, wrong_call_if_refused
 
 __all__ = ["EXIT_INCONCLUSIVE", "EXIT_REFUTED", "check"]
@@ -122,7 +123,7 @@ def _number_or_name(beta: str | None) -> float | str | None:
         return beta
 
 
-def _subject(name: str, rule: Any, options: dict[str, Any]) -> Any:
+def _subject(name: str, rule: Any, options: ByName) -> Any:
     """Return the loss with its rule and with hyper-parameters replaced, or refuse one it does not have."""
     from demur.losses import resolve
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from demur.array_types import ByName
 from demur.columns.column import KINDS, Column, Values, as_type, kind_of_type
 from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
@@ -182,7 +183,7 @@ class Schema:
         sentences += [f"{shown(name)} is set aside: {reason}." for name, reason in self.set_aside.items()]
         return tuple(sentences)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ByName:
         """Return the schema as a plain dictionary."""
         return {
             "version": _VERSION,

@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
 
-from demur.array_types import AnyArray, Estimator, Features, Label
+from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
 from demur.deferral.capacity import Capacity
 from demur.deferral.experts import MODEL, Ballots, Expert, check_prices, read_answers, read_experts
@@ -342,11 +342,11 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
             )
         return self.estimator
 
-    def _routed(self, base: Estimator, fit_params: dict[str, Any]) -> dict[str, Any]:
+    def _routed(self, base: Estimator, fit_params: ByName) -> ByName:
         if isinstance(base, FrozenEstimator | StoredProbabilities):
             return {}
         if _routing_enabled():
-            routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
+            routed: ByName = process_routing(self, "fit", **fit_params).estimator.fit
             return routed
         if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
             raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
@@ -386,7 +386,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         return ballots
 
     def _fit_model(
-        self, base: Estimator, X: Features, labels: AnyArray, folds: list[Fold], fit_params: dict[str, Any]
+        self, base: Estimator, X: Features, labels: AnyArray, folds: list[Fold], fit_params: ByName
     ) -> tuple[NDArray[np.int64], Floats]:
         """Fit the estimator; return rows, in order, and their probabilities from models that have not seen them."""
         if isinstance(base, FrozenEstimator | StoredProbabilities):
@@ -414,7 +414,7 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
     ) -> None:
         """Learn when each expert is right, and when the model is; experts in the order of their names."""
         self.reliability_: dict[str, Reliability] = {}
-        self.learners_: dict[str, Any] = {}
+        self.learners_: ByName = {}
         self.confusion_: dict[str, Floats] = {}
         self.combines_ = dict.fromkeys(self.experts_, False)
         informing = []

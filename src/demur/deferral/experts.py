@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, Estimator
+from demur.array_types import AnyArray, ByName, Estimator
 from demur.errors import InputError, InputTypeError
 
 __all__ = ["MODEL", "Ballots", "Expert", "Votes", "check_prices", "read_answers", "read_experts"]
@@ -217,7 +217,7 @@ def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray,
     return Ballots(counts, answer)
 
 
-def _columns_by_expert(answers: Any, names: list[str], n_classes: int, n_rows: int) -> dict[str, Any]:
+def _columns_by_expert(answers: Any, names: list[str], n_classes: int, n_rows: int) -> ByName:
     if isinstance(answers, Mapping):
         unknown = [name for name in answers if name not in names]
         if unknown:

@@ -21,7 +21,7 @@ import sklearn
 import torch
 
 from demur._version import __version__
-from demur.array_types import Estimator
+from demur.array_types import ByName, Estimator
 from demur.deploy import model_parts
 from demur.deploy.model_parts import ModelFileError
 from demur.whole_file import move_into_place, part_of, recover, write_whole
@@ -229,7 +229,7 @@ def _render(document: Mapping[str, object]) -> bytes:
     return text.replace(_NO_CHECKSUM.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> ByName:
     """Return the document of a manifest that is genuine, whole and of this format."""
     if not path.exists():
         raise ModelFileError(f"there is no model at {path}; check the path.")

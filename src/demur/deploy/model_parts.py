@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.exceptions import InconsistentVersionWarning
 
 from demur import losses, margins, rules
-from demur.array_types import Estimator
+from demur.array_types import ByName, Estimator
 from demur.deploy.part_checks import Archive, PartError, check_built, check_described, nodes_of
 from demur.errors import InputError
 
@@ -314,14 +314,14 @@ _NO_IDENTITY = ("JsonNode", "TypeNode", "FunctionNode")
 """Whether two equal numbers or texts are one object differs from run to run, and does not matter."""
 
 
-def _canonical(schema: dict[str, Any], old: zipfile.ZipFile) -> bytes:
+def _canonical(schema: ByName, old: zipfile.ZipFile) -> bytes:
     """Return the same archive, compressed, with names and numbers that do not depend on memory addresses.
 
     skops names objects by ``id()``. Numbered in the order in which they are met instead, the same model gives the
     same bytes.
     """
     names: dict[str, str] = {}
-    done: dict[int, dict[str, Any]] = {}
+    done: dict[int, ByName] = {}
 
     def rewritten(value: Any) -> Any:
         if isinstance(value, list):
@@ -350,7 +350,7 @@ def _canonical(schema: dict[str, Any], old: zipfile.ZipFile) -> bytes:
     return packed.getvalue()
 
 
-def _sort_set(node: dict[str, Any]) -> None:
+def _sort_set(node: ByName) -> None:
     """Put the items of a set, whose own order differs from run to run, into one order."""
     if node["__loader__"] == "SetNode":
         items = node["content"]

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from demur.array_types import ByName
 from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
 from demur.tabular.class_labels import labelled_rows
@@ -125,7 +126,7 @@ class Reference:
         except (KeyError, TypeError) as error:
             raise InputError(f"this is not what a monitor compares with: {error}.") from None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ByName:
         """Return plain numbers and lists."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
@@ -267,7 +268,7 @@ class DriftBets:
         fresh = (_remaining(block - 1) - _remaining(block)) / len(_MEMORIES)
         self._log_stakes = np.logaddexp(self._log_stakes, np.log(fresh))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ByName:
         """Return the whole state of one stream."""
         return {
             "rows": self.n_rows,
@@ -278,7 +279,7 @@ class DriftBets:
         }
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> "DriftBets":
+    def from_json(cls, found: ByName) -> "DriftBets":
         """Return what :meth:`to_json` gave, to go on from there."""
         bets = cls(found["counts"])
         bets.n_rows = int(found["rows"])
@@ -343,12 +344,12 @@ class RiskBets:
         self.n_rows += errors.shape[-1]
         return capital
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ByName:
         """Return the whole state of one stream."""
         return {"rows": self.n_rows, "log_stakes": _numbers(self._log_stakes)}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any], max_risk: float) -> "RiskBets":
+    def from_json(cls, found: ByName, max_risk: float) -> "RiskBets":
         """Return what :meth:`to_json` gave, to go on from there."""
         bets = cls(max_risk)
         bets.n_rows, bets._log_stakes = int(found["rows"]), _floats(found["log_stakes"], len(_WORSE))
@@ -627,7 +628,7 @@ class Monitor:
         """
         return risk_sequence(self.n_wrong, self.n_audited, self.delta)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ByName:
         """Return the figures as plain numbers, for a program."""
         risk = self.risk
         rejected = self.n_rejected / self.n_rows if self.n_rows else None

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, ByName
 
 __all__ = ["Archive", "PartError", "check_built", "check_described", "nodes_of"]
 
-Node = dict[str, Any]
+Node = ByName
 """A part as skops describes it in ``schema.json``: its class, how to build it, and what it is built from."""
 
 
@@ -203,13 +203,13 @@ def _check_attributes(cls: type, node: Node) -> None:
 _NEEDED = inspect.Parameter.empty
 
 
-def _defaults(cls: type) -> dict[str, Any]:
+def _defaults(cls: type) -> ByName:
     """Return the default of each field or parameter, or ``_NEEDED`` where it has none."""
     if not dataclasses.is_dataclass(cls):
         parameters = inspect.signature(cls).parameters.values()
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         return {one.name: one.default for one in parameters if one.kind in named}
-    defaults: dict[str, Any] = {}
+    defaults: ByName = {}
     for field in dataclasses.fields(cls):
         if field.default_factory is not dataclasses.MISSING:
             defaults[field.name] = field.default_factory()

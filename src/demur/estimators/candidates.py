@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from demur.array_types import Estimator, Features
+from demur.array_types import ByName, Estimator, Features
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
 from demur.estimators.cross_fitting import proba_of
@@ -219,7 +219,7 @@ _PIECES: dict[type, _Pieces] = {
 }
 
 
-def fit_in_pieces(model: Estimator, X: Features, y: Any, parameters: dict[str, Any], seconds: float) -> float:
+def fit_in_pieces(model: Estimator, X: Features, y: Any, parameters: ByName, seconds: float) -> float:
     """Fit a model, at most for so many seconds and one more piece; return which share of it was trained.
 
     Examples
@@ -494,7 +494,7 @@ class CandidateSearch:
         chosen = np.union1d(np.arange(round(share * len(rows))), first)
         return np.sort(order[chosen])
 
-    def _parameters(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+    def _parameters(self, rows: NDArray[np.int64]) -> ByName:
         return {} if self.weight is None else {"sample_weight": self.weight[rows]}
 
 

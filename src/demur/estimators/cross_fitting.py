@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params
 
-from demur.array_types import AnyArray, Estimator, Features
+from demur.array_types import AnyArray, ByName, Estimator, Features
 from demur.errors import InputError, InputTypeError
 from demur.estimators.splitting import Fold
 
@@ -77,7 +77,7 @@ class CodedLabels(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         return names
 
 
-def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: dict[str, Any]) -> Any:
+def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName) -> Any:
     """Return a fitted clone, with the classes as numbers 0, 1, ... if the estimator takes nothing else.
 
     There is no tag by which a classifier says that it refuses other labels, so it is asked: where it raises ValueError
@@ -133,7 +133,7 @@ def out_of_fold_proba(
     y: AnyArray,
     classes: AnyArray,
     folds: Sequence[Fold],
-    fit_params: dict[str, Any],
+    fit_params: ByName,
     *,
     prepare: Callable[[int], Any] | None = None,
     after_fold: Callable[[], Any] = lambda: None,

@@ -23,7 +23,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, has_fit_parameter
 
-from demur.array_types import AnyArray, CostLike, Estimator, Features, Label
+from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Label
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
@@ -47,13 +47,13 @@ class _Rows:
     X: Features
     y: AnyArray
     groups: Any
-    fit_params: dict[str, Any]
+    fit_params: ByName
     blocks: Blocks
     folds: list[Fold] | None
     train: NDArray[np.int64]
     aside: NDArray[np.int64]
 
-    def part(self) -> tuple[Any, AnyArray, dict[str, Any]]:
+    def part(self) -> tuple[Any, AnyArray, ByName]:
         """Return what the estimator is fitted on: rows, labels and parameters of ``fit``."""
         own = _check_method_params(self.X, self.fit_params, indices=self.train)
         return _safe_indexing(self.X, self.train), self.y[self.train], own
@@ -410,7 +410,7 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         labels: AnyArray,
         weight: NDArray[np.float64] | None,
         groups: Any,
-        fit_params: dict[str, Any],
+        fit_params: ByName,
     ) -> _Rows:
         """Decide who gets which rows. ``cv`` may be a generator, so that it is asked for its folds once."""
         own = {} if isinstance(base, FrozenEstimator) else self._routed(base, groups, fit_params)
@@ -485,11 +485,11 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
             )
         return self.estimator
 
-    def _routed(self, base: Estimator, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    def _routed(self, base: Estimator, groups: Any, fit_params: ByName) -> ByName:
         """Return what the estimator's ``fit`` gets beside rows and labels."""
         if _routing_enabled():
             given = fit_params if groups is None else {**fit_params, "groups": groups}
-            routed: dict[str, Any] = process_routing(self, "fit", **given).estimator.fit
+            routed: ByName = process_routing(self, "fit", **given).estimator.fit
             return routed
         if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
             raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")

@@ -3,8 +3,9 @@
 import io
 from collections.abc import Sequence
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from demur.array_types import ByName
 from demur.datasets import BayesSummary
 from demur.errors import MissingExtraError
 from demur.paper.trial_means import Numbers
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["benchmark_figure", "check_matplotlib", "render", "synthetic_figure"]
 
-STYLES: dict[str, dict[str, Any]] = {
+STYLES: dict[str, ByName] = {
     "APC+log": {"color": "#E69F00", "linestyle": "--", "marker": "o"},
     "APC+exp": {"color": "#B97A00", "linestyle": "--", "marker": "s"},
     "MPC+log": {"color": "#D55E00", "linestyle": "--", "marker": "^"},

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from demur.array_types import ByName
 from demur.columns.column import Values
 from demur.columns.table_errors import TableError, listed, shown
 from demur.errors import MissingExtraError
@@ -400,7 +401,7 @@ def _decide_one(
     load_model: Callable[[], TableModel],
     places: tuple[str, str, str],
     partitions: pa.Schema,
-    options: dict[str, Any],
+    options: ByName,
 ) -> Decided:
     """Decide for one file on a worker: the folder is named because the file's place in it holds columns."""
     folder, source, out = map(Path, places)

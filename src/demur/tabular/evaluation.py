@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, FloatArray
+from demur.array_types import AnyArray, ByName, FloatArray
 from demur.costs import check_cost
 from demur.errors import InputError
 from demur.metrics import (
@@ -359,7 +359,7 @@ class Evaluation:
         """Say what the choice means, for a reader who has never met a reject option."""
         return [self.headline(), *self.meaning(), *self.remarks()]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts, with None where one is undefined."""
         kept = self.kept
         answered, rejected = self.risk_if_all_answered, self.risk_if_all_rejected

@@ -6,12 +6,13 @@ What takes seconds to import is imported once the call and the header of the fil
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from demur.array_types import ByName
 from demur.columns.schema import Schema
 from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
@@ -179,7 +180,7 @@ def _read(
     named: Sequence[str],
     model: str,
     written: tuple[str | None, str | None, bool | None],
-) -> tuple[pa.Table, dict[str, Any]]:
+) -> tuple[pa.Table, ByName]:
     """Read the table, once its header and the name of the model have been found right; and say how it is written."""
     delimiter, decimal, dayfirst = written
     with open_table(path, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 
+from demur.array_types import ByName
 from demur.errors import InputError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.estimators.candidates import CANDIDATES, Task, candidate_named, dense_view
@@ -60,7 +61,7 @@ class ModelKind:
         time_budget, verbose
             For "auto".
         """
-        options: dict[str, Any] = {"cost": cost, "rule": rule}
+        options: ByName = {"cost": cost, "rule": rule}
         if self.name == "auto":
             auto = AutoClassifier(
                 time_budget=time_budget, categorical_features=categorical, random_state=_SEED, verbose=verbose

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, Estimator
+from demur.array_types import AnyArray, ByName, Estimator
 from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
@@ -55,7 +55,7 @@ class TableModel:
     classifier: Estimator
     dense: Any = None
     label_type: str = "text"
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: ByName = field(default_factory=dict)
 
     @property
     def target(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from demur.array_types import ByName
 from demur.rules import CostMatrix
 from demur.theory.bayes import CostLike
 from demur.theory.certificate import Certificate
@@ -233,7 +234,7 @@ class CalibrationReport:
         parts.append(["Bounds", f"  {self._bound()}"])
         return "\n\n".join("\n".join(part) for part in parts)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ByName:
         """Return the whole report as plain numbers, lists and strings, for JSON."""
         theorem, witness = self.theorem_four, self.witness
         return {
@@ -364,7 +365,7 @@ def _zero(value: float, theorem: TheoremFour) -> str:
     return "0" if abs(value) <= theorem.tolerance else f"{value:.4g}"
 
 
-def _plain_fields(record: Any) -> dict[str, Any]:
+def _plain_fields(record: Any) -> ByName:
     return {name: _plain(value) for name, value in vars(record).items()}
 
 

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from mpmath import iv
 
+from demur.array_types import ByName
 from demur.losses import AdditivePairwise, CrossEntropy, Margin, MultiplicativePairwise, OneVsAll, PlusBound
 from demur.losses.pairwise import PairwiseLoss
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
@@ -65,7 +66,7 @@ class Certificate:
         """The statement and what was checked, to print."""
         return (self.statement, *self.checked)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ByName:
         """Return the fields as plain values, for JSON."""
         return {**asdict(self), "checked": list(self.checked)}
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from demur.array_types import ByName
 from demur.losses import Loss
 from demur.training.architecture import Architecture
 
@@ -140,12 +140,12 @@ class Trained:
         """Return the networks on another device."""
         return Trained(self.architecture, self.vectors.to(device), self.failed.to(device))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> ByName:
         """Give the tensors as NumPy arrays, so that whatever stores plain objects can store networks."""
         arrays = {name: getattr(self, name).detach().cpu().numpy() for name in ("vectors", "failed")}
         return {"architecture": self.architecture, **arrays}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: ByName) -> None:
         tensors = {name: torch.tensor(state[name]) for name in ("vectors", "failed")}  # in torch's own, aligned memory
         self.__dict__.update(architecture=state["architecture"], **tensors)
 
