@@ -58,9 +58,7 @@ HOLLOW = ("brier", "cao", "dac", "focal", "gce", "mao+mae", "pr+mae")
 
 def maybe_slow(name, n_classes):
     if (name, n_classes) == ("pr+2stage", 8):
-        reason = (
-            "nine scores with kinks and flat stretches: this search ends beside the minimum"
-        )
+        reason = "nine scores with kinks and flat stretches: this search ends beside the minimum"
         return pytest.param(name, n_classes, marks=pytest.mark.skip(reason=reason))
     return pytest.param(name, n_classes, marks=[pytest.mark.slow] if name in BENT else [])
 

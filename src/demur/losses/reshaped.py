@@ -161,7 +161,7 @@ class GeneralisedCrossEntropy(ConfidenceLoss):
 class Brier(ConfidenceLoss):
     r"""Brier score: :math:`\sum_k (p_k - [k = y])^2`, p the softmax (Brier 1950).
 
-    The risk is :math:`\lVert p - \eta \rVert^2` plus a constant: p = eta at the minimiser. It is not convex in the
+    The risk is :math:`\| p - \eta \|^2` plus a constant: p = eta at the minimiser. It is not convex in the
     scores.
 
     Examples
