@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, indexable
+from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
 
@@ -29,7 +29,7 @@ from demur.deferral.reliability import (
 from demur.deferral.stored import StoredProbabilities, column_of
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import choose_reject_label
+from demur.estimators.base import AroundAnEstimator, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 from demur.rules import Decision
@@ -39,7 +39,7 @@ __all__ = ["DeferOption"]
 Floats = NDArray[np.float64]
 
 
-class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     r"""Give any classifier experts to ask: each row goes to whoever is expected to cost least.
 
     Answering class k costs :math:`1 - \eta_k(x)`; asking expert e costs its price plus the chance that it is wrong,
@@ -293,37 +293,8 @@ class DeferOption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: 
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
         return 0.0 - float(np.average(np.where(said < 0, expected, charged), weights=weight))
 
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features that the fitted estimator saw."""
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no attribute n_features_in_ before fit.")
-        count: int = self.estimator_.n_features_in_
-        return count
-
-    @property
-    def feature_names_in_(self) -> AnyArray:
-        """The names of the columns that the fitted estimator saw, where they had names."""
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no attribute feature_names_in_ before fit.")
-        names: AnyArray = self.estimator_.feature_names_in_
-        return names
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self._base(1))
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
-        return tags
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return the routing of metadata: ``fit`` passes it to the estimator's ``fit``, and keeps the answers."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return (
-            MetadataRouter(owner=type(self).__name__)
-            .add_self_request(self)
-            .add(estimator=self._base(1), method_mapping=mapping)
-        )
+    def _wrapped(self) -> Estimator:
+        return self._base(1)
 
     def _check_parameters(self) -> dict[str, Expert]:
         if self.calibration not in ("temperature", None):

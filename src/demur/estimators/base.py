@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
-from demur.array_types import AnyArray, CostLike, Features
+from demur.array_types import AnyArray, CostLike, Estimator, Features
 from demur.errors import InputError
 from demur.metrics import zero_one_c_risk
 from demur.rules import Decision
 
-__all__ = ["RejectingClassifier", "choose_reject_label"]
+__all__ = ["AroundAnEstimator", "RejectingClassifier", "choose_reject_label"]
 
 
 class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
@@ -138,3 +140,41 @@ def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
     if "reject" in known:
         raise InputError("one of the classes is called 'reject'; set reject_label to another label for declined rows.")
     return "reject"
+
+
+class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
+    """What scikit-learn wants to know of an estimator that wraps another: features, tags, and who gets metadata."""
+
+    estimator_: Estimator
+
+    @abstractmethod
+    def _wrapped(self) -> Estimator:
+        """Return the estimator that is wrapped, not fitted."""
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features that the fitted estimator saw."""
+        return int(self._of_fitted("n_features_in_"))
+
+    @property
+    def feature_names_in_(self) -> AnyArray:
+        """The names of the columns that the fitted estimator saw, where they had names."""
+        return np.asarray(self._of_fitted("feature_names_in_"))
+
+    def _of_fitted(self, name: str) -> Any:
+        if not hasattr(self, "estimator_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name} before fit.")
+        return getattr(self.estimator_, name)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._wrapped())
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
+        return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return the routing of metadata: ``fit`` passes what it does not use itself to the estimator's ``fit``."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        return router.add(estimator=self._wrapped(), method_mapping=mapping)

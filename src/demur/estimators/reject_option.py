@@ -8,14 +8,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, indexable
 from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
     _routing_enabled,
     get_routing_for_object,
     process_routing,
@@ -28,7 +26,7 @@ from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import RejectingClassifier, choose_reject_label
+from demur.estimators.base import AroundAnEstimator, RejectingClassifier, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.label_shift import LabelShift
@@ -66,7 +64,7 @@ class _Rows:
         return folds_within(folds, self.train)
 
 
-class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[misc] # scikit-learn is untyped
+class RejectOption(AroundAnEstimator, RejectingClassifier):
     """Give any classifier a reject option: calibrated probabilities, and a rule that may decline.
 
     Parameters
@@ -332,37 +330,8 @@ class RejectOption(MetaEstimatorMixin, RejectingClassifier):  # type: ignore[mis
         adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
         return adapted
 
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features that the fitted estimator saw."""
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no attribute n_features_in_ before fit.")
-        count: int = self.estimator_.n_features_in_
-        return count
-
-    @property
-    def feature_names_in_(self) -> AnyArray:
-        """The names of the columns that the fitted estimator saw, where they had names."""
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no attribute feature_names_in_ before fit.")
-        names: AnyArray = self.estimator_.feature_names_in_
-        return names
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self._base())
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
-        return tags
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return the routing of metadata: ``fit`` passes it to the estimator's ``fit``, and groups to ``cv``."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return (
-            MetadataRouter(owner=type(self).__name__)
-            .add_self_request(self)
-            .add(estimator=self._base(), method_mapping=mapping)
-        )
+    def _wrapped(self) -> Estimator:
+        return self._base()
 
     def _scores(self, X: Features) -> NDArray[np.float64]:
         return self.predict_proba(X)
