@@ -2,6 +2,7 @@
 
 from demur.deferral.capacity import Capacity
 from demur.deferral.cascade import Cascade, CascadeRun
+from demur.deferral.defer_classifier import DeferClassifier
 from demur.deferral.defer_option import DeferOption
 from demur.deferral.deferral_metrics import (
     DeferralCurve,
@@ -35,6 +36,7 @@ __all__ = [
     "Cascade",
     "CascadeRun",
     "DecoupledDeferral",
+    "DeferClassifier",
     "DeferOption",
     "DeferralCurve",
     "DeferralCurveDisplay",

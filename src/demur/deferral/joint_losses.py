@@ -325,9 +325,9 @@ class SoftmaxDeferral(JointLoss):
 class OneVsAllDeferral(JointLoss):
     r"""One-versus-all: a logistic loss :math:`\phi` for each score.
 
-    :math:`\phi(g_y) + \sum_{k \ne y} \phi(-g_k) + \sum_j \phi(\pm d_j)`, Verma & Nalisnick 2022. The sign of :math:`d_j` is that of "expert j was right". Every score is a binary problem of
-    its own, whose sigmoid is :math:`\eta_k` or :math:`\rho_j`. The class probabilities need not sum to 1; the rule uses
-    them as they are.
+    :math:`\phi(g_y) + \sum_{k \ne y} \phi(-g_k) + \sum_j \phi(\pm d_j)`, Verma & Nalisnick 2022. The sign of
+    :math:`d_j` is that of "expert j was right". Every score is a binary problem of its own, whose sigmoid is
+    :math:`\eta_k` or :math:`\rho_j`. The class probabilities need not sum to 1; the rule uses them as they are.
 
     Examples
     --------
@@ -469,8 +469,8 @@ class DecoupledDeferral(JointLoss):
     r"""Softmax and sigmoids: :math:`-\log p_y + \beta \sum_j \phi(\pm d_j)`, p the softmax of the class scores alone.
 
     Montreuil et al. 2026: the class probabilities by cross-entropy, "expert j is right" by a logistic loss each, and
-    the two are compared when deciding: :math:`\max_k p_k` with :math:`\sigma(d_j) - c_j`. No score's gradient depends on
-    another's, so that more experts neither drown the classes nor one another.
+    the two are compared when deciding: :math:`\max_k p_k` with :math:`\sigma(d_j) - c_j`. No score's gradient depends
+    on another's, so that more experts neither drown the classes nor one another.
 
     Parameters
     ----------
