@@ -218,9 +218,9 @@ def _notes(
     notes = []
     blocks = blocks_of(compared, labels)
     if blocks.equal_rows and not blocks.single:
-        rows = "row has" if blocks.equal_rows == 1 else "rows have"
+        have = "has" if blocks.equal_rows == 1 else "have"
         notes.append(
-            f"{blocks.equal_rows:,} of the {len(labels):,} {rows} the same features as an earlier row: equal rows stay "
+            f"{blocks.equal_rows:,} of the {len(labels):,} rows {have} the same features as an earlier row: equal rows stay "
             "on one side of every split."
         )
     if groups is not None:
