@@ -220,8 +220,8 @@ def _notes(
     if blocks.equal_rows and not blocks.single:
         have = "has" if blocks.equal_rows == 1 else "have"
         notes.append(
-            f"{blocks.equal_rows:,} of the {len(labels):,} rows {have} the same features as an earlier row: equal rows stay "
-            "on one side of every split."
+            f"{blocks.equal_rows:,} of the {len(labels):,} rows {have} the same features as an earlier row: equal rows "
+            "stay on one side of every split."
         )
     if groups is not None:
         notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
