@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from demur.rules import Rule
     from demur.tabular import Evaluation, FittedFile
 
-__all__ = ["fit"]
+__all__ = ["fit", "rule_of"]
 
 
 def fit(
@@ -77,7 +77,7 @@ def fit(
     check_share("--holdout", holdout)
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
-        rule = _rule(cost, coverage, max_risk, delta, cost_matrix)
+        rule = rule_of(cost, coverage, max_risk, delta, cost_matrix)
         _check_header(data, target, delimiter)
         from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
@@ -142,7 +142,7 @@ def _check_header(data: str, target: str, delimiter: str | None) -> None:
             check_target(target, reader.columns, reader.name)
 
 
-def _rule(
+def rule_of(
     cost: float | None,
     coverage: float | None,
     max_risk: float | None,

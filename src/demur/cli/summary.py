@@ -99,9 +99,12 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
     from demur.tabular.evaluation_words import counted
 
     facts = model.facts
+    trained = {"Trained on": counted(facts["rows"], "row", "rows")} if "rows" in facts else {}
+    if facts.get("calibrated_on"):
+        trained["Calibrated on"] = counted(facts["calibrated_on"], "row", "rows")
     return {
-        "Model": facts["model_in_words"],
-        "Trained on": counted(facts["rows"], "row", "rows"),
+        "Model": facts.get("model_in_words", "a model"),
+        **trained,
         "Judged on": data,
         "Date": datetime.date.today().isoformat(),
         "Program": f"demur {__version__}",
