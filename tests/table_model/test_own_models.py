@@ -223,7 +223,7 @@ def test_what_cannot_be_wrapped_is_said_in_one_sentence(estimator, options, erro
         (np.array(["no", "reject"]), "text", ["no", "reject"]),
         (np.array([False, True]), "boolean", [False, True]),
         (np.array([-1, 4]), "integer", [-1, 4]),
-        (np.array([0.5, 2.0]), "number", [0.5, 2.0]),
+        (np.array([0.0, 2.0]), "integer", [0, 2]),
     ],
 )
 def test_labels_keep_their_type(labels, kind, written):
