@@ -139,7 +139,8 @@ def fit_proba(
     }
     from demur.tabular.table_model import TableModel
 
-    model = TableModel(schema, option, None, _label_type(table, target, found.classes), facts, "numbers")
+    written = _label_type(table, target, found.classes)
+    model = TableModel(schema, option, label_type=written, facts=facts, reads="numbers")
     return FittedFile(model, held_out, source_name(path if test is None else test), seconds, given.notes)
 
 

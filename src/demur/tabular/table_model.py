@@ -135,7 +135,8 @@ class TableModel:
             "model_in_words": words,
             "calibrated_on": 0 if labels is None else len(labels),
         }
-        return cls(used, classifier, None, own_models.label_type_of(classifier.classes_), facts, reads)
+        kind = own_models.label_type_of(classifier.classes_)
+        return cls(used, classifier, label_type=kind, facts=facts, reads=reads)
 
     @property
     def target(self) -> str:
