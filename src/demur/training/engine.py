@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from demur.errors import InputError, UserError
-from demur.losses import Loss
+from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 from demur.training.cuda import train_with_graphs
 from demur.training.fused import can_fuse, train_fused
@@ -33,7 +33,7 @@ class DeviceMemoryError(UserError):
 
 
 def train(
-    loss: Loss,
+    loss: Trainable,
     architecture: Architecture,
     data: TrainingData,
     networks: Sequence[NetworkSpec],
@@ -57,7 +57,7 @@ def train(
 
     Parameters
     ----------
-    loss : Loss
+    loss : Trainable
         Its hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : Architecture
     data : TrainingData

@@ -18,11 +18,11 @@ from demur.losses import (
     BinaryEncodedHinge,
     CrammerSingerHinge,
     CrossEntropy,
-    Loss,
     MultiplicativePairwise,
     OneVsAll,
     OneVsAllHinge,
 )
+from demur.losses.loss import Trainable
 from demur.margins import Exponential, Hinge, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.training.jobs import Job, NetworkSpec
 from demur.training.mlp import MLP
@@ -55,7 +55,7 @@ _MARGINS: dict[type[MarginFunction], str] = {
     SquaredHinge: "sqhin",
 }
 
-_LOSSES: dict[type[Loss], str] = {
+_LOSSES: dict[type[Trainable], str] = {
     AdditivePairwise: "apc",
     BinaryEncodedHinge: "bep",
     CrammerSingerHinge: "cs_hinge",
@@ -81,7 +81,7 @@ def can_fuse(job: Job) -> bool:
     )
 
 
-def _kind(loss: Loss) -> tuple[str, str] | None:
+def _kind(loss: Trainable) -> tuple[str, str] | None:
     """Return the kernel's names for a loss and its margin function, or None if it does not know them."""
     name = _LOSSES.get(type(loss))
     if name is None:
@@ -385,7 +385,7 @@ def _initial_vectors(architecture: MLP, seeds: Sequence[int]) -> Tensor:
     return vectors[[place[seed] for seed in seeds]]
 
 
-def _hyper(loss: Loss, network: NetworkSpec, name: str) -> float | None:
+def _hyper(loss: Trainable, network: NetworkSpec, name: str) -> float | None:
     """Return a hyper-parameter of a network, 1 where its loss has none of that name, None where it is not a number."""
     value: Any = network.hyper.get(name, getattr(loss, name, 1.0))
     return float(value) if isinstance(value, (int, float)) else None
