@@ -260,15 +260,15 @@ class DeferClassifier(DeferringClassifier):
             def values(scores: Tensor) -> Tensor:
                 return torch.cat(self.loss_.values(scores.double(), free), -1).mean(0)
 
-            found = np.asarray(self.networks_[0].over_pieces(array, values), dtype=np.float64)
+            found = np.asarray(self.networks_[0].of_scores(array, values), dtype=np.float64)
             proba, right = found[:, :-n_experts], found[:, -n_experts:]
         return proba, proba, right
 
     def _of_two_stages(self, X: AnyArray) -> tuple[Floats, Floats]:
         """Return the mean class probabilities, and those of the experts from the mean shares of the router."""
         first, second = self.networks_
-        proba = first.over_pieces(X, lambda scores: torch.softmax(scores.double(), -1).mean(0))
-        shares = second.over_pieces(X, lambda scores: torch.softmax(F.pad(scores.double(), (1, 0)), -1).mean(0))
+        proba = first.of_scores(X, lambda scores: torch.softmax(scores.double(), -1).mean(0))
+        shares = second.of_scores(X, lambda scores: torch.softmax(F.pad(scores.double(), (1, 0)), -1).mean(0))
         ratio = shares[:, 1:] / np.maximum(shares[:, :1], np.finfo(np.float64).tiny)
         return proba, np.minimum(1.0, proba.max(axis=1, keepdims=True) * ratio)
 
@@ -480,7 +480,7 @@ class _Found:
     def label_out_of_fold(self, rows: Rows) -> NDArray[np.int64]:
         """Return the likeliest class of each row by networks that have not seen it, where there are any."""
         proba = np.asarray(
-            self.networks.over_pieces(rows.X, lambda scores: torch.softmax(scores, -1).mean(0)), dtype=np.float64
+            self.networks.of_scores(rows.X, lambda scores: torch.softmax(scores, -1).mean(0)), dtype=np.float64
         )
         for part, which in enumerate(self.held_out):
             own = [number for number, of in enumerate(self.part_of) if of == part]

@@ -443,6 +443,9 @@ class RejectClassifier(RejectingClassifier):
         return examples
 
     def decide(self, X: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
+        return self.decide_and_score(X, cost)[0]
+
+    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
         array = self._validated(X)
@@ -452,10 +455,7 @@ class RejectClassifier(RejectingClassifier):
                 f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
-        return self.networks_.decide(array, cost)
-
-    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        return self.decide(X, cost), self._scores(X)
+        return self.networks_.decide_and_score(array, cost, len(self.classes_))
 
     @property
     def has_proba(self) -> bool:
