@@ -18,6 +18,7 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
+from demur.cli.expert_options import read_limits, read_prices
 
 __all__ = ["predict"]
 
@@ -32,6 +33,17 @@ def predict(
     review_budget: Annotated[
         float | None,
         typer.Option(help="Decline exactly so many rows, or this share: those whose review saves most."),
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PRICE", help="Another price of asking an expert, without a refit; may be repeated."),
+    ] = None,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LIMIT",
+            help="The most of these rows that an expert gets, or a share, or none for no limit; may be repeated.",
+        ),
     ] = None,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy into the output; may be repeated.")] = None,
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Copy every column into the output.")] = False,
@@ -55,7 +67,9 @@ def predict(
     """Decide for each row of a table: an answer, or none.
 
     Writes prediction (empty where the model declines), rejected, confidence, first_choice and second_choice, in the
-    order of the rows; with --review-budget also saves, what a review of the row saves on average.
+    order of the rows; with --review-budget also saves, what a review of the row saves on average. A model with experts
+    adds ask (whom; empty where the model answers) and expected_cost, and system_answer where the table holds what the
+    experts said.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
@@ -68,9 +82,18 @@ def predict(
             raise CallError("--scheduler works on a folder of Parquet files, and needs --out with a folder to make.")
         if scheduler is not None and review_budget is not None:
             raise CallError("--review-budget compares all rows with each other, which --scheduler does not: leave one.")
+        prices, limits = read_prices(price), read_limits(capacity)
         fitted = load_table_model(model)
         if cost is not None:
             fitted.check_cost(cost)
+        fitted.check_prices(prices)
+        if scheduler is not None and any(
+            one is not None for one in {**fitted.experts.limits, **(limits or {})}.values()
+        ):
+            raise CallError(
+                "limits compare all rows with each other, which --scheduler does not: lift them with --capacity "
+                "NAME=none, or leave --scheduler out."
+            )
         if scheduler is not None:
             with _progress("files") as advance:
                 total = decide_folder(
@@ -79,6 +102,7 @@ def predict(
                     Path(out).resolve(),
                     scheduler=scheduler,
                     cost=cost,
+                    prices=prices,
                     keep=kept,
                     strict=not allow_extra,
                     overwrite=force,
@@ -96,6 +120,8 @@ def predict(
                     strict=not allow_extra,
                     overwrite=force,
                     review_budget=review_budget,
+                    prices=prices,
+                    capacity=limits,
                     delimiter=delimiter,
                     decimal=decimal,
                     dayfirst=dayfirst,
@@ -104,7 +130,8 @@ def predict(
                 )
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     where = "" if out == "-" else f" to {out}"
-    summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} declined{share}."
+    what = "for experts" if fitted.experts else "declined"
+    summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
 
 

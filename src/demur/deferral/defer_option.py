@@ -217,6 +217,19 @@ class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: i
         _, proba, right = self._estimates(X)
         return self._decide(proba, right, prices, capacity)
 
+    def decide_and_score(
+        self, X: Features, prices: Any = None, capacity: Capacity | None = None
+    ) -> tuple[Decision[AnyArray], Floats]:
+        """Return the decisions, and the class probabilities that they were made from.
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        """
+        _, proba, right = self._estimates(X)
+        return self._decide(proba, right, prices, capacity), proba
+
     def route(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
         """Return the name of the expert who is to be asked on each row, or "model".
 
@@ -248,6 +261,19 @@ class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: i
         said = self._said(answers, plain, decision)
         open_questions = Decision(np.maximum(said, 0), said < 0, decision.acceptance, decision.confidence)
         return open_questions.labels(self.classes_, self.reject_label_)
+
+    def final_answers(self, X: Features, decision: Decision[AnyArray], answers: Any) -> NDArray[np.int64]:
+        """Return the position among the classes of the system's answer; -1 where the asked expert's is missing.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_features)
+        decision : Decision
+            Who is asked, as :meth:`decide` or :class:`~demur.deferral.Capacity` has decided on these rows.
+        answers : as for :meth:`predict`
+        """
+        plain = self._estimates(X)[0] if any(self.combines_.values()) else np.empty(0)
+        return self._said(answers, plain, decision)
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the model's class probabilities, given what is known about model and experts."""
@@ -293,6 +319,31 @@ class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: i
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
         return 0.0 - float(np.average(np.where(said < 0, expected, charged), weights=weight))
 
+    @property
+    def has_proba(self) -> bool:
+        """Whether there are class probabilities: always."""
+        return True
+
+    @property
+    def effective_cost(self) -> float | None:
+        """The price of one rejection; None, because each expert has one of its own."""
+        return None
+
+    @property
+    def why_cost_fixed(self) -> str | None:
+        """Why there is no one cost to change, in words."""
+        return "it asks experts, each at a price of its own; change those prices instead"
+
+    @property
+    def cost_adjustable(self) -> bool:
+        """Whether one cost decides: never; prices change without another fit, by ``decide(X, prices=...)``."""
+        return False
+
+    def explain(self) -> str | None:
+        """Say in words who can be asked, and at which price."""
+        asked = ", ".join(f"{name} at {one.price:g}" for name, one in read_experts(self.experts).items())
+        return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
+
     def _wrapped(self) -> Estimator:
         return self._base(1)
 
@@ -336,6 +387,9 @@ class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: i
         if len(self.classes_) < 2:
             raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        named = [name for name in read_experts(self.experts) if name in set(self.classes_.tolist())]
+        if named:
+            raise InputError(f"the expert {named[0]!r} is named like a class; give the expert another name.")
 
     def _answers_to_learn_from(self, answers: Any, experts: Mapping[str, Expert], n_rows: int) -> Ballots:
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]

@@ -177,17 +177,21 @@ class Decider:
 
     def decide(self, question: Question) -> dict[str, object]:
         """Return the answer to a question; its cost is the one that decided, None where there is none."""
-        if question.cost is not None:
-            try:
+        try:
+            if question.cost is not None:
                 self.model.check_cost(question.cost)
-            except InputError as error:
-                raise RefusedError(str(error)) from error
+            self.model.check_prices(question.prices)
+        except InputError as error:
+            raise RefusedError(str(error)) from error
         cost = self.model.cost if question.cost is None else question.cost
-        return {"decisions": self._answers(question).to_pylist(), "cost": cost, "model": self.about}
+        answer = {"decisions": self._answers(question).to_pylist(), "cost": cost, "model": self.about}
+        if self.model.experts:
+            answer["prices"] = {**self.model.experts.prices, **(question.prices or {})}
+        return answer
 
     def _answers(self, question: Question) -> pa.Table:
         try:
-            answers = self.model.answers(question.table, question.cost, where="the request")
+            answers = self.model.answers(question.table, question.cost, prices=question.prices, where="the request")
         except TableError as error:
             raise RefusedError(str(error)) from error
         certain = np.isfinite(answers["confidence"].to_numpy())

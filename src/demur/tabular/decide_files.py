@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from demur.array_types import ByName
 from demur.columns.column import Values
 from demur.columns.table_errors import TableError, listed, shown
+from demur.deferral import Capacity
 from demur.errors import MissingExtraError
+from demur.rules import Decision
 from demur.tabular.arrow_files import FolderReader, files_of_folder, partition_columns
 from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.csv_files import types_of_text
 from demur.tabular.review_desk import check_budget, rows_to_review, savings
 from demur.tabular.table_files import open_table
-from demur.tabular.table_model import ANSWER_COLUMNS, TableModel
+from demur.tabular.table_model import TableModel
 from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
 from demur.tabular.table_writer import TableWriter
 from demur.whole_file import move_into_place, part_of
@@ -63,6 +65,8 @@ def decide_file(
     strict: bool = True,
     overwrite: bool = False,
     review_budget: float | None = None,
+    prices: Mapping[str, float] | None = None,
+    capacity: Mapping[str, float | None] | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
     dayfirst: bool | None = None,
@@ -94,6 +98,11 @@ def decide_file(
         So many rows, or this share of them, are declined: those whose review saves most, as
         :func:`~demur.tabular.rows_to_review` chooses them. All others are answered, and a last column ``saves`` says
         what a review of each row saves. The rows are read twice.
+    prices : mapping of names to float, optional
+        Of asking experts, other than the model's.
+    capacity : mapping of names to int or float, optional
+        The most rows that an expert gets, instead of the model's own limits; None for no limit. The rows are then
+        assigned together, at the least expected cost within the limits, and read twice.
     delimiter : str, optional
     decimal, dayfirst : optional
         How a CSV file writes numbers and dates; by default as the one that the model was fitted on.
@@ -128,9 +137,13 @@ def decide_file(
 
         if review_budget is not None:
             check_budget(review_budget)
-        if (keep != () and writer.carries_types) or review_budget is not None:
+            if model.experts:
+                raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
+        limits = _limits(model, capacity)
+        if (keep != () and writer.carries_types) or review_budget is not None or limits:
             source = _to_be_read_twice(source, stack)
         reader = opened(source)
+        model.check_prices(prices)
         kept = _checked(model, reader, keep, strict=strict, cost=cost)
         copies = _Copies(kept)
         if kept and writer.carries_types:
@@ -144,7 +157,59 @@ def decide_file(
             if not isinstance(source, str | os.PathLike):
                 source.seek(0)
             reader = opened(source)
-        return _decide(model, reader, writer, copies, cost=cost, chunk_rows=chunk_rows, progress=progress, desk=desk)
+        ask = None
+        if limits:
+            ask = _assigned(model, reader, limits, prices, chunk_rows)
+            if not isinstance(source, str | os.PathLike):
+                source.seek(0)
+            reader = opened(source)
+        asking = _Asking(prices, ask)
+        return _decide(
+            model, reader, writer, copies, cost=cost, chunk_rows=chunk_rows, progress=progress, desk=desk, asking=asking
+        )
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Prices of asking, and who is asked on which row where the rows were assigned together."""
+
+    prices: Mapping[str, float] | None = None
+    ask: NDArray[np.int64] | None = None
+
+    def part(self, first: int, n_rows: int) -> ByName:
+        """Return what :meth:`TableModel.answers` takes for some of the rows."""
+        ask = None if self.ask is None else self.ask[first : first + n_rows]
+        return {"prices": self.prices, "ask": ask, "first": first}
+
+
+def _limits(model: TableModel, capacity: Mapping[str, float | None] | None) -> dict[str, float]:
+    """Return the limits that hold: the model's own, but for those that are given."""
+    if capacity and not model.experts:
+        raise TableError("this model asks nobody, so that there is nothing to limit: fit it with experts")
+    both: dict[str, float | None] = {**model.experts.limits, **(capacity or {})}
+    Capacity({name: limit or 0 for name, limit in both.items()}).check_names(list(model.experts.columns))
+    return {name: limit for name, limit in both.items() if limit is not None}
+
+
+def _assigned(
+    model: TableModel,
+    reader: TableReader,
+    limits: Mapping[str, float],
+    prices: Mapping[str, float] | None,
+    chunk_rows: int,
+) -> NDArray[np.int64]:
+    """Look at all rows, and assign them within the limits at the least expected cost."""
+    n_experts, parts = len(model.experts.columns), []
+    for chunk in reader.chunks(model.schema.arrow_types(), chunk_rows):
+        costs = model.decide_and_score(chunk, prices=prices, where=reader.name)[0].costs
+        assert costs is not None
+        answering = costs[:, :-n_experts].min(axis=1)
+        parts.append(np.column_stack([answering, answering, costs[:, -n_experts:]]))
+    costs = np.concatenate(parts)
+    nothing = np.zeros(len(costs))
+    decision = Decision(nothing, nothing, nothing, nothing, costs=costs)
+    ask = Capacity(limits).assign(decision, model.experts.columns).ask
+    return np.asarray(ask, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -194,7 +259,7 @@ def _checked(
     model.schema.check(reader.columns, strict=strict, where=reader.name)
     if cost is not None:
         model.check_cost(cost)
-    return _kept(reader, keep)
+    return _kept(model, reader, keep)
 
 
 def _decide(
@@ -207,14 +272,17 @@ def _decide(
     chunk_rows: int,
     progress: Callable[[int], object] = lambda rows: None,
     desk: _Desk | None = None,
+    asking: _Asking | None = None,
 ) -> Decided:
     kept = copies.names
-    types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in kept}
+    said = [name for name in model.experts.names if name in reader.columns]
+    types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in (*kept, *said)}
     total = Decided()
 
     def answer(numbered: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Decided]:
         first, chunk = numbered
-        answers = model.answers(chunk, cost, where=reader.name)
+        own = asking.part(first, chunk.num_rows) if asking is not None and model.experts else {}
+        answers = model.answers(chunk, cost, where=reader.name, **own)
         if desk is not None:
             answers = desk.answers(answers, first)
         columns = {name: chunk.column(name) for name in kept}
@@ -288,12 +356,12 @@ def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:
     return aside
 
 
-def _kept(reader: TableReader, keep: Sequence[str] | None) -> list[str]:
+def _kept(model: TableModel, reader: TableReader, keep: Sequence[str] | None) -> list[str]:
     names = list(reader.columns) if keep is None else list(dict.fromkeys(keep))
     missing = [name for name in names if name not in reader.columns]
     if missing:
         raise TableError(f"{reader.name} has no column {shown(missing[0])} to keep: it has {listed(reader.columns)}")
-    clashes = [name for name in names if name in ANSWER_COLUMNS]
+    clashes = [name for name in names if name in model.answer_columns(reader.columns)]
     if clashes:
         raise TableError(
             f"{reader.name} has a column {clashes[0]!r} to keep, which is also the name of an answer: rename it, or "
@@ -325,6 +393,7 @@ def decide_folder(
     *,
     scheduler: str,
     cost: float | None = None,
+    prices: Mapping[str, float] | None = None,
     keep: Sequence[str] | None = (),
     strict: bool = True,
     overwrite: bool = False,
@@ -343,8 +412,8 @@ def decide_folder(
     source, target : path
     scheduler : str
         The address of a Dask scheduler, or "local" for processes on this machine.
-    cost, keep, strict, overwrite, chunk_rows
-        As for :func:`decide_file`.
+    cost, prices, keep, strict, overwrite, chunk_rows
+        As for :func:`decide_file`. Limits on what experts get are not looked at: they compare all rows.
     progress : callable
         Called with the number of files just written.
     """
@@ -358,7 +427,7 @@ def decide_folder(
         raise TableError(f"there is no .parquet file in {str(read)!r}: give a folder that holds some")
     _check_target(read, final, overwrite)
     partitions = partition_columns(read, files)
-    options = {"cost": cost, "keep": keep, "strict": strict, "chunk_rows": chunk_rows}
+    options = {"cost": cost, "prices": prices, "keep": keep, "strict": strict, "chunk_rows": chunk_rows}
     part = part_of(final)
     part.mkdir()
     total = Decided()
@@ -415,4 +484,5 @@ def _decide_one(
         copies = _settled(model, rows, kept)
     with reader() as rows:
         writer = TableWriter(out, overwrite=True)
-        return _decide(model, rows, writer, copies, cost=cost, chunk_rows=options["chunk_rows"])
+        asking = _Asking(options["prices"])
+        return _decide(model, rows, writer, copies, cost=cost, chunk_rows=options["chunk_rows"], asking=asking)
