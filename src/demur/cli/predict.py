@@ -87,9 +87,8 @@ def predict(
         if cost is not None:
             fitted.check_cost(cost)
         fitted.check_prices(prices)
-        if scheduler is not None and any(
-            one is not None for one in {**fitted.experts.limits, **(limits or {})}.values()
-        ):
+        limited = {**fitted.experts.limits, **(limits or {})}
+        if scheduler is not None and any(limit is not None for limit in limited.values()):
             raise CallError(
                 "limits compare all rows with each other, which --scheduler does not: lift them with --capacity "
                 "NAME=none, or leave --scheduler out."

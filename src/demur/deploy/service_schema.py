@@ -177,9 +177,8 @@ class Requests:
         if kind == "extra_forbidden":
             unknown = [str(one["loc"][0]) for one in problems if one["type"] == kind]
             hint = _did_you_mean(unknown, self.parts)
-            return RefusedError(
-                f"the request has {listed(unknown)} beside rows and {' and '.join(self.parts[2:])}{hint}"
-            )
+            others = " and ".join(self.parts[1:])
+            return RefusedError(f"the request has {listed(unknown)} beside {others}{hint}")
         if name == "prices":
             return RefusedError(_NO_PRICES)
         if name == "cost":
@@ -381,7 +380,7 @@ def _prices_type(model: TableModel) -> TypeForm:
         "description": "What asking each expert costs; a wrong answer costs 1.",
     }
     number = Annotated[float, BeforeValidator(_number_or_infinity)]
-    return _described(dict[str, number] | None, schema)  # type: ignore[valid-type]
+    return _described(dict[str, number] | None, schema)
 
 
 def _number_or_infinity(value: object) -> object:

@@ -13,6 +13,7 @@ from demur.array_types import AnyArray, ByName
 from demur.deferral.deferral_metrics import DeferralCurve, ExpertCalibration, expert_load
 from demur.metrics import Interval, bootstrap, mean_interval, proportion_interval
 from demur.tabular.evaluation_words import counted, per_hundred, percent
+from demur.tabular.expert_columns import given_answers
 
 __all__ = ["ASKING_SENTENCES", "Asking", "interval_json", "right_answers"]
 
@@ -62,9 +63,10 @@ class Asking:
     --------
     Two rows go to a nurse at 0.1, who is wrong about one of them:
 
+    >>> right = np.array([[1.0], [1.0], [0.0], [np.nan]])
     >>> found = Asking(("nurse",), np.array([0.1]), np.array([-1, 0, 0, -1]), np.array([0.9, 0.5, 0.6, 0.9]),
-    ...                np.full((4, 1), 0.8), np.array([True, False, True, True]), np.array([[1.0], [1.0], [0.0], [np.nan]]))
-    >>> found.risk.estimate, found.accuracy.estimate, found.load.estimate
+    ...                np.full((4, 1), 0.8), np.array([True, False, True, True]), right)
+    >>> round(found.risk.estimate, 3), found.accuracy.estimate, found.load.estimate
     (0.3, 0.75, array([0.5]))
     >>> found.headline()
     'The model answers 50.0 % of the rows itself and asks nurse about 50.0 %; 75.0 % of the final answers are right, and
@@ -141,7 +143,7 @@ class Asking:
         return proportion_interval(int(seen.sum()), len(seen))
 
     def calibration(self, number: int) -> ExpertCalibration | None:
-        """Compare P(expert right) with what happened on the rows that one expert has answered; None if there are none."""
+        """Compare P(expert right) with what happened on the rows that one expert has answered; None without any."""
         seen = self.expert_right[:, number]
         answered = ~np.isnan(seen)
         if not answered.any():
@@ -279,7 +281,7 @@ def right_answers(answers: Mapping[str, AnyArray], labels: AnyArray) -> Floats:
     found = np.full((len(labels), len(answers)), np.nan)
     for number, people in enumerate(answers.values()):
         for person in people.T[::-1]:  # the first person last, who counts
-            given = np.not_equal(person, None).astype(bool)
+            given = given_answers(person)
             found[given, number] = person[given] == labels[given]
     return found
 

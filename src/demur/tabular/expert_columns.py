@@ -16,7 +16,7 @@ from demur.errors import InputTypeError
 from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import column_of_text
 
-__all__ = ["ASKING_COLUMNS", "SYSTEM_ANSWER", "ExpertColumns"]
+__all__ = ["ASKING_COLUMNS", "SYSTEM_ANSWER", "ExpertColumns", "given_answers"]
 
 ASKING_COLUMNS = ("ask", "expected_cost")
 """What the answers of a model with experts have beside those of every model."""
@@ -156,6 +156,17 @@ class ExpertColumns:
             ]
             found[name] = np.column_stack(people).astype(object)
         return found
+
+
+def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Say which entries are answers, and not None.
+
+    Examples
+    --------
+    >>> given_answers(np.array(["yes", None], dtype=object))
+    array([ True, False])
+    """
+    return np.array([one is not None for one in people.ravel()], dtype=bool).reshape(people.shape)
 
 
 def _is_pair(pair: Any) -> bool:

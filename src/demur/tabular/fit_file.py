@@ -255,8 +255,8 @@ def _notes(
     for name, found in model.facts.get("answers", {}).items():
         if found["right"] == found["answers"]:
             notes.append(
-                f"the answers of {name} are the labels in all {found['rows']:,} rows that have one: it counts as always "
-                "right. If the labels were made from these answers, no row can tell otherwise."
+                f"the answers of {name} are the labels in all {found['rows']:,} rows that have one, which counts as "
+                "always right. If the labels were made from these answers, no row can tell otherwise."
             )
     notes += [str(leak) for leak in likely_leaks(model.schema.encode(train), train_labels, model.schema)]
     return tuple(notes)

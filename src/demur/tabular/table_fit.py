@@ -18,7 +18,7 @@ from demur.columns.table_errors import TableError, shown
 from demur.estimators.splitting import Partition, blocks_of, set_aside
 from demur.rules import Rule
 from demur.tabular.class_labels import check_classes, class_texts, label_type, labelled_rows
-from demur.tabular.expert_columns import ExpertColumns
+from demur.tabular.expert_columns import ExpertColumns, given_answers
 from demur.tabular.model_kinds import ModelKind, model_kind
 from demur.tabular.table_model import LARGEST, TableModel
 
@@ -68,8 +68,8 @@ def fit_table(
     groups : array of shape (n_rows,), optional
         Rows of one group, a patient or a machine, stay on one side of every split.
     experts : mapping, optional
-        Who can be asked instead of declining: from names to the column with the expert's answers, or several for several
-        people, and the price, as in ``{"nurse": ("nurse_says", 0.05)}``. These columns are not features.
+        Who can be asked instead of declining: from names to the column with the expert's answers, or several for
+        several people, and the price, as in ``{"nurse": ("nurse_says", 0.05)}``. These columns are not features.
     capacity : mapping, optional
         The most rows of a table that an expert gets: a number, or a share below 1.
     answer_classes : names
@@ -186,23 +186,19 @@ def _with_experts(
 def _among(people: NDArray[np.object_], labels: NDArray[np.str_], classes: NDArray[np.str_]) -> NDArray[np.object_]:
     """Put another wrong class where an answer is a class that no row here has: it is wrong in any case."""
     found = people.copy()
-    strange = ~np.isin(people.astype(str), classes) & _given(people)
+    strange = ~np.isin(people.astype(str), classes) & given_answers(people)
     for row, person in np.argwhere(strange):
         found[row, person] = str(classes[0] if labels[row] != classes[0] else classes[1])
     return found
 
 
 def _answers_counted(people: NDArray[np.object_], labels: NDArray[np.str_]) -> dict[str, int]:
-    given = _given(people)
+    given = given_answers(people)
     return {
         "rows": int(given.any(axis=1).sum()),
         "answers": int(given.sum()),
         "right": int((given & (people == labels[:, None])).sum()),
     }
-
-
-def _given(people: NDArray[np.object_]) -> NDArray[np.bool_]:
-    return np.not_equal(people, None).astype(bool)
 
 
 def _of_labelled(groups: ArrayLike, table: pa.Table, target: str) -> AnyArray:
