@@ -156,7 +156,7 @@ def test_limits_are_part_of_the_model(demur, place, tmp_path):
 
 
 def test_odd_names_numbers_as_classes_and_several_people(demur, tmp_path):
-    """Column names with every sign of the option's own, spaces and umlauts; classes 0 and 1; two people as one expert."""
+    """Column names with the option's own signs, spaces and umlauts; classes 0 and 1; two people as one expert."""
     table = rows(300)
     said = np.array([{"sick": "1.0", "well": "0.0", "": ""}[one] for one in table["nurse_says"]])
     other = np.array([{"sick": "1", "well": "0", "": "NA"}[one] for one in table["cons_says"]])

@@ -510,7 +510,8 @@ class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: i
         if isinstance(learner, AutoClassifier):
             seen = np.flatnonzero(answered)
             learner.fit(_safe_indexing(X, seen), target[seen])
-            found[~answered] = proba_of(learner, _safe_indexing(X, np.flatnonzero(~answered)), np.arange(2))[:, 1]
+            if not answered.all():
+                found[~answered] = proba_of(learner, _safe_indexing(X, np.flatnonzero(~answered)), np.arange(2))[:, 1]
             found[seen[learner.held_out_rows_]] = learner.held_out_proba_[:, 1]
             return {"features": found}, learner
         for train, test in folds:
