@@ -181,6 +181,12 @@ class Asking:
         """What an evaluation shows first."""
         return {"system_risk": self.risk, "system_accuracy": self.accuracy}
 
+    @property
+    def more_figures(self) -> dict[str, Interval]:
+        """What it shows last."""
+        more = {"deferral_area": self.area}
+        return more if self.regret is None else more | {"regret": self.regret}
+
     def headline(self) -> str:
         """Say in one sentence who answers, and what that comes to."""
         words, load = ASKING_SENTENCES, np.asarray(self.load.estimate)
@@ -258,8 +264,6 @@ class Asking:
             "n_asked": int((self.ask >= 0).sum()),
             "n_without_answer": self.n_open,
             "risk_if_nobody_asked": interval_json(self.nobody),
-            "regret": None if self.regret is None else interval_json(self.regret),
-            "deferral_area": interval_json(self.area),
         }
 
 

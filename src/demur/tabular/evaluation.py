@@ -311,7 +311,8 @@ class Evaluation:
         figures["coverage"] = proportion_interval(counts.n_answered, counts.n_rows)
         figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
         figures["risk_if_all_answered"] = proportion_interval(n_wrong, counts.n_rows)
-        return figures | area_intervals(sortable(self.decision.confidence), self.wrong)
+        figures |= area_intervals(sortable(self.decision.confidence), self.wrong)
+        return figures if self.asking is None else figures | self.asking.more_figures
 
     @cached_property
     def kept(self) -> KeptOrNot | None:
