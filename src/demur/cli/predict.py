@@ -45,6 +45,9 @@ def predict(
             help="The most of these rows that an expert gets, or a share, or none for no limit; may be repeated.",
         ),
     ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Write the calibrated probability of each class, as proba:<class>.")
+    ] = False,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy into the output; may be repeated.")] = None,
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Copy every column into the output.")] = False,
     allow_extra: Annotated[
@@ -67,9 +70,9 @@ def predict(
     """Decide for each row of a table: an answer, or none.
 
     Writes prediction (empty where the model declines), rejected, confidence, first_choice and second_choice, in the
-    order of the rows; with --review-budget also saves, what a review of the row saves on average. A model with experts
-    adds ask (whom; empty where the model answers) and expected_cost, and system_answer where the table holds what the
-    experts said.
+    order of the rows; with --proba also the probability of each class, as proba:<class>; with --review-budget also
+    saves, what a review of the row saves on average. A model with experts adds ask (whom; empty where the model
+    answers) and expected_cost, and system_answer where the table holds what the experts said.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
@@ -105,6 +108,7 @@ def predict(
                     keep=kept,
                     strict=not allow_extra,
                     overwrite=force,
+                    proba=proba,
                     chunk_rows=chunk_rows,
                     progress=advance,
                 )
@@ -118,6 +122,7 @@ def predict(
                     keep=kept,
                     strict=not allow_extra,
                     overwrite=force,
+                    proba=proba,
                     review_budget=review_budget,
                     prices=prices,
                     capacity=limits,

@@ -500,9 +500,7 @@ class _CutGains:
     prices: Floats
 
     @classmethod
-    def of(
-        cls, first: int, seen: _Seen, right: Mapping[Asked, Floats], prices: Floats, n_labels: int
-    ) -> "_CutGains":
+    def of(cls, first: int, seen: _Seen, right: Mapping[Asked, Floats], prices: Floats, n_labels: int) -> "_CutGains":
         seconds = [s for s in range(len(prices)) if s != first]
         rows, sure, gain = [], [], []
         for label in range(n_labels):
@@ -551,9 +549,7 @@ def _chosen(right: Mapping[Asked, Any], states: Ints) -> Floats:
 
 def _subsets(n_services: int) -> list[Asked]:
     """Return all sets of services but the empty one, smaller ones first."""
-    return [
-        sum(1 << s for s in some) for k in range(1, n_services + 1) for some in combinations(range(n_services), k)
-    ]
+    return [sum(1 << s for s in some) for k in range(1, n_services + 1) for some in combinations(range(n_services), k)]
 
 
 def _members(some: Asked) -> list[int]:

@@ -23,6 +23,7 @@ __all__ = [
     "Candidate",
     "FittedNetworks",
     "GridEntry",
+    "ScaledNetworks",
     "all_diverged",
     "grid_of",
     "least_log_loss",
@@ -154,7 +155,7 @@ def least_log_loss(
     for candidate in candidates:
         value = np.inf
         if not candidate.failed:
-            networks = FittedNetworks(candidate.loss, trained.take(candidate.members), None, None)
+            networks = FittedNetworks(trained.take(candidate.members), None, None, loss=candidate.loss)
             proba = networks.proba(X.numpy(), normalised=True)[np.arange(len(y)), y]
             value = float(np.average(-np.log(np.maximum(proba, 1e-12)), weights=weight))
         judged.append(replace(candidate, log_loss=value))
@@ -296,31 +297,27 @@ def scaled_inputs(
 
 
 @dataclass(frozen=True, eq=False)
-class FittedNetworks:
-    """The networks that were kept, from raw features to decisions.
+class ScaledNetworks:
+    """Networks that were kept, from raw features to scores.
 
     Parameters
     ----------
-    loss : Loss
     networks : Trained
     mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs), or None
         Inputs are centred and divided by these, by those of each member if they differ; None if they are already.
-    temperature : TemperatureScaling, optional
     clip : float, optional
         The scaled inputs are clipped smoothly to (-clip, clip).
     indicators : array of int, optional
         Features for which an input tells where they are missing, after the features themselves.
     """
 
-    loss: Loss
     networks: Trained
     mean: NDArray[np.float64] | None
     scale: NDArray[np.float64] | None
-    temperature: TemperatureScaling | None = None
     clip: float | None = None
     indicators: NDArray[np.int64] | None = None
 
-    def _over_pieces(self, X: AnyArray, function: Callable[[Tensor], Tensor]) -> AnyArray:
+    def over_pieces(self, X: AnyArray, function: Callable[[Tensor], Tensor]) -> AnyArray:
         """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time.
 
         Pieces are filled up to a multiple of 64 rows: small products use other kernels, and a row's result must not
@@ -350,6 +347,20 @@ class FittedNetworks:
             filled[number, : len(rows)] = torch.from_numpy(scaled_inputs(joined, mean, scale, self.clip))
         return filled
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedNetworks(ScaledNetworks):
+    """The networks that were kept, from raw features to decisions.
+
+    Parameters
+    ----------
+    loss : Loss
+    temperature : TemperatureScaling, optional
+    """
+
+    loss: Loss
+    temperature: TemperatureScaling | None = None
+
     def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
         """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
 
@@ -364,7 +375,7 @@ class FittedNetworks:
             total = proba.sum(-1, keepdim=True)
             return (proba / total).nan_to_num_(1 / proba.shape[-1])
 
-        return self._over_pieces(X, probabilities)
+        return self.over_pieces(X, probabilities)
 
     def _probabilities(self, scores: Tensor) -> Tensor:
         proba = self.loss.inverse_link(scores).mean(0) if len(scores) > 1 else self.loss.inverse_link(scores[0])
@@ -375,7 +386,7 @@ class FittedNetworks:
     def decide(self, X: AnyArray, cost: CostLike) -> Decision[AnyArray]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
         if self.loss.has_link:
-            answers = self._over_pieces(X, self._label_and_confidence)
+            answers = self.over_pieces(X, self._label_and_confidence)
             acceptance = chow_acceptance(answers[:, 1], np.asarray(cost, dtype=np.float64))
             return Decision.from_acceptance(answers[:, 0].astype(np.int64), acceptance, answers[:, 1])
         one_cost = float(np.ravel(cost)[0])
@@ -384,7 +395,7 @@ class FittedNetworks:
             found = self.loss.rule(scores[0], one_cost)
             return torch.stack([found.label.to(torch.float32), found.acceptance, found.confidence], -1)
 
-        columns = self._over_pieces(X, label_acceptance_confidence)
+        columns = self.over_pieces(X, label_acceptance_confidence)
         return Decision.from_acceptance(columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2])
 
     def _label_and_confidence(self, scores: Tensor) -> Tensor:
@@ -397,7 +408,7 @@ class FittedNetworks:
 
     def class_scores(self, X: AnyArray, n_classes: int) -> NDArray[np.float64]:
         """Return one score per class, for losses without a link."""
-        return self._over_pieces(X, lambda scores: self.loss.class_scores(scores[0], n_classes)).astype(np.float64)
+        return self.over_pieces(X, lambda scores: self.loss.class_scores(scores[0], n_classes)).astype(np.float64)
 
     def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> "FittedNetworks":
         """Return the same networks with a temperature chosen on these (already scaled) rows."""
