@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
 from demur.deferral.deferring import DeferringClassifier
-from demur.deferral.experts import Expert, check_prices, read_answers, read_experts
+from demur.deferral.experts import Expert, check_names, check_prices, read_answers, read_experts
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import choose_reject_label
@@ -390,6 +390,7 @@ class DeferClassifier(DeferringClassifier):
         if len(self.classes_) < 2:
             raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        check_names(experts, self.classes_)
         right = self._right(answers, experts, codes)
         given = None
         if sample_weight is not None:
