@@ -70,7 +70,10 @@ def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):
     [
         (("predict", "matrix", "new.csv"), "was not fitted on named columns"),
         (("predict", "rule", "new.csv"), "holds a Chow, which is not a classifier"),
-        (("predict", "pipeline", "new.csv", "--allow-extra"), "column 'pet', row 1, holds 'cat', which is not a number"),
+        (
+            ("predict", "pipeline", "new.csv", "--allow-extra"),
+            "column 'pet', row 1, holds 'cat', which is not a number",
+        ),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--calibrate"), "there is no column 'class' to predict"),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--coverage", "0.9"), "are fitted on labelled rows"),
         (("wrap", "rule", "new.csv", "--out", "m"), "is not a"),
