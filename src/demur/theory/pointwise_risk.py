@@ -288,8 +288,8 @@ class RiskProblem:
         Parameters
         ----------
         start : tensor of shape (n_rows, n_unknowns), optional
-            By default the best of a few guesses. Cutting planes, where a loss says that it has kinks and Newton's method
-            does not get to a place without a slope, need none.
+            By default the best of a few guesses. Cutting planes, where a loss says that it has kinks and Newton's
+            method does not get to a place without a slope, need none.
         """
         if start is not None:
             unknowns, slope = self.descend(self.risk, start)

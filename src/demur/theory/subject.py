@@ -176,7 +176,7 @@ class Subject:
         return weigh(self.each_value(scores), eta)
 
     def each_value(self, scores: Tensor) -> Tensor:
-        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes): what risks at any eta are made of."""
+        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes): what every risk is made of."""
         n_rows, n_classes = len(scores), self.n_classes
         with torch.no_grad():
             y = torch.arange(n_classes).repeat(n_rows)
@@ -189,7 +189,7 @@ class Subject:
 
 
 def weigh(each: Tensor, eta: Tensor) -> Tensor:
-    """Return the risk that losses of each class, (..., n_classes), have at eta; a class of probability 0 does not count.
+    """Return the risk at eta of one loss per class, (..., n_classes); a class of probability 0 does not count.
 
     Examples
     --------
