@@ -231,7 +231,8 @@ class DeferClassifier(DeferringClassifier):
         """Return class probabilities, rows summing to 1; one-versus-all estimates are divided by their sum."""
         proba = self._estimates(X)[1]
         total = proba.sum(axis=1, keepdims=True)
-        return np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0)
+        normalised: Floats = np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0)
+        return normalised
 
     @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_right(self, X: Features) -> Floats:
@@ -444,7 +445,7 @@ class DeferClassifier(DeferringClassifier):
                 continue
             if not isinstance(value, Real):
                 raise InputTypeError(f"{name} must be a number, got {value!r}.")
-            if not 0 <= value < np.inf or (name == "learning_rate" and value == 0):
+            if not 0 <= float(value) < np.inf or (name == "learning_rate" and value == 0):
                 raise InputError(f"{name} must be a positive number, got {value!r}.")
         if not isinstance(self.validation_fraction, Real) or not 0 < self.validation_fraction < 1:
             raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
