@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -310,6 +311,9 @@ class FittedNetworks:
         The scaled inputs are clipped smoothly to (-clip, clip).
     indicators : array of int, optional
         Features for which an input tells where they are missing, after the features themselves.
+    mean_of : {"proba", "scores"}
+        What is averaged over the members. Members that are each calibrated make probabilities too timid when these are
+        averaged; the mean of their scores is as sure as they are.
     """
 
     loss: Loss
@@ -319,6 +323,7 @@ class FittedNetworks:
     temperature: TemperatureScaling | None = None
     clip: float | None = None
     indicators: NDArray[np.int64] | None = None
+    mean_of: Literal["proba", "scores"] = "proba"
 
     def _over_pieces(self, X: AnyArray, function: Callable[[Tensor], Tensor]) -> AnyArray:
         """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time.
@@ -330,7 +335,10 @@ class FittedNetworks:
         def results(start: int) -> AnyArray:
             rows = X[start : start + _ROWS_AT_A_TIME]
             filled = self._inputs(rows, len(rows) + -len(rows) % 64)
-            return function(self.networks.scores(filled))[: len(rows)].cpu().numpy()
+            scores = self.networks.scores(filled)
+            if self.mean_of == "scores":
+                scores = scores.mean(0, keepdim=True)
+            return function(scores)[: len(rows)].cpu().numpy()
 
         return np.concatenate(on_workers(results, range(0, len(X), _ROWS_AT_A_TIME)))
 
@@ -351,7 +359,7 @@ class FittedNetworks:
         return filled
 
     def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
-        """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
+        """Return the inverse link of the scores as the loss estimates them, one or the other averaged over members.
 
         With ``normalised``, in float64 and divided by their sum over the classes.
         """

@@ -157,9 +157,9 @@ class RejectClassifier(RejectingClassifier):
         nothing to choose or to calibrate. Rows with equal features stay on one side, and so do rows of one group where
         ``fit`` is told the groups.
     n_members : int, optional
-        The number of networks, with different seeds, whose probabilities are averaged: by default five, and one for
-        losses without probabilities. Members of the default ensemble hold out one of up to five folds in turn; a single
-        one holds out a fifth and never sees it.
+        The number of networks, with different seeds, that are averaged (their scores, and the probabilities of plain
+        perceptrons): by default five, and one for losses without probabilities. Members of the default ensemble hold
+        out one of up to five folds in turn; a single one holds out a fifth and never sees it.
     calibration : {"auto", "temperature", None}, default="auto"
         Temperature scaling on the held-out rows; "auto" is that for losses with a link.
     class_weight : dict, "balanced" or None, default=None
