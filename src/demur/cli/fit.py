@@ -35,7 +35,11 @@ def fit(
     ] = None,
     model: Annotated[
         str,
-        typer.Option("--model", "-m", help="auto, et, rf, hgb, lr, a loss such as ce, or your own, file.py:Class."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="auto, one of its candidates (et, lr, hgb, rf, lgbm, cat, nn, pnn), a loss such as ce, or file.py:Class.",
+        ),
     ] = "auto",
     test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
     holdout: Annotated[float, typer.Option(help="Without --test: the share of rows kept back to judge it on.")] = 0.2,
@@ -52,6 +56,10 @@ def fit(
         str | None,
         typer.Option(help="A column that says which rows belong together: they stay on one side of every split."),
     ] = None,
+    time_split: Annotated[
+        str | None,
+        typer.Option(help="A column of dates or numbers: train on the earlier rows, and judge on the latest."),
+    ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to use although it looks useless; may be repeated.")
@@ -64,6 +72,7 @@ def fit(
         bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
     ] = None,
     time_budget: Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")] = 90.0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random: rows to hold out, and training.")] = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page about the held-out rows to this file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
@@ -94,12 +103,14 @@ def fit(
                 test=test,
                 holdout=holdout,
                 group_split=group_split,
+                time_split=time_split,
                 keep=keep or (),
                 drop=drop or (),
                 delimiter=delimiter,
                 decimal=decimal,
                 dayfirst=dayfirst,
                 time_budget=time_budget or None,
+                seed=seed,
                 verbose=int(is_watched()),
             )
         except NoGuaranteeError as error:

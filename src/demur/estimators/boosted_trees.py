@@ -37,6 +37,8 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
     library : {"catboost", "lightgbm", "xgboost"}
     parameters : dict, optional
         For the library's own classifier.
+    categorical : sequence of int, optional
+        Columns that hold codes 0, 1, ... of categories; for LightGBM.
 
     Attributes
     ----------
@@ -46,9 +48,12 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         The fitted trees: LightGBM's text, or the JSON of the other two.
     """
 
-    def __init__(self, library: str = "lightgbm", parameters: ByName | None = None) -> None:
+    def __init__(
+        self, library: str = "lightgbm", parameters: ByName | None = None, *, categorical: Sequence[int] | None = None
+    ) -> None:
         self.library = library
         self.parameters = parameters
+        self.categorical = categorical
 
     @classmethod
     def of(cls, estimator: Estimator) -> Self:
@@ -79,10 +84,13 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise InputError(f"y holds only one class, {classes[0]!r}; a classifier needs at least two.")
+        if self.categorical and self.library != "lightgbm":
+            raise InputError(f"{self.library} takes no codes of categories here; give it numbers, or use lightgbm.")
         model = library.make(dict(self.parameters or {}))
         wanted = library.n_trees(model)
         watch = _Watch(time.monotonic() + seconds, wanted)
-        library.fit(model, rows, codes, parameters.get("sample_weight"), watch)
+        named = {"categorical_feature": list(self.categorical)} if self.categorical else {}
+        library.fit(model, rows, codes, {"sample_weight": parameters.get("sample_weight"), **named}, watch)
         self._adopt(library.text(model), classes, rows.shape[1])
         return min(1.0, watch.done / wanted)
 
@@ -187,7 +195,7 @@ class _Library:
     classifier: str
     make: Callable[[ByName], Any]
     n_trees: Callable[[Any], int]
-    fit: Callable[[Any, AnyArray, AnyArray, AnyArray | None, _Watch], None]
+    fit: Callable[[Any, AnyArray, AnyArray, ByName, _Watch], None]
     text: Callable[[Any], str]
     load: Callable[[str], Any]
     proba: Callable[[Any, Features], AnyArray]
@@ -240,14 +248,14 @@ def _lightgbm_make(parameters: ByName) -> Any:
     return import_module("lightgbm").LGBMClassifier(**{"verbose": -1, **parameters})
 
 
-def _lightgbm_fit(model: Any, X: AnyArray, y: AnyArray, weight: AnyArray | None, watch: _Watch) -> None:
+def _lightgbm_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, watch: _Watch) -> None:
     stop = import_module("lightgbm").callback.EarlyStopException
 
     def after_each(env: Any) -> None:
         if watch.over(env.iteration + 1):
             raise stop(env.iteration, [])
 
-    model.fit(X, y, sample_weight=weight, callbacks=[after_each])
+    model.fit(X, y, **named, callbacks=[after_each])
 
 
 def _lightgbm_text(model: Any) -> str:
@@ -323,13 +331,13 @@ def _xgboost_make(parameters: ByName) -> Any:
     return import_module("xgboost").XGBClassifier(**parameters)
 
 
-def _xgboost_fit(model: Any, X: AnyArray, y: AnyArray, weight: AnyArray | None, watch: _Watch) -> None:
+def _xgboost_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, watch: _Watch) -> None:
     class AfterEach(import_module("xgboost").callback.TrainingCallback):  # type: ignore[misc] # known when it is there
         def after_iteration(self, booster: Any, epoch: int, log: Any) -> bool:
             return watch.over(epoch + 1)
 
     model.set_params(callbacks=[AfterEach()])
-    model.fit(X, y, sample_weight=weight)
+    model.fit(X, y, **named)
     model.set_params(callbacks=None)
 
 
@@ -394,12 +402,12 @@ def _catboost_make(parameters: ByName) -> Any:
     return import_module("catboost").CatBoostClassifier(**{**quiet, **parameters})
 
 
-def _catboost_fit(model: Any, X: AnyArray, y: AnyArray, weight: AnyArray | None, watch: _Watch) -> None:
+def _catboost_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, watch: _Watch) -> None:
     class AfterEach:
         def after_iteration(self, info: Any) -> bool:
             return not watch.over(info.iteration)
 
-    model.fit(X, y, sample_weight=weight, callbacks=[AfterEach()])
+    model.fit(X, y, **named, callbacks=[AfterEach()])
 
 
 def _catboost_n_trees(model: Any) -> int:

@@ -70,12 +70,14 @@ def fit_file(
     test: Source | None = None,
     holdout: float = 0.2,
     group_split: str | None = None,
+    time_split: str | None = None,
     keep: Collection[str] = (),
     drop: Collection[str] = (),
     delimiter: str | None = None,
     decimal: str | None = None,
     dayfirst: bool | None = None,
     time_budget: float | None = 90.0,
+    seed: int = 0,
     verbose: int = 0,
 ) -> FittedFile:
     r"""Fit a classifier with a reject option on a file.
@@ -103,12 +105,17 @@ def fit_file(
     group_split : str, optional
         A column that says which rows belong together, such as those of one patient: they stay on one side of every
         split. The column is not a feature.
+    time_split : str, optional
+        A column of numbers, dates or times that says when each row was: the latest rows are held out, and the model is
+        trained on earlier ones. The column is not a feature.
     keep, drop : names
         Columns to use although they look useless, and columns to leave out.
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
     time_budget : float or None
         Seconds that "auto" may take.
+    seed : int, default=0
+        Of what is drawn at random: the rows to hold out, and what training draws.
     verbose : int
         1 shows a progress bar on a terminal.
 
@@ -129,7 +136,9 @@ def fit_file(
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to below 1, got {holdout:g}.")
-    left_out = list(drop) if group_split is None else [*drop, group_split]
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
+    left_out = [*drop, *(name for name in (group_split, time_split) if name is not None)]
     table, notation = _read(path, target, (*keep, *left_out), model, (delimiter, decimal, dayfirst))
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
@@ -143,9 +152,14 @@ def fit_file(
         held_out = read_labelled(test, first_look, classes, delimiter=delimiter, strict=False)
         labelled_rows(held_out, target, where=source_name(test))
     elif holdout:
-        from demur.estimators.splitting import hold_out
+        from demur.estimators.splitting import hold_out, hold_out_latest
 
-        parts = hold_out(rows.select(first_look.names), labels, holdout, groups=groups)
+        features = rows.select(first_look.names)
+        if time_split is None:
+            parts = hold_out(features, labels, holdout, groups=groups, seed=seed)
+        else:
+            times = _times(rows, time_split, target, notation)
+            parts = hold_out_latest(times, features, labels, holdout, groups=groups)
         train, held_out = parts.train, rows.take(parts.aside) if len(parts.aside) else None
     from demur.tabular.table_fit import fit_table
 
@@ -160,15 +174,19 @@ def fit_file(
         drop=left_out,
         groups=None if groups is None else groups[train],
         time_budget=time_budget,
+        seed=seed,
         verbose=verbose,
     )
     seconds = time.perf_counter() - started
     schema = replace(fitted.schema, **notation)
-    if group_split is not None:
-        schema = replace(schema, set_aside={**schema.set_aside, group_split: "it says which rows belong together"})
+    for name, why in ((group_split, "it says which rows belong together"), (time_split, "it says when a row was")):
+        if name is not None:
+            schema = replace(schema, set_aside={**schema.set_aside, name: why})
     facts = {**fitted.facts, "rows_without_label": table.num_rows - len(labels)}
     fitted = replace(fitted, schema=schema, facts=facts)
     notes = _notes(fitted, rows.select(first_look.names), labels, groups, rows.take(train), labels[train])
+    if time_split is not None and test is None and held_out is not None:
+        notes += (f"it was trained on earlier rows and judged on the latest {held_out.num_rows:,}, by {time_split}.",)
     if test is not None and held_out is not None:
         notes += _known_rows(first_look, rows, held_out, source_name(test))
     return FittedFile(fitted, held_out, source_name(path if test is None else test), seconds, notes)
@@ -202,6 +220,26 @@ def _groups(column: pa.ChunkedArray, name: str, target: str) -> NDArray[np.str_]
         raise TableError(f"the target {shown(target)} cannot also say which rows belong together: name another column")
     texts = class_texts(column)
     return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+
+
+def _times(rows: pa.Table, name: str, target: str, notation: ByName) -> NDArray[np.float64]:
+    """Return when each row was, as numbers."""
+    if name == target:
+        raise TableError(f"the target {shown(target)} cannot also say when a row was: name another column")
+    schema = replace(Schema.learn(rows.select([name]), keep=[name]), **notation)
+    if schema.columns[0].kind not in ("number", "date", "time"):
+        kind = schema.columns[0].kind
+        raise TableError(
+            f"column {shown(name)} holds a {kind}, which has no order in time: name one of numbers or dates"
+        )
+    times: NDArray[np.float64] = schema.encode(rows.select([name]))[:, 0]
+    unknown = np.flatnonzero(np.isnan(times))
+    if len(unknown):
+        raise TableError(
+            f"column {shown(name)} does not say when row {unknown[0] + 1:,} was, nor {len(unknown) - 1:,} others: fill it "
+            "in, or leave such rows out"
+        )
+    return times
 
 
 def _notes(

@@ -39,6 +39,7 @@ def fit_table(
     drop: Collection[str] = (),
     groups: ArrayLike | None = None,
     time_budget: float | None = 90.0,
+    seed: int = 0,
     verbose: int = 0,
 ) -> TableModel:
     """Fit a classifier with a reject option on a table.
@@ -65,6 +66,8 @@ def fit_table(
         Rows of one group, a patient or a machine, stay on one side of every split.
     time_budget : float or None
         Seconds that "auto" may take.
+    seed : int, default=0
+        Of what is drawn at random in training.
     verbose : int
         1 shows a progress bar on a terminal.
     """
@@ -86,6 +89,7 @@ def fit_table(
         rule=None if len(parts.aside) else rule,
         with_rule=rule is not None,
         time_budget=time_budget,
+        seed=seed,
         verbose=verbose,
     )
     classifier.set_params(reject_label=_free_label(classes))
