@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
 from demur.deferral.deferring import DeferringClassifier
-from demur.deferral.experts import Expert, check_prices, read_answers, read_experts
+from demur.deferral.experts import Expert, check_names, check_prices, read_answers, read_experts
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import choose_reject_label
@@ -261,15 +261,15 @@ class DeferClassifier(DeferringClassifier):
             def values(scores: Tensor) -> Tensor:
                 return torch.cat(self.loss_.values(scores.double(), free), -1).mean(0)
 
-            found = np.asarray(self.networks_[0].over_pieces(array, values), dtype=np.float64)
+            found = np.asarray(self.networks_[0].of_scores(array, values), dtype=np.float64)
             proba, right = found[:, :-n_experts], found[:, -n_experts:]
         return proba, proba, right
 
     def _of_two_stages(self, X: AnyArray) -> tuple[Floats, Floats]:
         """Return the mean class probabilities, and those of the experts from the mean shares of the router."""
         first, second = self.networks_
-        proba = first.over_pieces(X, lambda scores: torch.softmax(scores.double(), -1).mean(0))
-        shares = second.over_pieces(X, lambda scores: torch.softmax(F.pad(scores.double(), (1, 0)), -1).mean(0))
+        proba = first.of_scores(X, lambda scores: torch.softmax(scores.double(), -1).mean(0))
+        shares = second.of_scores(X, lambda scores: torch.softmax(F.pad(scores.double(), (1, 0)), -1).mean(0))
         ratio = shares[:, 1:] / np.maximum(shares[:, :1], np.finfo(np.float64).tiny)
         return proba, np.minimum(1.0, proba.max(axis=1, keepdims=True) * ratio)
 
@@ -391,6 +391,7 @@ class DeferClassifier(DeferringClassifier):
         if len(self.classes_) < 2:
             raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        check_names(experts, self.classes_)
         right = self._right(answers, experts, codes)
         given = None
         if sample_weight is not None:
@@ -481,7 +482,7 @@ class _Found:
     def label_out_of_fold(self, rows: Rows) -> NDArray[np.int64]:
         """Return the likeliest class of each row by networks that have not seen it, where there are any."""
         proba = np.asarray(
-            self.networks.over_pieces(rows.X, lambda scores: torch.softmax(scores, -1).mean(0)), dtype=np.float64
+            self.networks.of_scores(rows.X, lambda scores: torch.softmax(scores, -1).mean(0)), dtype=np.float64
         )
         for part, which in enumerate(self.held_out):
             own = [number for number, of in enumerate(self.part_of) if of == part]

@@ -92,16 +92,27 @@ class TrainingStep:
     networks : sequence of NetworkSpec
         The specifications of the stack's networks.
     learning_rate : float
+    decoupled : bool
+        How weights decay; see :class:`AMSGrad`.
     """
 
     def __init__(
-        self, loss: Trainable, stack: Stack, data: TrainingData, networks: Sequence[NetworkSpec], learning_rate: float
+        self,
+        loss: Trainable,
+        stack: Stack,
+        data: TrainingData,
+        networks: Sequence[NetworkSpec],
+        learning_rate: float,
+        *,
+        decoupled: bool = False,
     ) -> None:
         self._loss, self._stack, self._data = loss, stack, data
         device = stack.parameters.device
         self._cost = torch.tensor([[network.cost] for network in networks], device=device)
         decay = torch.tensor([network.weight_decay or 0.0 for network in networks], device=device)
-        self._optimiser = AMSGrad(stack.parameters, stack.gradients, stack.per_parameter(decay), learning_rate)
+        self._optimiser = AMSGrad(
+            stack.parameters, stack.gradients, stack.per_parameter(decay), learning_rate, decoupled=decoupled
+        )
 
     @property
     def n_groups(self) -> int:
@@ -146,7 +157,8 @@ class AMSGrad:
     """Adam with the running maximum of second moments (Reddi et al. 2018), as in ``torch.optim.Adam(amsgrad=True)``.
 
     The L2 penalty is added to the gradient, as there; it may differ between parameters, which is what lets
-    networks with different weight decays share one update.
+    networks with different weight decays share one update. Decoupled, as in ``torch.optim.AdamW``, each step takes
+    ``learning_rate * weight_decay`` of the parameters away instead.
 
     Parameters
     ----------
@@ -154,10 +166,20 @@ class AMSGrad:
         Updated and read in place.
     weight_decay : tensor like ``parameters``
     learning_rate : float
+    decoupled : bool, default=False
     """
 
-    def __init__(self, parameters: Tensor, gradients: Tensor, weight_decay: Tensor, learning_rate: float) -> None:
+    def __init__(
+        self,
+        parameters: Tensor,
+        gradients: Tensor,
+        weight_decay: Tensor,
+        learning_rate: float,
+        *,
+        decoupled: bool = False,
+    ) -> None:
         self._parameters, self._gradients, self._weight_decay = parameters, gradients, weight_decay
+        self._kept = 1 - learning_rate * weight_decay if decoupled else None
         self._learning_rate = learning_rate
         self.largest_square = torch.zeros_like(parameters)
         vectors = (
@@ -173,7 +195,10 @@ class AMSGrad:
 
     def step(self) -> None:
         """Update the parameters from the gradients."""
-        self._gradients.addcmul_(self._parameters, self._weight_decay)
+        if self._kept is None:
+            self._gradients.addcmul_(self._parameters, self._weight_decay)
+        else:
+            self._parameters.mul_(self._kept)
         parameters, gradients, means, squares, largest = self._pieces
         adam(
             parameters,
