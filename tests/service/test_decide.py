@@ -12,7 +12,7 @@ from service_samples import CLASSES, HOSTILE, app, ask, good, json_rows, model, 
 
 from demur import Chow, CostMatrix, Coverage, RiskControl, Threshold
 from demur.deploy import create_app
-from demur.deploy.service import Decider
+from demur.deploy.decider import Decider
 from demur.tabular import ANSWER_COLUMNS, TableModel, fit_table
 
 SERVED = {

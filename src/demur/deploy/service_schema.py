@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["Question", "RefusedError", "Requests", "answer_type", "column_array", "health_type", "refusal_type"]
+__all__ = ["Question", "RefusedError", "Requests", "Row", "answer_type", "column_array", "health_type", "refusal_type"]
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no type for those that are made while a program runs."""
 
 Value = str | float | int | bool | None
 """What a cell of a request may be."""
+
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a request: values by the names of the columns."""
 
 _LONGEST_SECONDS = 9e9
 """What a duration in nanoseconds can hold."""
@@ -133,6 +136,10 @@ class Requests:
 
     def read(self, body: bytes) -> Question:
         """Return the question, or raise a :class:`RefusedError` that says what is wrong with it."""
+        return self.question(*self.read_rows(body))
+
+    def read_rows(self, body: bytes) -> tuple[Sequence[Row], float | None]:
+        """Return the rows and the cost of a request, checked but as they were written."""
         from pydantic import ValidationError
 
         document = parse(body)
@@ -141,9 +148,12 @@ class Requests:
             asked = (self._one if is_one else self._many).validate_python(document)
         except ValidationError as error:
             raise self._refusal(error) from None
-        rows = [asked["row"]] if is_one else asked["rows"]
+        return [asked["row"]] if is_one else asked["rows"], asked.get("cost")
+
+    def question(self, rows: Sequence[Row], cost: float | None) -> Question:
+        """Return the question that these rows ask."""
         arrays = [column_array(column, [row[name] for row in rows]) for name, column in self.columns.items()]
-        return Question(pa.Table.from_arrays(arrays, names=list(self.columns)), asked.get("cost"))
+        return Question(pa.Table.from_arrays(arrays, names=list(self.columns)), cost)
 
     def _refusal(self, error: "ValidationError") -> RefusedError:
         """Say in one sentence what is wrong first of all."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
 from demur.errors import InputError
+from demur.estimators.quick_paths import QuickParts
 from demur.rules import Decision
 from demur.tabular.class_labels import as_column
 
@@ -23,7 +25,8 @@ ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "secon
 LARGEST = 1e30
 """Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
 
-_PIECE = 64
+_quick: "WeakKeyDictionary[TableModel, QuickParts]" = WeakKeyDictionary()
+"""Made on first use, and no part of what is saved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +110,14 @@ class TableModel:
             table = as_table(table)
         codes = self.schema.encode(table, where=where)
         codes[np.abs(codes) > LARGEST] = np.nan
-        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+        return self.quick().features(codes)
+
+    def quick(self) -> QuickParts:
+        """Return the parts that decide, without what scikit-learn checks at every step."""
+        parts = _quick.get(self)
+        if parts is None:
+            parts = _quick[self] = QuickParts(self.dense, self.classifier)
+        return parts
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
@@ -134,22 +144,12 @@ class TableModel:
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none.
 
-        Neither depends, to the last bit, on how many rows are asked for at once: products of a few rows use other
-        kernels, so that what needs numbers on one scale gets full pieces of rows. Trees do not mind.
+        Neither depends, to the last bit, on how many rows are asked for at once.
         """
         if cost is not None:
             self.check_cost(cost)
-        features = self.features(table, where=where)
-        n_rows, missing = len(features), -len(features) % _PIECE
         prices = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
-        if self.dense is not None and missing:
-            features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
-            if prices is not None and prices.ndim:
-                prices = np.concatenate([prices, np.zeros(missing)])
-        asked = float(prices) if prices is not None and not prices.ndim else prices
-        decision, scores = self.classifier.decide_and_score(features, asked)
-        parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
-        return Decision(*(part[:n_rows] for part in parts)), scores[:n_rows]
+        return self.quick().classifier.decide_and_score(self.features(table, where=where), prices)
 
     def answers(self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table") -> pa.Table:
         """Return the decisions as an Arrow table, in the words of ``demur predict``.

@@ -1,14 +1,14 @@
 """The stacked engine: trains many independent networks as few tensor programs."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, torch
 from demur.losses import Loss
 from demur.training.architecture import Architecture
 from demur.training.cuda import train_with_graphs

@@ -1,5 +1,7 @@
 """Training on a CUDA device with one program per network: which stacks it can take, and how they are fed."""
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -10,10 +12,9 @@ from itertools import islice
 from typing import Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from demur.lazy_torch import Tensor, torch
 from demur.losses import (
     AdditivePairwise,
     BinaryEncodedHinge,

@@ -4,13 +4,13 @@ Activations are stored as (network, unit, example): the last axis is the long on
 a group of networks that share their batch has its first layer computed as one wide product without any copy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
-from torch import Tensor, nn
-
+from demur.lazy_torch import Tensor, nn, torch
 from demur.training.architecture import Architecture, Stack, one_vector
 
 __all__ = ["MLP", "StackedMLP"]
@@ -41,7 +41,7 @@ class MLP(Architecture):
     def n_activations(self) -> int:
         return sum(self.sizes)
 
-    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> "StackedMLP":
+    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> StackedMLP:
         return StackedMLP(self.sizes, seeds, n_groups, device)
 
     def scores(self, vectors: Tensor, x: Tensor) -> Tensor:

@@ -76,8 +76,9 @@ class NumpyNetworks:
         self.least = self._least_rows()
 
     def scores(self, inputs: _Single) -> _Single:
-        """Return the scores (n_networks, n_rows, n_outputs) for rows that the networks share or, in three dimensions,
-        for rows of each network's own.
+        """Return the scores (n_networks, n_rows, n_outputs).
+
+        The networks share the rows; in three dimensions, each has rows of its own.
         """
         n_rows = inputs.shape[-2]
         if self.least is None:
@@ -91,10 +92,11 @@ class NumpyNetworks:
         if self._waves is not None:
             activation = self._waves.joined(activation, which)
         last = len(self._weights) - 1
-        for depth, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
-            sums = np.matmul(activation, weight[which])
-            sums += bias[which]
-            activation = self._bend(depth, sums, which) if depth < last else sums
+        with np.errstate(all="ignore"):  # whoever decides looks at what comes out
+            for depth, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
+                sums = np.matmul(activation, weight[which])
+                sums += bias[which]
+                activation = self._bend(depth, sums, which) if depth < last else sums
         return activation[..., : self.n_outputs]
 
     def _least_rows(self) -> int | None:

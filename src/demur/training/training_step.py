@@ -3,16 +3,16 @@
 Every group of networks walks through its own rows in its own order, and every parameter has its own weight decay.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.optim.adam import adam
 
+from demur.lazy_torch import Tensor, torch
 from demur.losses import Loss
 from demur.training.architecture import Stack
 from demur.training.jobs import NetworkSpec, TrainingData
@@ -171,7 +171,7 @@ class AMSGrad:
         """Update the parameters from the gradients."""
         self._gradients.addcmul_(self._parameters, self._weight_decay)
         parameters, gradients, means, squares, largest = self._pieces
-        adam(
+        torch.optim.adam.adam(
             parameters,
             gradients,
             means,
