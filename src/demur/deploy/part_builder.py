@@ -215,21 +215,22 @@ def _is_generator(builder: _Builder, path: str, node: Node) -> bool:
 
 _KINDS: Mapping[str, Callable[[_Builder, str, Node], bool]] = {
     "JsonNode": lambda builder, path, node: isinstance(node["content"], str),
-    "DictNode": lambda builder, path, node: path == "builtins.dict"
-    and all(_path(kind) in _KEYS for kind in node["key_types"]["content"]),
+    "DictNode": lambda builder, path, node: (
+        path == "builtins.dict" and all(_path(kind) in _KEYS for kind in node["key_types"]["content"])
+    ),
     "ListNode": lambda builder, path, node: path == "builtins.list",
     "TupleNode": lambda builder, path, node: path == "builtins.tuple",
     "SliceNode": lambda builder, path, node: path == "builtins.slice",
     "TypeNode": lambda builder, path, node: path in (*_KEYS, *_SCALARS),
-    "NdArrayNode": lambda builder, path, node: path in ("numpy.ndarray", *_SCALARS)
-    and node["type"] in ("json", "numpy"),
+    "NdArrayNode": lambda builder, path, node: (
+        path in ("numpy.ndarray", *_SCALARS) and node["type"] in ("json", "numpy")
+    ),
     "DTypeNode": lambda builder, path, node: path == "numpy.dtype",
     "ObjectNode": _Builder._is_object,
     "TreeNode": lambda builder, path, node: path == "sklearn.tree._tree.Tree",
     "LossNode": lambda builder, path, node: path in _LOSSES,
     "FunctionNode": lambda builder, path, node: path == _CHECK,
-    "PartialNode": lambda builder, path, node: path == "functools.partial"
-    and _path(node["content"]["func"]) == _CHECK,
+    "PartialNode": lambda builder, path, node: path == "functools.partial" and _path(node["content"]["func"]) == _CHECK,
     "RandomGeneratorNode": _is_generator,
 }
 """Which parts of each kind are built here."""
