@@ -289,12 +289,17 @@ def scaled_inputs(
     array([1., 0.], dtype=float32)
     """
     with np.errstate(over="ignore"):
-        values = (X - mean) / scale
+        values = X - mean
+        values /= scale
         if clip is not None:
             np.clip(values, -1e100, 1e100, out=values)
-            values /= np.sqrt(1 + np.square(values / clip))
-        values[np.isnan(values)] = 0.0
-        return np.asarray(values, dtype=np.float32)
+            divisor = values / clip
+            np.square(divisor, out=divisor)
+            divisor += 1
+            values /= np.sqrt(divisor, out=divisor)
+        if values.size and np.isnan(values.min()):
+            values[np.isnan(values)] = 0.0
+        return values.astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -529,13 +529,15 @@ class _FusedUpdate:
         self._counts = [torch.zeros(()) for _ in self._each]
 
     def __call__(self, rates: Tensor, shrinkages: Tensor) -> None:
+        from torch.optim.adam import adam
+
         for part, factor in self._decaying:
             part.mul_(1 - factor * shrinkages[:, None])
         rates_now = rates.tolist()
         for rate in dict.fromkeys(rates_now):
             which = [number for number, own in enumerate(rates_now) if own == rate]
             parameters, gradients, means, squares = ([self._each[one][kind] for one in which] for kind in range(4))
-            torch.optim.adam.adam(
+            adam(
                 parameters,
                 gradients,
                 means,

@@ -169,9 +169,11 @@ class AMSGrad:
 
     def step(self) -> None:
         """Update the parameters from the gradients."""
+        from torch.optim.adam import adam
+
         self._gradients.addcmul_(self._parameters, self._weight_decay)
         parameters, gradients, means, squares, largest = self._pieces
-        torch.optim.adam.adam(
+        adam(
             parameters,
             gradients,
             means,
