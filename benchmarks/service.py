@@ -217,7 +217,10 @@ def soak(name, folder, n_requests):
         while done < n_requests:
             step = min(n_requests // 10, n_requests - done)
             load_ = Load(
-                server.port, list(map(request, documents)), lambda k, body: json.loads(body)["decisions"] == expected[k], 16
+                server.port,
+                list(map(request, documents)),
+                lambda k, body: json.loads(body)["decisions"] == expected[k],
+                16,
             )
             errors += load_.run(most=step)[3]
             done += len(load_.waits)

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # it has no types
 
 from demur.columns import Column, TableError
-from demur.deploy.service_schema import Question, RefusedError, Requests, Row, column_array
+from demur.deploy.service_metrics import ServiceMetrics
+from demur.deploy.service_schema import Asked, RefusedError, Requests, Row, column_array
 from demur.errors import InputError
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.table_model import LARGEST
 
-__all__ = ["Asked", "Decider", "Lanes"]
+__all__ = ["Decider", "Lanes"]
 
 _FEW_ROWS = 64
 """Rows of a request that is decided together with others."""
@@ -39,24 +40,6 @@ _QUICK_SECONDS = 1e-2
 _Answered = bytes | Exception
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """A request that was read: the question, and the codes of its rows where these are few.
-
-    Parameters
-    ----------
-    rows : sequence of dict
-    cost : float or None
-        None for the model's own.
-    codes : array of shape (n_rows, n_columns), optional
-        None for a request that takes the long way.
-    """
-
-    rows: Sequence[Row]
-    cost: float | None
-    codes: NDArray[np.float64] | None = None
-
-
 class Decider:
     """Answers requests with a model; it knows nothing of HTTP.
 
@@ -64,6 +47,8 @@ class Decider:
     ----------
     model : TableModel
     max_rows : int
+    metrics : ServiceMetrics, optional
+        Counts what was decided.
 
     Attributes
     ----------
@@ -82,12 +67,14 @@ class Decider:
     ('b', 0.2, True)
     """
 
-    def __init__(self, model: TableModel, max_rows: int) -> None:
+    def __init__(self, model: TableModel, max_rows: int, metrics: ServiceMetrics | None = None) -> None:
         self.model = model
+        self.metrics = ServiceMetrics() if metrics is None else metrics
         self.requests = Requests(model, max_rows)
         self.about = {"name": str(model.facts.get("model", "model")), "target": model.target}
         self._encoders = [_encoder(column) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
+        self._names = model.classes.tolist()
         self._by_rule = model.has_proba and not model.cost_adjustable
         self._end = json.dumps({"model": self.about}, allow_nan=False, separators=(",", ":"))[1:]
         self.is_quick, self.seconds = self._try_out()
@@ -101,72 +88,77 @@ class Decider:
 
     def prepare(self, body: bytes) -> Asked:
         """Read a request, or raise a :class:`RefusedError` that says what is wrong with it."""
-        rows, cost = self.requests.read_rows(body)
-        if cost is not None:
-            try:
-                self.model.check_cost(cost)
-            except InputError as error:
-                raise RefusedError(str(error)) from error
-        is_few = self.is_quick and len(rows) <= _FEW_ROWS
-        return Asked(rows, cost, self._codes(rows) if is_few else None)
+        asked = self.requests.read_rows(body)
+        try:
+            if asked.cost is not None:
+                self.model.check_cost(asked.cost)
+            if asked.prices is not None:
+                self.model.check_prices(asked.prices)
+        except InputError as error:
+            raise RefusedError(str(error)) from error
+        is_few = self.is_quick and len(asked.rows) <= _FEW_ROWS and asked.prices is None
+        return replace(asked, codes=self._codes(asked.rows)) if is_few else asked
 
     def answers(self, asked: Sequence[Asked]) -> list[_Answered]:
         """Return the answer to each of several requests, or what went wrong with it."""
         together = [one for one in asked if one.codes is not None]
-        found: dict[int, _Answered] = {}
+        found: dict[int, list[dict[str, Any]] | Exception] = {}
         if together:
             try:
                 found = dict(zip(map(id, together), self._together(together), strict=True))
             except Exception:  # one of them spoils it for all: each for itself, then
                 found = {}
-        return [found[id(one)] if id(one) in found else self._alone(one) for one in asked]
+        return [self._told(one, found[id(one)] if id(one) in found else self._alone(one)) for one in asked]
 
-    def _alone(self, asked: Asked) -> _Answered:
-        try:
-            question = self.requests.question(asked.rows, asked.cost)
-            return self._written(self._decided(question), asked.cost)
-        except Exception as error:  # for whoever sent the request, or for the log
-            return error
-
-    def _decided(self, question: Question) -> list[dict[str, Any]]:
+    def _alone(self, asked: Asked) -> list[dict[str, Any]] | Exception:
         """Decide the long way."""
         try:
-            answers = self.model.answers(question.table, question.cost, where="the request")
+            question = self.requests.question(asked)
+            options: dict[str, Any] = {"proba": question.proba, "prices": question.prices, "where": "the request"}
+            answers = self.model.answers(question.table, question.cost, **options)
+            _check_certain(answers["confidence"].to_numpy())
         except TableError as error:
-            raise RefusedError(str(error)) from error
-        _check_certain(answers["confidence"].to_numpy())
-        decisions: list[dict[str, Any]] = answers.to_pylist()
+            return error if isinstance(error, RefusedError) else RefusedError(str(error))
+        except Exception as error:  # for the log
+            return error
+        decisions: list[dict[str, Any]] = answers.select(list(self.model.answer_columns())).to_pylist()
+        if asked.proba:
+            columns = [answers.column(name).to_pylist() for name in self.model.proba_columns]
+            for decision, *values in zip(decisions, *columns, strict=True):
+                decision["proba"] = dict(zip(self._names, values, strict=True))
         return decisions
 
-    def _together(self, asked: Sequence[Asked]) -> list[_Answered]:
+    def _together(self, asked: Sequence[Asked]) -> list[list[dict[str, Any]] | Exception]:
         """Decide the short way, all rows in one go."""
         codes = np.concatenate([one.codes for one in asked if one.codes is not None])
         sizes = [len(one.rows) for one in asked]
-        own = self.model.cost
-        prices = None
+        own, costs = self.model.cost, None
         if self.model.cost_adjustable and own is not None:
-            prices = np.repeat([own if one.cost is None else one.cost for one in asked], sizes).astype(np.float64)
-        decisions, certain = self._decisions(codes, prices)
-        answered: list[_Answered] = []
+            costs = np.repeat([own if one.cost is None else one.cost for one in asked], sizes).astype(np.float64)
+        decisions, confidence, scores = self._decisions(codes, costs)
+        found: list[list[dict[str, Any]] | Exception] = []
         start = 0
         for one, size in zip(asked, sizes, strict=True):
             part = slice(start, start + size)
             start += size
             try:
-                _check_certain(certain[part])
+                _check_certain(confidence[part])
             except RefusedError as error:
-                answered.append(error)
-            else:
-                answered.append(self._written(decisions[part], one.cost))
-        return answered
+                found.append(error)
+                continue
+            if one.proba:
+                for decision, values in zip(decisions[part], scores[part].tolist(), strict=True):
+                    decision["proba"] = dict(zip(self._names, values, strict=True))
+            found.append(decisions[part])
+        return found
 
     def _decisions(
-        self, codes: NDArray[np.float64], prices: NDArray[np.float64] | None
-    ) -> tuple[list[dict[str, Any]], NDArray[np.float64]]:
-        """Return what :meth:`TableModel.answers` does, as plain values, and the confidences."""
+        self, codes: NDArray[np.float64], costs: NDArray[np.float64] | None
+    ) -> tuple[list[dict[str, Any]], NDArray[np.float64], NDArray[np.float64]]:
+        """Return what :meth:`TableModel.answers` does, as plain values, the confidences, and the scores."""
         quick = self.model.quick()
         codes[np.abs(codes) > LARGEST] = np.nan
-        decision, scores = quick.classifier.decide_and_score(quick.features(codes), prices)
+        decision, scores = quick.classifier.decide_and_score(quick.features(codes), costs)
         label, rows = decision.label, np.arange(len(scores))
         confidence = scores[rows, label] if self._by_rule else np.asarray(decision.confidence, dtype=np.float64)
         others = np.array(scores, dtype=np.float64)
@@ -176,12 +168,21 @@ class Decider:
         for first, reject, sure, second in zip(*(part.tolist() for part in parts), strict=True):
             values = (None if reject else named[first], reject, sure, named[first], named[second])
             decisions.append(dict(zip(ANSWER_COLUMNS, values, strict=True)))
-        return decisions, confidence
+        return decisions, confidence, scores
 
-    def _written(self, decisions: list[dict[str, Any]], cost: float | None) -> bytes:
-        """Write an answer; its cost is the one that decided, None where there is none."""
-        document = {"decisions": decisions, "cost": self.model.cost if cost is None else cost}
-        text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    def _told(self, asked: Asked, decisions: list[dict[str, Any]] | Exception) -> _Answered:
+        """Count what was decided, and write it; the cost is the one that decided, None where there is none."""
+        if isinstance(decisions, Exception):
+            return decisions
+        self.metrics.decided(*([one[name] for one in decisions] for name in ("first_choice", "rejected", "confidence")))
+        document: dict[str, Any] = {"decisions": decisions}
+        document["cost"] = self.model.cost if asked.cost is None else asked.cost
+        if self.model.experts:
+            document["prices"] = {**self.model.experts.prices, **(asked.prices or {})}
+        try:
+            text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+        except ValueError as error:
+            return error
         return f"{text[:-1]},{self._end}".encode()
 
     def _codes(self, rows: Sequence[Row]) -> NDArray[np.float64]:
@@ -193,26 +194,26 @@ class Decider:
 
     def _try_out(self) -> tuple[bool, float]:
         """Compare both ways on rows of this model's columns, and time the short one."""
-        rows = _rows_to_try(self.model)
-        sizes = (1, 2, len(rows) - 3)
-        asked = []
-        for start, size in zip(np.cumsum((0, *sizes)), sizes, strict=False):
-            part = rows[start : start + size]
-            asked.append(Asked(part, None, self._codes(part)))
+        if self.model.experts or self.model.reads != "codes":
+            return False, math.inf
+        rows, spent = _rows_to_try(self.model), math.inf
         try:
-            spent = math.inf
+            asked = [
+                Asked(part, None, proba=self.model.has_proba and n_rows > 1, codes=self._codes(part))
+                for part, n_rows in ((rows[:1], 1), (rows[1:3], 2), (rows[3:], len(rows)))
+            ]
             for _ in range(3):
                 started = time.thread_time()
-                first = self._together(asked[:1])
+                self._together(asked[:1])
                 spent = min(spent, time.thread_time() - started)
-            short = [*first, *self._together(asked), *(self._together([one])[0] for one in asked)]
-            long = [self._alone(one) for one in (asked[0], *asked, *asked)]
+            short = [*self._together(asked), *(self._together([one])[0] for one in asked)]
         except Exception:  # whatever a model may raise: the long way says what it is
             return False, math.inf
-        return all(_alike(one, other) for one, other in zip(short, long, strict=True)), spent
+        long = [self._alone(one) for one in asked]
+        return all(_alike(one, other) for one, other in zip(short, [*long, *long], strict=True)), spent
 
 
-def _alike(one: _Answered, other: _Answered) -> bool:
+def _alike(one: list[dict[str, Any]] | Exception, other: list[dict[str, Any]] | Exception) -> bool:
     if isinstance(one, Exception) or isinstance(other, Exception):
         return type(one) is type(other) and str(one) == str(other)
     return one == other

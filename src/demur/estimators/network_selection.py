@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ __all__ = [
     "Candidate",
     "FittedNetworks",
     "GridEntry",
+    "ScaledNetworks",
     "all_diverged",
     "grid_of",
     "least_log_loss",
@@ -156,7 +158,7 @@ def least_log_loss(
     for candidate in candidates:
         value = np.inf
         if not candidate.failed:
-            networks = FittedNetworks(candidate.loss, trained.take(candidate.members), None, None)
+            networks = FittedNetworks(trained.take(candidate.members), None, None, loss=candidate.loss)
             proba = networks.proba(X.numpy(), normalised=True)[np.arange(len(y)), y]
             value = float(np.average(-np.log(np.maximum(proba, 1e-12)), weights=weight))
         judged.append(replace(candidate, log_loss=value))
@@ -303,46 +305,57 @@ def scaled_inputs(
 
 
 @dataclass(frozen=True, eq=False)
-class FittedNetworks:
-    """The networks that were kept, from raw features to decisions.
+class ScaledNetworks:
+    """Networks that were kept, from raw features to scores.
 
     Parameters
     ----------
-    loss : Loss
     networks : Trained
     mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs), or None
         Inputs are centred and divided by these, by those of each member if they differ; None if they are already.
-    temperature : TemperatureScaling, optional
     clip : float, optional
         The scaled inputs are clipped smoothly to (-clip, clip).
     indicators : array of int, optional
         Features for which an input tells where they are missing, after the features themselves.
+    mean_of : {"proba", "scores"}
+        What is averaged over the members. Members that are each calibrated make probabilities too timid when these are
+        averaged; the mean of their scores is as sure as they are.
     """
 
-    loss: Loss
     networks: Trained
     mean: NDArray[np.float64] | None
     scale: NDArray[np.float64] | None
-    temperature: TemperatureScaling | None = None
     clip: float | None = None
     indicators: NDArray[np.int64] | None = None
+    mean_of: Literal["proba", "scores"] = "proba"
 
-    def _over_pieces(self, X: AnyArray, function: Callable[[AnyArray], tuple[AnyArray, ...]]) -> tuple[AnyArray, ...]:
+    def over_pieces(self, X: AnyArray, function: Callable[[AnyArray], tuple[AnyArray, ...]]) -> tuple[AnyArray, ...]:
         """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time; it returns arrays of rows.
 
         Two rows are the least: sums over a single one would add up in another order.
         """
         if not len(X):
-            return tuple(one[:0] for one in self._over_pieces(np.zeros((1, X.shape[1])), function))
+            return tuple(one[:0] for one in self.over_pieces(np.zeros((1, X.shape[1])), function))
 
         def results(start: int) -> tuple[AnyArray, ...]:
             rows = X[start : start + PIECE]
             filled = rows if len(rows) > 1 else np.concatenate([rows, rows])
-            return tuple(one[: len(rows)] for one in function(self._scores(filled)))
+            scores = self._scores(filled)
+            if self.mean_of == "scores" and len(scores) > 1:
+                scores = np.add.reduce(scores, axis=0, keepdims=True) / np.float32(len(scores))
+            return tuple(one[: len(rows)] for one in function(scores))
 
         if len(X) <= PIECE:
             return results(0)
         return tuple(map(np.concatenate, zip(*on_workers(results, range(0, len(X), PIECE)), strict=True)))
+
+    def of_scores(self, X: AnyArray, function: Callable[[Tensor], Tensor]) -> AnyArray:
+        """Apply a function of the scores (n_members, rows, n_outputs) to all rows, some at a time."""
+
+        def of_rows(scores: AnyArray) -> tuple[AnyArray]:
+            return (function(torch.from_numpy(_in_vectors(scores)))[: scores.shape[1]].numpy(),)
+
+        return self.over_pieces(X, of_rows)[0]
 
     def _scores(self, rows: AnyArray) -> AnyArray:
         """Return the scores of each member. A row's do not depend on the rows it comes with."""
@@ -366,8 +379,22 @@ class FittedNetworks:
             return scaled_inputs(joined, self.mean, self.scale, self.clip)
         return scaled_inputs(joined, self.mean[:, None], self.scale[:, None], self.clip)
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedNetworks(ScaledNetworks):
+    """The networks that were kept, from raw features to decisions.
+
+    Parameters
+    ----------
+    loss : Loss
+    temperature : TemperatureScaling, optional
+    """
+
+    loss: Loss
+    temperature: TemperatureScaling | None = None
+
     def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
-        """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
+        """Return the inverse link of the scores as the loss estimates them, one or the other averaged over members.
 
         With ``normalised``, in float64 and divided by their sum over the classes.
         """
@@ -376,7 +403,7 @@ class FittedNetworks:
             by_class = self._by_class(scores)
             return (_normalised(by_class) if normalised else by_class.T,)
 
-        return self._over_pieces(X, probabilities)[0]
+        return self.over_pieces(X, probabilities)[0]
 
     def _by_class(self, scores: AnyArray) -> NDArray[np.float32]:
         """Return the probabilities, averaged over the members, of shape (n_classes, n_rows)."""
@@ -397,7 +424,7 @@ class FittedNetworks:
         The networks run once for both. Without ``n_classes``, losses without a link give no scores.
         """
         if self.loss.has_link:
-            label, confidence, proba = self._over_pieces(X, self._label_confidence_proba)
+            label, confidence, proba = self.over_pieces(X, self._label_confidence_proba)
             acceptance = chow_acceptance(confidence, np.asarray(cost, dtype=np.float64))
             return Decision.from_acceptance(label, acceptance, confidence), proba
         one_cost = float(np.ravel(cost)[0])
@@ -409,7 +436,7 @@ class FittedNetworks:
             parts = (found.label, found.acceptance, found.confidence, of_classes)
             return tuple(part[: scores.shape[1]].numpy() for part in parts)
 
-        label, acceptance, confidence, of_classes = self._over_pieces(X, by_rule)
+        label, acceptance, confidence, of_classes = self.over_pieces(X, by_rule)
         decision = Decision.from_acceptance(label.astype(np.int64), acceptance, confidence)
         return decision, of_classes.astype(np.float64)
 
@@ -441,7 +468,7 @@ class FittedNetworks:
             own = self.loss.class_scores(torch.from_numpy(_in_vectors(scores)[0]), n_classes)
             return (own[: scores.shape[1]].numpy(),)
 
-        return np.asarray(self._over_pieces(X, of_classes)[0], dtype=np.float64)
+        return np.asarray(self.over_pieces(X, of_classes)[0], dtype=np.float64)
 
     def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> FittedNetworks:
         """Return the same networks with a temperature chosen on these (already scaled) rows."""

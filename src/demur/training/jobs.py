@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
 from demur.lazy_torch import Tensor, nn, torch, without_gradients
-from demur.losses import Loss
+from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 from demur.training.numpy_networks import NumpyNetworks, numpy_networks
 
@@ -26,6 +26,7 @@ class TrainingData:
     ----------
     X : tensor of shape (n_rows, n_features), float32
     y : tensor of shape (n_rows,), int64
+        The classes; or of shape (n_rows, ...), whatever the loss takes as the target of a row.
     weight : tensor of shape (n_rows,), float32, optional
         Multiplies each example's loss.
     """
@@ -85,14 +86,14 @@ class Job:
 
     Parameters
     ----------
-    loss : Loss
+    loss : Trainable
         Its hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : Architecture
     data : TrainingData
     networks : sequence of NetworkSpec
     """
 
-    loss: Loss
+    loss: Trainable
     architecture: Architecture
     data: TrainingData
     networks: Sequence[NetworkSpec]
