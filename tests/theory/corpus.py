@@ -345,7 +345,7 @@ PRICES = np.array([0.1, 0.3, 0.4])
 
 CASES = [
     # What is calibrated.
-    Case("ce", CALIBRATED, ce, quick=True),
+    Case("ce", CALIBRATED, ce),
     Case("ce, two classes", CALIBRATED, ce, classes=2),
     Case("ce, eight classes", CALIBRATED, ce, classes=8),
     Case("ce x 1e-9", CALIBRATED, times(ce, 1e-9)),
@@ -354,7 +354,7 @@ CASES = [
     Case("ce + 1000", CALIBRATED, times(ce, plus=1000.0)),
     Case("ce - 1e6", CALIBRATED, times(ce, plus=-1e6)),
     Case("ce, kinks suspected", CALIBRATED, ce, smooth=False),
-    Case("clamp(ce, min=.1)", CALIBRATED, lambda s, y, c: ce(s, y, c).clamp(min=0.1), quick=True),
+    Case("clamp(ce, min=.1)", CALIBRATED, lambda s, y, c: ce(s, y, c).clamp(min=0.1)),
     Case(
         "ce of half the scores", CALIBRATED, times(lambda s, y, c: ce(s / 2, y, c)), chow_on(lambda s: softmax(s / 2))
     ),
@@ -368,7 +368,7 @@ CASES = [
         outputs=6,
     ),
     Case("brier", CALIBRATED, brier),
-    Case("brier, kinks suspected", CALIBRATED, brier, smooth=False, quick=True),
+    Case("brier, kinks suspected", CALIBRATED, brier, smooth=False),
     Case("brier x 1e-9", CALIBRATED, times(brier, 1e-9)),
     Case("spherical", CALIBRATED, spherical),
     Case("spherical, kinks suspected", CALIBRATED, spherical, smooth=False),
@@ -433,7 +433,7 @@ CASES = [
     Case("no rejection term", REFUTED, pairwise(3.2, weight=0.0), "rejector", quick=True),
     Case("rejector with the wrong sign", REFUTED, pairwise(3.0, sign=1.0), "rejector"),
     Case("pairwise, K = 3", REFUTED, pairwise(3.2), "rejector"),
-    Case("pairwise, half the rejection term", REFUTED, pairwise(3.2, weight=0.5), "rejector", classes=2, quick=True),
+    Case("pairwise, half the rejection term", REFUTED, pairwise(3.2, weight=0.5), "rejector", classes=2),
     Case("pairwise trained for c = .4", REFUTED, lambda s, y, c: pairwise(2.4)(s, y, 0.4), "rejector", classes=2),
     Case(
         "against the rejector",
@@ -447,7 +447,7 @@ CASES = [
     Case("threshold c", REFUTED, ce, threshold_at(lambda c: c)),
     Case("threshold 1 - c + .01", REFUTED, ce, threshold_at(lambda c: 1 - c + 0.01)),
     Case("threshold 1 - c + .01, x 1e-9", REFUTED, times(ce, 1e-9), threshold_at(lambda c: 1 - c + 0.01)),
-    Case("last class masked", REFUTED, masked_last_class, quick=True),
+    Case("last class masked", REFUTED, masked_last_class),
     Case("labels swapped", REFUTED, swapped_labels),
     Case("softmax twice", REFUTED, lambda s, y, c: ce(softmax(s), y, c)),
     Case("temperature forgotten", REFUTED, lambda s, y, c: ce(s / 2, y, c)),
@@ -467,10 +467,10 @@ CASES = [
     Case("ova+exp read with a sigmoid", REFUTED, ova(exponential), chow_on(torch.sigmoid)),
     Case("ova+log read with a softmax", REFUTED, ova(logistic), chow_on(softmax)),
     Case("exponential pairs read as logits", REFUTED, exponential_pairs),
-    Case("unweighted ova+hin", REFUTED, ova(hinge), positive, smooth=False, quick=True),
+    Case("unweighted ova+hin", REFUTED, ova(hinge), positive, smooth=False),
     Case("weston-watkins", REFUTED, weston_watkins, wide_lead, smooth=False),
     Case("crammer-singer", REFUTED, crammer_singer, wide_lead, smooth=False),
-    Case("deep gamblers", REFUTED, deep_gamblers, last_wins, outputs=4, quick=True),
+    Case("deep gamblers", REFUTED, deep_gamblers, last_wins, outputs=4),
     Case("reject score with weight c", REFUTED, reject_weighted(lambda c: c), last_wins, outputs=4),
     Case("reject score with weight 1", REFUTED, reject_weighted(lambda c: 1.0), last_wins, outputs=4),
     Case(
@@ -483,7 +483,7 @@ CASES = [
     Case("mao's scores with weight c", REFUTED, lambda s, y, c: mao_scores(s, y, 1 - c), last_wins, outputs=4),
     Case("mao's rejector, double price", REFUTED, lambda s, y, c: mao_rejector(s, y, 2 * c), "rejector"),
     Case("class 2 is never answered", REFUTED, ce, never_two, outputs=3),
-    Case("one price for a matrix", REFUTED, ce, lambda s, costs: chow_on(softmax)(s, 0.2), cost=MATRIX, quick=True),
+    Case("one price for a matrix", REFUTED, ce, lambda s, costs: chow_on(softmax)(s, 0.2), cost=MATRIX),
     Case(
         "prices of other classes",
         REFUTED,
