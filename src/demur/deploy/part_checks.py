@@ -291,6 +291,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     from sklearn.tree._tree import Tree
 
     from demur.deferral import DeferOption
+    from demur.estimators.boosted_trees import BoostedTrees
     from demur.tabular import TableModel
     from demur.training.jobs import Trained
 
@@ -305,6 +306,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
         (NeighborsBase, _check_neighbours),
         (OneHotEncoder, _check_one_hot),
         (BaseLibSVM, _check_support_vectors),
+        (BoostedTrees, _check_boosted_trees),
         (Trained, _check_networks),
         (DeferOption, _check_deferring),
         (TableModel, _check_table_model),
@@ -445,6 +447,18 @@ def _check_support_vectors(machine: Part) -> None:
     _demand(machine._dual_coef_.shape == (n_classes - 1, n_vectors), words)
     _demand(machine._intercept_.shape == (n_pairs,), words)
     _demand(all(len(one) in (0, n_pairs) for one in (machine._probA, machine._probB)), words)
+
+
+def _check_boosted_trees(trees: Part) -> None:
+    """Check the text, then let its library read it: here, and not at the first row to decide."""
+    from demur.estimators.boosted_trees import BoostedTreesError
+
+    try:
+        trees.check()
+    except BoostedTreesError as error:
+        raise PartError(str(error)) from error
+    if hasattr(trees, "content_"):
+        trees.booster()
 
 
 def _check_networks(trained: Part) -> None:
