@@ -343,6 +343,14 @@ def test_probes_need_no_key_and_tell_nothing_of_the_model(guarded):
     assert send(guarded, {}, path="/health", method="GET")[0].status_code == 200
 
 
+def test_the_document_tells_how_a_key_is_given(guarded):
+    document = guarded.openapi()
+    assert {tuple(one) for one in document["security"]} == {("bearer",), ("header",), ("password",)}
+    assert document["paths"]["/ready"]["get"]["security"] == []
+    assert "security" not in document["paths"]["/decide"]["post"]
+    assert "security" not in create_app(model()).openapi()
+
+
 def test_keys_of_a_file(tmp_path):
     file = tmp_path / "keys"
     file.write_text("# rotated in May\nnew-key\n\n old-key \n")

@@ -10,18 +10,18 @@ the softmax, which keeps the minimiser where it is as long as the choice of the 
 features alone.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
-import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
-from torch.nn import functional as F
 
 from demur.errors import InputError, InputTypeError
+from demur.lazy_torch import F, Tensor, torch
 from demur.losses.loss import Hyper, Trainable, score_of_label
 from demur.losses.registry import load_object
 from demur.rules import Decision
@@ -271,7 +271,7 @@ def get_joint(name: str, **fields: Any) -> JointLoss:
     return cls(**{**defaults, **fields})
 
 
-def resolve_joint(loss: "str | JointLoss | type[JointLoss]") -> JointLoss:
+def resolve_joint(loss: str | JointLoss | type[JointLoss]) -> JointLoss:
     """Return the joint loss that a name, "file.py:Class", a class or an object means; such a file is run.
 
     Examples

@@ -131,9 +131,9 @@ def check_calibration(
             "probabilities. Does it have a lower bound? A loss without one cannot be minimised."
         )
     fails = frozenset(search.witnesses)
-    verdict = _verdict(findings, fails, slopes)
+    certificate = None if fails else certify(subject)
+    verdict = "calibrated" if certificate is not None else _verdict(findings, fails, slopes)
     single = target.single
-    certificate = certify(subject) if verdict == "calibrated" else None
     return CalibrationReport(
         describe(subject.loss, n_classes, single),
         n_classes,
