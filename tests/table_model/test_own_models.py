@@ -23,8 +23,8 @@ import demur
 from demur import Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
 from demur.columns import Schema, TableError
 from demur.deploy import create_app
+from demur.deploy.decider import Decider
 from demur.deploy.onnx import ExportError, compare_onnx, onnx_model
-from demur.deploy.service import Decider
 from demur.errors import InputError, InputTypeError
 from demur.tabular import TableModel, decide_file, evaluate_table, report_html
 

@@ -254,6 +254,7 @@ def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = E
     scores = torch.randn(n_points, n_outputs, generator=generator, dtype=torch.float64) * spread
     y = torch.arange(n_points) % n_classes
     values = _values(loss, scores, y, target)
+    _refuse_batches(loss, scores, y, target, values)
     scale = scale_of(loss, n_classes, target.cost)
     twice = _check_derivative(loss, scores, y, target, scale)
     reject = _checked_decision(loss, scores, target)
@@ -315,6 +316,19 @@ def _values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Tensor:
     return values
 
 
+def _refuse_batches(loss: Loss, scores: Tensor, y: Tensor, target: Target, values: Tensor) -> None:
+    """Refuse a loss that gives a row another value in other company: it has no pointwise risk."""
+    alone = _values(loss, scores[:5], y[:5], target).detach().to(torch.float64)
+    together = values[:5].detach().to(torch.float64)
+    size = float(values.detach().to(torch.float64).abs().max())
+    if float((alone - together).abs().max()) > 1e3 * torch.finfo(values.dtype).eps * (size + 1e-300):
+        raise LossContractError(
+            f"the loss of a row depends on the other rows: {loss.name} gives the same scores and label another value "
+            "in a smaller batch. Calibration is asked about at one input at a time; a statistic of the batch, or a "
+            "random number, has no place in it."
+        )
+
+
 def scale_of(loss: Loss, n_classes: int, cost: float | Tensor) -> Scale:
     """Return the median and the spread of a loss at small scores, so that a loss times 1e9 or plus 1000 is the same.
 
@@ -347,7 +361,10 @@ def _check_derivative(loss: Loss, scores: Tensor, y: Tensor, target: Target, sca
             f"{loss.name} is not differentiable: its values carry no gradient. Keep to torch operations, without "
             "detach(), item() or NumPy in between."
         )
-    (gradient,) = torch.autograd.grad(values.sum(), free, create_graph=True, materialize_grads=True)
+    try:
+        (gradient,) = torch.autograd.grad(values.sum(), free, create_graph=True, materialize_grads=True)
+    except RuntimeError as error:  # what torch raises, for example, after an operation in place
+        raise LossContractError(f"{loss.name} cannot be differentiated: {error}") from error
     if not bool(gradient.isfinite().all()):
         raise LossContractError(f"the gradient of {loss.name} is NaN or infinite at ordinary scores.")
     step = 1e-5 * torch.sign(torch.sin(7.0 * torch.arange(scores.numel(), dtype=torch.float64))).reshape(scores.shape)
