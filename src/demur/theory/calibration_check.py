@@ -76,10 +76,12 @@ def check_calibration(
         One price c in (0, 1 - 1/K): from there on Chow's rule never rejects. Or the price of rejecting each class, K
         numbers. Or a whole cost matrix, (K, K + 1). A function and its rule receive what is given, as a float or a
         tensor; a loss with probabilities decides by their least expected cost.
-    rule : "softmax", "rejector" or callable, optional
-        For a plain function: how its scores decide. "softmax" by default.
+    rule : "softmax", "rejector", "reject-score" or callable, optional
+        For a plain function: how its scores decide; see :class:`~demur.theory.FunctionLoss`. "softmax" by default, and
+        "reject-score" where there is one score more than there are classes.
     outputs : int, optional
-        For a plain function: how many scores it takes. One per class by default, and one more with "rejector".
+        For a plain function: how many scores it takes. One per class by default, and one more with "rejector" and
+        "reject-score".
     seed : int
         Of the random part of the search.
     seconds : float
