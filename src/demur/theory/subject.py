@@ -129,6 +129,8 @@ class Facts:
         The rule is Chow's, on the loss's own inverse link.
     never_answers : tuple of int
         Classes that the rule answered for no scores that were tried.
+    stepped : bool
+        A staircase: different values, but no slope at most scores. Its minimum cannot be found by descending.
     """
 
     symmetric: bool
@@ -138,6 +140,7 @@ class Facts:
     rejects_by_last_score: bool
     chow_on_link: bool
     never_answers: tuple[int, ...] = ()
+    stepped: bool = False
 
 
 @dataclass(frozen=True)
@@ -278,6 +281,7 @@ def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = E
         rejects_by_last_score=bool((reject == (scores[:, -1] <= 0)).all()),
         chow_on_link=single is not None and loss.has_link and _is_chow_on_link(loss, scores, single),
         never_answers=_never_answered(loss, target, generator),
+        stepped=_stepped(trial),
     )
     return Subject(loss, target, facts, scale, deadline)
 
@@ -466,6 +470,14 @@ def _convex(trial: _Trial, generator: torch.Generator) -> bool:
         if bool((middle > chord + room * (1 + chord.abs())).any()):
             return False
     return True
+
+
+def _stepped(trial: _Trial) -> bool:
+    free = trial.scores.clone().requires_grad_()
+    values = trial.loss.forward(free, trial.y, trial.target.cost)
+    (gradient,) = torch.autograd.grad(values.sum(), free, materialize_grads=True)
+    level = (gradient == 0).all(-1)
+    return bool(level.double().mean() > 0.5) and len(values[level].detach().unique()) > 1
 
 
 def _is_chow_on_link(loss: Loss, scores: Tensor, cost: float) -> bool:
