@@ -226,6 +226,8 @@ def _with_boosters_as_text(model: Estimator) -> Estimator:
     waiting, seen = [("model", model)], {id(model)}
     while waiting:
         place, value = waiting.pop()
+        if isinstance(value, BoostedTrees):
+            continue  # it is text already, whatever it has made of that
         if library_of(value) is not None:
             try:
                 memo[id(value)] = BoostedTrees.of(value)
