@@ -139,11 +139,9 @@ def check_deferral(
 
     Examples
     --------
-    >>> check_deferral("ms", n_classes=2).verdict
-    'calibrated'
-    >>> report = check_deferral("rs", n_classes=2)
-    >>> report.verdict, report.witness.gap > report.witness.error
-    ('refuted', True)
+    >>> report = check_deferral("ms", n_classes=2)
+    >>> report.verdict, report.search.n_right == report.search.n_eta
+    ('calibrated', True)
     """
     joint = resolve_joint(loss)
     n_classes = require_n_classes(n_classes)
