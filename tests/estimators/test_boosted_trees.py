@@ -141,6 +141,16 @@ def test_what_cannot_be_checked_is_not_saved(library):
         model_parts.dump(model)
 
 
+@each_library
+def test_onnx_export_refuses_in_words(library, rows):
+    pytest.importorskip("onnx")
+    from demur.deploy.onnx import ExportError, onnx_model
+
+    for model in (native(library), BoostedTrees(library, {SIZE[library]: 2})):
+        with pytest.raises(ExportError, match=f"trees of {library} have no ONNX form in demur; convert"):
+            onnx_model(RejectOption(model, calibration=None).fit(*rows))
+
+
 @pytest.mark.parametrize("name", [needs("lightgbm"), needs("catboost")])
 def test_a_candidate_of_auto_is_blended_saved_and_keeps_its_time(name, monkeypatch, tmp_path):
     monkeypatch.setattr(candidates, "_ITERATIONS", 8)

@@ -85,6 +85,10 @@ _PARTS = (
     "demur.columns.column.Column",
     "demur.columns.schema.Schema",
     "demur.deferral.capacity.Capacity",
+    "demur.deferral.cascade.AnswerTable",
+    "demur.deferral.cascade.Cascade",
+    "demur.deferral.cascade.Policy",
+    "demur.deferral.cascade.Pool",
     "demur.deferral.defer_classifier.DeferClassifier",
     "demur.deferral.defer_option.DeferOption",
     "demur.deferral.experts.Expert",
@@ -234,6 +238,8 @@ def _with_boosters_as_text(model: Estimator) -> Estimator:
     waiting, seen = [("model", model)], {id(model)}
     while waiting:
         place, value = waiting.pop()
+        if isinstance(value, BoostedTrees):
+            continue  # it is text already, whatever it has made of that
         if library_of(value) is not None:
             try:
                 memo[id(value)] = BoostedTrees.of(value)

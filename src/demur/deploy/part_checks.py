@@ -255,6 +255,8 @@ def check_built(model: Part) -> None:
         if id(one) in seen or isinstance(one, (str, bytes, int, float)):
             continue
         seen.add(id(one))
+        if type(one).__module__.startswith("demur.") and hasattr(one, "__dict__") and not isinstance(one, type):
+            _fill_in_defaults(one)
         for cls, check in checks:
             if isinstance(one, cls):
                 check(one)
@@ -267,8 +269,6 @@ def check_built(model: Part) -> None:
         elif isinstance(one, functools.partial):  # looking at its __dict__ would make one
             waiting.extend((*one.args, *one.keywords.values()))
         elif hasattr(one, "__dict__") and not isinstance(one, type):
-            if type(one).__module__.startswith("demur."):
-                _fill_in_defaults(one)
             waiting.extend(vars(one).values())
 
 

@@ -569,9 +569,8 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
         for name in ("embeddings", "patience"):
             if getattr(self, name) is not None and self._is_plain():
-                raise InputError(
-                    f"{name} is for the default networks of losses with a link; leave it or hidden_units and module out."
-                )
+                only = "is for the default networks, of losses with a link"
+                raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
         loss = resolve(self.loss)
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)

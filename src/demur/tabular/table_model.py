@@ -282,6 +282,8 @@ class TableModel:
         self, table: Any, cost: ArrayLike | None, where: str
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Ask a classifier that was fitted elsewhere, in full pieces of rows as well."""
+        from joblib import parallel_config
+
         from demur.tabular import own_models
 
         if not isinstance(table, (pa.Table, pa.RecordBatch)):
@@ -297,7 +299,10 @@ class TableModel:
             prices = np.concatenate([prices, np.zeros(missing)])
         asked = float(prices) if prices is not None and not prices.ndim else prices
         try:
-            decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
+            with parallel_config(
+                backend="sequential"
+            ):  # threads add trees up in any order, and the last bit would differ
+                decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
         except (ValueError, TypeError) as error:
             raise own_models.refusal(error, self.classifier, where) from error
         parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
