@@ -53,6 +53,8 @@ TRUSTED = (
     "sklearn.calibration._TemperatureScaling",
     "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # what is in these, part_checks looks at
+    "sklearn.feature_selection._univariate_selection.chi2",  # by which features are chosen: called in fit alone
+    "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
     "sklearn.metrics._dist_metrics.ManhattanDistance64",
     "sklearn.metrics._dist_metrics.MinkowskiDistance64",

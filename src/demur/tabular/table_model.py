@@ -303,7 +303,7 @@ class TableModel:
                 backend="sequential"
             ):  # threads add trees up in any order, and the last bit would differ
                 decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
-        except (ValueError, TypeError) as error:
+        except own_models.REFUSALS as error:
             raise own_models.refusal(error, self.classifier, where) from error
         parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
         return Decision(*(part[:n_rows] for part in parts)), scores[:n_rows]
