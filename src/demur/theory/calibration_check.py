@@ -5,7 +5,7 @@ wrong decision refutes the loss only if it stands when everything is computed ag
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -40,7 +40,7 @@ from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, kind_of, verify
 from demur.workers import single_threaded_kernels
 
-__all__ = ["check_calibration", "describe"]
+__all__ = ["Search", "check_calibration", "describe"]
 
 NEAR = 1e-3
 """Nearer to the boundary between two decisions, an eta that cannot be settled is counted but stops no verdict."""
@@ -124,8 +124,8 @@ def check_calibration(
     subject = examine(made, target, deadline=Deadline(seconds))
     _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject, seed)
-    search = _Search(subject, seed)
-    search.run(slopes)
+    search = Search(subject, seed)
+    search.run(_stages(subject, slopes, seed))
     findings = search.findings()
     if not search.witnesses and not findings.n_right and not findings.timed_out and not findings.n_indifferent:
         raise LossContractError(
@@ -207,7 +207,7 @@ def _warn_if_never_answered(subject: Subject) -> None:
 
 
 @dataclass
-class _Search:
+class Search:
     """The search over eta: what was tried, what came of it, and the witnesses that stand."""
 
     subject: Subject
@@ -224,10 +224,10 @@ class _Search:
     helpful: dict[int, int] = field(default_factory=dict)
     pool: Tensor = field(default_factory=lambda: torch.zeros(0))
 
-    def run(self, slopes: TheoremFour | None) -> None:
-        """Try one stage after the other; end when a failure is clear or the time is up."""
+    def run(self, stages: Iterable[Tensor]) -> None:
+        """Try one stage of eta after the other; end when a failure is clear or the time is up."""
         self.pool = torch.zeros(0, self.subject.n_outputs, dtype=torch.float64)
-        for eta in _stages(self.subject, slopes, self.seed):
+        for eta in stages:
             self.n_planned += len(eta)
             if self.subject.deadline.passed:
                 continue
