@@ -17,6 +17,7 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
+from demur.cli.expert_options import read_expert_options, read_limits
 from demur.cli.summary import about, print_evaluation, print_fit
 
 if TYPE_CHECKING:
@@ -69,6 +70,20 @@ def fit(
         Path | None,
         typer.Option(help="Instead of a cost: a table, a row per true class, a column per answer and reject."),
     ] = None,
+    expert: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COLUMN:PRICE",
+            help="Instead of a cost: somebody to ask, the column with the answers so far, and the price of a question; "
+            "may be repeated.",
+        ),
+    ] = None,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LIMIT", help="The most rows of a table that an expert gets, or a share; may be repeated."
+        ),
+    ] = None,
     group_split: Annotated[
         str | None,
         typer.Option(help="A column that says which rows belong together: they stay on one side of every split."),
@@ -97,14 +112,26 @@ def fit(
     """Train a model that declines to answer when answering would cost more than asking.
 
     Rows to judge it on are held out first; rows with equal features stay on one side. With --proba, calibration and
-    rule alone are learnt, from the probabilities, logits, log-probabilities or votes of another model.
+    rule alone are learnt, from the probabilities, logits, log-probabilities or votes of another model. With --expert it
+    learns from past answers who is right on which rows, and says whom to ask.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
+
+    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --expert consultant=cons_says:0.2 --out model/
     """
     data = _one_source(data, proba, proba_kind, calibration, model, dayfirst, time_split)
     check_share("--holdout", holdout)
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
+        experts, limits = read_expert_options(expert), read_limits(capacity)
+        given = {
+            "--cost": cost,
+            "--coverage": coverage,
+            "--max-risk": max_risk,
+            "--cost-matrix": cost_matrix,
+            "--proba": proba,
+        }
+        _check_experts(experts, limits, [option for option, value in given.items() if value is not None])
         rule = rule_of(cost, coverage, max_risk, delta, cost_matrix)
         _check_header(data, target, delimiter)
         from demur.deploy.model_folder import check_target
@@ -135,6 +162,8 @@ def fit(
                     "seed": seed,
                     "verbose": int(is_watched()),
                 }
+                most = None if limits is None else {name: one for name, one in limits.items() if one is not None}
+                options |= {"experts": experts, "capacity": most}
                 fitted = fit_file(data, target, model=model or "auto", **options)
         except NoGuaranteeError as error:
             raise CallError(_more_rows(str(error), holdout if test is None else 0.0)) from error
@@ -155,6 +184,19 @@ def fit(
         console.print("It was not judged: no rows were held out.")
     written = f"Wrote {out}" + (f" and {report}" if report and judged is not None else "")
     console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
+
+
+def _check_experts(experts: object, limits: object, others: list[str]) -> None:
+    """Refuse options that experts do not go with."""
+    if experts is None and limits is not None:
+        raise CallError("--capacity limits how many questions an expert gets: name the expert with --expert.")
+    if experts is not None and "--proba" in others:
+        raise CallError("--expert learns on which rows experts are right, from DATA with features: leave --proba out.")
+    if experts is not None and others:
+        raise CallError(
+            f"{others[0]} says when to decline, and with --expert each expert has a price of its own: leave one of the "
+            "two out."
+        )
 
 
 def _one_source(

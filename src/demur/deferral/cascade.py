@@ -1,7 +1,7 @@
 """Cascades: services that report a confidence, asked one after the other until another question no longer pays."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Self
 
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray
@@ -22,7 +23,8 @@ __all__ = ["Cascade", "CascadeRun"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Asked = frozenset[int]
+Asked = int
+"""A set of services: the sum of 2 to the power of each one's number."""
 
 _MOST = 6
 """More services would need too many models: one for each pair of what was asked and what may be asked next."""
@@ -31,6 +33,11 @@ _LEVELS = np.array([0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.
 _LEAST = 25
 """So many answers at the least stand between two of these quantiles."""
 _PRIOR = 4.0
+_ROWS_FOR_TREES = 500
+"""With fewer rows a forest knows less than the weighted log probabilities alone."""
+_TREES, _LEAF = 100, 6
+_MOST_LABELS = 30
+_FLOOR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +60,38 @@ class CascadeRun:
 
 @dataclass(frozen=True)
 class Policy:
-    """One way to run the cascade: whom to ask first, and what an amount of money is worth in right answers."""
+    """One way to run the cascade: whom to ask first, and what an amount of money is worth in right answers.
+
+    Parameters
+    ----------
+    first : int
+        The number of the service that is always asked.
+    rate : float
+        Right answers per unit of money: further questions must bring as much.
+    cost, accuracy : float
+        Per row, on rows that it was not made from.
+    cuts : tuple of (float, int)
+        For each answer of the first service a confidence, and who is asked up to that confidence, -1 for nobody. Empty
+        where what is expected of further questions decides.
+    goes_on : bool
+        Whether after such a second question what is expected decides about a third.
+    """
 
     first: int
     rate: float
     cost: float
     accuracy: float
+    cuts: tuple[tuple[float, int], ...] = ()
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What services say to some rows: answers, confidences, and P(right with more answers | some answers)."""
+
+    said: Ints
+    sure: Floats
+    outlook: Mapping[Asked, Mapping[Asked, Floats]]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -136,28 +169,34 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         codes = np.searchsorted(self.classes_, labels)
         fold = np.random.RandomState(self.random_state).permutation(len(codes)) % self.n_folds
         n_classes, n_services = len(self.classes_), len(services)
-        self.tables_ = [_Table.fit(said[:, s], sure[:, s], codes, n_classes) for s in range(n_services)]
+        self.tables_ = [AnswerTable.fit(said[:, s], sure[:, s], codes, n_classes) for s in range(n_services)]
         logs = np.empty((n_services, len(codes), n_classes))
         for s in range(n_services):
             for part in range(self.n_folds):
                 train, test = fold != part, fold == part
-                table = _Table.fit(said[train, s], sure[train, s], codes[train], n_classes)
+                table = AnswerTable.fit(said[train, s], sure[train, s], codes[train], n_classes)
                 logs[s, test] = table.predict(said[test, s], sure[test, s])
-        subsets = [frozenset(c) for k in range(1, n_services + 1) for c in combinations(range(n_services), k)]
-        self.pools_ = {some: _Pool.fit(logs[sorted(some)], codes) for some in subsets}
-        pooled = {some: self.pools_[some].predict(logs[sorted(some)]) for some in subsets}
+        subsets = _subsets(n_services)
+        self.pools_, pooled = {}, {}
+        for some in subsets:
+            own = _members(some)
+            self.pools_[some] = Pool.fit(logs[own], said[:, own], sure[:, own], codes, self.random_state)
+            pooled[some] = self.pools_[some].out_of_bag(logs[own])
         right = {some: np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64) for some in subsets}
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
         self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
-        self.outlooks_, outlook = {}, {}
+        self.outlooks_: dict[Asked, dict[Asked, LogitModel]] = {}
+        outlook: dict[Asked, dict[Asked, Floats]] = {}
         for some in subsets:
             z = _state(pooled[some], ranks, some)
+            self.outlooks_[some], outlook[some] = {}, {}
             for more in subsets:
-                if some <= more:
+                if some & more == some:
                     guess = np.full(len(codes), self.levels_[more])
-                    self.outlooks_[some, more] = _fit_rows(z, guess, right[more], fold >= 0)
-                    outlook[some, more] = _out_of_fold(z, guess, right[more], fold)
-        self.policies_ = self._policies(outlook, right)
+                    self.outlooks_[some][more] = _fit_rows(z, guess, right[more], fold >= 0)
+                    outlook[some][more] = _out_of_fold(z, guess, right[more], fold)
+        seen = _Seen(said, sure, outlook)
+        self.policies_ = _upper_hull([*self._by_outlook(seen, right), *self._by_cuts(seen, right, fold)])
         return self
 
     def run(
@@ -175,18 +214,14 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         check_is_fitted(self, "policies_")
         services = read_experts(self.services)
         n_rows = len(np.asarray(confidence))
-        said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
-        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
-        pooled = {some: pool.predict(logs[sorted(some)]) for some, pool in self.pools_.items()}
-        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        outlook = self._outlook(pooled, ranks)
-        states = np.empty(n_rows, dtype=object)
+        seen, pooled = self._look(answers, confidence, services, n_rows)
+        states = np.zeros(n_rows, dtype=np.int64)
         for policy, rows in self._mixture(n_rows, mistake, budget):
-            states[rows] = self._follow(policy, outlook)[rows]
-        asked = np.array([[s in state for s in range(len(services))] for state in states]).reshape(n_rows, -1)
+            states[rows] = self._follow(policy, seen)[rows]
+        asked = (states[:, None] >> np.arange(len(services)) & 1).astype(bool)
         label = np.empty(n_rows, dtype=np.int64)
-        for some in set(states):
-            rows = np.flatnonzero([state == some for state in states])
+        for some in np.unique(states).tolist():
+            rows = np.flatnonzero(states == some)
             label[rows] = pooled[some][rows].argmax(axis=1)
         return CascadeRun(self.classes_[label], asked, asked @ self.prices_)
 
@@ -214,17 +249,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         labels = np.asarray(y)
         services = read_experts(self.services)
-        said, sure = self._read(answers, confidence, services, self.classes_, len(labels))
+        seen, pooled = self._look(answers, confidence, services, len(labels))
         codes = np.searchsorted(self.classes_, labels)
-        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
-        pooled = {some: pool.predict(logs[sorted(some)]) for some, pool in self.pools_.items()}
-        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        outlook, alone = self._outlook(pooled, ranks), said == codes[:, None]
+        alone = seen.said == codes[:, None]
         right = {some: one.argmax(axis=1) == codes for some, one in pooled.items()}
         self.certified_: Policy | None = None
         for policy in reversed(self.policies_):
-            states = self._follow(policy, outlook)
-            own = np.array([right[state][row] for row, state in enumerate(states)])
+            own = _chosen(right, self._follow(policy, seen)).astype(bool)
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
             n = len(labels)
@@ -275,54 +306,89 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             raise InputError("confidence contains NaN; give every answer a confidence, a constant if there is none.")
         return np.where(said < 0, len(classes), said), sure
 
-    def _outlook(self, pooled: Mapping[Asked, Floats], ranks: list[Floats]) -> dict[tuple[Asked, Asked], Floats]:
-        """Return P(right with these answers | the answers so far) for each row."""
-        found = {}
-        for some, proba in pooled.items():
-            z = _state(proba, ranks, some)
-            for more in pooled:
-                if some <= more:
-                    guess = np.full(len(proba), self.levels_[more])
-                    found[some, more] = self.outlooks_[some, more].predict(z, guess)
-        return found
+    def _look(
+        self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], n_rows: int
+    ) -> tuple[_Seen, dict[Asked, Floats]]:
+        """Return what is seen on new rows, and class probabilities from each set of answers."""
+        said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
+        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
+        pooled = {}
+        for some, pool in self.pools_.items():
+            own = _members(some)
+            pooled[some] = pool.predict(logs[own], said[:, own], sure[:, own])
+        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
+        outlook: dict[Asked, dict[Asked, Floats]] = {}
+        for some, models in self.outlooks_.items():
+            z = _state(pooled[some], ranks, some)
+            outlook[some] = {
+                more: model.predict(z, np.full(n_rows, self.levels_[more])) for more, model in models.items()
+            }
+        return _Seen(said, sure, outlook), pooled
 
-    def _follow(self, policy: Policy, outlook: Mapping[tuple[Asked, Asked], Floats]) -> AnyArray:
+    def _follow(self, policy: Policy, seen: _Seen) -> Ints:
         """Return the set of services that is asked on each row."""
-        subsets = sorted({more for _, more in outlook}, key=lambda some: (len(some), sorted(some)))
-        n_rows = len(next(iter(outlook.values())))
-        states = np.empty(n_rows, dtype=object)
-        number = {some: position for position, some in enumerate(subsets)}
-        at = np.full(n_rows, number[frozenset([policy.first])])
-        for some in subsets:
-            rows = np.flatnonzero(at == number[some])
-            if not len(rows):
+        if not policy.cuts:
+            return self._go_on(np.full(len(seen.said), 1 << policy.first), policy, seen)
+        second = _second(policy, seen.said, seen.sure)
+        return self._go_on(second, policy, seen) if policy.goes_on else second
+
+    def _go_on(self, at: Ints, policy: Policy, seen: _Seen) -> Ints:
+        """Ask on as long as what is expected of it pays; a cut that has said to stop after the first is obeyed."""
+        for some in seen.outlook:
+            rows = np.flatnonzero(at == some)
+            if not len(rows) or (policy.cuts and some == 1 << policy.first):
                 continue
-            plans = [more for more in subsets if some <= more]
-            extra = [self.prices_[sorted(more - some)].sum() for more in plans]
-            worth = np.array([outlook[some, more][rows] for more in plans]) - policy.rate * np.array(extra)[:, None]
+            plans = list(seen.outlook[some])
+            extra = np.array([self._price(more & ~some) for more in plans])
+            worth = np.array([seen.outlook[some][more][rows] for more in plans]) - policy.rate * extra[:, None]
             best = worth.argmax(axis=0)  # stopping comes first, and wins ties
             for position, more in enumerate(plans[1:], start=1):
-                then = min(more - some, key=lambda s: (self.prices_[s], s))
-                at[rows[best == position]] = number[some | {then}]
-        for some, position in number.items():
-            states[np.flatnonzero(at == position)] = [some] * int((at == position).sum())
-        return states
+                then = min(_members(more & ~some), key=lambda s: (self.prices_[s], s))
+                at[rows[best == position]] = some | 1 << then
+        return at
 
-    def _policies(self, outlook: Mapping[tuple[Asked, Asked], Floats], right: Mapping[Asked, Floats]) -> list[Policy]:
-        """Return the policies on the upper concave hull of cost and accuracy."""
-        found = []
-        top = max(float(self.prices_.max()), 1e-12)
+    def _price(self, some: Asked) -> float:
+        return float(self.prices_[_members(some)].sum())
+
+    def _rates(self) -> Floats:
+        rates: Floats = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
+        return rates
+
+    def _by_outlook(self, seen: _Seen, right: Mapping[Asked, Floats]) -> list[Policy]:
+        """Return the policies that go by what is expected of further questions."""
+        return [
+            self._judged(policy, self._follow(policy, seen), right)
+            for first in range(len(self.prices_))
+            for policy in (Policy(first, float(rate), 0.0, 0.0) for rate in self._rates())
+        ]
+
+    def _by_cuts(self, seen: _Seen, right: Mapping[Asked, Floats], fold: Ints) -> list[Policy]:
+        """Return the policies that ask a second service up to a confidence, one for each answer of the first.
+
+        Confidences and second services are those that would have been best on the rows at hand. What they cost and
+        bring is found on rows that they were not chosen on.
+        """
+        rates, found = self._rates(), []
+        n_labels = len(self.classes_) + 1
         for first in range(len(self.prices_)):
-            for rate in np.r_[0.0, np.logspace(-4, 2, 49)] / top:
-                policy = Policy(first, float(rate), 0.0, 0.0)
-                states = self._follow(policy, outlook)
-                cost = accuracy = 0.0
-                for some in set(states):
-                    rows = states == some
-                    cost += rows.mean() * self.prices_[sorted(some)].sum()
-                    accuracy += float(right[some][rows].sum()) / len(states)
-                found.append(Policy(first, float(rate), float(cost), accuracy))
-        return _upper_hull(found)
+            gains = _CutGains.of(first, seen, right, self.prices_, n_labels)
+            chosen = gains.best(rates, np.ones(len(fold), dtype=bool))
+            apart = [gains.best(rates, fold != part) for part in range(self.n_folds)]
+            for number, rate in enumerate(rates):
+                policy = Policy(first, float(rate), 0.0, 0.0, chosen[number])
+                second = np.empty(len(fold), dtype=np.int64)
+                for part in range(self.n_folds):
+                    rows = np.flatnonzero(fold == part)
+                    second[rows] = _second(replace(policy, cuts=apart[part][number]), seen.said[rows], seen.sure[rows])
+                for goes_on in (False, True):
+                    states = self._go_on(second.copy(), policy, seen) if goes_on else second
+                    found.append(self._judged(replace(policy, goes_on=goes_on), states, right))
+        return found
+
+    def _judged(self, policy: Policy, states: Ints, right: Mapping[Asked, Floats]) -> Policy:
+        """Return the policy with what it costs and brings, where it leads to these sets of services."""
+        cost = sum(float((states == some).mean()) * self._price(some) for some in np.unique(states).tolist())
+        return replace(policy, cost=cost, accuracy=float(_chosen(right, states).mean()))
 
     def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
         """Return policies and the rows that are run by each."""
@@ -350,7 +416,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class AnswerTable:
     """Class frequencies by a service's answer and confidence."""
 
     edges: list[Floats]
@@ -358,7 +424,7 @@ class _Table:
     sorted: list[Floats]
 
     @classmethod
-    def fit(cls, said: Ints, sure: Floats, y: Ints, n_classes: int) -> "_Table":
+    def fit(cls, said: Ints, sure: Floats, y: Ints, n_classes: int) -> "AnswerTable":
         prior = (np.bincount(y, minlength=n_classes) + 1.0) / (len(y) + n_classes)
         edges, logs = [], []
         for answer in range(n_classes + 1):
@@ -395,14 +461,18 @@ class _Table:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pool:
-    """Probabilities from several services: the softmax of weighted log probabilities and a level for each class."""
+class Pool:
+    """Probabilities from several services: the softmax of weighted log probabilities and a level for each class.
+
+    With enough rows a forest, which knows how the services err together, has half a say.
+    """
 
     weights: Floats
     levels: Floats
+    forest: Any = None
 
     @classmethod
-    def fit(cls, logs: Floats, y: Ints) -> "_Pool":
+    def fit(cls, logs: Floats, said: Ints, sure: Floats, y: Ints, seed: int) -> "Pool":
         n_services, n_rows, n_classes = logs.shape
         if n_services == 1:
             return cls(np.ones(1), np.zeros(n_classes))
@@ -418,12 +488,127 @@ class _Pool:
 
         start = np.r_[np.full(n_services, 1.0 / n_services), np.zeros(n_classes)]
         found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
-        return cls(found[:n_services], found[n_services:])
+        forest = None
+        if n_rows >= _ROWS_FOR_TREES:
+            forest = ExtraTreesClassifier(
+                _TREES, min_samples_leaf=_LEAF, bootstrap=True, oob_score=True, random_state=seed
+            ).fit(_inputs(logs, said, sure), y)
+        return cls(found[:n_services], found[n_services:], forest)
 
-    def predict(self, logs: Floats) -> Floats:
+    def predict(self, logs: Floats, said: Ints, sure: Floats) -> Floats:
+        """Return the probabilities of rows that it was not fitted on."""
+        own = self._weighted(logs)
+        return own if self.forest is None else _blended(own, self.forest.predict_proba(_inputs(logs, said, sure)))
+
+    def out_of_bag(self, logs: Floats) -> Floats:
+        """Return the probabilities of the rows that it was fitted on, each from trees that have not seen the row."""
+        own = self._weighted(logs)
+        return own if self.forest is None else _blended(own, self.forest.oob_decision_function_)
+
+    def _weighted(self, logs: Floats) -> Floats:
         scores = np.tensordot(self.weights, logs, axes=1) + self.levels
         proba: Floats = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
         return proba
+
+
+def _inputs(logs: Floats, said: Ints, sure: Floats) -> Floats:
+    """Return what a forest is given: answers, confidences, and the class frequencies that go with them."""
+    n_classes = logs.shape[2]
+    parts = []
+    for s, own in enumerate(logs):
+        answer = np.eye(n_classes + 1)[said[:, s]] if n_classes <= _MOST_LABELS else np.empty((len(own), 0))
+        parts.append(np.column_stack([answer, sure[:, s], own]))
+    return np.column_stack(parts)
+
+
+def _blended(one: Floats, other: Floats) -> Floats:
+    """Return the geometric mean of two sets of probabilities, neither of which may rule a class out alone."""
+    mean = np.sqrt((one + _FLOOR) * (other + _FLOOR))
+    blended: Floats = mean / mean.sum(axis=1, keepdims=True)
+    return blended
+
+
+@dataclass(frozen=True, eq=False)
+class _CutGains:
+    """Rows by the first service's answer, from the least to the most sure, and what a second service brings to each.
+
+    Parameters
+    ----------
+    rows, sure : list of arrays
+        One for each answer.
+    gain : list of arrays of shape (n_seconds, n_rows)
+    seconds : list of int
+        The other services, and :attr:`prices` theirs.
+    """
+
+    rows: list[Ints]
+    sure: list[Floats]
+    gain: list[Floats]
+    seconds: list[int]
+    prices: Floats
+
+    @classmethod
+    def of(cls, first: int, seen: _Seen, right: Mapping[Asked, Floats], prices: Floats, n_labels: int) -> "_CutGains":
+        seconds = [s for s in range(len(prices)) if s != first]
+        rows, sure, gain = [], [], []
+        for label in range(n_labels):
+            own = np.flatnonzero(seen.said[:, first] == label)
+            own = own[np.argsort(seen.sure[own, first], kind="stable")]
+            rows.append(own)
+            sure.append(seen.sure[own, first])
+            gain.append(np.array([(right[1 << first | 1 << s] - right[1 << first])[own] for s in seconds]))
+        return cls(rows, sure, gain, seconds, prices[seconds])
+
+    def best(self, rates: Floats, kept: NDArray[np.bool_]) -> list[tuple[tuple[float, int], ...]]:
+        """Return for each rate the cut and the second service of each answer that were best on the rows kept."""
+        found: list[list[tuple[float, int]]] = [[] for _ in rates]
+        for rows, sure, gain in zip(self.rows, self.sure, self.gain, strict=True):
+            some = kept[rows]
+            level, gains = sure[some], gain[:, some]
+            ends = np.flatnonzero(np.append(level[1:] > level[:-1], True)) if len(level) else np.empty(0, dtype=int)
+            brought = np.cumsum(gains, axis=1)[:, ends]
+            for number, rate in enumerate(rates):
+                worth = brought - rate * self.prices[:, None] * (ends + 1)
+                if not worth.size or worth.max() <= 0:
+                    found[number].append((-np.inf, -1))
+                    continue
+                second, place = np.unravel_index(worth.argmax(), worth.shape)
+                found[number].append((float(level[ends[place]]), self.seconds[int(second)]))
+        return [tuple(one) for one in found]
+
+
+def _second(policy: Policy, said: Ints, sure: Floats) -> Ints:
+    """Return the first service of a policy, and the second where the confidence is not above the answer's cut."""
+    own, level = said[:, policy.first], sure[:, policy.first]
+    cuts = np.array([cut for cut, _ in policy.cuts])[own]
+    whom = np.array([second for _, second in policy.cuts])[own]
+    asks = (level <= cuts) & (whom >= 0)
+    return np.where(asks, 1 << policy.first | 1 << np.maximum(whom, 0), 1 << policy.first)
+
+
+def _chosen(right: Mapping[Asked, Any], states: Ints) -> Floats:
+    """Return whether the answer is right, each row with the set of services that it was asked of."""
+    found = np.zeros(len(states))
+    for some in np.unique(states).tolist():
+        rows = states == some
+        found[rows] = right[some][rows]
+    return found
+
+
+def _subsets(n_services: int) -> list[Asked]:
+    """Return all sets of services but the empty one, smaller ones first."""
+    return [sum(1 << s for s in some) for k in range(1, n_services + 1) for some in combinations(range(n_services), k)]
+
+
+def _members(some: Asked) -> list[int]:
+    """Return the numbers of the services in a set.
+
+    Examples
+    --------
+    >>> _members(5)
+    [0, 2]
+    """
+    return [s for s in range(int(some).bit_length()) if some >> s & 1]
 
 
 def _fit_rows(z: Floats, guess: Floats, right: Floats, rows: NDArray[np.bool_]) -> LogitModel:
@@ -452,7 +637,7 @@ def _state(proba: Floats, ranks: list[Floats], some: Asked) -> Floats:
     """Return what is known after some answers, as inputs of a logistic regression."""
     odds = log_odds_of_best(proba)
     best = np.eye(proba.shape[1])[proba.argmax(axis=1)]
-    own = [ranks[s] for s in sorted(some)]
+    own = [ranks[s] for s in _members(some)]
     logs = np.log(np.maximum(proba, 1e-6))
     return np.column_stack([odds, np.maximum(odds - 2, 0), best, best * odds[:, None], logs, *own])
 

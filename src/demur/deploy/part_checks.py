@@ -255,6 +255,8 @@ def check_built(model: Part) -> None:
         if id(one) in seen or isinstance(one, (str, bytes, int, float)):
             continue
         seen.add(id(one))
+        if type(one).__module__.startswith("demur.") and hasattr(one, "__dict__") and not isinstance(one, type):
+            _fill_in_defaults(one)
         for cls, check in checks:
             if isinstance(one, cls):
                 check(one)
@@ -267,8 +269,6 @@ def check_built(model: Part) -> None:
         elif isinstance(one, functools.partial):  # looking at its __dict__ would make one
             waiting.extend((*one.args, *one.keywords.values()))
         elif hasattr(one, "__dict__") and not isinstance(one, type):
-            if type(one).__module__.startswith("demur."):
-                _fill_in_defaults(one)
             waiting.extend(vars(one).values())
 
 
@@ -290,6 +290,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     from sklearn.tree import BaseDecisionTree
     from sklearn.tree._tree import Tree
 
+    from demur.deferral import DeferOption
     from demur.estimators.boosted_trees import BoostedTrees
     from demur.tabular import TableModel
     from demur.training.jobs import Trained
@@ -307,6 +308,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
         (BaseLibSVM, _check_support_vectors),
         (BoostedTrees, _check_boosted_trees),
         (Trained, _check_networks),
+        (DeferOption, _check_deferring),
         (TableModel, _check_table_model),
     )
 
@@ -461,10 +463,11 @@ def _check_boosted_trees(trees: Part) -> None:
 
 def _check_networks(trained: Part) -> None:
     words = "its weights do not fit its networks; it is not genuine."
-    vectors, failed = trained.vectors, trained.failed
+    vectors, failed = (trained.arrays()[name] for name in ("vectors", "failed"))
+    _demand(vectors.dtype == np.float32 and failed.dtype == np.bool_, words)
     _demand(vectors.ndim == 2 and vectors.shape[1] == trained.architecture.vector_length, words)
-    _demand(tuple(failed.shape) == (len(vectors),), words)
-    _demand(bool(vectors.isfinite().all()), "its weights are not numbers.")
+    _demand(failed.shape == (len(vectors),), words)
+    _demand(bool(np.isfinite(vectors).all()), "its weights are not numbers.")
 
 
 def _check_table_model(model: Part) -> None:
@@ -477,3 +480,23 @@ def _check_table_model(model: Part) -> None:
     width = getattr(first, "n_features_in_", None)
     words = f"it reads {len(model.schema.columns)} columns, and its classifier takes {width}."
     _demand(width is None or width == len(model.schema.columns), words)
+    asked = list(getattr(model.classifier, "experts_", ()))
+    words = f"it reads the answers of {list(model.experts.columns)}, and its classifier asks {asked}."
+    _demand(asked == list(model.experts.columns) == list(model.experts.prices), words)
+
+
+def _check_deferring(model: Part) -> None:
+    """Check that what is known about the experts is known about these experts, and fits the classes."""
+    if not hasattr(model, "experts_"):
+        return
+    known, n_classes = set(model.experts_), len(model.classes_)
+    words = "what it knows about its experts does not fit them; it is not genuine."
+    for part in (model.reliability_, model.learners_, model.confusion_, model.combines_):
+        _demand(set(part) <= known, words)
+    _demand(set(model.combines_) == known, words)
+    for name, expert in model.experts_.items():
+        _demand(expert.accuracy is not None or name in model.reliability_, words)
+        _demand(not model.combines_[name] or np.shape(model.confusion_[name]) == (n_classes, n_classes), words)
+    for name, one in model.reliability_.items():
+        _demand(one.kind != "features" or name in model.learners_, words)
+        _demand(np.shape(one.by_class) == (n_classes,), words)

@@ -1,5 +1,7 @@
 """RejectClassifier: a neural network trained with a rejection loss, as a scikit-learn estimator."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +9,6 @@ from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
@@ -33,6 +34,7 @@ from demur.estimators.network_selection import (
     with_indicators,
 )
 from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
+from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
@@ -127,7 +129,7 @@ _MOST_DENSE = 1 << 27
 """Numbers to which a sparse matrix may be filled up, a gigabyte."""
 
 
-def _has_link(self: "RejectClassifier") -> bool:
+def _has_link(self: RejectClassifier) -> bool:
     if not self.has_proba:
         raise AttributeError(f"{self._loss().name} has no inverse link, so there are no probabilities; use decide().")
     return True

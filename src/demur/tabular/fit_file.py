@@ -4,7 +4,7 @@ What takes seconds to import is imported once the call and the header of the fil
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,8 @@ def fit_file(
     test: Source | None = None,
     holdout: float = 0.2,
     group_split: str | None = None,
+    experts: ByName | None = None,
+    capacity: Mapping[str, float] | None = None,
     time_split: str | None = None,
     keep: Collection[str] = (),
     drop: Collection[str] = (),
@@ -80,7 +82,7 @@ def fit_file(
     seed: int = 0,
     verbose: int = 0,
 ) -> FittedFile:
-    r"""Fit a classifier with a reject option on a file.
+    r"""Fit a classifier with a reject option, or with experts to ask, on a file.
 
     The rows to judge the model on are held out first, so that nothing is learnt from them, the categories of a column
     included. Rows with equal features stay on one side of every split; otherwise a model is judged, and a promise
@@ -105,6 +107,12 @@ def fit_file(
     group_split : str, optional
         A column that says which rows belong together, such as those of one patient: they stay on one side of every
         split. The column is not a feature.
+    experts : mapping, optional
+        Who can be asked instead of declining: from names to a column with the expert's answers, or several for several
+        people behind one expert, and the price of a question: ``{"nurse": ("nurse_says", 0.05)}``. Empty cells are rows
+        that the expert has not seen. Then there is neither a cost nor a rule.
+    capacity : mapping, optional
+        The most rows of one table that an expert gets: a number of rows, or a share below 1.
     time_split : str, optional
         A column of numbers, dates or times that says when each row was: the latest rows are held out, and the model is
         trained on earlier ones. The column is not a feature.
@@ -136,13 +144,32 @@ def fit_file(
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to below 1, got {holdout:g}.")
+    if experts is not None and rule is not None:
+        raise InputError("a rule decides what to decline, and with experts their prices do: give one of the two.")
+    if experts is None and capacity:
+        raise InputError("capacity limits how many questions experts get: name the experts as well.")
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
     left_out = [*drop, *(name for name in (group_split, time_split) if name is not None)]
     table, notation = _read(path, target, (*keep, *left_out), model, (delimiter, decimal, dayfirst))
+    asked = None
+    if experts is not None:
+        from demur.tabular.expert_columns import ExpertColumns
+
+        roles = dict.fromkeys(keep, "a feature to keep") | dict.fromkeys(drop, "left out")
+        if group_split is not None:
+            roles[group_split] = "what says which rows belong together"
+        if time_split is not None:
+            roles[time_split] = "what says when a row was"
+        asked = ExpertColumns.of(experts, capacity).found_in(table.column_names, source_name(path))
+        asked.check_roles(target, roles)
+        left_out += asked.names
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     classes = sorted(set(labels.tolist()))
+    if asked is not None:
+        asked.check_classes(classes)
+        asked.answers(table, classes, where=source_name(path))  # to refuse one by its row in the file
     chosen = rule if rule is None or isinstance(rule, Rule) else rule(classes)
     # For reading other rows and for comparing these; what the model knows is learnt from the training rows alone.
     first_look = replace(Schema.learn(rows, target=target, keep=keep, drop=left_out), **notation)
@@ -171,8 +198,10 @@ def fit_file(
         cost=cost,
         rule=chosen,
         keep=keep,
-        drop=left_out,
+        drop=[name for name in left_out if asked is None or name not in asked.names],
         groups=None if groups is None else groups[train],
+        experts=asked,
+        answer_classes=classes,
         time_budget=time_budget,
         seed=seed,
         verbose=verbose,
@@ -263,6 +292,12 @@ def _notes(
         )
     if groups is not None:
         notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
+    for name, found in model.facts.get("answers", {}).items():
+        if found["right"] == found["answers"]:
+            notes.append(
+                f"the answers of {name} are the labels in all {found['rows']:,} rows that have one, which counts as "
+                "always right. If the labels were made from these answers, no row can tell otherwise."
+            )
     notes += [str(leak) for leak in likely_leaks(model.schema.encode(train), train_labels, model.schema)]
     return tuple(notes)
 

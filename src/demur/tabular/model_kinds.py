@@ -1,5 +1,6 @@
 """The models that can be asked for by name: a blend, the paper's losses, scikit-learn's classifiers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from demur.array_types import ByName
+from demur.deferral import DeferOption
 from demur.errors import InputError, MissingExtraError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.estimators.candidates import CANDIDATES, Task, candidate_named, dense_view
@@ -72,6 +74,38 @@ class ModelKind:
             return RejectOption(candidate.prepared(Task(n_rows, categorical, seed, -1)), **options)
         networks = self._networks(cost, with_rule, seed, verbose)
         return RejectOption(make_pipeline(dense_view(categorical), networks), **options) if with_rule else networks
+
+    def deferring(
+        self,
+        n_rows: int,
+        categorical: NDArray[np.bool_],
+        prices: Mapping[str, float],
+        *,
+        time_budget: float | None = 90.0,
+        seed: int = 0,
+        verbose: int = 0,
+    ) -> tuple[Any, Any]:
+        """Return the unfitted classifier with experts to ask, and what must turn codes into numbers for all its parts.
+
+        Parameters
+        ----------
+        n_rows, categorical, time_budget, seed, verbose
+            As for :meth:`classifier`.
+        prices : mapping of names to float
+            The experts.
+        """
+        if self.name == "auto":
+            budget = None if time_budget is None else time_budget / (1 + len(prices))
+            estimator: Any = AutoClassifier(
+                time_budget=budget, categorical_features=categorical, random_state=seed, verbose=verbose
+            )
+        else:
+            prepared = self.classifier(n_rows, categorical, cost=0.2, with_rule=True, seed=seed, verbose=verbose)
+            estimator = prepared.estimator
+        dense = None
+        if isinstance(estimator, Pipeline):
+            dense, estimator = estimator[0], estimator[-1]
+        return DeferOption(estimator, dict(prices)), dense
 
     def dense(self, categorical: NDArray[np.bool_], with_rule: bool) -> ColumnTransformer | None:
         """Return what must turn codes into numbers on one scale beforehand; None where the classifier does it itself.

@@ -3,6 +3,8 @@
 Stacks of networks take turns, a few steps at a time, so that they advance together and can stop together.
 """
 
+from __future__ import annotations
+
 import heapq
 import threading
 import time
@@ -11,12 +13,10 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.optim.adam import adam
 
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
 from demur.training.jobs import NetworkSpec, Trained, TrainingData
@@ -309,7 +309,7 @@ class _Pace:
 class _Turns:
     """Whose turn it is: that of the run that has come least far and is not under way."""
 
-    def __init__(self, runs: Sequence["_Run"]) -> None:
+    def __init__(self, runs: Sequence[_Run]) -> None:
         self._waiting = [(0.0, number, run) for number, run in enumerate(runs)]
         self._lock = threading.Lock()
 
@@ -541,6 +541,8 @@ class _FusedUpdate:
         self._counts = [torch.zeros(()) for _ in self._each]
 
     def __call__(self, rates: Tensor, shrinkages: Tensor) -> None:
+        from torch.optim.adam import adam
+
         for part, factor in self._decaying:
             part.mul_(1 - factor * shrinkages[:, None])
         rates_now = rates.tolist()
