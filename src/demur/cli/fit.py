@@ -55,7 +55,8 @@ def fit(
         typer.Option(
             "--model",
             "-m",
-            help="auto, et, rf, hgb, lr, a loss such as ce, or your own, file.py:Class. [default: auto]",
+            help="auto, or of its candidates et, lr, hgb, rf, lgbm, cat, nn or pnn, a loss such as ce, or your own, "
+            "file.py:Class. [default: auto]",
         ),
     ] = None,
     test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
@@ -87,6 +88,10 @@ def fit(
         str | None,
         typer.Option(help="A column that says which rows belong together: they stay on one side of every split."),
     ] = None,
+    time_split: Annotated[
+        str | None,
+        typer.Option(help="A column of dates or numbers: train on the earlier rows, and judge on the latest."),
+    ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to use although it looks useless; may be repeated.")
@@ -99,6 +104,7 @@ def fit(
         bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
     ] = None,
     time_budget: Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")] = 90.0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random: rows to hold out, and training.")] = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page about the held-out rows to this file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
@@ -113,7 +119,7 @@ def fit(
 
     Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --expert consultant=cons_says:0.2 --out model/
     """
-    data = _one_source(data, proba, proba_kind, calibration, model, dayfirst)
+    data = _one_source(data, proba, proba_kind, calibration, model, dayfirst, time_split)
     check_share("--holdout", holdout)
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
@@ -149,7 +155,13 @@ def fit(
                 learnt = None if calibration == "none" else calibration or "auto"
                 fitted = fit_proba(data, target, kind=proba_kind, calibration=learnt, **options)
             else:
-                options |= {"dayfirst": dayfirst, "time_budget": time_budget or None, "verbose": int(is_watched())}
+                options |= {
+                    "time_split": time_split,
+                    "dayfirst": dayfirst,
+                    "time_budget": time_budget or None,
+                    "seed": seed,
+                    "verbose": int(is_watched()),
+                }
                 most = None if limits is None else {name: one for name, one in limits.items() if one is not None}
                 options |= {"experts": experts, "capacity": most}
                 fitted = fit_file(data, target, model=model or "auto", **options)
@@ -194,12 +206,13 @@ def _one_source(
     calibration: str | None,
     model: str | None,
     dayfirst: bool | None,
+    time_split: str | None,
 ) -> str:
     """Return the table to learn from, and refuse options that do not go with it."""
     if data is not None and proba is not None:
         raise CallError("give DATA to train a model, or --proba to take what another says of each class: not both.")
     if proba is not None:
-        given = {"--model": model, "--dayfirst": dayfirst}
+        given = {"--model": model, "--dayfirst": dayfirst, "--time-split": time_split}
         named = [name for name, value in given.items() if value is not None]
         if named:
             raise CallError(f"{named[0]} is for training a model, and --proba trains none: leave it out.")

@@ -1,5 +1,7 @@
 """DeferClassifier: networks trained with a joint loss over classes and experts, as a scikit-learn estimator."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +9,11 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
-from torch import Tensor
-from torch.nn import functional as F
 
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
@@ -27,6 +26,7 @@ from demur.estimators.fold_networks import FeatureScale, Rows, recipe_for
 from demur.estimators.network_selection import ScaledNetworks
 from demur.estimators.reject_classifier import Examples, batch_size_for, filled_up, in_canonical_order
 from demur.estimators.splitting import Fold, folds_of, validation_rows
+from demur.lazy_torch import F, Tensor, torch
 from demur.losses import CrossEntropy
 from demur.losses.loss import Trainable
 from demur.progress import no_progress, progress_bar
@@ -42,7 +42,7 @@ _EPOCHS = 150
 """Of a plain perceptron, as in the paper on rejection."""
 
 
-def _has_estimates(self: "DeferClassifier") -> bool:
+def _has_estimates(self: DeferClassifier) -> bool:
     loss = resolve_joint(self.loss)
     if not loss.has_estimates:
         raise AttributeError(f"{loss.name} has no inverse link, so there are no probabilities; use decide().")
@@ -107,15 +107,16 @@ class DeferClassifier(DeferringClassifier):
 
     Examples
     --------
-    A nurse who knows two of three classes, at no price:
+    The first feature tells the class, the second whether the nurse knows it:
 
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> nurse = np.where(y == 2, 1, y)
-    >>> model = DeferClassifier("ms", experts={"nurse": 0.0}, hidden_units=(), epochs=50, random_state=0)
-    >>> model = model.fit(X[:, :2], y, answers=nurse)
-    >>> model.route(X[[0, 60, 110], :2])
-    array(['nurse', 'nurse', 'model'], dtype='<U5')
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> y = (X[:, 0] + np.random.default_rng(1).normal(size=400) > 0).astype(int)
+    >>> nurse = np.where(X[:, 1] > 0, y, 1 - y)
+    >>> model = DeferClassifier("ms", {"nurse": 0.05}, hidden_units=(), learning_rate=0.05, epochs=30, random_state=0)
+    >>> model.fit(X, y, answers=nurse).route([[0.0, 2.0], [0.0, -2.0], [3.0, -2.0]])
+    array(['nurse', 'model', 'model'], dtype='<U5')
+    >>> bool(model.decide([[0.0, 2.0]], prices={"nurse": 0.6}).reject[0])  # too dear: answer with a coin toss
+    False
     """
 
     __metadata_request__fit: ClassVar = {"answers": True, "groups": True}
@@ -231,7 +232,8 @@ class DeferClassifier(DeferringClassifier):
         """Return class probabilities, rows summing to 1; one-versus-all estimates are divided by their sum."""
         proba = self._estimates(X)[1]
         total = proba.sum(axis=1, keepdims=True)
-        return np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0)
+        normalised: Floats = np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0)
+        return normalised
 
     @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_right(self, X: Features) -> Floats:
@@ -260,15 +262,15 @@ class DeferClassifier(DeferringClassifier):
             def values(scores: Tensor) -> Tensor:
                 return torch.cat(self.loss_.values(scores.double(), free), -1).mean(0)
 
-            found = np.asarray(self.networks_[0].over_pieces(array, values), dtype=np.float64)
+            found = np.asarray(self.networks_[0].of_scores(array, values), dtype=np.float64)
             proba, right = found[:, :-n_experts], found[:, -n_experts:]
         return proba, proba, right
 
     def _of_two_stages(self, X: AnyArray) -> tuple[Floats, Floats]:
         """Return the mean class probabilities, and those of the experts from the mean shares of the router."""
         first, second = self.networks_
-        proba = first.over_pieces(X, lambda scores: torch.softmax(scores.double(), -1).mean(0))
-        shares = second.over_pieces(X, lambda scores: torch.softmax(F.pad(scores.double(), (1, 0)), -1).mean(0))
+        proba = first.of_scores(X, lambda scores: torch.softmax(scores.double(), -1).mean(0))
+        shares = second.of_scores(X, lambda scores: torch.softmax(F.pad(scores.double(), (1, 0)), -1).mean(0))
         ratio = shares[:, 1:] / np.maximum(shares[:, :1], np.finfo(np.float64).tiny)
         return proba, np.minimum(1.0, proba.max(axis=1, keepdims=True) * ratio)
 
@@ -309,7 +311,7 @@ class DeferClassifier(DeferringClassifier):
         parts: Sequence[Fold],
         seeds: Sequence[int],
         device: torch.device,
-    ) -> "_Found":
+    ) -> _Found:
         """Train one network per seed, each on all rows but those of one part, as one stack."""
         plain = self.hidden_units is not None
         everything = np.arange(len(rows.y))
@@ -444,7 +446,7 @@ class DeferClassifier(DeferringClassifier):
                 continue
             if not isinstance(value, Real):
                 raise InputTypeError(f"{name} must be a number, got {value!r}.")
-            if not 0 <= value < np.inf or (name == "learning_rate" and value == 0):
+            if not 0 <= float(value) < np.inf or (name == "learning_rate" and value == 0):
                 raise InputError(f"{name} must be a positive number, got {value!r}.")
         if not isinstance(self.validation_fraction, Real) or not 0 < self.validation_fraction < 1:
             raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
@@ -481,7 +483,7 @@ class _Found:
     def label_out_of_fold(self, rows: Rows) -> NDArray[np.int64]:
         """Return the likeliest class of each row by networks that have not seen it, where there are any."""
         proba = np.asarray(
-            self.networks.over_pieces(rows.X, lambda scores: torch.softmax(scores, -1).mean(0)), dtype=np.float64
+            self.networks.of_scores(rows.X, lambda scores: torch.softmax(scores, -1).mean(0)), dtype=np.float64
         )
         for part, which in enumerate(self.held_out):
             own = [number for number, of in enumerate(self.part_of) if of == part]

@@ -255,6 +255,8 @@ def check_built(model: Part) -> None:
         if id(one) in seen or isinstance(one, (str, bytes, int, float)):
             continue
         seen.add(id(one))
+        if type(one).__module__.startswith("demur.") and hasattr(one, "__dict__") and not isinstance(one, type):
+            _fill_in_defaults(one)
         for cls, check in checks:
             if isinstance(one, cls):
                 check(one)
@@ -267,8 +269,6 @@ def check_built(model: Part) -> None:
         elif isinstance(one, functools.partial):  # looking at its __dict__ would make one
             waiting.extend((*one.args, *one.keywords.values()))
         elif hasattr(one, "__dict__") and not isinstance(one, type):
-            if type(one).__module__.startswith("demur."):
-                _fill_in_defaults(one)
             waiting.extend(vars(one).values())
 
 
@@ -291,6 +291,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     from sklearn.tree._tree import Tree
 
     from demur.deferral import DeferOption
+    from demur.estimators.boosted_trees import BoostedTrees
     from demur.tabular import TableModel
     from demur.training.jobs import Trained
 
@@ -305,6 +306,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
         (NeighborsBase, _check_neighbours),
         (OneHotEncoder, _check_one_hot),
         (BaseLibSVM, _check_support_vectors),
+        (BoostedTrees, _check_boosted_trees),
         (Trained, _check_networks),
         (DeferOption, _check_deferring),
         (TableModel, _check_table_model),
@@ -447,12 +449,25 @@ def _check_support_vectors(machine: Part) -> None:
     _demand(all(len(one) in (0, n_pairs) for one in (machine._probA, machine._probB)), words)
 
 
+def _check_boosted_trees(trees: Part) -> None:
+    """Check the text, then let its library read it: here, and not at the first row to decide."""
+    from demur.estimators.boosted_trees import BoostedTreesError
+
+    try:
+        trees.check()
+    except BoostedTreesError as error:
+        raise PartError(str(error)) from error
+    if hasattr(trees, "content_"):
+        trees.booster()
+
+
 def _check_networks(trained: Part) -> None:
     words = "its weights do not fit its networks; it is not genuine."
-    vectors, failed = trained.vectors, trained.failed
+    vectors, failed = (trained.arrays()[name] for name in ("vectors", "failed"))
+    _demand(vectors.dtype == np.float32 and failed.dtype == np.bool_, words)
     _demand(vectors.ndim == 2 and vectors.shape[1] == trained.architecture.vector_length, words)
-    _demand(tuple(failed.shape) == (len(vectors),), words)
-    _demand(bool(vectors.isfinite().all()), "its weights are not numbers.")
+    _demand(failed.shape == (len(vectors),), words)
+    _demand(bool(np.isfinite(vectors).all()), "its weights are not numbers.")
 
 
 def _check_table_model(model: Part) -> None:

@@ -1,5 +1,7 @@
 """RejectClassifier: a neural network trained with a rejection loss, as a scikit-learn estimator."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +9,6 @@ from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
@@ -33,6 +34,7 @@ from demur.estimators.network_selection import (
     with_indicators,
 )
 from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
+from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
@@ -41,6 +43,7 @@ from demur.training import (
     Architecture,
     ModuleArchitecture,
     ModuleFactory,
+    PeriodicEmbeddings,
     Trained,
     TrainingData,
     resolve_device,
@@ -126,7 +129,7 @@ _MOST_DENSE = 1 << 27
 """Numbers to which a sparse matrix may be filled up, a gigabyte."""
 
 
-def _has_link(self: "RejectClassifier") -> bool:
+def _has_link(self: RejectClassifier) -> bool:
     if not self.has_proba:
         raise AttributeError(f"{self._loss().name} has no inverse link, so there are no probabilities; use decide().")
     return True
@@ -165,9 +168,9 @@ class RejectClassifier(RejectingClassifier):
         nothing to choose or to calibrate. Rows with equal features stay on one side, and so do rows of one group where
         ``fit`` is told the groups.
     n_members : int, optional
-        The number of networks, with different seeds, whose probabilities are averaged: by default five, and one for
-        losses without probabilities. Members of the default ensemble hold out one of up to five folds in turn; a single
-        one holds out a fifth and never sees it.
+        The number of networks, with different seeds, that are averaged (their scores, and the probabilities of plain
+        perceptrons): by default five, and one for losses without probabilities. Members of the default ensemble hold
+        out one of up to five folds in turn; a single one holds out a fifth and never sees it.
     calibration : {"auto", "temperature", None}, default="auto"
         Temperature scaling on the held-out rows; "auto" is that for losses with a link.
     class_weight : dict, "balanced" or None, default=None
@@ -180,6 +183,12 @@ class RejectClassifier(RejectingClassifier):
         Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
         means and standard deviations). It is part of the estimator because a network trained on raw features fails
         silently, and because the statistics then travel with the model.
+    patience : int, optional
+        Early stopping of the default networks: one stops after so many epochs without a lower loss on the rows that it
+        holds out. Without it all epochs are trained; the best one is kept in any case.
+    embeddings : PeriodicEmbeddings, optional
+        Lets the default networks also see periodic functions of the features
+        (:class:`~demur.training.PeriodicEmbeddings`).
     module : callable, optional
         ``module(n_features, n_outputs)`` returns a torch module to train instead of the perceptron.
     device : str, default="auto"
@@ -202,7 +211,7 @@ class RejectClassifier(RejectingClassifier):
         The networks that predict.
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
-        out. None for a plain perceptron.
+        out, or a network had stopped. None for a plain perceptron. :class:`~demur.metrics.LossCurveDisplay` draws them.
     equal_rows_ : int
         How many rows had the features of an earlier row, a weight of 2 counting as two rows.
 
@@ -235,6 +244,8 @@ class RejectClassifier(RejectingClassifier):
         class_weight: Any = None,
         reject_label: Label = None,
         standardize: bool = True,
+        patience: int | None = None,
+        embeddings: PeriodicEmbeddings | None = None,
         module: ModuleFactory | None = None,
         device: str = "auto",
         random_state: Any = None,
@@ -253,6 +264,8 @@ class RejectClassifier(RejectingClassifier):
         self.class_weight = class_weight
         self.reject_label = reject_label
         self.standardize = standardize
+        self.patience = patience
+        self.embeddings = embeddings
         self.module = module
         self.device = device
         self.random_state = random_state
@@ -324,11 +337,12 @@ class RejectClassifier(RejectingClassifier):
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
+            patience=self.patience,
         )
         with self._progress(len(grid) * len(seeds) * recipe.epochs) as progress:
             found = fit_fold_networks(
                 rows, folds, grid, seeds, len(self.classes_), cost=float(self.cost), recipe=recipe,
-                scaled=self.standardize, device=device, progress=progress,
+                scaled=self.standardize, embeddings=self.embeddings, device=device, progress=progress,
             )  # fmt: skip
         self.candidates_, self.best_candidate_ = found.candidates, found.chosen
         self.networks_ = found.networks if self.calibration is None else tempered(found, rows)
@@ -443,6 +457,9 @@ class RejectClassifier(RejectingClassifier):
         return examples
 
     def decide(self, X: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
+        return self.decide_and_score(X, cost)[0]
+
+    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
         array = self._validated(X)
@@ -452,10 +469,7 @@ class RejectClassifier(RejectingClassifier):
                 f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
-        return self.networks_.decide(array, cost)
-
-    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        return self.decide(X, cost), self._scores(X)
+        return self.networks_.decide_and_score(array, cost, len(self.classes_))
 
     @property
     def has_proba(self) -> bool:
@@ -533,7 +547,7 @@ class RejectClassifier(RejectingClassifier):
     def _check_parameters(self) -> None:
         if check_cost(self.cost).ndim:
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
-        for name in ("epochs", "batch_size", "n_members"):
+        for name in ("epochs", "batch_size", "n_members", "patience"):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -553,6 +567,10 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
         if self.calibration not in (None, "auto", "temperature"):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
+        for name in ("embeddings", "patience"):
+            if getattr(self, name) is not None and self._is_plain():
+                only = "is for the default networks, of losses with a link"
+                raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
         loss = resolve(self.loss)
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)

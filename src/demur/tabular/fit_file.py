@@ -72,12 +72,14 @@ def fit_file(
     group_split: str | None = None,
     experts: ByName | None = None,
     capacity: Mapping[str, float] | None = None,
+    time_split: str | None = None,
     keep: Collection[str] = (),
     drop: Collection[str] = (),
     delimiter: str | None = None,
     decimal: str | None = None,
     dayfirst: bool | None = None,
     time_budget: float | None = 90.0,
+    seed: int = 0,
     verbose: int = 0,
 ) -> FittedFile:
     r"""Fit a classifier with a reject option, or with experts to ask, on a file.
@@ -111,12 +113,17 @@ def fit_file(
         that the expert has not seen. Then there is neither a cost nor a rule.
     capacity : mapping, optional
         The most rows of one table that an expert gets: a number of rows, or a share below 1.
+    time_split : str, optional
+        A column of numbers, dates or times that says when each row was: the latest rows are held out, and the model is
+        trained on earlier ones. The column is not a feature.
     keep, drop : names
         Columns to use although they look useless, and columns to leave out.
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
     time_budget : float or None
         Seconds that "auto" may take.
+    seed : int, default=0
+        Of what is drawn at random: the rows to hold out, and what training draws.
     verbose : int
         1 shows a progress bar on a terminal.
 
@@ -141,7 +148,9 @@ def fit_file(
         raise InputError("a rule decides what to decline, and with experts their prices do: give one of the two.")
     if experts is None and capacity:
         raise InputError("capacity limits how many questions experts get: name the experts as well.")
-    left_out = list(drop) if group_split is None else [*drop, group_split]
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
+    left_out = [*drop, *(name for name in (group_split, time_split) if name is not None)]
     table, notation = _read(path, target, (*keep, *left_out), model, (delimiter, decimal, dayfirst))
     asked = None
     if experts is not None:
@@ -150,6 +159,8 @@ def fit_file(
         roles = dict.fromkeys(keep, "a feature to keep") | dict.fromkeys(drop, "left out")
         if group_split is not None:
             roles[group_split] = "what says which rows belong together"
+        if time_split is not None:
+            roles[time_split] = "what says when a row was"
         asked = ExpertColumns.of(experts, capacity).found_in(table.column_names, source_name(path))
         asked.check_roles(target, roles)
         left_out += asked.names
@@ -168,9 +179,14 @@ def fit_file(
         held_out = read_labelled(test, first_look, classes, delimiter=delimiter, strict=False)
         labelled_rows(held_out, target, where=source_name(test))
     elif holdout:
-        from demur.estimators.splitting import hold_out
+        from demur.estimators.splitting import hold_out, hold_out_latest
 
-        parts = hold_out(rows.select(first_look.names), labels, holdout, groups=groups)
+        features = rows.select(first_look.names)
+        if time_split is None:
+            parts = hold_out(features, labels, holdout, groups=groups, seed=seed)
+        else:
+            times = _times(rows, time_split, target, notation)
+            parts = hold_out_latest(times, features, labels, holdout, groups=groups)
         train, held_out = parts.train, rows.take(parts.aside) if len(parts.aside) else None
     from demur.tabular.table_fit import fit_table
 
@@ -187,15 +203,19 @@ def fit_file(
         experts=asked,
         answer_classes=classes,
         time_budget=time_budget,
+        seed=seed,
         verbose=verbose,
     )
     seconds = time.perf_counter() - started
     schema = replace(fitted.schema, **notation)
-    if group_split is not None:
-        schema = replace(schema, set_aside={**schema.set_aside, group_split: "it says which rows belong together"})
+    for name, why in ((group_split, "it says which rows belong together"), (time_split, "it says when a row was")):
+        if name is not None:
+            schema = replace(schema, set_aside={**schema.set_aside, name: why})
     facts = {**fitted.facts, "rows_without_label": table.num_rows - len(labels)}
     fitted = replace(fitted, schema=schema, facts=facts)
     notes = _notes(fitted, rows.select(first_look.names), labels, groups, rows.take(train), labels[train])
+    if time_split is not None and test is None and held_out is not None:
+        notes += (f"it was trained on earlier rows and judged on the latest {held_out.num_rows:,}, by {time_split}.",)
     if test is not None and held_out is not None:
         notes += _known_rows(first_look, rows, held_out, source_name(test))
     return FittedFile(fitted, held_out, source_name(path if test is None else test), seconds, notes)
@@ -229,6 +249,26 @@ def groups_of(column: pa.ChunkedArray, name: str, target: str) -> NDArray[np.str
         raise TableError(f"the target {shown(target)} cannot also say which rows belong together: name another column")
     texts = class_texts(column)
     return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+
+
+def _times(rows: pa.Table, name: str, target: str, notation: ByName) -> NDArray[np.float64]:
+    """Return when each row was, as numbers."""
+    if name == target:
+        raise TableError(f"the target {shown(target)} cannot also say when a row was: name another column")
+    schema = replace(Schema.learn(rows.select([name]), keep=[name]), **notation)
+    if schema.columns[0].kind not in ("number", "date", "time"):
+        kind = schema.columns[0].kind
+        raise TableError(
+            f"column {shown(name)} holds a {kind}, which has no order in time: name one of numbers or dates"
+        )
+    times: NDArray[np.float64] = schema.encode(rows.select([name]))[:, 0]
+    n_unknown = int(np.isnan(times).sum())
+    if n_unknown:
+        raise TableError(
+            f"column {shown(name)} is empty in {n_unknown:,} of the {len(times):,} rows with a label: fill it in, or "
+            "leave such rows out"
+        )
+    return times
 
 
 def _notes(

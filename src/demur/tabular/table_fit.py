@@ -43,6 +43,7 @@ def fit_table(
     capacity: Mapping[str, float] | None = None,
     answer_classes: Collection[str] = (),
     time_budget: float | None = 90.0,
+    seed: int = 0,
     verbose: int = 0,
 ) -> TableModel:
     """Fit a classifier with a reject option, or with experts to ask, on a table.
@@ -76,6 +77,8 @@ def fit_table(
         Classes that experts may answer beside those of these rows.
     time_budget : float or None
         Seconds that "auto" may take.
+    seed : int, default=0
+        Of what is drawn at random in training.
     verbose : int
         1 shows a progress bar on a terminal.
     """
@@ -94,6 +97,7 @@ def fit_table(
             known,
             {*labels.tolist(), *answer_classes},
             time_budget=time_budget,
+            seed=seed,
             verbose=verbose,
         )
     first_look = schema or Schema.learn(rows, target=target, keep=keep, drop=drop)
@@ -110,6 +114,7 @@ def fit_table(
         rule=None if len(parts.aside) else rule,
         with_rule=rule is not None,
         time_budget=time_budget,
+        seed=seed,
         verbose=verbose,
     )
     classifier.set_params(reject_label=_free_label(classes))
@@ -136,6 +141,7 @@ def _with_experts(
     known: Collection[str],
     *,
     time_budget: float | None,
+    seed: int,
     verbose: int,
 ) -> TableModel:
     """Fit a classifier that asks experts; what they said is checked on all rows, by their numbers in the table."""
@@ -148,7 +154,7 @@ def _with_experts(
     _check_sizes(codes, schema)
     classes, counts = np.unique(labels, return_counts=True)
     classifier, dense = kind.deferring(
-        len(rows), schema.categorical, experts.prices, time_budget=time_budget, verbose=verbose
+        len(rows), schema.categorical, experts.prices, time_budget=time_budget, seed=seed, verbose=verbose
     )
     classifier.set_params(reject_label=_free_label(classes))
     answers = {name: _among(people[labelled], labels, classes) for name, people in said.items()}

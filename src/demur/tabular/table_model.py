@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from demur.columns.schema import Schema
 from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
+from demur.estimators.quick_paths import QuickParts
 from demur.rules import Decision, Rule
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
@@ -33,6 +35,9 @@ LARGEST = 1e30
 """Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
 
 _PIECE = 64
+
+_quick: "WeakKeyDictionary[TableModel, QuickParts]" = WeakKeyDictionary()
+"""Made on first use, and no part of what is saved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +211,14 @@ class TableModel:
             table = as_table(table)
         codes = self.schema.encode(table, where=where)
         codes[np.abs(codes) > LARGEST] = np.nan
-        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+        return self.quick().features(codes)
+
+    def quick(self) -> QuickParts:
+        """Return the parts that decide, without what scikit-learn checks at every step."""
+        parts = _quick.get(self)
+        if parts is None:
+            parts = _quick[self] = QuickParts(self.dense, self.classifier)
+        return parts
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
@@ -242,8 +254,7 @@ class TableModel:
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none.
 
-        Neither depends, to the last bit, on how many rows are asked for at once: products of a few rows use other
-        kernels, so that what needs numbers on one scale gets full pieces of rows. Trees do not mind.
+        Neither depends, to the last bit, on how many rows are asked for at once.
         """
         if cost is not None:
             self.check_cost(cost)
@@ -251,17 +262,19 @@ class TableModel:
         if self.reads != "codes":
             return self._ask_as_it_reads(table, cost, where)
         features = self.features(table, where=where)
-        n_rows, missing = len(features), -len(features) % _PIECE
+        if self.experts:
+            return self._ask_with_experts(features, {**self.experts.prices, **(prices or {})})
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
+        return self.quick().classifier.decide_and_score(features, costs)
+
+    def _ask_with_experts(
+        self, features: NDArray[np.float64], prices: Mapping[str, float]
+    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+        """Ask a classifier that knows experts, in full pieces of rows: products of a few rows use other kernels."""
+        n_rows, missing = len(features), -len(features) % _PIECE
         if self.dense is not None and missing:
             features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
-            if costs is not None and costs.ndim:
-                costs = np.concatenate([costs, np.zeros(missing)])
-        if self.experts:
-            decision, scores = self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})})
-        else:
-            asked = float(costs) if costs is not None and not costs.ndim else costs
-            decision, scores = self.classifier.decide_and_score(features, asked)
+        decision, scores = self.classifier.decide_and_score(features, prices)
         parts = {one.name: getattr(decision, one.name) for one in fields(decision)}
         return Decision(**{name: part[:n_rows] for name, part in parts.items() if part is not None}), scores[:n_rows]
 
@@ -269,6 +282,8 @@ class TableModel:
         self, table: Any, cost: ArrayLike | None, where: str
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Ask a classifier that was fitted elsewhere, in full pieces of rows as well."""
+        from joblib import parallel_config
+
         from demur.tabular import own_models
 
         if not isinstance(table, (pa.Table, pa.RecordBatch)):
@@ -284,7 +299,10 @@ class TableModel:
             prices = np.concatenate([prices, np.zeros(missing)])
         asked = float(prices) if prices is not None and not prices.ndim else prices
         try:
-            decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
+            with parallel_config(
+                backend="sequential"
+            ):  # threads add trees up in any order, and the last bit would differ
+                decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
         except (ValueError, TypeError) as error:
             raise own_models.refusal(error, self.classifier, where) from error
         parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
