@@ -108,8 +108,8 @@ class Protocol:
         "standard",
         "each feature has mean 0 and variance 1 on the training data: the usual way to let one learning rate suit "
         "features in the thousands (covtype) and below 1 (yeast). 'range' maps the training data to [-1, 1], 'unit' to "
-        "[0, 1], 'none' leaves the features as they are, 'source' is 'unit' for covtype, 'none' for yeast, and else "
-        "'range'",
+        "[0, 1], 'none' leaves the features as they are, 'source' leaves yeast, which lies in [0, 1] at its source, "
+        "as it is, and is else 'range'",
     )
     decay: str = _chosen("l2", "a penalty in the gradient, as in torch.optim.Adam; or 'decoupled'", later=True)
     initialisation: str = _chosen("torch", "PyTorch's default; or 'glorot', 'he', 'lecun'", later=True)
