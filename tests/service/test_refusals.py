@@ -11,8 +11,8 @@ from service_samples import HOSTILE, app, ask, good, json_rows, model, send, tab
 
 from demur.costs import check_cost
 from demur.deploy import create_app
-from demur.deploy.service import Lanes
-from demur.deploy.service_schema import RefusedError
+from demur.deploy.decider import Lanes
+from demur.deploy.service_schema import Asked, RefusedError
 from demur.tabular import fit_table
 
 
@@ -53,7 +53,8 @@ REFUSED = {
     "rows of another kind": ({"rows": {}}, 422, "rows is '{...}' and not a list"),
     "a row of another kind": ({"rows": [1]}, 422, "row 1 is '1' and not an object"),
     "a list at the top": ([1], 422, "the body is not an object"),
-    "an unknown part": (good(costs=1), 422, "has 'costs' beside rows and cost; did you mean 'cost'?"),
+    "an unknown part": (good(costs=1), 422, "has 'costs' beside rows, cost and proba; did you mean 'cost'?"),
+    "proba as text": (good(proba="yes"), 422, "proba must be true or false, got 'yes'."),
     "cost as text": (good(cost="0.1"), 422, "cost must be a number in [0, 1), got '0.1'."),
     "cost as truth": (good(cost=False), 422, "cost must be a number in [0, 1), got 'false'."),
     "cost beyond all floats": (good(cost=10**400), 422, "cost must be in [0, 1), got inf"),
@@ -176,9 +177,18 @@ def test_other_addresses_and_methods(method, path, status):
 def test_too_many_requests_at_once_are_told_to_come_again():
     release = threading.Event()
 
-    def compute(body):
-        release.wait(60)
-        return body.upper()
+    class Shouting:
+        is_quick, seconds = True, 1.0
+
+        def prepare(self, body):
+            return Asked([], None, codes=body)
+
+        def answers(self, asked):
+            return [self.answer(one.codes) for one in asked]
+
+        def answer(self, body):
+            release.wait(60)
+            return body.upper()
 
     async def crowd(lanes):
         waiting = [asyncio.ensure_future(lanes.run(b"a")) for _ in range(lanes.MOST_WAITING)]
@@ -190,7 +200,7 @@ def test_too_many_requests_at_once_are_told_to_come_again():
         assert await asyncio.gather(*waiting) == [b"A"] * lanes.MOST_WAITING
         assert await lanes.run(b"a" * 100_000) == b"A" * 100_000
 
-    asyncio.run(crowd(Lanes(compute)))
+    asyncio.run(crowd(Lanes(Shouting())))
 
 
 async def _never_ends(start=b"{"):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,26 +17,48 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
+from demur.cli.expert_options import read_expert_options, read_limits
 from demur.cli.summary import about, print_evaluation, print_fit
 
 if TYPE_CHECKING:
     from demur.rules import Rule
     from demur.tabular import Evaluation, FittedFile
 
-__all__ = ["fit"]
+__all__ = ["fit", "rule_of"]
 
 
 def fit(
-    data: Annotated[str, typer.Argument(help="A table: CSV (any delimiter, also compressed), Parquet, Arrow, or -.")],
     target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model to.")],
+    data: Annotated[
+        str | None, typer.Argument(help="A table: CSV (any delimiter, also compressed), Parquet, Arrow, or -.")
+    ] = None,
+    proba: Annotated[
+        str | None,
+        typer.Option(help="Instead of DATA: a table of what another model says of each class, with the labels."),
+    ] = None,
+    proba_kind: Annotated[
+        str | None,
+        typer.Option(
+            help="With --proba: probabilities, percentages, log-probabilities, logits or votes, if not found by itself."
+        ),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(help="With --proba: temperature (the default), isotonic, sigmoid or none."),
+    ] = None,
     cost: Annotated[
         float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
     ] = None,
     model: Annotated[
-        str,
-        typer.Option("--model", "-m", help="auto, et, rf, hgb, lr, a loss such as ce, or your own, file.py:Class."),
-    ] = "auto",
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="auto, or of its candidates et, lr, hgb, rf, lgbm, cat, nn or pnn, a loss such as ce, or your own, "
+            "file.py:Class. [default: auto]",
+        ),
+    ] = None,
     test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
     holdout: Annotated[float, typer.Option(help="Without --test: the share of rows kept back to judge it on.")] = 0.2,
     coverage: Annotated[float | None, typer.Option(help="Instead of a cost: the share of rows to answer.")] = None,
@@ -48,9 +70,27 @@ def fit(
         Path | None,
         typer.Option(help="Instead of a cost: a table, a row per true class, a column per answer and reject."),
     ] = None,
+    expert: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COLUMN:PRICE",
+            help="Instead of a cost: somebody to ask, the column with the answers so far, and the price of a question; "
+            "may be repeated.",
+        ),
+    ] = None,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LIMIT", help="The most rows of a table that an expert gets, or a share; may be repeated."
+        ),
+    ] = None,
     group_split: Annotated[
         str | None,
         typer.Option(help="A column that says which rows belong together: they stay on one side of every split."),
+    ] = None,
+    time_split: Annotated[
+        str | None,
+        typer.Option(help="A column of dates or numbers: train on the earlier rows, and judge on the latest."),
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
     keep: Annotated[
@@ -64,44 +104,67 @@ def fit(
         bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
     ] = None,
     time_budget: Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")] = 90.0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random: rows to hold out, and training.")] = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page about the held-out rows to this file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
 ) -> None:
     """Train a model that declines to answer when answering would cost more than asking.
 
-    Rows to judge it on are held out first; rows with equal features stay on one side.
+    Rows to judge it on are held out first; rows with equal features stay on one side. With --proba, calibration and
+    rule alone are learnt, from the probabilities, logits, log-probabilities or votes of another model. With --expert it
+    learns from past answers who is right on which rows, and says whom to ask.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
+
+    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --expert consultant=cons_says:0.2 --out model/
     """
+    data = _one_source(data, proba, proba_kind, calibration, model, dayfirst, time_split)
     check_share("--holdout", holdout)
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
-        rule = _rule(cost, coverage, max_risk, delta, cost_matrix)
+        experts, limits = read_expert_options(expert), read_limits(capacity)
+        given = {
+            "--cost": cost,
+            "--coverage": coverage,
+            "--max-risk": max_risk,
+            "--cost-matrix": cost_matrix,
+            "--proba": proba,
+        }
+        _check_experts(experts, limits, [option for option, value in given.items() if value is not None])
+        rule = rule_of(cost, coverage, max_risk, delta, cost_matrix)
         _check_header(data, target, delimiter)
         from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
-        from demur.tabular import fit_file
+        from demur.tabular import fit_file, fit_proba
 
         check_target(out, overwrite=force)
+        options: dict[str, Any] = {
+            "cost": 0.2 if cost is None else cost,
+            "rule": rule,
+            "test": test,
+            "holdout": holdout,
+            "group_split": group_split,
+            "keep": keep or (),
+            "drop": drop or (),
+            "delimiter": delimiter,
+            "decimal": decimal,
+        }
         try:
-            fitted = fit_file(
-                data,
-                target,
-                model=model,
-                cost=0.2 if cost is None else cost,
-                rule=rule,
-                test=test,
-                holdout=holdout,
-                group_split=group_split,
-                keep=keep or (),
-                drop=drop or (),
-                delimiter=delimiter,
-                decimal=decimal,
-                dayfirst=dayfirst,
-                time_budget=time_budget or None,
-                verbose=int(is_watched()),
-            )
+            if proba is not None:
+                learnt = None if calibration == "none" else calibration or "auto"
+                fitted = fit_proba(data, target, kind=proba_kind, calibration=learnt, **options)
+            else:
+                options |= {
+                    "time_split": time_split,
+                    "dayfirst": dayfirst,
+                    "time_budget": time_budget or None,
+                    "seed": seed,
+                    "verbose": int(is_watched()),
+                }
+                most = None if limits is None else {name: one for name, one in limits.items() if one is not None}
+                options |= {"experts": experts, "capacity": most}
+                fitted = fit_file(data, target, model=model or "auto", **options)
         except NoGuaranteeError as error:
             raise CallError(_more_rows(str(error), holdout if test is None else 0.0)) from error
         judged = _save(fitted, out, report, title=f"{target} from {data}", data=data, force=force)
@@ -123,6 +186,48 @@ def fit(
     console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
 
 
+def _check_experts(experts: object, limits: object, others: list[str]) -> None:
+    """Refuse options that experts do not go with."""
+    if experts is None and limits is not None:
+        raise CallError("--capacity limits how many questions an expert gets: name the expert with --expert.")
+    if experts is not None and "--proba" in others:
+        raise CallError("--expert learns on which rows experts are right, from DATA with features: leave --proba out.")
+    if experts is not None and others:
+        raise CallError(
+            f"{others[0]} says when to decline, and with --expert each expert has a price of its own: leave one of the "
+            "two out."
+        )
+
+
+def _one_source(
+    data: str | None,
+    proba: str | None,
+    proba_kind: str | None,
+    calibration: str | None,
+    model: str | None,
+    dayfirst: bool | None,
+    time_split: str | None,
+) -> str:
+    """Return the table to learn from, and refuse options that do not go with it."""
+    if data is not None and proba is not None:
+        raise CallError("give DATA to train a model, or --proba to take what another says of each class: not both.")
+    if proba is not None:
+        given = {"--model": model, "--dayfirst": dayfirst, "--time-split": time_split}
+        named = [name for name, value in given.items() if value is not None]
+        if named:
+            raise CallError(f"{named[0]} is for training a model, and --proba trains none: leave it out.")
+        known = ("temperature", "isotonic", "sigmoid", "none")
+        if calibration is not None and calibration not in known:
+            raise CallError(f"--calibration must be one of {', '.join(known)}, got {calibration!r}.")
+        return proba
+    if data is None:
+        raise CallError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
+    for name, value in {"--proba-kind": proba_kind, "--calibration": calibration}.items():
+        if value is not None:
+            raise CallError(f"{name} is about a table of probabilities: give that with --proba.")
+    return data
+
+
 def _check_places(out: Path, report: Path | None, force: bool, *, has_rows: bool) -> None:
     """Refuse what cannot be written before any time is spent."""
     if report is not None and not has_rows:
@@ -142,7 +247,7 @@ def _check_header(data: str, target: str, delimiter: str | None) -> None:
             check_target(target, reader.columns, reader.name)
 
 
-def _rule(
+def rule_of(
     cost: float | None,
     coverage: float | None,
     max_risk: float | None,

@@ -8,6 +8,7 @@ from demur.cli.console import console, plain_table
 
 if TYPE_CHECKING:
     from demur.tabular import Evaluation, TableModel
+    from demur.tabular.asking import Asking
 
 __all__ = ["about", "print_evaluation", "print_fit"]
 
@@ -25,7 +26,8 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     aside = facts.get("rows_for_the_rule", 0)
     more = f"; {aside:,} more {'was' if aside == 1 else 'were'} set aside for the rule" if aside else ""
     rows = counted(facts["rows"], "row", "rows")
-    console.print(f"{data}: trained on {rows} of {len(counts):,} classes{more}.", markup=False)
+    did = "learnt from" if "proba_kind" in facts else "trained on"
+    console.print(f"{data}: {did} {rows} of {len(counts):,} classes{more}.", markup=False)
     shown = ", ".join(f"{_in_line(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
     console.print(f"  Classes and their rows: {shown}{more}.", markup=False)
@@ -39,7 +41,12 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     if len(sentences) > _MOST_NOTES:
         hidden = counted(len(sentences) - _MOST_NOTES, "more note", "more notes")
         console.print(f"  ... and {hidden} on columns.")
-    console.print(f"\nTrained {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
+    done = "Learnt" if "proba_kind" in facts else "Trained"
+    console.print(f"\n{done} {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
+    temperature = getattr(getattr(model.classifier, "calibrator_", None), "temperature_", None)
+    if "proba_kind" in facts and temperature is not None:
+        said = "too sure" if temperature > 1 else "not sure enough"
+        console.print(f"The temperature is {temperature:.3g}: the numbers were {said} of themselves.")
     tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())
     if tried:
         table = plain_table()
@@ -52,6 +59,8 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
 
 
 _ROWS = (
+    ("system_risk", "system risk", "cost", "prices and mistakes per row"),
+    ("system_accuracy", "system accuracy", "share", "right in the end"),
     ("mean_cost", "mean cost", "cost", "per row, by the matrix"),
     ("mean_cost_if_all_answered", "if all answered", "cost", "without declining"),
     ("mean_cost_if_all_rejected", "if all declined", "cost", "without answering"),
@@ -76,16 +85,42 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
         table.add_column(heading, justify="left" if not heading else "right")
     for figure, name, kind, meaning in _ROWS:
         found = evaluation.figures.get(figure)
-        if found is None or (figure == "risk_if_all_answered" and evaluation.cost is None):
+        no_price = evaluation.cost is None and evaluation.asking is None
+        if found is None or (figure == "risk_if_all_answered" and no_price):
             continue  # there is no price to count by
+        if figure == "risk_if_all_answered" and evaluation.asking is not None:
+            name, meaning = "risk, nobody asked", "the model alone"
         if figure == "risk" and evaluation.cost_assumed:
             meaning = f"declining priced at {evaluation.cost:g}"
         value = written(found.estimate, kind) if found.estimate == found.estimate else "none given"
         between = f"{written(found.low, kind)} to {written(found.high, kind)}" if found.low == found.low else ""
         table.add_row(name, value, between, meaning)
     console.print(table)
+    if evaluation.asking is not None:
+        _print_experts(evaluation.asking)
     for sentence in evaluation.sentences():
         console.print(sentence, markup=False)
+
+
+def _print_experts(asking: "Asking") -> None:
+    """Print how much each expert gets, and how good they are."""
+    from demur.tabular.evaluation_words import percent
+
+    table = plain_table()
+    for heading in ("expert", "price", "asked", "95 % interval", "right", "risk if always"):
+        table.add_column(heading, justify="left" if heading == "expert" else "right", no_wrap=heading != "expert")
+    load = asking.load
+    for number, name in enumerate(asking.names):
+        right, always = asking.right_when_asked(number), asking.always(number)
+        table.add_row(
+            _in_line(name),
+            f"{asking.prices[number]:g}",
+            percent(load.estimate[number]),
+            f"{percent(load.low[number])} to {percent(load.high[number])}",
+            percent(right.estimate),
+            f"{always.estimate:.4f}" if always.estimate == always.estimate else "no answers",
+        )
+    console.print(table)
 
 
 def _in_line(name: str) -> str:
@@ -99,9 +134,12 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
     from demur.tabular.evaluation_words import counted
 
     facts = model.facts
+    trained = {"Trained on": counted(facts["rows"], "row", "rows")} if "rows" in facts else {}
+    if facts.get("calibrated_on"):
+        trained["Calibrated on"] = counted(facts["calibrated_on"], "row", "rows")
     return {
-        "Model": facts["model_in_words"],
-        "Trained on": counted(facts["rows"], "row", "rows"),
+        "Model": facts.get("model_in_words", "a model"),
+        **trained,
         "Judged on": data,
         "Date": datetime.date.today().isoformat(),
         "Program": f"demur {__version__}",

@@ -12,6 +12,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from importlib import import_module
 from typing import Any
 
@@ -20,8 +21,10 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from demur import losses, margins, rules
 from demur.array_types import ByName, Estimator
+from demur.deploy.part_builder import OtherPartsError, build
 from demur.deploy.part_checks import Archive, PartError, check_built, check_described, nodes_of
-from demur.errors import InputError
+from demur.errors import InputError, MissingExtraError
+from demur.estimators.boosted_trees import BoostedTrees, BoostedTreesError, library_of
 
 __all__ = ["ModelFileError", "class_named", "dump", "load"]
 
@@ -81,8 +84,17 @@ _PARTS = (
     "demur.calibration.TemperatureScaling",
     "demur.columns.column.Column",
     "demur.columns.schema.Schema",
+    "demur.deferral.capacity.Capacity",
+    "demur.deferral.defer_option.DeferOption",
+    "demur.deferral.experts.Expert",
+    "demur.deferral.reliability.LogitModel",
+    "demur.deferral.reliability.Reliability",
+    "demur.deferral.stored.StoredProbabilities",
     "demur.estimators.auto_classifier.AutoClassifier",
+    "demur.estimators.boosted_trees.BoostedTrees",
     "demur.estimators.candidates.Tried",
+    "demur.estimators.cross_fitting.CodedLabels",
+    "demur.estimators.given_probabilities.GivenProbabilities",
     "demur.estimators.reject_classifier.RejectClassifier",
     "demur.estimators.reject_option.RejectOption",
     "demur.estimators.network_selection.Candidate",
@@ -91,6 +103,7 @@ _PARTS = (
     "demur.guarantees.risk_control.Certificate",
     "demur.label_shift.LabelShift",
     "demur.rules.Decision",
+    "demur.tabular.expert_columns.ExpertColumns",
     "demur.tabular.table_model.TableModel",
     "demur.training.mlp.MLP",
     "demur.training.robust_scaling.SmoothRobustScaler",
@@ -186,6 +199,7 @@ def dump(model: Estimator) -> bytes:
     """
     import skops.io  # type: ignore[import-untyped] # it takes seconds to import
 
+    model = _with_boosters_as_text(model)
     try:
         data = skops.io.dumps(model)
         untrusted = set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED)
@@ -206,11 +220,27 @@ def dump(model: Estimator) -> bytes:
         return _canonical(schema, archive)
 
 
+def _with_boosters_as_text(model: Estimator) -> Estimator:
+    """Return a copy in which classifiers of CatBoost, LightGBM and XGBoost are texts; the model itself without any."""
+    memo: dict[int, Any] = {}
+    waiting, seen = [("model", model)], {id(model)}
+    while waiting:
+        place, value = waiting.pop()
+        if library_of(value) is not None:
+            try:
+                memo[id(value)] = BoostedTrees.of(value)
+            except BoostedTreesError as error:
+                raise ModelFileError(f"cannot save {place}: {error}") from error
+            continue
+        for name, part in _inside(value, place):
+            if id(part) not in seen and (isinstance(part, Mapping | list | tuple) or hasattr(part, "__dict__")):
+                seen.add(id(part))
+                waiting.append((name, part))
+    return deepcopy(model, memo) if memo else model
+
+
 def load(data: bytes) -> Any:
     """Return the model in an archive if all its types are trusted and its parts fit; nothing is built otherwise."""
-    import skops.io
-    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped]
-
     try:
         archive = Archive.read(data)
         for node, _ in nodes_of(archive.schema):
@@ -218,23 +248,36 @@ def load(data: bytes) -> Any:
                 class_named(node["__class__"])
                 node["__module__"] = __name__
         check_described(archive, class_named)
-        named = {node["__class__"] for node, _ in nodes_of(archive.schema) if node["__module__"] == __name__}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # the folder's reader warns, with our own class
-            model = skops.io.loads(archive.pack(), trusted=[*TRUSTED, *(f"{__name__}.{name}" for name in named)])
+            try:
+                model = build(archive, __name__, class_named)
+            except OtherPartsError:
+                model = _built_by_skops(archive)
         check_built(model)
     except PartError as error:
         raise ModelFileError(f"the model cannot be read: {error}") from error
+    except (ModelFileError, MissingExtraError):
+        raise
+    except Exception as error:  # the bytes are a stranger's, and each layer fails in its own way
+        raise ModelFileError(f"the model cannot be read ({type(error).__name__}: {error}).") from error
+    return model
+
+
+def _built_by_skops(archive: Archive) -> Any:
+    """Build a model with parts of scikit-learn's that only skops knows; it takes seconds to import."""
+    import skops.io
+    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped]
+
+    named = {f"{__name__}.{one['__class__']}" for one, _ in nodes_of(archive.schema) if one["__module__"] == __name__}
+    packed, trusted = archive.pack(), [*TRUSTED, *named]
+    try:
+        return skops.io.loads(packed, trusted=trusted)
     except UntrustedTypesFoundException as error:
-        names = sorted(set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED))
+        names = sorted(set(skops.io.get_untrusted_types(data=packed)) - set(trusted))
         raise ModelFileError(
             f"the model holds {', '.join(names)}, which no model may hold; nothing of it was loaded."
         ) from error
-    except ModelFileError:
-        raise
-    except Exception as error:  # the bytes are a stranger's, and each layer of skops fails in its own way
-        raise ModelFileError(f"the model cannot be read ({type(error).__name__}: {error}).") from error
-    return model
 
 
 def _keys_survive(node: Mapping[str, Any]) -> bool:

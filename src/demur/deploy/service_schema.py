@@ -15,12 +15,15 @@ from datetime import time
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from demur.columns import Column, Schema, TableError
 from demur.columns.column import as_type, no_such_value
 from demur.columns.table_errors import listed, shown
-from demur.tabular import ANSWER_COLUMNS, TableModel
+from demur.errors import InputError
+from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.table_model import LARGEST
 
@@ -28,13 +31,27 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["Question", "RefusedError", "Requests", "answer_type", "column_array", "health_type", "refusal_type"]
+__all__ = [
+    "Asked",
+    "Question",
+    "RefusedError",
+    "Requests",
+    "Row",
+    "answer_type",
+    "column_array",
+    "health_type",
+    "ready_type",
+    "refusal_type",
+]
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no type for those that are made while a program runs."""
 
 Value = str | float | int | bool | None
 """What a cell of a request may be."""
+
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a request: values by the names of the columns."""
 
 _LONGEST_SECONDS = 9e9
 """What a duration in nanoseconds can hold."""
@@ -53,6 +70,11 @@ _MOST_CLASSES = 100
 """Classes that the document lists one by one."""
 
 _LONGEST_NAME = 100
+
+_MOST_PROBA = 1_000_000
+"""Probabilities that one answer tells."""
+
+_PROBA = "Whether to tell the calibrated probability of each class."
 
 
 class RefusedError(TableError):
@@ -77,17 +99,47 @@ class RefusedError(TableError):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What a request asks: rows, and the cost to decide for.
+    """What a request asks: rows, and the cost or the prices to decide for.
 
     Parameters
     ----------
     table : pyarrow.Table
     cost : float or None
         None for the model's own.
+    proba : bool
+        Whether the probability of each class is asked for.
+    prices : dict of str to float, or None
+        Of asking experts, other than the model's.
     """
 
     table: pa.Table
     cost: float | None
+    proba: bool = False
+    prices: dict[str, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A request that was read and checked.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+    cost : float or None
+        None for the model's own.
+    proba : bool, default False
+        Whether the probability of each class is to be told.
+    prices : dict of str to float, optional
+        Those of experts.
+    codes : array of shape (n_rows, n_columns), optional
+        The rows as the model takes them; None for a request that takes the long way.
+    """
+
+    rows: Sequence[Row]
+    cost: float | None
+    proba: bool = False
+    prices: Mapping[str, float] | None = None
+    codes: NDArray[np.float64] | None = None
 
 
 class Requests:
@@ -123,16 +175,24 @@ class Requests:
         from pydantic import FailFast, Field, TypeAdapter
 
         self.columns = {column.name: column for column in model.schema.columns}
-        self.max_rows = max_rows
-        row, cost = _row_type(model.schema), NotRequired[_cost_type(model)]
+        self.model, self.max_rows = model, max_rows
+        row, own = _row_type(model.schema), {"cost": NotRequired[_cost_type(model)]}
+        own["proba"] = NotRequired[Annotated[bool, Field(description=_PROBA)]]
+        if model.experts:
+            own["prices"] = NotRequired[_prices_type(model)]
+        self.parts = ("row", "rows", *own)
         many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
-        one_row = _object_type("OneRow", {"row": row, "cost": cost})
-        many_rows = _object_type("ManyRows", {"rows": many, "cost": cost})
+        one_row = _object_type("OneRow", {"row": row, **own})
+        many_rows = _object_type("ManyRows", {"rows": many, **own})
         self.type: TypeForm = one_row | many_rows
         self._one, self._many = TypeAdapter[Any](one_row), TypeAdapter[Any](many_rows)
 
     def read(self, body: bytes) -> Question:
         """Return the question, or raise a :class:`RefusedError` that says what is wrong with it."""
+        return self.question(self.read_rows(body))
+
+    def read_rows(self, body: bytes) -> "Asked":
+        """Return what a request asks, checked but as it was written."""
         from pydantic import ValidationError
 
         document = parse(body)
@@ -142,8 +202,26 @@ class Requests:
         except ValidationError as error:
             raise self._refusal(error) from None
         rows = [asked["row"]] if is_one else asked["rows"]
-        arrays = [column_array(column, [row[name] for row in rows]) for name, column in self.columns.items()]
-        return Question(pa.Table.from_arrays(arrays, names=list(self.columns)), asked.get("cost"))
+        if asked.get("proba", False):
+            self._check_proba(len(rows))
+        return Asked(rows, asked.get("cost"), bool(asked.get("proba", False)), asked.get("prices"))
+
+    def question(self, asked: "Asked") -> Question:
+        """Return the question that these rows ask."""
+        arrays = [column_array(column, [row[name] for row in asked.rows]) for name, column in self.columns.items()]
+        table = pa.Table.from_arrays(arrays, names=list(self.columns))
+        return Question(table, asked.cost, asked.proba, asked.prices)
+
+    def _check_proba(self, n_rows: int) -> None:
+        """Refuse to tell probabilities where there are none, or more of them than an answer can hold."""
+        try:
+            self.model.check_proba()
+        except InputError as error:
+            raise RefusedError(str(error)) from None
+        n_classes = len(self.model.classes)
+        if n_rows * n_classes > _MOST_PROBA:
+            problem = f"{n_rows:,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,} probabilities"
+            raise RefusedError(f"{problem}: send the rows in several requests", status=413)
 
     def _refusal(self, error: "ValidationError") -> RefusedError:
         """Say in one sentence what is wrong first of all."""
@@ -169,10 +247,15 @@ class Requests:
             return RefusedError('the request has both row and rows: give {"rows": [{...}, ...]} or {"row": {...}}')
         if kind == "extra_forbidden":
             unknown = [str(one["loc"][0]) for one in problems if one["type"] == kind]
-            hint = _did_you_mean(unknown, ("row", "rows", "cost"))
-            return RefusedError(f"the request has {listed(unknown)} beside rows and cost{hint}")
+            hint = _did_you_mean(unknown, self.parts)
+            others = f"{', '.join(self.parts[1:-1])} and {self.parts[-1]}"
+            return RefusedError(f"the request has {listed(unknown)} beside {others}{hint}")
+        if name == "prices":
+            return RefusedError(_NO_PRICES)
         if name == "cost":
             return RefusedError(f"cost must be a number in [0, 1), got {shown(as_text(first['input']))}.")
+        if name == "proba":
+            return RefusedError(f"proba must be true or false, got {shown(as_text(first['input']))}.")
         if kind == "missing":
             return RefusedError('the request has no rows: give {"rows": [{...}, ...]} or {"row": {...}}')
         if kind == "too_short":
@@ -352,6 +435,27 @@ def _cost_type(model: TableModel) -> TypeForm:
     return _described(number | None, schema)
 
 
+_NO_PRICES = 'prices must be an object of names and numbers of at least 0, such as {"nurse": 0.1}'
+
+
+def _prices_type(model: TableModel) -> TypeForm:
+    """Return the type of prices: numbers by the names of experts, which the model judges in its own words."""
+    from pydantic import BeforeValidator
+
+    known = {
+        name: {"type": "number", "minimum": 0, "description": f"{price:g} where it is left out."}
+        for name, price in model.experts.prices.items()
+    }
+    schema = {
+        "type": ["object", "null"],
+        "properties": known,
+        "additionalProperties": False,
+        "description": "What asking each expert costs; a wrong answer costs 1.",
+    }
+    number = Annotated[float, BeforeValidator(_number_or_infinity)]
+    return _described(dict[str, number] | None, schema)
+
+
 def _number_or_infinity(value: object) -> object:
     """Take a whole number beyond all floats as infinite, so that the model refuses it like any cost too high."""
     if type(value) is int:
@@ -364,6 +468,8 @@ def _number_or_infinity(value: object) -> object:
 
 def answer_type(model: TableModel) -> TypeForm:
     """Return the type of the answer to a request."""
+    from typing import NotRequired
+
     from pydantic import Field
 
     classes = as_column(model.classes, model.label_type).to_pylist()
@@ -378,12 +484,20 @@ def answer_type(model: TableModel) -> TypeForm:
         _described(Any, label),
         _described(Any, label),
     ]
-    decision = _object_type("Decision", dict(zip(ANSWER_COLUMNS, parts, strict=True)))
+    words = "Who is to be asked, or null where the model answers."
+    if model.experts:
+        names = {"anyOf": [{"enum": list(model.experts.columns)}, {"type": "null"}], "description": words}
+        parts += [_described(Any, names), Annotated[float, Field(description="The expected cost of that.")]]
+    told = NotRequired[Annotated[dict[str, float], Field(description="The probability of each class, if asked for.")]]
+    decision = _object_type("Decision", {**dict(zip(model.answer_columns(), parts, strict=True)), "proba": told})
     words = "The cost that was decided for; null where the model's rule has no single one."
     about = _object_type("About", {"name": str, "target": str})
     cost = Annotated[float | None, Field(description=words)]
     decisions: TypeForm = list[decision]  # type: ignore[valid-type]
-    return _object_type("Decisions", {"decisions": decisions, "cost": cost, "model": about})
+    whole = {"decisions": decisions, "cost": cost, "model": about}
+    if model.experts:
+        whole["prices"] = _object_type("Prices", dict.fromkeys(model.experts.prices, float))
+    return _object_type("Decisions", whole)
 
 
 def refusal_type() -> TypeForm:
@@ -398,6 +512,17 @@ def health_type() -> TypeForm:
     """Return the type of what ``/health`` answers."""
     parts = {"status": _described(str, {"const": "ok"}), "version": str, "model": str, "target": str}
     return _object_type("Health", {**parts, "n_classes": int, "uptime_seconds": float})
+
+
+def ready_type() -> TypeForm:
+    """Return the type of what ``/ready`` answers."""
+    from typing import NotRequired
+
+    from pydantic import Field
+
+    status = _described(str, {"enum": ["ready", "stopping"]})
+    reload_ = Annotated[str, Field(description="Why a newer model in the folder does not answer.")]
+    return _object_type("Ready", {"status": status, "reload": NotRequired[reload_]})
 
 
 # Values ---------------------------------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """Networks for tables, one or more per fold: all trained as one stack, each judged on rows that it has not seen."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray
@@ -20,6 +21,7 @@ from demur.estimators.network_selection import (
     with_indicators,
 )
 from demur.estimators.splitting import Fold
+from demur.lazy_torch import torch
 from demur.rules import chow_acceptance
 from demur.training import NetworkSpec, Recipe, SmoothRobustScaler, TabularNet, TrainingData, train_tabular
 
@@ -80,7 +82,7 @@ class FeatureScale:
     @classmethod
     def robust(
         cls, X: AnyArray, weight: NDArray[np.float64] | None, indicators: NDArray[np.int64], *, scaled: bool = True
-    ) -> "FeatureScale":
+    ) -> FeatureScale:
         """Learn medians and quartiles, or with ``scaled`` false leave the features as they are."""
         joined = with_indicators(X, indicators)
         if not scaled:
@@ -108,7 +110,7 @@ class FoldNetworks:
     Parameters
     ----------
     networks : FittedNetworks
-        Those of the chosen candidate, of all folds, whose probabilities are averaged; without a temperature.
+        Those of the chosen candidate, of all folds, whose scores are averaged; without a temperature.
     candidates : list of Candidate
     chosen : Candidate
     held_out_rows : array of int
@@ -220,7 +222,9 @@ def fit_fold_networks(
     mine = list(chosen.members)
     folds_of_mine = [fold_of[m % len(seeds)] for m in mine]
     mean, scale = (np.stack([getattr(scales[fold], name) for fold in folds_of_mine]) for name in ("mean", "scale"))
-    networks = FittedNetworks(chosen.loss, trained.take(mine), mean, scale, clip=scales[0].clip, indicators=indicators)
+    networks = FittedNetworks(
+        trained.take(mine), mean, scale, scales[0].clip, indicators, "scores", loss=chosen.loss
+    )  # fmt: skip
     curves = run.training_loss[mine], run.validation_loss[mine]
     return FoldNetworks(networks, candidates, chosen, held_out, proba, *curves, run.complete)
 
@@ -254,7 +258,7 @@ def _out_of_fold(
         if len(test) and own:
             scores = trained.take(own).scores(seen[fold][torch.from_numpy(test)])
             held_out.append(test)
-            estimates.append(entry.loss.inverse_link(scores).mean(0).double().numpy())
+            estimates.append(entry.loss.inverse_link(scores.mean(0)).double().numpy())
     raw = np.concatenate(estimates)
     total = raw.sum(1, keepdims=True)
     proba = np.divide(raw, total, out=np.full_like(raw, 1 / n_classes), where=total > 0)

@@ -1,5 +1,7 @@
 """RejectClassifier: a neural network trained with a rejection loss, as a scikit-learn estimator."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +9,6 @@ from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
@@ -33,6 +34,7 @@ from demur.estimators.network_selection import (
     with_indicators,
 )
 from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
+from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
@@ -41,23 +43,25 @@ from demur.training import (
     Architecture,
     ModuleArchitecture,
     ModuleFactory,
+    PeriodicEmbeddings,
     Trained,
     TrainingData,
     resolve_device,
     train,
 )
 
-__all__ = ["RejectClassifier"]
+__all__ = ["Examples", "RejectClassifier", "filled_up", "in_canonical_order"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Examples:
-    """Examples with the weight that each has, and which of them stay on one side of a split."""
+class Examples:
+    """Examples with the weight that each has, which of them stay on one side of a split, and what travels with them."""
 
     X: AnyArray
     y: NDArray[np.int64]
     weight: NDArray[np.float64]
     blocks: Blocks
+    more: NDArray[np.float64]
 
 
 _MOST_REPETITIONS = 10
@@ -65,35 +69,42 @@ _FEW_ROWS = 100_000
 """Whole-number weights become repetitions while the rows grow at most ten times, or to a hundred thousand."""
 
 
-def _in_canonical_order(
-    X: AnyArray, y: NDArray[np.int64], weight: NDArray[np.float64] | None, groups: ArrayLike | None = None
-) -> _Examples:
+def in_canonical_order(
+    X: AnyArray,
+    y: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+    groups: ArrayLike | None = None,
+    more: NDArray[np.float64] | None = None,
+) -> Examples:
     """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
 
     So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
-    come does not matter. Other weights multiply the loss.
+    come does not matter. Other weights multiply the loss. ``more`` are columns that travel with the rows.
 
     Examples
     --------
     >>> rows, weight = np.array([[1.0], [2.0], [0.0]]), np.array([1.0, 2.0, 1.0])
-    >>> examples = _in_canonical_order(rows, np.array([0, 1, 0]), weight)
+    >>> examples = in_canonical_order(rows, np.array([0, 1, 0]), weight)
     >>> examples.X.ravel(), examples.y, examples.weight, examples.blocks.of_row
     (array([0., 2., 2., 1.]), array([0, 1, 1, 0]), array([1., 1., 1., 1.]), array([0, 1, 1, 2]))
     """
     weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
     kept = weights > 0
     X, y, weights = X[kept] + 0.0, y[kept], weights[kept]  # + 0.0 turns -0.0 into 0.0
+    more = np.empty((len(X), 0)) if more is None else more[kept]
     most = max(_MOST_REPETITIONS * len(X), _FEW_ROWS)
     whole = np.array_equal(weights, np.round(weights)) and weights.sum() <= most
     repetitions = weights.astype(np.int64) if whole else np.ones(len(X), dtype=np.int64)
-    order = np.argsort(_as_bytes(np.column_stack([X, y.astype(X.dtype), weights.astype(X.dtype)])), kind="stable")
+    keys = np.column_stack([X, y.astype(X.dtype), more.astype(X.dtype), weights.astype(X.dtype)])
+    order = np.argsort(_as_bytes(keys), kind="stable")
     order = np.repeat(order, repetitions[order])
     X, y = X[order], y[order]
     as_bytes = _as_bytes(X)
     equal = np.cumsum(np.r_[0, as_bytes[1:] != as_bytes[:-1]])
     if groups is not None:
         groups = np.asarray(groups)[kept][order]
-    return _Examples(X, y, np.ones(len(order)) if whole else weights[order], blocks_from(equal, y, groups))
+    weights = np.ones(len(order)) if whole else weights[order]
+    return Examples(X, y, weights, blocks_from(equal, y, groups), more[order])
 
 
 def _as_bytes(rows: AnyArray) -> AnyArray:
@@ -118,7 +129,7 @@ _MOST_DENSE = 1 << 27
 """Numbers to which a sparse matrix may be filled up, a gigabyte."""
 
 
-def _has_link(self: "RejectClassifier") -> bool:
+def _has_link(self: RejectClassifier) -> bool:
     if not self.has_proba:
         raise AttributeError(f"{self._loss().name} has no inverse link, so there are no probabilities; use decide().")
     return True
@@ -157,9 +168,9 @@ class RejectClassifier(RejectingClassifier):
         nothing to choose or to calibrate. Rows with equal features stay on one side, and so do rows of one group where
         ``fit`` is told the groups.
     n_members : int, optional
-        The number of networks, with different seeds, whose probabilities are averaged: by default five, and one for
-        losses without probabilities. Members of the default ensemble hold out one of up to five folds in turn; a single
-        one holds out a fifth and never sees it.
+        The number of networks, with different seeds, that are averaged (their scores, and the probabilities of plain
+        perceptrons): by default five, and one for losses without probabilities. Members of the default ensemble hold
+        out one of up to five folds in turn; a single one holds out a fifth and never sees it.
     calibration : {"auto", "temperature", None}, default="auto"
         Temperature scaling on the held-out rows; "auto" is that for losses with a link.
     class_weight : dict, "balanced" or None, default=None
@@ -172,6 +183,12 @@ class RejectClassifier(RejectingClassifier):
         Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
         means and standard deviations). It is part of the estimator because a network trained on raw features fails
         silently, and because the statistics then travel with the model.
+    patience : int, optional
+        Early stopping of the default networks: one stops after so many epochs without a lower loss on the rows that it
+        holds out. Without it all epochs are trained; the best one is kept in any case.
+    embeddings : PeriodicEmbeddings, optional
+        Lets the default networks also see periodic functions of the features
+        (:class:`~demur.training.PeriodicEmbeddings`).
     module : callable, optional
         ``module(n_features, n_outputs)`` returns a torch module to train instead of the perceptron.
     device : str, default="auto"
@@ -194,7 +211,7 @@ class RejectClassifier(RejectingClassifier):
         The networks that predict.
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
-        out. None for a plain perceptron.
+        out, or a network had stopped. None for a plain perceptron. :class:`~demur.metrics.LossCurveDisplay` draws them.
     equal_rows_ : int
         How many rows had the features of an earlier row, a weight of 2 counting as two rows.
 
@@ -227,6 +244,8 @@ class RejectClassifier(RejectingClassifier):
         class_weight: Any = None,
         reject_label: Label = None,
         standardize: bool = True,
+        patience: int | None = None,
+        embeddings: PeriodicEmbeddings | None = None,
         module: ModuleFactory | None = None,
         device: str = "auto",
         random_state: Any = None,
@@ -245,6 +264,8 @@ class RejectClassifier(RejectingClassifier):
         self.class_weight = class_weight
         self.reject_label = reject_label
         self.standardize = standardize
+        self.patience = patience
+        self.embeddings = embeddings
         self.module = module
         self.device = device
         self.random_state = random_state
@@ -299,7 +320,7 @@ class RejectClassifier(RejectingClassifier):
             n_members = 5 if resolve(self.loss).has_link else 1
         return [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n_members)]
 
-    def _folds(self, examples: _Examples, rng: np.random.RandomState) -> list[Fold]:
+    def _folds(self, examples: Examples, rng: np.random.RandomState) -> list[Fold]:
         if len(np.unique(examples.blocks.of_row)) < 4:
             return []
         if self.n_members == 1:
@@ -316,11 +337,12 @@ class RejectClassifier(RejectingClassifier):
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
+            patience=self.patience,
         )
         with self._progress(len(grid) * len(seeds) * recipe.epochs) as progress:
             found = fit_fold_networks(
                 rows, folds, grid, seeds, len(self.classes_), cost=float(self.cost), recipe=recipe,
-                scaled=self.standardize, device=device, progress=progress,
+                scaled=self.standardize, embeddings=self.embeddings, device=device, progress=progress,
             )  # fmt: skip
         self.candidates_, self.best_candidate_ = found.candidates, found.chosen
         self.networks_ = found.networks if self.calibration is None else tempered(found, rows)
@@ -410,12 +432,12 @@ class RejectClassifier(RejectingClassifier):
 
     def _examples(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
-    ) -> _Examples:
+    ) -> Examples:
         """Check what is to be learnt from, and learn the classes."""
         features, labels = validate_data(
             self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
         )
-        features = _filled_up(features)
+        features = filled_up(features)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -429,12 +451,15 @@ class RejectClassifier(RejectingClassifier):
             given = by_class if given is None else given * by_class
         if groups is not None:
             check_consistent_length(features, groups)
-        examples = _in_canonical_order(features, codes.astype(np.int64), given, groups)
+        examples = in_canonical_order(features, codes.astype(np.int64), given, groups)
         if len(np.unique(examples.y)) < 2:
             raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
         return examples
 
     def decide(self, X: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
+        return self.decide_and_score(X, cost)[0]
+
+    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
         array = self._validated(X)
@@ -444,10 +469,7 @@ class RejectClassifier(RejectingClassifier):
                 f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
-        return self.networks_.decide(array, cost)
-
-    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        return self.decide(X, cost), self._scores(X)
+        return self.networks_.decide_and_score(array, cost, len(self.classes_))
 
     @property
     def has_proba(self) -> bool:
@@ -492,7 +514,7 @@ class RejectClassifier(RejectingClassifier):
         array = validate_data(
             self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
         )
-        return _filled_up(array)
+        return filled_up(array)
 
     def _architecture(self, n_features: int, n_outputs: int) -> Architecture:
         if self.module is not None:
@@ -525,7 +547,7 @@ class RejectClassifier(RejectingClassifier):
     def _check_parameters(self) -> None:
         if check_cost(self.cost).ndim:
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
-        for name in ("epochs", "batch_size", "n_members"):
+        for name in ("epochs", "batch_size", "n_members", "patience"):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -545,6 +567,11 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
         if self.calibration not in (None, "auto", "temperature"):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
+        for name in ("embeddings", "patience"):
+            if getattr(self, name) is not None and self._is_plain():
+                raise InputError(
+                    f"{name} is for the default networks of losses with a link; leave it or hidden_units and module out."
+                )
         loss = resolve(self.loss)
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)
@@ -562,7 +589,7 @@ class RejectClassifier(RejectingClassifier):
         return tags
 
 
-def _filled_up(X: Features) -> AnyArray:
+def filled_up(X: Features) -> AnyArray:
     """Return a sparse matrix as an array, which is what networks see."""
     if not sparse.issparse(X):
         return np.asarray(X)
@@ -576,4 +603,4 @@ def _filled_up(X: Features) -> AnyArray:
 
 
 def _as_fitted(chosen: Candidate, networks: Trained, scale: FeatureScale) -> FittedNetworks:
-    return FittedNetworks(chosen.loss, networks, scale.mean, scale.scale, clip=scale.clip, indicators=scale.indicators)
+    return FittedNetworks(networks, scale.mean, scale.scale, scale.clip, scale.indicators, loss=chosen.loss)

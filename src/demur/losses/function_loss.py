@@ -1,13 +1,13 @@
 """A plain function of (scores, y, cost) as a loss."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, Loss
 from demur.rules import Decision, chow_acceptance
 

@@ -1,19 +1,20 @@
 """What a rejection loss is: a value to train with and a rule to decide with."""
 
+from __future__ import annotations
+
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, final
 
-import torch
-from torch import Tensor
-
 from demur.array_types import CostLike
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
+from demur.lazy_torch import Tensor, torch
 from demur.margins import NoInverseLinkError
 from demur.rules import Decision
 
-__all__ = ["Family", "Hyper", "Loss", "over_classes", "score_of_label"]
+__all__ = ["Family", "Hyper", "Loss", "Trainable", "all_between", "over_classes", "score_of_label"]
 
 Hyper: TypeAlias = float | Tensor
 """A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
@@ -21,8 +22,33 @@ Hyper: TypeAlias = float | Tensor
 Family: TypeAlias = Literal["confidence", "classifier-rejector", "score-based", "cost-sensitive", "hinge", "heuristic"]
 
 
+class Trainable(ABC):
+    """What networks can be trained with: the engines ask for nothing else.
+
+    ``y`` is the target of each example, of shape (...) if it is a class, or (..., n) if a loss wants more of its
+    examples than their class.
+    """
+
+    has_link: ClassVar[bool] = False
+    """True if the scores determine class probabilities through :meth:`inverse_link`."""
+
+    @abstractmethod
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        """Return the loss of each example, unchecked."""
+
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
+
+        Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
+        """
+        with torch.enable_grad():
+            leaf = scores.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad((self.forward(leaf, y, cost) * weight).sum(), leaf)
+        return gradient
+
+
 @dataclass(frozen=True)
-class Loss(ABC):
+class Loss(Trainable):
     """A surrogate of the 0-1-c loss, with the rule that turns its scores into decisions.
 
     A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`n_outputs`,
@@ -44,8 +70,6 @@ class Loss(ABC):
     """One sentence: why it is calibrated for rejection, or why not."""
     trained_for_cost: ClassVar[bool] = False
     """True if the cost enters the loss: another cost then needs another training."""
-    has_link: ClassVar[bool] = False
-    """True if the scores determine class probabilities through :meth:`inverse_link`."""
     has_rejector: ClassVar[bool] = False
     """True if the last score is a trained rejector r, so that Theorem 4 applies."""
     binary_only: ClassVar[bool] = False
@@ -66,10 +90,6 @@ class Loss(ABC):
         """Return how many scores a network needs for ``n_classes`` classes."""
 
     @abstractmethod
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        """Return the loss of each example, unchecked."""
-
-    @abstractmethod
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         """Decide for each example, unchecked."""
 
@@ -84,16 +104,6 @@ class Loss(ABC):
         """Return one number per class whose largest is the answer, of shape (..., n_classes), unchecked."""
         return scores[..., :n_classes]
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
-
-        Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
-        """
-        with torch.enable_grad():
-            leaf = scores.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad((self.forward(leaf, y, cost) * weight).sum(), leaf)
-        return gradient
-
     def defined_at_zero_cost(self) -> bool:
         """Return whether the loss is finite at c = 0, where rejecting is free."""
         return True
@@ -102,16 +112,16 @@ class Loss(ABC):
         """Return whether the loss claims calibration for rejection with this many classes."""
         return n_classes == 2 or not self.binary_only
 
-    def for_classes(self, n_classes: int) -> "Loss":
+    def for_classes(self, n_classes: int) -> Loss:
         """Return the loss for a problem of ``n_classes`` classes, or refuse if it cannot have that many."""
         self._check_n_classes(n_classes)
         return self
 
-    def variants_to_train(self) -> "list[Loss]":
+    def variants_to_train(self) -> list[Loss]:
         """Return what model selection should train where the user names only the loss."""
         return [self]
 
-    def variants_to_decide(self) -> "list[Loss]":
+    def variants_to_decide(self) -> list[Loss]:
         """Return what model selection should decide with, given scores trained with this loss."""
         return [self]
 
@@ -208,6 +218,20 @@ class Loss(ABC):
         values = check_cost(cost.detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
         if not self.defined_at_zero_cost() and (values == 0).any():
             raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
+
+
+def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
+    """Say whether a hyper-parameter lies strictly between two numbers, that of every network of a stack.
+
+    Examples
+    --------
+    >>> all_between(2.0, 0), all_between(torch.tensor([0.5, 1.0]), 0, 1)
+    (True, False)
+    """
+    if isinstance(value, (int, float)):
+        return low < value < high
+    values = torch.as_tensor(value)
+    return bool(((values > low) & (values < high)).all())
 
 
 def over_classes(value: Hyper) -> Hyper:

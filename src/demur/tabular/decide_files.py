@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from demur.array_types import ByName
 from demur.columns.column import Values
 from demur.columns.table_errors import TableError, listed, shown
+from demur.deferral import Capacity
 from demur.errors import MissingExtraError
+from demur.rules import Decision
 from demur.tabular.arrow_files import FolderReader, files_of_folder, partition_columns
 from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.csv_files import types_of_text
 from demur.tabular.review_desk import check_budget, rows_to_review, savings
 from demur.tabular.table_files import open_table
-from demur.tabular.table_model import ANSWER_COLUMNS, TableModel
+from demur.tabular.table_model import TableModel
 from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
 from demur.tabular.table_writer import TableWriter
 from demur.whole_file import move_into_place, part_of
@@ -62,7 +64,10 @@ def decide_file(
     keep: Sequence[str] | None = (),
     strict: bool = True,
     overwrite: bool = False,
+    proba: bool = False,
     review_budget: float | None = None,
+    prices: Mapping[str, float] | None = None,
+    capacity: Mapping[str, float | None] | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
     dayfirst: bool | None = None,
@@ -90,10 +95,17 @@ def decide_file(
     strict : bool
         Whether extra columns are an error.
     overwrite : bool
+    proba : bool, default False
+        Whether to write the calibrated probability of each class, in a column ``proba:<class>``.
     review_budget : int or float, optional
         So many rows, or this share of them, are declined: those whose review saves most, as
         :func:`~demur.tabular.rows_to_review` chooses them. All others are answered, and a last column ``saves`` says
         what a review of each row saves. The rows are read twice.
+    prices : mapping of names to float, optional
+        Of asking experts, other than the model's.
+    capacity : mapping of names to int or float, optional
+        The most rows that an expert gets, instead of the model's own limits; None for no limit. The rows are then
+        assigned together, at the least expected cost within the limits, and read twice.
     delimiter : str, optional
     decimal, dayfirst : optional
         How a CSV file writes numbers and dates; by default as the one that the model was fitted on.
@@ -128,10 +140,14 @@ def decide_file(
 
         if review_budget is not None:
             check_budget(review_budget)
-        if (keep != () and writer.carries_types) or review_budget is not None:
+            if model.experts:
+                raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
+        limits = _limits(model, capacity)
+        if (keep != () and writer.carries_types) or review_budget is not None or limits:
             source = _to_be_read_twice(source, stack)
         reader = opened(source)
-        kept = _checked(model, reader, keep, strict=strict, cost=cost)
+        model.check_prices(prices)
+        kept = _checked(model, reader, keep, strict=strict, cost=cost, proba=proba)
         copies = _Copies(kept)
         if kept and writer.carries_types:
             copies = _settled(model, reader, kept)
@@ -144,7 +160,57 @@ def decide_file(
             if not isinstance(source, str | os.PathLike):
                 source.seek(0)
             reader = opened(source)
-        return _decide(model, reader, writer, copies, cost=cost, chunk_rows=chunk_rows, progress=progress, desk=desk)
+        ask = None
+        if limits:
+            ask = _assigned(model, reader, limits, prices, chunk_rows)
+            if not isinstance(source, str | os.PathLike):
+                source.seek(0)
+            reader = opened(source)
+        options: ByName = {"cost": cost, "proba": proba, "chunk_rows": chunk_rows, "progress": progress, "desk": desk}
+        return _decide(model, reader, writer, copies, asking=_Asking(prices, ask), **options)
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Prices of asking, and who is asked on which row where the rows were assigned together."""
+
+    prices: Mapping[str, float] | None = None
+    ask: NDArray[np.int64] | None = None
+
+    def part(self, first: int, n_rows: int) -> ByName:
+        """Return what :meth:`TableModel.answers` takes for some of the rows."""
+        ask = None if self.ask is None else self.ask[first : first + n_rows]
+        return {"prices": self.prices, "ask": ask, "first": first}
+
+
+def _limits(model: TableModel, capacity: Mapping[str, float | None] | None) -> dict[str, float]:
+    """Return the limits that hold: the model's own, but for those that are given."""
+    if capacity and not model.experts:
+        raise TableError("this model asks nobody, so that there is nothing to limit: fit it with experts")
+    both: dict[str, float | None] = {**model.experts.limits, **(capacity or {})}
+    Capacity({name: limit or 0 for name, limit in both.items()}).check_names(list(model.experts.columns))
+    return {name: limit for name, limit in both.items() if limit is not None}
+
+
+def _assigned(
+    model: TableModel,
+    reader: TableReader,
+    limits: Mapping[str, float],
+    prices: Mapping[str, float] | None,
+    chunk_rows: int,
+) -> NDArray[np.int64]:
+    """Look at all rows, and assign them within the limits at the least expected cost."""
+    n_experts, parts = len(model.experts.columns), []
+    for chunk in reader.chunks(model.schema.arrow_types(), chunk_rows):
+        costs = model.decide_and_score(chunk, prices=prices, where=reader.name)[0].costs
+        assert costs is not None
+        answering = costs[:, :-n_experts].min(axis=1)
+        parts.append(np.column_stack([answering, answering, costs[:, -n_experts:]]))
+    costs = np.concatenate(parts)
+    nothing = np.zeros(len(costs))
+    decision = Decision(nothing, nothing, nothing, nothing, costs=costs)
+    ask = Capacity(limits).assign(decision, model.experts.columns).ask
+    return np.asarray(ask, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -188,13 +254,21 @@ class _Copies:
 
 
 def _checked(
-    model: TableModel, reader: TableReader, keep: Sequence[str] | None, *, strict: bool, cost: float | None
+    model: TableModel,
+    reader: TableReader,
+    keep: Sequence[str] | None,
+    *,
+    strict: bool,
+    cost: float | None,
+    proba: bool = False,
 ) -> list[str]:
     """Refuse a table or a cost that is not for this model; return the names of the columns to keep."""
     model.schema.check(reader.columns, strict=strict, where=reader.name)
     if cost is not None:
         model.check_cost(cost)
-    return _kept(reader, keep)
+    if proba:
+        model.check_proba()
+    return _kept(reader, keep, (*model.answer_columns(reader.columns), *(model.proba_columns if proba else ())))
 
 
 def _decide(
@@ -205,16 +279,20 @@ def _decide(
     *,
     cost: float | None,
     chunk_rows: int,
+    proba: bool = False,
     progress: Callable[[int], object] = lambda rows: None,
     desk: _Desk | None = None,
+    asking: _Asking | None = None,
 ) -> Decided:
     kept = copies.names
-    types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in kept}
+    said = [name for name in model.experts.names if name in reader.columns]
+    types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in (*kept, *said)}
     total = Decided()
 
     def answer(numbered: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Decided]:
         first, chunk = numbered
-        answers = model.answers(chunk, cost, where=reader.name)
+        own = asking.part(first, chunk.num_rows) if asking is not None and model.experts else {}
+        answers = model.answers(chunk, cost, proba=proba, where=reader.name, **own)
         if desk is not None:
             answers = desk.answers(answers, first)
         columns = {name: chunk.column(name) for name in kept}
@@ -288,12 +366,12 @@ def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:
     return aside
 
 
-def _kept(reader: TableReader, keep: Sequence[str] | None) -> list[str]:
+def _kept(reader: TableReader, keep: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
     names = list(reader.columns) if keep is None else list(dict.fromkeys(keep))
     missing = [name for name in names if name not in reader.columns]
     if missing:
         raise TableError(f"{reader.name} has no column {shown(missing[0])} to keep: it has {listed(reader.columns)}")
-    clashes = [name for name in names if name in ANSWER_COLUMNS]
+    clashes = [name for name in names if name in taken]
     if clashes:
         raise TableError(
             f"{reader.name} has a column {clashes[0]!r} to keep, which is also the name of an answer: rename it, or "
@@ -325,9 +403,11 @@ def decide_folder(
     *,
     scheduler: str,
     cost: float | None = None,
+    prices: Mapping[str, float] | None = None,
     keep: Sequence[str] | None = (),
     strict: bool = True,
     overwrite: bool = False,
+    proba: bool = False,
     chunk_rows: int = 65_536,
     progress: Callable[[int], object] = lambda files: None,
 ) -> Decided:
@@ -343,8 +423,8 @@ def decide_folder(
     source, target : path
     scheduler : str
         The address of a Dask scheduler, or "local" for processes on this machine.
-    cost, keep, strict, overwrite, chunk_rows
-        As for :func:`decide_file`.
+    cost, prices, keep, strict, overwrite, proba, chunk_rows
+        As for :func:`decide_file`. Limits on what experts get are not looked at: they compare all rows.
     progress : callable
         Called with the number of files just written.
     """
@@ -358,7 +438,7 @@ def decide_folder(
         raise TableError(f"there is no .parquet file in {str(read)!r}: give a folder that holds some")
     _check_target(read, final, overwrite)
     partitions = partition_columns(read, files)
-    options = {"cost": cost, "keep": keep, "strict": strict, "chunk_rows": chunk_rows}
+    options = {"cost": cost, "keep": keep, "strict": strict, "proba": proba, "prices": prices, "chunk_rows": chunk_rows}
     part = part_of(final)
     part.mkdir()
     total = Decided()
@@ -411,8 +491,9 @@ def _decide_one(
         return FolderReader(folder, [source], partitions)
 
     with reader() as rows:
-        kept = _checked(model, rows, keep, strict=options["strict"], cost=cost)
+        kept = _checked(model, rows, keep, strict=options["strict"], cost=cost, proba=options["proba"])
         copies = _settled(model, rows, kept)
     with reader() as rows:
         writer = TableWriter(out, overwrite=True)
-        return _decide(model, rows, writer, copies, cost=cost, chunk_rows=options["chunk_rows"])
+        numbers = {"proba": options["proba"], "chunk_rows": options["chunk_rows"], "asking": _Asking(options["prices"])}
+        return _decide(model, rows, writer, copies, cost=cost, **numbers)

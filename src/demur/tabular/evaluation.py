@@ -1,7 +1,7 @@
 """Evaluation: everything one needs to judge a model with a reject option on labelled rows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
 from demur.costs import check_cost
+from demur.deferral import Capacity
 from demur.errors import InputError
 from demur.metrics import (
     Interval,
@@ -21,6 +22,7 @@ from demur.metrics import (
     risk_interval,
 )
 from demur.rules import CostMatrix, Decision, check_proba, chow_acceptance
+from demur.tabular.asking import Asking, interval_json, right_answers
 from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation_words import (
     assumed_price,
@@ -81,6 +83,8 @@ class Evaluation:
     promise : Promise, or None
     n_unlabelled : int
         Rows that were left out because they have no label.
+    asking : Asking, or None
+        Who was asked, where the model can ask experts: what is declined then is what somebody is asked about.
 
     Examples
     --------
@@ -114,6 +118,7 @@ class Evaluation:
     cost_matrix: NDArray[np.float64] | None = None
     promise: Promise | None = None
     n_unlabelled: int = 0
+    asking: Asking | None = None
 
     @classmethod
     def of(
@@ -133,6 +138,7 @@ class Evaluation:
         cost_matrix: ArrayLike | None = None,
         promise: Promise | None = None,
         n_unlabelled: int = 0,
+        asking: Asking | None = None,
     ) -> "Evaluation":
         """Judge decisions on labelled rows.
 
@@ -156,7 +162,7 @@ class Evaluation:
             The original columns, to show single rows to people.
         row_numbers : sequence of length n, optional
             What to call each row; 1, 2, 3, ... by default.
-        cost_assumed, why_cost_fixed, promise, n_unlabelled
+        cost_assumed, why_cost_fixed, promise, n_unlabelled, asking
             As for the class.
         cost_matrix : array of shape (n_classes, n_classes + 1), optional
             The costs that the decisions were made by; their mean is then the first figure.
@@ -181,7 +187,7 @@ class Evaluation:
         table.check_length(len(true))
         return cls(
             names, true, found, price, cost_adjustable, values, explanation, table, cost_assumed, why_cost_fixed,
-            matrix, promise, n_unlabelled,
+            matrix, promise, n_unlabelled, asking,
         )  # fmt: skip
 
     def at(self, cost: float) -> "Evaluation":
@@ -299,13 +305,14 @@ class Evaluation:
         ``mean_cost`` and its two baselines where there is a cost matrix; ``risk`` where there is a price.
         """
         counts, n_wrong = self.counts, int(self.wrong.sum())
-        figures = dict(self.mean_costs)
+        figures = dict(self.mean_costs) if self.asking is None else self.asking.figures
         if self.cost is not None:
             figures["risk"] = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, self.cost)
         figures["coverage"] = proportion_interval(counts.n_answered, counts.n_rows)
         figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
         figures["risk_if_all_answered"] = proportion_interval(n_wrong, counts.n_rows)
-        return figures | area_intervals(sortable(self.decision.confidence), self.wrong)
+        figures |= area_intervals(sortable(self.decision.confidence), self.wrong)
+        return figures if self.asking is None else figures | self.asking.more_figures
 
     @cached_property
     def kept(self) -> KeptOrNot | None:
@@ -322,6 +329,8 @@ class Evaluation:
 
     def headline(self) -> str:
         """Say in one sentence what the decisions mean."""
+        if self.asking is not None:
+            return self.asking.headline()
         if self.mean_costs:
             return matrix_headline(self.counts, *(found.estimate for found in self.mean_costs.values()))
         if self.cost is None or self.cost_assumed:
@@ -344,6 +353,8 @@ class Evaluation:
     def remarks(self) -> list[str]:
         """Say whether a promise was kept, and what is odd about the rows."""
         sentences = [] if self.kept is None else [self.kept.sentence]
+        if self.asking is not None:
+            sentences += self.asking.remarks()
         if self.n_unlabelled:
             rows = counted(self.n_unlabelled, "row has", "rows have")
             sentences.append(f"{rows} no label and {'is' if self.n_unlabelled == 1 else 'are'} left out.")
@@ -391,11 +402,12 @@ class Evaluation:
                 "rejected": self.counts.n_rejected,
                 "wrong": self.counts.n_wrong,
             },
-            "figures": {name: _interval_json(found) for name, found in self.figures.items()},
+            "figures": {name: interval_json(found) for name, found in self.figures.items()},
             "baselines": {"answer_everything": answered, "reject_everything": _finite(rejected)},
             "by_class": self._classes_json(),
             "confusion": self.confusion.tolist(),
             "calibration": None if self.reliability is None else _reliability_json(self.reliability),
+            "asking": None if self.asking is None else self.asking.to_json(),
         }
 
     def _classes_json(self) -> list[dict[str, object]]:
@@ -424,7 +436,14 @@ class Evaluation:
         )
 
 
-def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, where: str = "the table") -> Evaluation:
+def evaluate_table(
+    model: TableModel,
+    table: Any,
+    *,
+    cost: float | None = None,
+    prices: Mapping[str, float] | None = None,
+    where: str = "the table",
+) -> Evaluation:
     """Decide for each row that has a label, and judge the decisions.
 
     Parameters
@@ -435,6 +454,8 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
     cost : float, optional
         Another than the model's, where it can be adjusted. For a model whose rule has no price, it is an assumed one
         that prices the rejections and changes no decision. A cost matrix prices everything already: then it is refused.
+    prices : mapping of names to float, optional
+        Of asking experts, other than the model's.
     where : str
         What messages call the table.
 
@@ -450,9 +471,14 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
     matrix = np.asarray(rule.costs) if isinstance(rule, CostMatrix) else None
     if matrix is not None and cost is not None:
         raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
+    if cost is not None and model.experts:
+        raise InputError(f"there is no one cost to judge this model by: {model.why_cost_fixed}.")
     assumed = cost is not None and model.cost is None
     rows, labels = labelled_rows(table, model.target, where=where)
-    decision, scores = model.decide_and_score(rows, None if assumed else cost, where=where)
+    decision, scores = model.decide_and_score(rows, None if assumed else cost, prices=prices, where=where)
+    asking = None
+    if model.experts:
+        decision, asking = _asking(model, table, labels, decision, prices, where)
     numbers = None
     if rows.num_rows < table.num_rows:  # a row keeps the number it has in the table
         numbers = np.flatnonzero([label is not None for label in class_texts(table[model.target])]) + 1
@@ -463,7 +489,7 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
         cost=model.cost if cost is None else cost,
         proba=scores if model.has_proba else None,
         cost_adjustable=model.cost_adjustable,
-        explanation=model.explain(),
+        explanation=model.explain() if asking is None else asking.rule(),
         rows=rows,
         row_numbers=numbers,
         cost_assumed=assumed,
@@ -471,7 +497,38 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
         cost_matrix=matrix,
         promise=None if rule is None else promise_of(rule),
         n_unlabelled=table.num_rows - rows.num_rows,
+        asking=asking,
     )
+
+
+def _asking(
+    model: TableModel,
+    table: Any,
+    labels: NDArray[np.str_],
+    decision: Decision[AnyArray],
+    prices: Mapping[str, float] | None,
+    where: str,
+) -> tuple[Decision[AnyArray], Asking]:
+    """Assign the rows within the limits, and look at what the experts said."""
+    experts, names = model.experts, tuple(model.experts.columns)
+    if experts.limits:
+        decision = Capacity(experts.limits).assign(decision, names)
+    labelled = np.array([label is not None for label in class_texts(table[model.target])])
+    said = experts.answers(table, {*model.classes.tolist(), *labels.tolist()}, where=where)
+    priced = np.array(list({**experts.prices, **(prices or {})}.values()))
+    assert decision.costs is not None
+    assert decision.ask is not None
+    asking = Asking(
+        names,
+        priced,
+        np.asarray(decision.ask, dtype=np.int64),
+        1 - decision.costs[:, : -len(names)].min(axis=1),
+        1 + priced - decision.costs[:, -len(names) :],
+        np.asarray(model.classes[decision.label] == labels),
+        right_answers({name: people[labelled] for name, people in said.items()}, labels),
+        dict(experts.limits),
+    )
+    return decision, asking
 
 
 def _one_cost(cost: float) -> float:
@@ -484,10 +541,6 @@ def _one_cost(cost: float) -> float:
 def _finite(number: float) -> float | None:
     """Return the number, or None where it is NaN or infinite, which JSON does not know."""
     return float(number) if math.isfinite(number) else None
-
-
-def _interval_json(found: Interval) -> dict[str, float | None]:
-    return {"estimate": _finite(found.estimate), "low": _finite(found.low), "high": _finite(found.high)}
 
 
 def _reliability_json(found: Reliability) -> dict[str, object]:

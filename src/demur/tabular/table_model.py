@@ -1,7 +1,9 @@
 """TableModel: from a table to decisions."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -11,36 +13,55 @@ from demur.array_types import AnyArray, ByName, Estimator
 from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
+from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
-from demur.rules import Decision
-from demur.tabular.class_labels import as_column
+from demur.estimators.quick_paths import QuickParts
+from demur.rules import Decision, Rule
+from demur.tabular.class_labels import as_column, class_texts, labelled_rows
+from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 
-__all__ = ["ANSWER_COLUMNS", "TableModel"]
+__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel"]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice")
 """The columns of :meth:`TableModel.answers`."""
+
+PROBA = "proba:"
+"""What the columns of class probabilities begin with, in front of the name of the class."""
+
+Reads: TypeAlias = Literal["codes", "numbers", "objects", "frame", "texts"]
+"""What a classifier is given: codes of the schema, or what one that was fitted elsewhere takes."""
 
 LARGEST = 1e30
 """Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
 
 _PIECE = 64
 
+_quick: "WeakKeyDictionary[TableModel, QuickParts]" = WeakKeyDictionary()
+"""Made on first use, and no part of what is saved."""
+
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A fitted classifier with a reject option, and the columns it reads; made by :func:`fit_table`.
+    """A fitted classifier that may decline or ask experts, and the columns it reads.
+
+    Made by :func:`fit_table` or :meth:`wrap`.
 
     Parameters
     ----------
     schema : Schema
         The columns it was fitted on, and the target.
-    classifier : RejectOption or RejectClassifier
+    classifier : RejectOption, RejectClassifier or DeferOption
     dense : fitted transformer or None
         Turns the codes of the schema into numbers on one scale, for classifiers that need it.
     label_type : {"text", "integer", "number", "boolean"}
         How classes are written. Inside they are text.
     facts : dict
         What there is to know about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
+    reads : {"codes", "numbers", "objects", "frame", "texts"}
+        What the classifier is given: the codes of the schema, or what one that was fitted elsewhere takes, which is a
+        matrix of numbers or of any values, a data frame, or a list of texts.
+    experts : ExpertColumns
+        Who can be asked, which columns hold their answers, at which prices, and the limits; nobody by default.
 
     Examples
     --------
@@ -56,6 +77,79 @@ class TableModel:
     dense: Any = None
     label_type: str = "text"
     facts: ByName = field(default_factory=dict)
+    experts: ExpertColumns = field(default_factory=ExpertColumns)
+    reads: Reads = "codes"
+
+    @classmethod
+    def wrap(
+        cls,
+        estimator: Estimator,
+        schema: Any,
+        *,
+        target: str | None = None,
+        cost: float | None = None,
+        rule: Rule | None = None,
+        calibrate: Any = None,
+    ) -> Self:
+        """Return a classifier that was fitted elsewhere as a model of a table: to save, serve, evaluate and report on.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            Of scikit-learn's interface: a classifier, a pipeline, a search, a :class:`~demur.RejectOption`, a
+            :class:`~demur.RejectClassifier`.
+        schema : Schema or table
+            The columns, as :meth:`Schema.from_frame <demur.columns.Schema.from_frame>` finds them; or some rows as a
+            data frame or Arrow table, such as :func:`read_table` returns of a CSV file. A classifier that was fitted on
+            a data frame takes its columns by their names, and the others are set aside; one that was fitted on a matrix
+            takes them in their order.
+        target : str, optional
+            What the column with the labels is called; the schema's target by default, else ``"class"``.
+        cost : float, optional
+            The price of declining, for a classifier without a reject option; 0.2 by default.
+        rule : Rule, optional
+            Another rule than Chow's at ``cost``.
+        calibrate : table, optional
+            Labelled rows that the classifier was not trained on, to calibrate its probabilities, and to fit a rule
+            that needs it. Without them its probabilities are taken as they come.
+
+        Raises
+        ------
+        InputError, InputTypeError, TableError
+            If it is not a fitted classifier, or the columns are not those that it was fitted on.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> frame = pd.DataFrame({"size": [1.0, 1.2, 5.0, 5.2] * 9, "pet": ["cat", "cat", "dog", "dog"] * 9})
+        >>> own = LogisticRegression().fit(frame[["size"]], frame["pet"])
+        >>> model = TableModel.wrap(own, frame, target="pet", cost=0.1)
+        >>> model.answers(pd.DataFrame({"size": [1.1, 3.0]})).column("prediction").to_pylist()
+        ['cat', None]
+        """
+        from demur.tabular import own_models
+
+        known = schema if isinstance(schema, Schema) else None
+        if known is None:
+            table = as_table(schema)
+            known = Schema.from_frame(table, target=target if target in table.column_names else None)
+        name = target or known.target or "class"
+        used, reads = own_models.columns_for(estimator, known.without(name))
+        used = replace(used, target=name)
+        rows = labels = None
+        if calibrate is not None:
+            labelled, labels = labelled_rows(as_table(calibrate), name, where="the table to calibrate on")
+            rows = own_models.own_input(used, labelled, reads, "the table to calibrate on")
+        classifier = own_models.adopted(estimator, cost=cost, rule=rule, rows=rows, labels=labels)
+        words = own_models.in_words(estimator)
+        facts = {
+            "model": words.split()[2],
+            "model_in_words": words,
+            "calibrated_on": 0 if labels is None else len(labels),
+        }
+        kind = own_models.label_type_of(classifier.classes_)
+        return cls(used, classifier, label_type=kind, facts=facts, reads=reads)
 
     @property
     def target(self) -> str:
@@ -66,7 +160,9 @@ class TableModel:
     def classes(self) -> AnyArray:
         """The class names, as text."""
         classes: AnyArray = self.classifier.classes_
-        return classes
+        if classes.dtype.kind == "U":
+            return classes
+        return class_texts(pa.array(classes.tolist())).astype(str)
 
     @property
     def cost(self) -> float | None:
@@ -101,20 +197,37 @@ class TableModel:
         if not self.cost_adjustable and (self.cost is None or not np.all(prices == self.cost)):
             raise InputError(f"this model cannot decide for another cost: {self.why_cost_fixed}.")
 
+    def check_prices(self, prices: Mapping[str, float] | None) -> None:
+        """Refuse prices for somebody who cannot be asked, and what can be no price."""
+        if not prices:
+            return
+        if not self.experts:
+            raise InputError("this model asks nobody, so that there are no prices to change: fit it with experts.")
+        check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
+
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
-        """Return the numbers that the classifier takes."""
+        """Return the rows as numbers: what the classifier takes, unless it reads rows in another way."""
         if not isinstance(table, (pa.Table, pa.RecordBatch)):
             table = as_table(table)
         codes = self.schema.encode(table, where=where)
         codes[np.abs(codes) > LARGEST] = np.nan
-        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+        return self.quick().features(codes)
+
+    def quick(self) -> QuickParts:
+        """Return the parts that decide, without what scikit-learn checks at every step."""
+        parts = _quick.get(self)
+        if parts is None:
+            parts = _quick[self] = QuickParts(self.dense, self.classifier)
+        return parts
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
         shape = f"{len(self.classes)} classes, {len(self.schema.columns)} columns"
         return f"TableModel({model!r} for {self.target!r}: {shape})"
 
-    def decide(self, table: Any, cost: ArrayLike | None = None) -> Decision[AnyArray]:
+    def decide(
+        self, table: Any, cost: ArrayLike | None = None, prices: Mapping[str, float] | None = None
+    ) -> Decision[AnyArray]:
         """Decide for each row of a table.
 
         Parameters
@@ -122,43 +235,121 @@ class TableModel:
         table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
         cost : float or one per row, optional
             Another than the model was fitted with, where it may move.
+        prices : mapping of names to float, optional
+            Of asking experts, other than those that the model was fitted with.
         """
-        return self.decide_and_score(table, cost)[0]
+        return self.decide_and_score(table, cost, prices=prices)[0]
 
     def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
         """Return class probabilities, or None for losses that have none."""
         return self.decide_and_score(table)[1] if self.has_proba else None
 
     def decide_and_score(
-        self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table"
+        self,
+        table: Any,
+        cost: ArrayLike | None = None,
+        *,
+        prices: Mapping[str, float] | None = None,
+        where: str = "the table",
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none.
 
-        Neither depends, to the last bit, on how many rows are asked for at once: products of a few rows use other
-        kernels, so that what needs numbers on one scale gets full pieces of rows. Trees do not mind.
+        Neither depends, to the last bit, on how many rows are asked for at once.
         """
         if cost is not None:
             self.check_cost(cost)
+        self.check_prices(prices)
+        if self.reads != "codes":
+            return self._ask_as_it_reads(table, cost, where)
         features = self.features(table, where=where)
+        if self.experts:
+            return self._ask_with_experts(features, {**self.experts.prices, **(prices or {})})
+        costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
+        return self.quick().classifier.decide_and_score(features, costs)
+
+    def _ask_with_experts(
+        self, features: NDArray[np.float64], prices: Mapping[str, float]
+    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+        """Ask a classifier that knows experts, in full pieces of rows: products of a few rows use other kernels."""
         n_rows, missing = len(features), -len(features) % _PIECE
-        prices = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
         if self.dense is not None and missing:
             features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
-            if prices is not None and prices.ndim:
-                prices = np.concatenate([prices, np.zeros(missing)])
+        decision, scores = self.classifier.decide_and_score(features, prices)
+        parts = {one.name: getattr(decision, one.name) for one in fields(decision)}
+        return Decision(**{name: part[:n_rows] for name, part in parts.items() if part is not None}), scores[:n_rows]
+
+    def _ask_as_it_reads(
+        self, table: Any, cost: ArrayLike | None, where: str
+    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+        """Ask a classifier that was fitted elsewhere, in full pieces of rows as well."""
+        from demur.tabular import own_models
+
+        if not isinstance(table, (pa.Table, pa.RecordBatch)):
+            table = as_table(table)
+        n_rows, missing = table.num_rows, -table.num_rows % _PIECE
+        rows = own_models.own_input(self.schema, table, self.reads, where)
+        if not n_rows:
+            nothing = np.empty(0)
+            none = Decision(nothing.astype(np.int64), nothing.astype(bool), nothing, nothing)
+            return none, np.empty((0, len(self.classes)))
+        prices = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
+        if prices is not None and prices.ndim:
+            prices = np.concatenate([prices, np.zeros(missing)])
         asked = float(prices) if prices is not None and not prices.ndim else prices
-        decision, scores = self.classifier.decide_and_score(features, asked)
+        try:
+            decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
+        except (ValueError, TypeError) as error:
+            raise own_models.refusal(error, self.classifier, where) from error
         parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
         return Decision(*(part[:n_rows] for part in parts)), scores[:n_rows]
 
-    def answers(self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table") -> pa.Table:
+    def answer_columns(self, columns: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the names of the columns of :meth:`answers` for a table that has ``columns``."""
+        if not self.experts:
+            return ANSWER_COLUMNS
+        own = (*ANSWER_COLUMNS, *ASKING_COLUMNS)
+        return (*own, SYSTEM_ANSWER) if self.experts.present(columns) else own
+
+    def answers(
+        self,
+        table: Any,
+        cost: ArrayLike | None = None,
+        *,
+        proba: bool = False,
+        prices: Mapping[str, float] | None = None,
+        ask: NDArray[np.int64] | None = None,
+        where: str = "the table",
+        first: int = 0,
+    ) -> pa.Table:
         """Return the decisions as an Arrow table, in the words of ``demur predict``.
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
         the first choice, or a trained score for losses without probabilities.
+
+        A model with experts also says whom to ``ask``, and what the row is expected to cost then. Where the table holds
+        what the experts said, ``system_answer`` is the model's answer, or that of the expert who is asked.
+
+        Parameters
+        ----------
+        table, cost, prices
+            As for :meth:`decide`.
+        proba : bool, default False
+            Whether to add a column ``proba:<class>`` for each class, with its calibrated probability.
+        ask : array of int, optional
+            Who is asked instead, as numbers of experts, where something else than the expected cost decides.
+        where : str
+            What messages call the table.
+        first : int
+            How many rows came before the first, for messages.
         """
-        decision, scores = self.decide_and_score(table, cost, where=where)
+        if proba:
+            self.check_proba()
+        if not isinstance(table, (pa.Table, pa.RecordBatch)):
+            table = as_table(table)
+        decision, scores = self.decide_and_score(table, cost, prices=prices, where=where)
+        if ask is not None:
+            decision = replace(decision, ask=ask, reject=ask >= 0)
         label, rows = decision.label, np.arange(len(scores))
         # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
         by_rule = self.has_proba and not self.cost_adjustable
@@ -173,4 +364,42 @@ class TableModel:
             names.take(pa.array(label)),
             names.take(pa.array(others.argmax(axis=1))),
         ]
-        return pa.table(columns, names=list(ANSWER_COLUMNS))
+        if self.experts:
+            columns += self._asking(table, decision, names, where, first)
+        answers = pa.table(columns, names=list(self.answer_columns(table.schema.names)))
+        for position, name in enumerate(self.proba_columns if proba else ()):
+            answers = answers.append_column(name, pa.array(scores[:, position]))
+        return answers
+
+    def _asking(
+        self, table: pa.Table, decision: Decision[AnyArray], names: pa.Array, where: str, first: int
+    ) -> list[pa.Array]:
+        """Return who is asked, the expected cost, and the system's answer where the experts' are in the table."""
+        asked, costs = decision.ask, decision.costs
+        assert asked is not None
+        assert costs is not None
+        experts = pa.array(list(self.experts.columns))
+        action = np.where(asked < 0, decision.label, len(self.classes) + asked)
+        columns = [
+            experts.take(pa.array(np.maximum(asked, 0), mask=asked < 0)),
+            pa.array(costs[np.arange(len(action)), action]),
+        ]
+        if self.experts.present(table.schema.names):
+            said = self.experts.answers(table, self.classes.tolist(), where=where, first=first)
+            features = self.features(table, where=where)
+            system = self.classifier.final_answers(features, decision, said)
+            columns.append(names.take(pa.array(np.maximum(system, 0), mask=system < 0)))
+        return columns
+
+    @property
+    def proba_columns(self) -> tuple[str, ...]:
+        """What :meth:`answers` calls the columns of probabilities, in the order of the classes."""
+        return tuple(f"{PROBA}{name}" for name in self.classes.tolist())
+
+    def check_proba(self) -> None:
+        """Refuse to tell probabilities where there are none."""
+        if not self.has_proba:
+            raise InputError(
+                "this model has no class probabilities, only trained scores: ask without them, or fit another model "
+                "such as ce."
+            )

@@ -5,7 +5,7 @@ wrong decision refutes the loss only if it stands when everything is computed ag
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -24,8 +24,9 @@ from demur.theory.bayes import (
 )
 from demur.theory.calibration_report import BetaFindings, CalibrationReport, SearchFindings
 from demur.theory.certificate import certify
+from demur.theory.descent import Deadline
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
-from demur.theory.pointwise_risk import FAR_OUT, Deadline, Minima, find_minima
+from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima
 from demur.theory.simplex import (
     boundary_eta,
     over_all_classes,
@@ -34,12 +35,12 @@ from demur.theory.simplex import (
     structured_eta,
     tops_around,
 )
-from demur.theory.subject import LossLike, RuleFunction, RuleName, Subject, as_loss, examine
+from demur.theory.subject import LossLike, RuleFunction, RuleName, Subject, as_loss, examine, weigh
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, kind_of, verify
 from demur.workers import single_threaded_kernels
 
-__all__ = ["check_calibration", "describe"]
+__all__ = ["Search", "check_calibration", "describe"]
 
 NEAR = 1e-3
 """Nearer to the boundary between two decisions, an eta that cannot be settled is counted but stops no verdict."""
@@ -82,7 +83,8 @@ def check_calibration(
     seed : int
         Of the random part of the search.
     seconds : float
-        When to stop and report what has been found.
+        When to stop and report what has been found: computing time, so that the verdict of a busy machine is that of an
+        idle one.
 
     Returns
     -------
@@ -116,12 +118,12 @@ def check_calibration(
     """
     n_classes = require_n_classes(n_classes)
     target = as_target(cost, n_classes)
-    deadline = Deadline(seconds)
-    subject = examine(as_loss(loss, n_classes, target.single, rule=rule, outputs=outputs), target)
+    made = as_loss(loss, n_classes, target.single, rule=rule, outputs=outputs)
+    subject = examine(made, target, deadline=Deadline(seconds))
     _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject, seed)
-    search = _Search(subject, deadline, seed)
-    search.run(slopes)
+    search = Search(subject, seed)
+    search.run(_stages(subject, slopes, seed))
     findings = search.findings()
     if not search.witnesses and not findings.n_right and not findings.timed_out and not findings.n_indifferent:
         raise LossContractError(
@@ -129,9 +131,9 @@ def check_calibration(
             "probabilities. Does it have a lower bound? A loss without one cannot be minimised."
         )
     fails = frozenset(search.witnesses)
-    verdict = _verdict(findings, fails, slopes)
+    certificate = None if fails else certify(subject)
+    verdict = "calibrated" if certificate is not None else _verdict(findings, fails, slopes)
     single = target.single
-    certificate = certify(subject) if verdict == "calibrated" else None
     return CalibrationReport(
         describe(subject.loss, n_classes, single),
         n_classes,
@@ -201,11 +203,10 @@ def _warn_if_never_answered(subject: Subject) -> None:
 
 
 @dataclass
-class _Search:
+class Search:
     """The search over eta: what was tried, what came of it, and the witnesses that stand."""
 
     subject: Subject
-    deadline: Deadline
     seed: int
     witnesses: dict[str, Witness] = field(default_factory=dict)
     n_right: int = 0
@@ -216,14 +217,15 @@ class _Search:
     nearest: float = float("inf")
     margin: float = float("inf")
     stopped_early: bool = False
+    helpful: dict[int, int] = field(default_factory=dict)
     pool: Tensor = field(default_factory=lambda: torch.zeros(0))
 
-    def run(self, slopes: TheoremFour | None) -> None:
-        """Try one stage after the other; end when a failure is clear or the time is up."""
+    def run(self, stages: Iterable[Tensor]) -> None:
+        """Try one stage of eta after the other; end when a failure is clear or the time is up."""
         self.pool = torch.zeros(0, self.subject.n_outputs, dtype=torch.float64)
-        for eta in _stages(self.subject, slopes, self.seed):
+        for eta in stages:
             self.n_planned += len(eta)
-            if self.deadline.passed:
+            if self.subject.deadline.passed:
                 continue
             self._stage(eta)
             if self.witnesses:
@@ -243,13 +245,13 @@ class _Search:
             margin=self.margin if self.margin < float("inf") else None,
             nearest=self.nearest,
             stopped_early=self.stopped_early,
-            timed_out=self.deadline.passed and not self.stopped_early,
+            timed_out=self.subject.deadline.passed and not self.stopped_early,
             fails=frozenset(self.witnesses),
         )
 
     def _stage(self, eta: Tensor) -> None:
         subject = self.subject
-        found = find_minima(subject, eta, self.deadline, seed=self.seed)
+        found = find_minima(subject, eta, seed=self.seed, helpful=self.helpful)
         self.pool = torch.cat([self.pool, found.scores[found.risk.isfinite()]])
         scores, risk = self._lowered(eta, found)
         decision = subject.decide(scores)
@@ -276,8 +278,9 @@ class _Search:
         if self.subject.facts.convex:
             return scores, risk
         pool = self._some_of_pool(300)
+        each = self.subject.each_value(pool)
         for row in range(len(eta)):
-            others = self.subject.risk(pool, eta[row])
+            others = weigh(each, eta[row])
             least = int(others.argmin())
             if float(others[least]) < float(risk[row]) - self.subject.tolerance:
                 scores[row], risk[row] = pool[least], others[least]
@@ -310,11 +313,14 @@ class _Search:
             if kind in refuted:
                 open_rows[row] = True
                 continue
-            if failures >= 5 or n_verified >= 30 or self.deadline.passed:
+            if failures >= 5 or n_verified >= 30 or subject.deadline.passed:
                 open_rows[row] = True
                 continue
             n_verified += 1
             witness, right = verify(subject, eta[row], scores[row], self._some_of_pool(600), seed=self.seed)
+            if subject.deadline.passed:  # it was cut short, so that its best right scores may not be the best
+                open_rows[row] = True
+                continue
             if witness is not None and not (witness.gap == float("inf") and self._may_be_a_wrong_call(int(best[row]))):
                 self.witnesses[kind] = witness
                 refuted.add(kind)
@@ -333,17 +339,18 @@ class _Search:
         """Return how much more risk than the minimiser the best known right scores have, at most 1."""
         gaps = torch.ones(len(eta), dtype=torch.float64)
         pool = self._some_of_pool(200)
-        taken = self.subject.decide(pool)
-        for row in rows:
-            inside = pool[taken == best[row]]
+        taken, each = self.subject.decide(pool), self.subject.each_value(pool)
+        own = self.subject.risk(scores[rows], eta[rows])
+        for row, risk in zip(rows, own.tolist(), strict=True):
+            inside = each[taken == best[row]]
             if len(inside):
-                least = float(self.subject.risk(inside, eta[row]).min())
-                gaps[row] = min(max(least - float(self.subject.risk(scores[row : row + 1], eta[row])[0]), 1e-12), 1.0)
+                gaps[row] = min(max(float(weigh(inside, eta[row]).min()) - risk, 1e-12), 1.0)
         return gaps
 
     def _may_be_a_wrong_call(self, best: int) -> bool:
         """Return whether no scores answer a class because the function takes another number of them than assumed."""
-        return _outputs_assumed(self.subject.loss) and best in self.subject.facts.never_answers
+        missing = self.subject.facts.never_answers
+        return _outputs_assumed(self.subject.loss) and best in missing and len(missing) < self.subject.n_classes
 
     def _correct(self, eta: Tensor, scores: Tensor, wrong: Tensor, better: Tensor) -> None:
         """Give newly found scores to the other wrong rows that they suit."""
@@ -365,12 +372,16 @@ class _Search:
         clear = ((subject.target.clearance(eta) >= NEAR) & ~wrong & ~torn).nonzero()[:, 0]
         generator = torch.Generator().manual_seed(self.seed)
         pool = self._some_of_pool(200)
-        for row in clear[:: max(1, len(clear) // 40)].tolist():
+        of_pool, each_of_pool = subject.decide(pool), subject.each_value(pool)
+        n_tried = min(40, max(4, 6_000_000 // (60 * subject.n_classes * subject.n_outputs)))
+        for row in clear[:: max(1, len(clear) // n_tried)].tolist():
             noise = torch.randn(60, subject.n_outputs, generator=generator, dtype=torch.float64)
             size = torch.tensor([0.1, 1.0, 5.0], dtype=torch.float64).repeat(20).unsqueeze(-1)
-            others = torch.cat([scores[row] + size * noise, pool])
-            bad = subject.target.excess(subject.decide(others), eta[row].expand(len(others), -1)) > WRONG
-            low = subject.risk(others, eta[row]) <= risk[row] + subject.tolerance * 1e-3
+            around = scores[row] + size * noise
+            taken = torch.cat([subject.decide(around), of_pool])
+            each = torch.cat([subject.each_value(around), each_of_pool])
+            bad = subject.target.excess(taken, eta[row].expand(len(taken), -1)) > WRONG
+            low = weigh(each, eta[row]) <= risk[row] + subject.tolerance * 1e-3
             torn[row] |= bool((bad & low).any())
         return torn & ~wrong
 
@@ -427,7 +438,10 @@ def _by_theorem_four(subject: Subject, seed: int) -> tuple[TheoremFour | None, s
         return None, f"{loss.name} is not continuously differentiable, which the theorem assumes"
     if not subject.facts.convex and not isinstance(loss, PairwiseLoss):
         return None, f"{loss.name} is not convex, so that its slope at r = 0 does not tell where its minimum is"
-    return theorem_four(loss, subject.n_classes, cost, symmetric=subject.facts.symmetric, seed=seed), None
+    found = theorem_four(
+        loss, subject.n_classes, cost, symmetric=subject.facts.symmetric, seed=seed, deadline=subject.deadline
+    )
+    return (None, "the time was up") if subject.deadline.passed else (found, None)
 
 
 def _beta(subject: Subject) -> BetaFindings | None:

@@ -11,6 +11,7 @@ from demur.losses import FunctionLoss, Loss, resolve
 from demur.losses.function_loss import LossFunction, RuleFunction, RuleName
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.theory.bayes import REJECT, LossContractError, Target
+from demur.theory.descent import ENDLESS, Deadline
 
 __all__ = [
     "Facts",
@@ -23,6 +24,7 @@ __all__ = [
     "decide",
     "examine",
     "scale_of",
+    "weigh",
     "wide_scores",
 ]
 
@@ -143,12 +145,15 @@ class Subject:
     target : Target
     facts : Facts
     scale : Scale
+    deadline : Deadline
+        When everything that is computed about it returns what there is.
     """
 
     loss: Loss
     target: Target
     facts: Facts
     scale: Scale
+    deadline: Deadline = ENDLESS
 
     @property
     def n_classes(self) -> int:
@@ -172,17 +177,30 @@ class Subject:
 
     def risk(self, scores: Tensor, eta: Tensor) -> Tensor:
         """Return the pointwise risk of scores (m, n_outputs) at eta, (n_classes,) or (m, n_classes)."""
+        return weigh(self.each_value(scores), eta)
+
+    def each_value(self, scores: Tensor) -> Tensor:
+        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes): what every risk is made of."""
         n_rows, n_classes = len(scores), self.n_classes
         with torch.no_grad():
             y = torch.arange(n_classes).repeat(n_rows)
-            each = self.values(scores.repeat_interleave(n_classes, 0), y).reshape(n_rows, n_classes)
-            weighted = torch.where(eta > 0, eta * each, torch.zeros_like(each))
-        return weighted.sum(-1)
+            return self.values(scores.repeat_interleave(n_classes, 0), y).reshape(n_rows, n_classes)
 
     def decide(self, scores: Tensor) -> Tensor:
         """Return what the rule does with scores (m, n_outputs): a class, or -1 for rejecting."""
         with torch.no_grad():
             return decide(self.loss, scores, self.target)
+
+
+def weigh(each: Tensor, eta: Tensor) -> Tensor:
+    """Return the risk at eta of one loss per class, (..., n_classes); a class of probability 0 does not count.
+
+    Examples
+    --------
+    >>> weigh(torch.tensor([[1.0, 2.0, torch.inf]]), torch.tensor([0.5, 0.5, 0.0]))
+    tensor([1.5000])
+    """
+    return torch.where(eta > 0, eta * each, torch.zeros_like(each)).sum(-1)
 
 
 def decide(loss: Loss, scores: Tensor, target: Target) -> Tensor:
@@ -209,7 +227,7 @@ def _linked(loss: Loss, target: Target) -> bool:
     )
 
 
-def examine(loss: Loss, target: Target, *, seed: int = 0) -> Subject:
+def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = ENDLESS) -> Subject:
     """Check that a loss keeps its contract and find its facts.
 
     Raises
@@ -236,6 +254,7 @@ def examine(loss: Loss, target: Target, *, seed: int = 0) -> Subject:
     scores = torch.randn(n_points, n_outputs, generator=generator, dtype=torch.float64) * spread
     y = torch.arange(n_points) % n_classes
     values = _values(loss, scores, y, target)
+    _refuse_batches(loss, scores, y, target, values)
     scale = scale_of(loss, n_classes, target.cost)
     twice = _check_derivative(loss, scores, y, target, scale)
     reject = _checked_decision(loss, scores, target)
@@ -255,7 +274,7 @@ def examine(loss: Loss, target: Target, *, seed: int = 0) -> Subject:
         chow_on_link=single is not None and loss.has_link and _is_chow_on_link(loss, scores, single),
         never_answers=_never_answered(loss, target, generator),
     )
-    return Subject(loss, target, facts, scale)
+    return Subject(loss, target, facts, scale, deadline)
 
 
 @dataclass(frozen=True)
@@ -297,6 +316,19 @@ def _values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Tensor:
     return values
 
 
+def _refuse_batches(loss: Loss, scores: Tensor, y: Tensor, target: Target, values: Tensor) -> None:
+    """Refuse a loss that gives a row another value in other company: it has no pointwise risk."""
+    alone = _values(loss, scores[:5], y[:5], target).detach().to(torch.float64)
+    together = values[:5].detach().to(torch.float64)
+    size = float(values.detach().to(torch.float64).abs().max())
+    if float((alone - together).abs().max()) > 1e3 * torch.finfo(values.dtype).eps * (size + 1e-300):
+        raise LossContractError(
+            f"the loss of a row depends on the other rows: {loss.name} gives the same scores and label another value "
+            "in a smaller batch. Calibration is asked about at one input at a time; a statistic of the batch, or a "
+            "random number, has no place in it."
+        )
+
+
 def scale_of(loss: Loss, n_classes: int, cost: float | Tensor) -> Scale:
     """Return the median and the spread of a loss at small scores, so that a loss times 1e9 or plus 1000 is the same.
 
@@ -311,7 +343,10 @@ def scale_of(loss: Loss, n_classes: int, cost: float | Tensor) -> Scale:
             values = loss.forward(scores, y, cost)
         precision = torch.finfo(values.dtype).eps
         plain = values.to(torch.float64)
-        offset, unit = float(plain.median()), float(plain.quantile(0.9) - plain.quantile(0.1))
+        offset, spread = float(plain.median()), float(plain.quantile(0.9) - plain.quantile(0.1))
+        # Upwards there may be no end to an exponential of a large multiple of a score; downwards there is.
+        below = 2 * (offset - float(plain.quantile(0.1)))
+        unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
         if unit > 100 * precision * abs(offset):
             return Scale(offset, unit, noise=max(1e-15, precision * float(plain.abs().median()) / unit))
     return Scale(offset, 1.0, noise=max(1e-15, precision * abs(offset)))
@@ -326,7 +361,10 @@ def _check_derivative(loss: Loss, scores: Tensor, y: Tensor, target: Target, sca
             f"{loss.name} is not differentiable: its values carry no gradient. Keep to torch operations, without "
             "detach(), item() or NumPy in between."
         )
-    (gradient,) = torch.autograd.grad(values.sum(), free, create_graph=True, materialize_grads=True)
+    try:
+        (gradient,) = torch.autograd.grad(values.sum(), free, create_graph=True, materialize_grads=True)
+    except RuntimeError as error:  # what torch raises, for example, after an operation in place
+        raise LossContractError(f"{loss.name} cannot be differentiated: {error}") from error
     if not bool(gradient.isfinite().all()):
         raise LossContractError(f"the gradient of {loss.name} is NaN or infinite at ordinary scores.")
     step = 1e-5 * torch.sign(torch.sin(7.0 * torch.arange(scores.numel(), dtype=torch.float64))).reshape(scores.shape)
@@ -393,7 +431,20 @@ def _symmetric(trial: _Trial, taken: Tensor) -> bool:
         moved, before = trial.scaled(renamed, new_name[trial.y]), trial.scaled(trial.scores, trial.y)
         if bool(((moved - before).abs() > (1e-9 + 100 * trial.scale.noise) * (1 + before.abs())).any()):
             return False
-    return True
+    return _symmetric_at_ties(trial)
+
+
+def _symmetric_at_ties(trial: _Trial) -> bool:
+    """Return whether classes with equal scores have equal losses; not so where a loss asks which score is largest."""
+    n_classes = trial.target.n_classes
+    rows = torch.arange(len(trial.scores))
+    one, other = rows % n_classes, (rows + 1 + rows // n_classes % (n_classes - 1)) % n_classes
+    tied = trial.scores.clone()
+    top = tied[:, :n_classes].amax(-1) + torch.where(rows % 3 == 0, -0.5, 0.5)
+    tied[rows, one] = tied[rows, other] = top
+    first, second = trial.scaled(tied, one), trial.scaled(tied, other)
+    room = (1e-9 + 100 * trial.scale.noise) * (1 + first.abs())
+    return bool(((first - second).abs() <= room).all())
 
 
 def _convex(trial: _Trial, generator: torch.Generator) -> bool:

@@ -1,5 +1,7 @@
 """Training on a CUDA device with one program per network: which stacks it can take, and how they are fed."""
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -9,20 +11,19 @@ from itertools import islice
 from typing import Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from demur.lazy_torch import Tensor, torch
 from demur.losses import (
     AdditivePairwise,
     BinaryEncodedHinge,
     CrammerSingerHinge,
     CrossEntropy,
-    Loss,
     MultiplicativePairwise,
     OneVsAll,
     OneVsAllHinge,
 )
+from demur.losses.loss import Trainable
 from demur.margins import Exponential, Hinge, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.training.jobs import Job, NetworkSpec
 from demur.training.mlp import MLP
@@ -58,7 +59,7 @@ _MARGINS: dict[type[MarginFunction], str] = {
     SquaredHinge: "sqhin",
 }
 
-_LOSSES: dict[type[Loss], str] = {
+_LOSSES: dict[type[Trainable], str] = {
     AdditivePairwise: "apc",
     BinaryEncodedHinge: "bep",
     CrammerSingerHinge: "cs_hinge",
@@ -84,7 +85,7 @@ def can_fuse(job: Job) -> bool:
     )
 
 
-def _kind(loss: Loss) -> tuple[str, str] | None:
+def _kind(loss: Trainable) -> tuple[str, str] | None:
     """Return the kernel's names for a loss and its margin function, or None if it does not know them."""
     name = _LOSSES.get(type(loss))
     if name is None:
@@ -392,7 +393,7 @@ def _initial_vectors(architecture: MLP, seeds: Sequence[int]) -> Tensor:
     return vectors[[place[seed] for seed in seeds]]
 
 
-def _hyper(loss: Loss, network: NetworkSpec, name: str) -> float | None:
+def _hyper(loss: Trainable, network: NetworkSpec, name: str) -> float | None:
     """Return a hyper-parameter of a network, 1 where its loss has none of that name, None where it is not a number."""
     value: Any = network.hyper.get(name, getattr(loss, name, 1.0))
     return float(value) if isinstance(value, (int, float)) else None

@@ -4,15 +4,15 @@ Activations are stored as (network, unit, example): the last axis is the long on
 a group of networks that share their batch has its first layer computed as one wide product without any copy.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
-
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, nn, torch
 from demur.training.architecture import Architecture, Stack, one_vector
 
 __all__ = ["MLP", "Initialisation", "StackedMLP"]
@@ -59,7 +59,7 @@ class MLP(Architecture):
     def n_activations(self) -> int:
         return sum(self.sizes)
 
-    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> "StackedMLP":
+    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> StackedMLP:
         return StackedMLP(self, seeds, n_groups, device)
 
     def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ class StackedMLP(Stack):
 
 
 def connected(architecture: MLP) -> Tensor:
-    """Return which hidden units each output of a network with ``own_units`` sees: 1 or 0, of shape (outputs, hidden)."""
+    """Return which hidden units each output of a network with ``own_units`` sees, as 1 or 0: (outputs, hidden)."""
     _, n_hidden, n_outputs = architecture.sizes
     is_last = torch.arange(n_outputs).unsqueeze(1) == n_outputs - 1
     return (is_last == (torch.arange(n_hidden) >= n_hidden // 2)).float()

@@ -3,21 +3,25 @@
 Every group of networks walks through its own rows in its own order, and every parameter has its own weight decay.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Any, TypeVar, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.optim.adam import adam
 
-from demur.losses import Loss
+from demur.lazy_torch import Tensor, torch
+from demur.losses.loss import Trainable
 from demur.training.architecture import Stack
 from demur.training.jobs import NetworkSpec, TrainingData
 
 __all__ = ["AMSGrad", "Batches", "TrainingStep", "seed_of_order", "stacked_loss"]
+
+
+T = TypeVar("T", bound=Trainable)
 
 
 def seed_of_order(seed: int) -> int:
@@ -66,14 +70,14 @@ class Batches:
             yield self._order
 
 
-def stacked_loss(loss: Loss, members: Sequence[NetworkSpec], device: torch.device) -> Loss:
+def stacked_loss(loss: T, members: Sequence[NetworkSpec], device: torch.device) -> T:
     """Put each network's own hyper-parameters into one loss, as tensors of shape (n_networks, 1)."""
     names = {name for network in members for name in network.hyper}
     values = {
         name: torch.tensor([[network.hyper[name]] for network in members], dtype=torch.float32, device=device)
         for name in names
     }
-    return replace(loss, **values)
+    return replace(cast(Any, loss), **values) if values else loss
 
 
 class TrainingStep:
@@ -81,7 +85,7 @@ class TrainingStep:
 
     Parameters
     ----------
-    loss : Loss
+    loss : Trainable
         With hyper-parameters of shape (n_networks, 1).
     stack : Stack
     data : TrainingData
@@ -94,7 +98,7 @@ class TrainingStep:
 
     def __init__(
         self,
-        loss: Loss,
+        loss: Trainable,
         stack: Stack,
         data: TrainingData,
         networks: Sequence[NetworkSpec],
@@ -118,12 +122,12 @@ class TrainingStep:
     def examples(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Fetch the rows (n_groups, n), whose losses count with ``weight`` (n,).
 
-        Returns features (n_groups, n, n_features), and labels and weights (n_networks, n).
+        Returns features (n_groups, n, n_features), targets (n_networks, n, ...) and weights (n_networks, n).
         """
         n_groups, n = rows.shape
         flat = rows.reshape(-1)
         x = self._data.X.index_select(0, flat).view(n_groups, n, -1)
-        y = self._for_each_network(self._data.y.index_select(0, flat).view(n_groups, n))
+        y = self._for_each_network(self._data.y.index_select(0, flat).view(n_groups, n, *self._data.y.shape[1:]))
         weight = weight.expand(self._stack.n_networks, n)
         if self._data.weight is not None:
             weight = weight * self._for_each_network(self._data.weight.index_select(0, flat).view(n_groups, n))
@@ -191,6 +195,8 @@ class AMSGrad:
 
     def step(self) -> None:
         """Update the parameters from the gradients."""
+        from torch.optim.adam import adam
+
         if self._kept is None:
             self._gradients.addcmul_(self._parameters, self._weight_decay)
         else:
