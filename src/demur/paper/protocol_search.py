@@ -1,9 +1,9 @@
 """The search for the paper's protocol: which choices that it does not print give its numbers.
 
 Every protocol of :data:`SPACE` trains the whole benchmark, and every network and threshold of its grids is tried on the
-validation rows and on the test rows. How one of them is chosen costs nothing more, so that all ways to choose are compared
-afterwards, from what was kept. A protocol is scored by how many of the paper's printed figures lie within two printed
-standard deviations, plus half a printed digit, of its own.
+validation rows and on the test rows. How one of them is chosen costs nothing more, so that all ways to choose are
+compared afterwards, from what was kept. A protocol is scored by how many of the paper's printed figures lie within two
+printed standard deviations, plus half a printed digit, of its own.
 """
 
 import csv
@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,7 +43,7 @@ from demur.paper.trial_computing import (
     surrogates,
 )
 from demur.paper.trial_jobs import spec_of
-from demur.paper.trial_means import METRICS, Agreement, Numbers, Value, agreement
+from demur.paper.trial_means import METRICS, Agreement, Numbers, Value, tolerance
 from demur.training import Job, Trained, TrainingData, resolve_device, train_all
 from demur.training.engine import Decay
 from demur.whole_file import write_whole
@@ -50,6 +51,8 @@ from demur.whole_file import write_whole
 __all__ = [
     "CHOOSING",
     "CONFIRMING",
+    "SEARCH_TEST_ROWS",
+    "SEARCH_TRIALS",
     "SPACE",
     "Found",
     "SearchStore",
@@ -227,7 +230,7 @@ class Tried:
         """Whether the same networks are candidates at every cost."""
         return not resolve(self.method_of_paper.loss).trained_for_cost
 
-    @property
+    @cached_property
     def on_validation(self) -> Validation:
         """How the candidates do on the validation rows, by trial and cost."""
         counts = np.where(self.validation < 0, np.nan, self.validation)
@@ -564,33 +567,55 @@ def score_all(store: SearchStore, published: Numbers, protocols: Sequence[Benchm
         if not all(store.path(protocol, problem).exists() for problem in BENCHMARK.problems):
             continue
         for problem in BENCHMARK.problems:
-            tried = store.read(protocol, problem) or []
+            pairs = [(one, _printed(published, one)) for one in store.read(protocol, problem) or []]
             for way in ways_to_choose():
-                agrees = agreement(numbers_of(tried, way), published, [problem])
+                agrees = sum((_agrees(one, way, printed) for one, printed in pairs), Agreement())
                 found.append(Found(name_of(protocol), way, problem, agrees))
     return found
 
 
-_COLUMNS = (
-    "protocol",
-    "criterion",
-    "ties",
-    "thresholds",
-    "problem",
-    *METRICS,
-    *(f"{name}_printed" for name in METRICS),
-)
+def _printed(published: Numbers, tried: Tried) -> NDArray[np.float64]:
+    """Return the printed means, and how far from them a figure may lie: (2, n_metrics, n_costs); NaN for none."""
+    found = np.full((2, len(METRICS), len(tried.costs)), np.nan)
+    for place, metric in enumerate(METRICS):
+        for number, cost in enumerate(tried.costs):
+            printed = published.get(metric, tried.problem, cost, tried.method)
+            if printed is not None and printed.mean is not None:
+                found[:, place, number] = printed.mean, tolerance(printed)
+    return found
+
+
+def _agrees(tried: Tried, way: Way, printed: NDArray[np.float64]) -> Agreement:
+    """Count as :func:`demur.paper.trial_means.agreement` does."""
+    scores = tried.scores(way)
+    n = np.maximum(1, (~np.isnan(scores)).sum(1))
+    means = np.where(np.isnan(scores).all(1), np.nan, np.nansum(scores, 1) / n)
+    within = (np.abs(means - printed[0]) <= printed[1]).sum(1)
+    of = (~np.isnan(printed[0])).sum(1)
+    return Agreement(*(dict(zip(METRICS, counts.tolist(), strict=True)) for counts in (within, of)))
+
+
+_CELLS = [(problem, metric) for problem in BENCHMARK.problems for metric in METRICS]
+_COLUMNS = ["protocol", "criterion", "ties", "thresholds", *(f"{problem} {metric}" for problem, metric in _CELLS)]
+_PRINTED = "printed in the paper"
 
 
 def write_found(out: str | os.PathLike[str], found: Sequence[Found]) -> None:
-    """Write ``search.csv``, from which the page can be drawn without what was tried."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
+    """Write ``search.csv``, from which the page can be drawn without what was tried.
+
+    Its first line says how many figures the paper prints.
+    """
+    rows: dict[tuple[str, Way], dict[str, Agreement]] = {}
     for one in found:
-        agrees = one.agreement
-        counts = [*(agrees.within[name] for name in METRICS), *(agrees.of[name] for name in METRICS)]
-        rows.writerow([one.protocol, one.way.criterion, one.way.ties, one.way.thresholds, one.problem, *counts])
+        rows.setdefault((one.protocol, one.way), {})[one.problem] = one.agreement
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    first = next(iter(rows.values()))
+    writer.writerow([_PRINTED, "", "", "", *(first[problem].of[metric] for problem, metric in _CELLS)])
+    for (protocol, way), by_problem in rows.items():
+        counts = [by_problem[problem].within[metric] for problem, metric in _CELLS]
+        writer.writerow([protocol, way.criterion, way.ties, way.thresholds, *counts])
     Path(out).mkdir(parents=True, exist_ok=True)
     write_whole(Path(out) / "search.csv", text.getvalue(), overwrite=True)
 
@@ -600,13 +625,14 @@ def read_found(out: str | os.PathLike[str]) -> list[Found]:
     path = Path(out) / "search.csv"
     if not path.is_file():
         return []
-    found = []
     with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            within = {name: int(row[name]) for name in METRICS}
-            of = {name: int(row[f"{name}_printed"]) for name in METRICS}
-            way = Way(row["criterion"], row["ties"], row["thresholds"])
-            found.append(Found(row["protocol"], way, row["problem"], Agreement(within, of)))
+        printed, *rows = csv.DictReader(file)
+    found = []
+    for row in rows:
+        way = Way(row["criterion"], row["ties"], row["thresholds"])
+        for problem in BENCHMARK.problems:
+            within, of = ({metric: int(line[f"{problem} {metric}"]) for metric in METRICS} for line in (row, printed))
+            found.append(Found(row["protocol"], way, problem, Agreement(within, of)))
     return found
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "collect",
     "compare",
     "lies_within",
+    "tolerance",
     "worse_than",
 ]
 
@@ -368,7 +369,12 @@ def lies_within(ours: Value | None, printed: Value) -> bool | None:
         return None
     if ours is None or ours.mean is None:
         return False
-    return abs(ours.mean - printed.mean) <= TWO_SIDED_DEVIATIONS * (printed.std or 0.0) + HALF_A_DIGIT + ROUNDING
+    return abs(ours.mean - printed.mean) <= tolerance(printed)
+
+
+def tolerance(printed: Value) -> float:
+    """Return how far from a printed figure one that agrees may lie."""
+    return TWO_SIDED_DEVIATIONS * (printed.std or 0.0) + HALF_A_DIGIT + ROUNDING
 
 
 def agreement(
