@@ -54,6 +54,11 @@ _MOST_CLASSES = 100
 
 _LONGEST_NAME = 100
 
+_REASON = (
+    'Why it declines: "ambiguous" (between classes), or "novel" (unlike the training rows) and the columns whose '
+    "values they do not hold; null where it answers."
+)
+
 
 class RefusedError(TableError):
     """A request that cannot be answered: one sentence for whoever sent it, and the HTTP status.
@@ -377,6 +382,7 @@ def answer_type(model: TableModel) -> TypeForm:
         Annotated[float, Field(description=confidence)],
         _described(Any, label),
         _described(Any, label),
+        Annotated[str | None, Field(description=_REASON)],
     ]
     decision = _object_type("Decision", dict(zip(ANSWER_COLUMNS, parts, strict=True)))
     words = "The cost that was decided for; null where the model's rule has no single one."

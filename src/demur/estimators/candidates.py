@@ -137,7 +137,7 @@ _FEW_ROWS = 5_000
 
 
 def _networks(task: Task) -> RejectClassifier:
-    return RejectClassifier("ce", random_state=task.random_state)
+    return RejectClassifier("ce", novelty=None, random_state=task.random_state)
 
 
 def _boosting(task: Task) -> HistGradientBoostingClassifier:

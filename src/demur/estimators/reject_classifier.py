@@ -33,6 +33,7 @@ from demur.estimators.network_selection import (
     with_indicators,
 )
 from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
+from demur.estimators.table_codes import KnownRows
 from demur.losses import Loss, resolve
 from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
@@ -168,6 +169,11 @@ class RejectClassifier(RejectingClassifier):
     reject_label : object, optional
         What ``predict`` returns where it declines. By default -1 for numbers (or the next integer below all
         classes if -1 is a class) and "reject" for strings. A label that is a class is an error.
+    novelty : "auto", float or None, default="auto"
+        Which rows are declined because they are unlike those of training, as :class:`~demur.novelty.Novelty` tells:
+        "auto" only what lies far outside of all that was seen, a number such as 0.01 what is stranger than all but that
+        share of ordinary rows; None looks for none. Read when predicting, so that ``set_params`` needs no refit unless
+        it was None.
     standardize : bool, default=True
         Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
         means and standard deviations). It is part of the estimator because a network trained on raw features fails
@@ -195,6 +201,8 @@ class RejectClassifier(RejectingClassifier):
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
         out. None for a plain perceptron.
+    known_rows_ : KnownRows or None
+        What tells rows that are unlike those of training.
     equal_rows_ : int
         How many rows had the features of an earlier row, a weight of 2 counting as two rows.
 
@@ -226,6 +234,7 @@ class RejectClassifier(RejectingClassifier):
         calibration: str | None = "auto",
         class_weight: Any = None,
         reject_label: Label = None,
+        novelty: float | str | None = "auto",
         standardize: bool = True,
         module: ModuleFactory | None = None,
         device: str = "auto",
@@ -244,6 +253,7 @@ class RejectClassifier(RejectingClassifier):
         self.calibration = calibration
         self.class_weight = class_weight
         self.reject_label = reject_label
+        self.novelty = novelty
         self.standardize = standardize
         self.module = module
         self.device = device
@@ -286,6 +296,7 @@ class RejectClassifier(RejectingClassifier):
         self.loss_ = self.best_candidate_.loss
         self.fit_cost_ = float(self.cost)
         self.equal_rows_ = examples.blocks.equal_rows
+        self.known_rows_ = KnownRows.learn(examples.X, self.novelty, blocks=examples.blocks.of_row)
         warn_if_silent(self.best_candidate_, self.fit_cost_)
         return self
 
@@ -341,6 +352,7 @@ class RejectClassifier(RejectingClassifier):
         self.candidates_, self.best_candidate_, self.networks_ = found.candidates, found.chosen, found.networks
         self.loss_, self.fit_cost_, self.equal_rows_ = found.chosen.loss, float(self.cost), 0
         self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
+        self.known_rows_ = None
         return self
 
     def _fit_held_out(
@@ -444,7 +456,10 @@ class RejectClassifier(RejectingClassifier):
                 f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
-        return self.networks_.decide(array, cost)
+        decision, known = self.networks_.decide(array, cost), getattr(self, "known_rows_", None)
+        if known is None or self.novelty is None:
+            return decision
+        return decision.declining(known.novel(array, self.novelty))
 
     def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         return self.decide(X, cost), self._scores(X)

@@ -70,6 +70,7 @@ def fit_file(
     test: Source | None = None,
     holdout: float = 0.2,
     group_split: str | None = None,
+    novelty: float | str | None = "auto",
     keep: Collection[str] = (),
     drop: Collection[str] = (),
     delimiter: str | None = None,
@@ -103,6 +104,8 @@ def fit_file(
     group_split : str, optional
         A column that says which rows belong together, such as those of one patient: they stay on one side of every
         split. The column is not a feature.
+    novelty : "auto", float or None
+        Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
     keep, drop : names
         Columns to use although they look useless, and columns to leave out.
     delimiter, decimal, dayfirst : optional
@@ -159,6 +162,7 @@ def fit_file(
         keep=keep,
         drop=left_out,
         groups=None if groups is None else groups[train],
+        novelty=novelty,
         time_budget=time_budget,
         verbose=verbose,
     )

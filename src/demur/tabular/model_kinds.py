@@ -61,7 +61,7 @@ class ModelKind:
         time_budget, verbose
             For "auto".
         """
-        options: ByName = {"cost": cost, "rule": rule}
+        options: ByName = {"cost": cost, "rule": rule, "novelty": None}  # the table's own columns tell
         if self.name == "auto":
             auto = AutoClassifier(
                 time_budget=time_budget, categorical_features=categorical, random_state=_SEED, verbose=verbose
@@ -95,6 +95,7 @@ class ModelKind:
             loss if ":" in self.name else self.name,
             cost=cost,
             calibration=None if with_rule else "auto",
+            novelty=None,
             random_state=_SEED,
             verbose=verbose,
         )

@@ -12,10 +12,11 @@ from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
-from demur.array_types import AnyArray, Estimator
+from demur.array_types import AnyArray, ByName, Estimator
 from demur.columns.schema import Schema
 from demur.columns.table_errors import TableError, shown
 from demur.estimators.splitting import Partition, blocks_of, set_aside
+from demur.novelty import FEWEST_ROWS, Novelty
 from demur.rules import Rule
 from demur.tabular.class_labels import check_classes, class_texts, label_type, labelled_rows
 from demur.tabular.model_kinds import ModelKind, model_kind
@@ -38,6 +39,7 @@ def fit_table(
     keep: Collection[str] = (),
     drop: Collection[str] = (),
     groups: ArrayLike | None = None,
+    novelty: float | str | None = "auto",
     time_budget: float | None = 90.0,
     verbose: int = 0,
 ) -> TableModel:
@@ -63,6 +65,8 @@ def fit_table(
         For :meth:`Schema.learn`.
     groups : array of shape (n_rows,), optional
         Rows of one group, a patient or a machine, stay on one side of every split.
+    novelty : "auto", float or None
+        Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
     time_budget : float or None
         Seconds that "auto" may take.
     verbose : int
@@ -89,7 +93,8 @@ def fit_table(
         verbose=verbose,
     )
     classifier.set_params(reject_label=_free_label(classes))
-    fitted = _fitted(kind, classifier, codes, labels, known, parts, schema, rule)
+    usual = _usual(codes, labels, known, parts, schema, novelty)
+    fitted = _fitted(kind, classifier, codes, labels, known, parts, schema, rule, usual)
     facts = {
         "model": kind.name,
         "model_in_words": kind.words,
@@ -134,6 +139,7 @@ def _fitted(
     parts: Partition,
     schema: Schema,
     rule: Rule | None,
+    usual: Novelty | None,
 ) -> TableModel:
     """Fit the classifier, then the rule; take what prepares the codes out of the classifier, for all to see."""
     dense: Any = kind.dense(schema.categorical, rule is not None)
@@ -146,7 +152,9 @@ def _fitted(
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
         classifier.fit(features[parts.train], labels[parts.train], **own)
         if len(parts.aside):
-            aside = {} if groups is None else {"groups": groups[parts.aside]}
+            aside: ByName = {} if groups is None else {"groups": groups[parts.aside]}
+            if usual is not None:
+                aside["novel"] = usual.novel(codes[parts.aside])
             classifier.set_params(rule=rule)
             classifier.fit_rule(features[parts.aside], labels[parts.aside], **aside)
     inner: Any = getattr(classifier, "estimator_", None)
@@ -156,7 +164,23 @@ def _fitted(
         classifier.estimator_ = inner
     if "n_jobs" in getattr(inner, "get_params", dict)() and kind.name != "auto":
         inner.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
-    return TableModel(schema, classifier, dense)
+    return TableModel(schema, classifier, dense, novelty=usual)
+
+
+def _usual(
+    codes: NDArray[np.float64],
+    labels: NDArray[np.str_],
+    groups: AnyArray | None,
+    parts: Partition,
+    schema: Schema,
+    rate: float | str | None,
+) -> Novelty | None:
+    """Learn from the rows to train on which others are unlike them; None where they are too few to say."""
+    if rate is None or (rate == "auto" and len(parts.train) < FEWEST_ROWS):
+        return None
+    train = codes[parts.train]
+    blocks = blocks_of(train, labels[parts.train], None if groups is None else groups[parts.train])
+    return Novelty(rate).fit(train, schema.categorical, blocks.of_row)
 
 
 def _free_label(classes: NDArray[np.str_]) -> str:

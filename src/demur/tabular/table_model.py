@@ -12,18 +12,21 @@ from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
 from demur.errors import InputError
+from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision
 from demur.tabular.class_labels import as_column
 
 __all__ = ["ANSWER_COLUMNS", "TableModel"]
 
-ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice")
+ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
 
 LARGEST = 1e30
 """Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
 
 _PIECE = 64
+_MOST_NAMED = 8
+"""Columns that a reason names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,8 @@ class TableModel:
         Turns the codes of the schema into numbers on one scale, for classifiers that need it.
     label_type : {"text", "integer", "number", "boolean"}
         How classes are written. Inside they are text.
+    novelty : Novelty or None
+        Tells rows that are unlike those of training, by the codes of the schema.
     facts : dict
         What there is to know about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
 
@@ -56,6 +61,7 @@ class TableModel:
     dense: Any = None
     label_type: str = "text"
     facts: ByName = field(default_factory=dict)
+    novelty: Novelty | None = None
 
     @property
     def target(self) -> str:
@@ -103,11 +109,57 @@ class TableModel:
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the numbers that the classifier takes."""
+        return self._features(self._codes(table, where)[0])
+
+    def _codes(self, table: Any, where: str) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
+        """Return the codes of rows, and which rows are novel: None where that is not looked at."""
         if not isinstance(table, (pa.Table, pa.RecordBatch)):
             table = as_table(table)
         codes = self.schema.encode(table, where=where)
+        novel = None if self.novelty is None else self.novelty.novel(self._marked(table, codes))
         codes[np.abs(codes) > LARGEST] = np.nan
+        return codes, novel
+
+    def _marked(self, table: pa.Table | pa.RecordBatch, codes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return codes that tell a category which was never seen from one that is missing."""
+        unseen = self.schema.unseen(table, codes)
+        return np.where(unseen, UNSEEN, codes) if unseen.any() else codes
+
+    def _features(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
         return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+
+    def reasons(self, table: Any, decision: Decision[AnyArray]) -> list[str | None]:
+        """Say why each row was declined: "ambiguous", or "novel" and the columns whose values lie outside.
+
+        A value lies outside if it is beyond the range of the training rows, or a category that they do not hold.
+
+        Parameters
+        ----------
+        table : as for :meth:`decide`
+        decision : Decision
+            What :meth:`decide` returned for it.
+
+        Examples
+        --------
+        >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": [0, 0, 0, 1, 1, 1] * 9})
+        >>> from demur.tabular import fit_table
+        >>> model, odd = fit_table(table, "y", model="lr"), pa.table({"size": [1.1, 1e6]})
+        >>> model.reasons(odd, model.decide(odd))
+        [None, 'novel: size']
+        """
+        reasons: list[str | None] = [reason or None for reason in decision.reason.tolist()]
+        rows = np.flatnonzero(decision.novel) if decision.novel is not None else np.empty(0, dtype=np.intp)
+        if self.novelty is None or not len(rows):
+            return reasons
+        given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
+        some = given.take(pa.array(rows))
+        outside = self.novelty.outside(self._marked(some, self.schema.encode(some)))
+        for row, cells in zip(rows.tolist(), outside, strict=True):
+            names = [self.schema.names[k] for k in np.flatnonzero(cells)]
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            if names:
+                reasons[row] = f"novel: {', '.join(names[:_MOST_NAMED])}{more}"
+        return reasons
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
@@ -139,7 +191,8 @@ class TableModel:
         """
         if cost is not None:
             self.check_cost(cost)
-        features = self.features(table, where=where)
+        codes, novel = self._codes(table, where)
+        features = self._features(codes)
         n_rows, missing = len(features), -len(features) % _PIECE
         prices = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
         if self.dense is not None and missing:
@@ -149,20 +202,24 @@ class TableModel:
         asked = float(prices) if prices is not None and not prices.ndim else prices
         decision, scores = self.classifier.decide_and_score(features, asked)
         parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
-        return Decision(*(part[:n_rows] for part in parts)), scores[:n_rows]
+        decided: Decision[AnyArray] = Decision(*(part[:n_rows] for part in parts))
+        return (decided if novel is None else decided.declining(novel)), scores[:n_rows]
 
     def answers(self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table") -> pa.Table:
         """Return the decisions as an Arrow table, in the words of ``demur predict``.
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
-        the first choice, or a trained score for losses without probabilities.
+        the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
+        ``reason`` is what :meth:`reasons` says.
         """
         decision, scores = self.decide_and_score(table, cost, where=where)
         label, rows = decision.label, np.arange(len(scores))
         # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
         by_rule = self.has_proba and not self.cost_adjustable
         confidence = scores[rows, label] if by_rule else np.asarray(decision.confidence, dtype=np.float64)
+        if decision.novel is not None:
+            confidence = np.where(decision.novel, np.fmin(confidence, 0.0), confidence)
         others = np.array(scores, dtype=np.float64)
         others[rows, label] = -np.inf
         names = as_column(self.classes, self.label_type)
@@ -172,5 +229,6 @@ class TableModel:
             pa.array(confidence),
             names.take(pa.array(label)),
             names.take(pa.array(others.argmax(axis=1))),
+            pa.array(self.reasons(table, decision), pa.string()),
         ]
         return pa.table(columns, names=list(ANSWER_COLUMNS))
