@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.errors import InputError
 
-__all__ = ["FEWEST_ROWS", "UNSEEN", "KeptRows", "Novelty", "Space", "check_rate"]
+__all__ = ["Novelty"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

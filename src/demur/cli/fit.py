@@ -52,6 +52,13 @@ def fit(
         str | None,
         typer.Option(help="A column that says which rows belong together: they stay on one side of every split."),
     ] = None,
+    novelty: Annotated[
+        str,
+        typer.Option(
+            help="Decline rows unlike those of training: auto (only absurd ones), off, or the share of ordinary rows "
+            "that may be declined by mistake, such as 0.01."
+        ),
+    ] = "auto",
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to use although it looks useless; may be repeated.")
@@ -94,6 +101,7 @@ def fit(
                 test=test,
                 holdout=holdout,
                 group_split=group_split,
+                novelty=_rate(novelty),
                 keep=keep or (),
                 drop=drop or (),
                 delimiter=delimiter,
@@ -121,6 +129,18 @@ def fit(
         console.print("It was not judged: no rows were held out.")
     written = f"Wrote {out}" + (f" and {report}" if report and judged is not None else "")
     console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
+
+
+def _rate(novelty: str) -> float | str | None:
+    """Return the rate of false alarms that --novelty asks for."""
+    if novelty in ("auto", "off"):
+        return "auto" if novelty == "auto" else None
+    try:
+        rate = float(novelty)
+    except ValueError:
+        raise CallError(f"--novelty must be auto, off or a share such as 0.01, got {novelty!r}.") from None
+    check_share("--novelty", rate, zero=False)
+    return rate
 
 
 def _check_places(out: Path, report: Path | None, force: bool, *, has_rows: bool) -> None:

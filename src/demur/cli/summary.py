@@ -99,8 +99,10 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
     from demur.tabular.evaluation_words import counted
 
     facts = model.facts
+    novelty = {} if model.novelty is None else {"Novel rows": model.novelty.explain()}
     return {
         "Model": facts["model_in_words"],
+        **novelty,
         "Trained on": counted(facts["rows"], "row", "rows"),
         "Judged on": data,
         "Date": datetime.date.today().isoformat(),

@@ -191,7 +191,8 @@ class Evaluation:
             raise InputError(f"these decisions were made {made}; fit or decide again for cost {cost:g}.")
         price, old = _one_cost(cost), self.decision
         acceptance = chow_acceptance(old.confidence, np.asarray(price))
-        return replace(self, cost=price, decision=Decision.from_acceptance(old.label, acceptance, old.confidence))
+        new = Decision.from_acceptance(old.label, acceptance, old.confidence)
+        return replace(self, cost=price, decision=replace(new, novel=old.novel))
 
     @property
     def n_rows(self) -> int:
@@ -213,6 +214,11 @@ class Evaluation:
         """Rows, answers, wrong answers."""
         accept = ~self.decision.reject
         return Counts(self.n_rows, int(accept.sum()), int((accept & self.wrong).sum()))
+
+    @cached_property
+    def n_novel(self) -> int | None:
+        """The number of rows declined because they are unlike those of training; None where nobody has looked."""
+        return None if self.decision.novel is None else int(self.decision.novel.sum())
 
     @property
     def risk(self) -> float:
@@ -344,6 +350,9 @@ class Evaluation:
     def remarks(self) -> list[str]:
         """Say whether a promise was kept, and what is odd about the rows."""
         sentences = [] if self.kept is None else [self.kept.sentence]
+        if self.n_novel:
+            rows = counted(self.n_novel, "row is", "rows are")
+            sentences.append(f"{rows} declined as novel: unlike those of training, whatever the probabilities say.")
         if self.n_unlabelled:
             rows = counted(self.n_unlabelled, "row has", "rows have")
             sentences.append(f"{rows} no label and {'is' if self.n_unlabelled == 1 else 'are'} left out.")
@@ -390,6 +399,7 @@ class Evaluation:
                 "answered": self.counts.n_answered,
                 "rejected": self.counts.n_rejected,
                 "wrong": self.counts.n_wrong,
+                "novel": self.n_novel,
             },
             "figures": {name: _interval_json(found) for name, found in self.figures.items()},
             "baselines": {"answer_everything": answered, "reject_everything": _finite(rejected)},
