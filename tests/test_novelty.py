@@ -1,5 +1,7 @@
 """Rows unlike those of training: the promised rate of false alarms, what is absurd, and what is said about it."""
 
+from copy import copy
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -91,7 +93,8 @@ def test_absurd_values_are_novel_by_default_and_ordinary_ones_are_not(usual):
 def test_infinite_and_missing_values(usual):
     rows = [[np.inf, 1, 10.0], [np.nan, 1, 10.0], [np.nan, np.nan, np.nan]]
     novel = usual.novel(rows)
-    assert novel[0] and not novel[1]  # one gap is ordinary life, even where training had none
+    assert novel[0]
+    assert not novel[1]
     assert not usual.outside(rows)[1:].any()
 
 
@@ -167,17 +170,16 @@ def test_estimators_decline_and_say_why(iris):
     decision = iris.decide(rows, cost=0.05)
     assert decision.reason.tolist() == ["", "ambiguous", "novel"]
     assert iris.predict(rows)[2] == iris.reject_label_
-    assert decision.confidence[2] == 0 and decision.acceptance[2] <= 0
+    assert decision.confidence[2] == 0
+    assert decision.acceptance[2] <= 0
     assert iris.decide(rows, cost=0.49).reject.tolist() == [False, False, True]  # no price makes it an answer
 
 
 def test_the_rate_can_change_without_a_refit(iris):
-    far = X.mean(axis=0) + [0, 2.5, 0, 0]
-    assert not iris.decide(far[None]).novel[0]
-    strict = RejectOption(LogisticRegression(max_iter=1000), novelty=0.2).fit(X, Y)
-    assert strict.decide(far[None]).novel[0]
-    assert not strict.set_params(novelty="auto").decide(far[None]).novel[0]
-    assert strict.set_params(novelty=None).decide(far[None]).novel is None
+    rows, model = X * [1, 1.3, 1, 1], copy(iris)
+    shares = [model.set_params(novelty=rate).decide(rows).novel.mean() for rate in ("auto", 0.02, 0.2)]
+    assert 0 <= shares[0] < shares[1] < shares[2] < 1
+    assert model.set_params(novelty=None).decide(rows).novel is None
 
 
 def test_networks_decline_what_is_novel():
@@ -223,14 +225,13 @@ def test_promises_are_about_rows_that_are_not_novel():
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(600, 1)) + np.repeat([[0.0], [3.0]], 300, axis=0)
     y = np.repeat([0, 1], 300)
-    odd, all_rows = np.full((400, 1), 1e6), lambda a: np.vstack([a, np.full((400, 1), 1e6)])
-    model = RejectOption(GaussianNB(), rule=RiskControl(0.1)).fit(rows, y)
-    model.fit_rule(all_rows(rows), np.r_[y, np.zeros(400, int)])
-    assert model.rule_.certificate_.n_rows <= 600
-    covered = RejectOption(GaussianNB(), rule=Coverage(0.5)).fit(rows, y).fit_rule(all_rows(rows), np.r_[y, [0] * 400])
-    decision = covered.decide(all_rows(rows))
-    assert decision.reject[600:].all() and 0.5 <= 1 - decision.reject.mean() <= 0.51
-    assert covered.decide(odd[:1]).reason.tolist() == ["novel"]
+    with_odd = np.vstack([rows, 1e6 + np.arange(400.0)[:, None]]), np.r_[y, np.zeros(400, dtype=int)]
+    model = RejectOption(GaussianNB(), rule=RiskControl(0.1)).fit(rows, y).fit_rule(*with_odd)
+    assert model.rule_.certificate_.n_rows == 600
+    covered = RejectOption(GaussianNB(), rule=Coverage(0.5)).fit(rows, y).fit_rule(*with_odd)
+    decision = covered.decide(with_odd[0])
+    assert (decision.reason[600:] == "novel").all()
+    assert 0.5 <= 1 - decision.reject.mean() <= 0.51
 
 
 @pytest.fixture(scope="module")
@@ -273,16 +274,19 @@ def test_tables_say_which_columns_are_odd(model):
 
 def test_tables_leave_ordinary_rows_in_peace(model, table):
     judged = evaluate_table(model, table)
-    assert judged.n_novel == 0 and judged.to_json()["counts"]["novel"] == 0
+    assert judged.n_novel == 0
+    assert judged.to_json()["counts"]["novel"] == 0
     odd = evaluate_table(model, ODD.append_column("kind", pa.array(list("abbab"))))
-    assert odd.n_novel == 3 and "3 rows are declined as novel" in " ".join(odd.remarks())
-    assert odd.at(0.45).n_novel == 3 and odd.at(0.45).counts.n_rejected >= 3
+    assert odd.n_novel == 3
+    assert "3 rows are declined as novel" in " ".join(odd.remarks())
+    assert odd.at(0.45).n_novel == 3
+    assert odd.at(0.45).counts.n_rejected >= 3
 
 
 def test_tables_with_another_rate_and_without(table):
     assert fit_table(table, "kind", model="lr", novelty=None).decide(ODD).novel is None
-    strict = fit_table(table, "kind", model="lr", novelty=0.2)
-    assert 0.02 <= strict.decide(table).novel.mean() <= 0.25
+    strict = fit_table(table.slice(0, 200), "kind", model="lr", novelty=0.2)
+    assert 0.02 <= strict.decide(table.slice(200)).novel.mean() <= 0.35
 
 
 def test_saved_and_loaded(model, iris, tmp_path):
