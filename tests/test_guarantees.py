@@ -137,7 +137,13 @@ def outcomes(choose, error, n_classes, n, target, delta):
     return np.array(found).T
 
 
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS.keys())
+QUICK = "calibrated, K = 3, few rows", "overconfident, K = 3"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [pytest.param(value, id=name, marks=() if name in QUICK else pytest.mark.slow) for name, value in SETTINGS.items()],
+)
 def test_the_risk_exceeds_its_target_no_more_often_than_delta_and_the_default_is_sharper(setting):
     error, n_classes, n, target, delta = setting
     coverages = {}
@@ -159,12 +165,14 @@ def test_where_every_threshold_violates_hardly_any_is_returned(choose, n, target
     assert answered >= N_SAMPLES * delta / 20  # and the correction does not throw delta away
 
 
+@pytest.mark.slow
 def test_fixed_sequence_testing_needs_no_monotone_risk():
     for n, target in ((300, 0.15), (1500, 0.1)):
         risk, _ = outcomes(fixed_sequence, wrong_at_the_top, 2, n, target, 0.1)
         assert np.sum(risk > target) <= most_violations(0.1)
 
 
+@pytest.mark.slow
 def test_ties_do_not_break_it():
     """Two confidences only; the risk of the upper one is just above the target, that of both together too."""
     rng = np.random.default_rng(0)
@@ -219,7 +227,7 @@ def test_sgr_is_the_bisection(seed, n, levels, target):
 
 
 @given(st.integers(0, 2**16), st.integers(1, 400), st.sampled_from([0.05, 0.2, 0.6]))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_fixed_sequence_is_the_fallback_procedure(seed, n, target):
     rng = np.random.default_rng(seed)
     confidence = rng.uniform(0.3, 1, size=n) ** 0.2

@@ -19,6 +19,7 @@ from . import theory as theory
 from . import training as training
 from .deferral import Capacity as Capacity
 from .deferral import Cascade as Cascade
+from .deferral import DeferClassifier as DeferClassifier
 from .deferral import DeferOption as DeferOption
 from .deploy import load as load
 from .deploy import save as save

@@ -103,7 +103,7 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     def transform(self, proba: ArrayLike) -> FloatArray:
         """Return the scaled probabilities, of probabilities, or of logits with ``from_logits``."""
         values = self._checked(proba)
-        return _softmax_at(values, self.temperature_) if self.from_logits else at_temperature(values, self.temperature_)
+        return softmax_at(values, self.temperature_) if self.from_logits else at_temperature(values, self.temperature_)
 
     def _checked(self, proba: ArrayLike) -> FloatArray:
         if self.from_logits:
@@ -236,10 +236,17 @@ def at_temperature(proba: FloatArray, temperature: float) -> FloatArray:
     >>> at_temperature(np.array([[1.6, 0.4]]), 2.0).round(4)
     array([[0.6667, 0.3333]])
     """
-    return _softmax_at(_logs(proba), temperature)
+    return softmax_at(_logs(proba), temperature)
 
 
-def _softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
+def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
+    """Return the softmax of logits divided by a temperature.
+
+    Examples
+    --------
+    >>> softmax_at(np.array([[0.0, np.log(3.0)]]), 1.0)
+    array([[0.25, 0.75]])
+    """
     by_class = np.array(np.moveaxis(logits, -1, 0), order="C")  # a copy; sums over few classes are slow by row
     by_class /= temperature
     by_class -= by_class.max(axis=0)

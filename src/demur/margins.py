@@ -6,7 +6,6 @@ constants C and s of the excess risk bound (Theorem 7 and Table 1 of the paper).
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from difflib import get_close_matches
 from math import log
 from typing import Any, ClassVar, TypeVar
 
@@ -15,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from demur.array_types import CostLike
-from demur.errors import InputError, InputTypeError
+from demur.errors import InputTypeError
+from demur.named_classes import NamedClasses
 
 __all__ = [
     "Exponential",
@@ -84,7 +84,7 @@ class MarginFunction(ABC):
 
 M = TypeVar("M", bound=MarginFunction)
 
-_margins: dict[str, type[MarginFunction]] = {}
+_margins: NamedClasses[type[MarginFunction]] = NamedClasses("margin function")
 
 
 def register_margin(cls: type[M]) -> type[M]:
@@ -108,24 +108,17 @@ def register_margin(cls: type[M]) -> type[M]:
     tensor(1.)
     >>> unregister_margin("savage")
     """
-    known = _margins.get(cls.name)
-    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise InputError(
-            f"a margin function named {cls.name!r} is registered already, by {known.__module__}.{known.__qualname__}; "
-            "give yours another name, or unregister that one first."
-        )
-    _margins[cls.name] = cls
+    _margins.add(cls.name, cls)
     return cls
 
 
 def registered_classes() -> set[type[MarginFunction]]:
     """Return the classes of all registered margin functions."""
-    return set(_margins.values())
+    return _margins.classes()
 
 
 def unregister_margin(name: str) -> None:
     """Forget a registered margin function."""
-    _find(name)
     del _margins[name]
 
 
@@ -141,7 +134,7 @@ def get_margin(name: str, **fields: Any) -> MarginFunction:
         ...
     demur.errors.InputError: unknown margin function 'logg'. Did you mean 'log'? Available: exp, hin, log, sq, sqhin.
     """
-    return _find(name)(**fields)
+    return _margins[name](**fields)
 
 
 def available_margins() -> list[str]:
@@ -152,15 +145,7 @@ def available_margins() -> list[str]:
     >>> available_margins()
     ['exp', 'hin', 'log', 'sq', 'sqhin']
     """
-    return sorted(_margins)
-
-
-def _find(name: str) -> type[MarginFunction]:
-    if name not in _margins:
-        close = get_close_matches(str(name), _margins, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"unknown margin function {name!r}.{hint} Available: {', '.join(sorted(_margins))}.")
-    return _margins[name]
+    return list(_margins)
 
 
 @register_margin

@@ -7,7 +7,6 @@ where the acceptance r(x) is positive and rejected where it is zero or negative,
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -19,6 +18,7 @@ from sklearn.base import BaseEstimator
 from demur.array_types import AnyArray, CostLike, FloatArray, Label
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
+from demur.named_classes import NamedClasses
 
 __all__ = [
     "Chow",
@@ -170,7 +170,7 @@ class Rule(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
 
 R = TypeVar("R", bound=Rule)
 
-_rules: dict[str, type[Rule]] = {}
+_rules: NamedClasses[type[Rule]] = NamedClasses("rule")
 _MORE_RULES = ("demur.guarantees",)
 """Modules that register rules and build on this one, which therefore cannot import them before it is asked."""
 
@@ -202,20 +202,13 @@ def register_rule(cls: type[R]) -> type[R]:
     array([False,  True])
     >>> unregister_rule("lead")
     """
-    known = _rules.get(cls.name)
-    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise InputError(
-            f"a rule named {cls.name!r} is registered already, by {known.__module__}.{known.__qualname__}; give yours "
-            "another name, or unregister that one first."
-        )
-    _rules[cls.name] = cls
+    _rules.add(cls.name, cls)
     return cls
 
 
 def unregister_rule(name: str) -> None:
     """Forget a registered rule."""
-    _find(name)
-    del _rules[name]
+    del _all_rules()[name]
 
 
 def get_rule(name: str, **params: Any) -> Rule:
@@ -230,7 +223,7 @@ def get_rule(name: str, **params: Any) -> Rule:
         ...
     demur.errors.InputError: unknown rule 'cow'. Did you mean 'chow'? Available: chow, cost-matrix, coverage, ...
     """
-    return _find(name)(**params)
+    return _all_rules()[name](**params)
 
 
 def available_rules() -> dict[str, type[Rule]]:
@@ -241,18 +234,14 @@ def available_rules() -> dict[str, type[Rule]]:
     >>> list(available_rules())
     ['chow', 'cost-matrix', 'coverage', 'risk-control', 'threshold']
     """
+    rules = _all_rules()
+    return {name: rules[name] for name in rules}
+
+
+def _all_rules() -> NamedClasses[type[Rule]]:
     for module in _MORE_RULES:
         import_module(module)
-    return dict(sorted(_rules.items()))
-
-
-def _find(name: str) -> type[Rule]:
-    known = available_rules()
-    if name not in known:
-        close = get_close_matches(str(name), known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"unknown rule {name!r}.{hint} Available: {', '.join(known)}.")
-    return known[name]
+    return _rules
 
 
 def chow_acceptance(confidence: Any, cost: CostLike) -> Any:

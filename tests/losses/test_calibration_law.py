@@ -49,24 +49,14 @@ CALIBRATED = [(name, k) for name in available() for k in CLASSES if k == 2 or no
 CALIBRATED = [(name, k) for name, k in CALIBRATED if get(name).calibrated_for(k)]
 
 
-BENT = ("asm", "pr+2stage")
-"""Neither smooth nor piecewise linear: minimising them takes seconds for a few rows."""
-
 HOLLOW = ("brier", "cao", "dac", "focal", "gce", "mao+mae", "pr+mae")
 """Not convex: minimising them takes many starts."""
 
 
-def maybe_slow(name, n_classes):
-    if (name, n_classes) == ("pr+2stage", 8):
-        reason = "nine scores with kinks and flat stretches: this search ends beside the minimum"
-        return pytest.param(name, n_classes, marks=pytest.mark.skip(reason=reason))
-    return pytest.param(name, n_classes, marks=[pytest.mark.slow] if name in BENT else [])
-
-
-@pytest.mark.parametrize(("name", "n_classes"), [maybe_slow(*case) for case in CALIBRATED])
+@pytest.mark.parametrize(("name", "n_classes"), CALIBRATED)
 def test_calibrated_losses_decide_as_chow(name, n_classes):
     loss = get(name).for_classes(n_classes)
-    n = 1 if name in BENT else 4 if name in HOLLOW else 60 if loss.smooth else 8
+    n = 4 if name in HOLLOW else 60 if loss.smooth else 8
     eta, cost = problems(lambda c: random_etas(n_classes, c, n=n, seed=n_classes))
     assert mistakes(loss, eta, cost) == {"false_reject": 0, "false_accept": 0, "misclassify": 0}
 

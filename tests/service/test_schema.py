@@ -71,4 +71,4 @@ def test_the_document_names_every_column_and_limit():
     assert set(row["properties"]) == set(good()["rows"][0])
     assert row["properties"]["row_id"]["description"].startswith("Not used: it looks like an identifier")
     assert found["components"]["schemas"]["ManyRows"]["properties"]["rows"]["maxItems"] == 10_000
-    assert set(found["paths"]) == {"/", "/decide", "/health"}
+    assert set(found["paths"]) == {"/", "/decide", "/health", "/metrics", "/ready"}

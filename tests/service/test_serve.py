@@ -52,7 +52,11 @@ def test_a_service_from_start_to_end(folder):
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, out.strip(), errors) == (0, "Stopped.", "")
+    assert (process.returncode, out.strip()) == (0, "Stopped.")
+    told = [line.partition(" INFO request ")[2] for line in errors.splitlines()]
+    assert len(told) == 2  # whoever watches the health is not in the log
+    assert re.fullmatch(r'id=[0-9a-f]{32} client=127\.0\.0\.1 method=POST path="/decide" status=200 ms=[\d.]+', told[0])
+    assert "status=400" in told[1]
 
 
 def test_a_port_that_is_taken(folder):
@@ -66,7 +70,7 @@ def test_what_is_no_model(tmp_path):
     with pytest.raises(CallError, match="is not a demur model"):
         serve(tmp_path)
     save(RejectClassifier(), tmp_path / "bare")
-    with pytest.raises(CallError, match="does not know the columns of a table"):
+    with pytest.raises(CallError, match="was not fitted on named columns"):
         serve(tmp_path / "bare")
 
 

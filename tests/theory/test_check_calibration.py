@@ -60,22 +60,19 @@ def test_many_classes(name):
     assert check_calibration(name, 26, 0.2).calibrated
 
 
-@pytest.mark.parametrize("n_classes", some_slow([3, 5, 8, 26], quick=(3,)))
+@pytest.mark.parametrize("n_classes", some_slow([3, 5, 8, 26, 100], quick=(3, 26)))
 @pytest.mark.parametrize("name", some_slow(PAIRWISE, quick=("apc+log",)))
 def test_no_beta_is_calibrated_for_more_than_two_classes(name, n_classes):
-    for beta in ("acc", "rej", {3: "mean", 5: 0.3, 8: 6.0, 26: 60.0}[n_classes]):
+    for beta in ("acc", "rej", {3: "mean", 5: 0.3, 8: 6.0, 26: 60.0, 100: "mean"}[n_classes]):
         report = check_calibration(get(name, beta=beta), n_classes, 0.2)
-        if n_classes == 26 and report.verdict == "inconclusive":
-            continue  # its time may run out first on a slow machine, which it says
-        assert not report.calibrated
+        assert report.refuted
         assert report.routes_agree
         assert report.fails == SIDES.get(beta, report.fails)
         assert not report.beta.some_beta_works
         witness = report.witness
         assert witness.kind in report.fails
         assert witness.gap > max(witness.error, 1e-9)
-        if n_classes <= 5:  # with more scores the second risk may be searched again in double precision instead
-            assert "mpmath" in witness.precision
+        assert "mpmath" in witness.precision
         assert witness.taken_risk > witness.chow_risk + 1e-3
 
 

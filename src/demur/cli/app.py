@@ -18,6 +18,7 @@ from demur.cli.monitor import monitor
 from demur.cli.predict import predict
 from demur.cli.reproduce import reproduce
 from demur.cli.serve import serve
+from demur.cli.wrap import wrap
 
 __all__ = ["app", "main", "run"]
 
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(fit)
+app.command()(wrap)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(export)

@@ -112,17 +112,27 @@ def check_share(option: str, value: float | None, *, zero: bool = True, one: boo
 
 
 def load_table_model(path: Path | str) -> "TableModel":
-    """Return the model in a folder, if it reads tables."""
+    """Return the model in a folder; one that was saved from Python reads the columns that it was fitted on, by name."""
     from demur.deploy import load
     from demur.tabular import TableModel
 
     model = load(path)
-    if not isinstance(model, TableModel):
-        raise CallError(
-            f"{path} holds a {type(model).__name__} that was saved from Python and does not know the columns of a "
-            "table: use it from Python with demur.load, or make a model with demur fit."
-        )
-    return model
+    if isinstance(model, TableModel):
+        return model
+    from demur.tabular.own_models import schema_of_estimator
+
+    if not hasattr(model, "predict"):
+        raise CallError(f"{path} holds a {type(model).__name__}, which is not a classifier: give the folder of one.")
+    try:
+        wrapped = TableModel.wrap(model, schema_of_estimator(model))
+    except UserError as error:
+        raise CallError(f"{path} holds a {type(model).__name__} that was saved from Python: {error}") from error
+    numbers = "" if any(column.kind != "number" for column in wrapped.schema.columns) else " as numbers"
+    note(
+        f"{path} holds a {type(model).__name__} that was saved from Python; its columns are read by their names"
+        f"{numbers}, and the labels are in {wrapped.target!r}: demur wrap tells it otherwise."
+    )
+    return wrapped
 
 
 def complain(message: str) -> None:

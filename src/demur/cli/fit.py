@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,20 +23,40 @@ if TYPE_CHECKING:
     from demur.rules import Rule
     from demur.tabular import Evaluation, FittedFile
 
-__all__ = ["fit"]
+__all__ = ["fit", "rule_of"]
 
 
 def fit(
-    data: Annotated[str, typer.Argument(help="A table: CSV (any delimiter, also compressed), Parquet, Arrow, or -.")],
     target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model to.")],
+    data: Annotated[
+        str | None, typer.Argument(help="A table: CSV (any delimiter, also compressed), Parquet, Arrow, or -.")
+    ] = None,
+    proba: Annotated[
+        str | None,
+        typer.Option(help="Instead of DATA: a table of what another model says of each class, with the labels."),
+    ] = None,
+    proba_kind: Annotated[
+        str | None,
+        typer.Option(
+            help="With --proba: probabilities, percentages, log-probabilities, logits or votes, if not found by itself."
+        ),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(help="With --proba: temperature (the default), isotonic, sigmoid or none."),
+    ] = None,
     cost: Annotated[
         float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
     ] = None,
     model: Annotated[
-        str,
-        typer.Option("--model", "-m", help="auto, et, rf, hgb, lr, a loss such as ce, or your own, file.py:Class."),
-    ] = "auto",
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="auto, et, rf, hgb, lr, a loss such as ce, or your own, file.py:Class. [default: auto]",
+        ),
+    ] = None,
     test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
     holdout: Annotated[float, typer.Option(help="Without --test: the share of rows kept back to judge it on.")] = 0.2,
     coverage: Annotated[float | None, typer.Option(help="Instead of a cost: the share of rows to answer.")] = None,
@@ -77,39 +97,45 @@ def fit(
 ) -> None:
     """Train a model that declines to answer when answering would cost more than asking.
 
-    Rows to judge it on are held out first; rows with equal features stay on one side.
+    Rows to judge it on are held out first; rows with equal features stay on one side. With --proba, calibration and
+    rule alone are learnt, from the probabilities, logits, log-probabilities or votes of another model.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
     """
+    data = _one_source(data, proba, proba_kind, calibration, model, dayfirst)
     check_share("--holdout", holdout)
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
-        rule = _rule(cost, coverage, max_risk, delta, cost_matrix)
+        rule = rule_of(cost, coverage, max_risk, delta, cost_matrix)
         _check_header(data, target, delimiter)
         from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
-        from demur.tabular import fit_file
+        from demur.tabular import fit_file, fit_proba
 
         check_target(out, overwrite=force)
+        options: dict[str, Any] = {
+            "cost": 0.2 if cost is None else cost,
+            "rule": rule,
+            "test": test,
+            "holdout": holdout,
+            "group_split": group_split,
+            "keep": keep or (),
+            "drop": drop or (),
+            "delimiter": delimiter,
+            "decimal": decimal,
+        }
         try:
-            fitted = fit_file(
-                data,
-                target,
-                model=model,
-                cost=0.2 if cost is None else cost,
-                rule=rule,
-                test=test,
-                holdout=holdout,
-                group_split=group_split,
-                novelty=_rate(novelty),
-                keep=keep or (),
-                drop=drop or (),
-                delimiter=delimiter,
-                decimal=decimal,
-                dayfirst=dayfirst,
-                time_budget=time_budget or None,
-                verbose=int(is_watched()),
-            )
+            if proba is not None:
+                learnt = None if calibration == "none" else calibration or "auto"
+                fitted = fit_proba(data, target, kind=proba_kind, calibration=learnt, **options)
+            else:
+                options |= {
+                    "novelty": _rate(novelty),
+                    "dayfirst": dayfirst,
+                    "time_budget": time_budget or None,
+                    "verbose": int(is_watched()),
+                }
+                fitted = fit_file(data, target, model=model or "auto", **options)
         except NoGuaranteeError as error:
             raise CallError(_more_rows(str(error), holdout if test is None else 0.0)) from error
         judged = _save(fitted, out, report, title=f"{target} from {data}", data=data, force=force)
@@ -143,6 +169,34 @@ def _rate(novelty: str) -> float | str | None:
     return rate
 
 
+def _one_source(
+    data: str | None,
+    proba: str | None,
+    proba_kind: str | None,
+    calibration: str | None,
+    model: str | None,
+    dayfirst: bool | None,
+) -> str:
+    """Return the table to learn from, and refuse options that do not go with it."""
+    if data is not None and proba is not None:
+        raise CallError("give DATA to train a model, or --proba to take what another says of each class: not both.")
+    if proba is not None:
+        given = {"--model": model, "--dayfirst": dayfirst}
+        named = [name for name, value in given.items() if value is not None]
+        if named:
+            raise CallError(f"{named[0]} is for training a model, and --proba trains none: leave it out.")
+        known = ("temperature", "isotonic", "sigmoid", "none")
+        if calibration is not None and calibration not in known:
+            raise CallError(f"--calibration must be one of {', '.join(known)}, got {calibration!r}.")
+        return proba
+    if data is None:
+        raise CallError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
+    for name, value in {"--proba-kind": proba_kind, "--calibration": calibration}.items():
+        if value is not None:
+            raise CallError(f"{name} is about a table of probabilities: give that with --proba.")
+    return data
+
+
 def _check_places(out: Path, report: Path | None, force: bool, *, has_rows: bool) -> None:
     """Refuse what cannot be written before any time is spent."""
     if report is not None and not has_rows:
@@ -162,7 +216,7 @@ def _check_header(data: str, target: str, delimiter: str | None) -> None:
             check_target(target, reader.columns, reader.name)
 
 
-def _rule(
+def rule_of(
     cost: float | None,
     coverage: float | None,
     max_risk: float | None,

@@ -33,6 +33,9 @@ def predict(
         float | None,
         typer.Option(help="Decline exactly so many rows, or this share: those whose review saves most."),
     ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Write the calibrated probability of each class, as proba:<class>.")
+    ] = False,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy into the output; may be repeated.")] = None,
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Copy every column into the output.")] = False,
     allow_extra: Annotated[
@@ -55,7 +58,8 @@ def predict(
     """Decide for each row of a table: an answer, or none.
 
     Writes prediction (empty where the model declines), rejected, confidence, first_choice and second_choice, in the
-    order of the rows; with --review-budget also saves, what a review of the row saves on average.
+    order of the rows; with --proba also the probability of each class, as proba:<class>; with --review-budget also
+    saves, what a review of the row saves on average.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
@@ -82,6 +86,7 @@ def predict(
                     keep=kept,
                     strict=not allow_extra,
                     overwrite=force,
+                    proba=proba,
                     chunk_rows=chunk_rows,
                     progress=advance,
                 )
@@ -95,6 +100,7 @@ def predict(
                     keep=kept,
                     strict=not allow_extra,
                     overwrite=force,
+                    proba=proba,
                     review_budget=review_budget,
                     delimiter=delimiter,
                     decimal=decimal,

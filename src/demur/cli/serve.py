@@ -2,9 +2,14 @@
 
 import contextlib
 import ipaddress
+import math
+import os
 import socket
+import time
 import warnings
+from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,9 +19,21 @@ from demur.cli.console import CallError, console, load_table_model, notes, warni
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from demur.deploy.operations import Operations, ReloadingApp
     from demur.tabular import TableModel
 
-__all__ = ["serve"]
+__all__ = ["LogLevel", "serve"]
+
+_SHORTEST_KEY = 16
+
+
+class LogLevel(StrEnum):
+    """From which level on to log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def serve(
@@ -32,6 +49,23 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", help="A name under which it may be asked, behind a proxy say; * for any."),
     ] = None,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(help="A file of keys, one in each line, of which a request must give one. [or: $DEMUR_API_KEY]"),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Take over the model that is saved to the folder later, without a pause.")
+    ] = False,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="What to log; info writes a line for each request.")
+    ] = LogLevel.INFO,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Write the log as JSON, an object in each line.")
+    ] = False,
+    drain_seconds: Annotated[
+        float,
+        typer.Option(min=0, help="How long to go on after SIGTERM, with /ready saying no, before it takes no more."),
+    ] = 0.0,
 ) -> None:
     """Answer HTTP requests with a model, until Ctrl+C: POST /decide for programs, a page at / for people.
 
@@ -42,8 +76,22 @@ def serve(
     if report is not None and not report.is_file():
         raise CallError(f"there is no report {report}: make it with demur evaluate --report.")
     with wrong_call_if_refused(), warnings_as_notes():
-        loaded = load_table_model(model)
-        app = _app(loaded, report or model / "report.html", max_rows, max_bytes, [host, *(allow_host or ())])
+        from demur.deploy.operations import Operations, ReloadingApp, read_api_keys, write_logs
+
+        keys = read_api_keys(api_key_file, os.environ.get("DEMUR_API_KEY"))
+        operations = Operations(keys)
+        hosts = [host, *(allow_host or ())]
+
+        def app_of(served: "TableModel") -> "FastAPI":
+            return _app(served, report or model / "report.html", max_rows, max_bytes, hosts, operations)
+
+        app: FastAPI | ReloadingApp
+        if reload:
+            app = ReloadingApp(model, load_table_model, app_of, operations)
+            loaded = app.model
+        else:
+            loaded = load_table_model(model)
+            app = app_of(loaded)
         listening = _listen(host, port)
     place, taken = listening.getsockname()[:2]
     shown = f"[{place}]" if ":" in place else place
@@ -53,8 +101,17 @@ def serve(
     )
     console.print(f"Open http://{shown}:{taken} in a browser; Ctrl+C ends it.", markup=False, soft_wrap=True)
     if not ipaddress.ip_address(place.partition("%")[0]).is_loopback:
-        notes.print(f"Note: whoever reaches {shown}:{taken} can ask this model; there is no password.", markup=False)
-    _run(app, listening)
+        asked = "with one of its keys can ask this model" if keys else "can ask this model; there is no password"
+        notes.print(f"Note: whoever reaches {shown}:{taken} {asked}.", markup=False)
+    if any(len(key) < _SHORTEST_KEY for key in keys):
+        notes.print(f"Note: a key of fewer than {_SHORTEST_KEY} characters can be guessed: make a longer one.")
+    log = write_logs(log_level.value, metrics=operations.metrics, as_json=log_json)
+    if isinstance(app, ReloadingApp):
+        app.watch()
+    try:
+        _run(app, listening, operations, drain_seconds)
+    finally:
+        log.close()
     console.print("Stopped.")
 
 
@@ -77,29 +134,48 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _app(model: "TableModel", report: Path, max_rows: int, max_bytes: int, hosts: list[str]) -> "FastAPI":
+def _app(
+    model: "TableModel", report: Path, max_rows: int, max_bytes: int, hosts: list[str], operations: "Operations"
+) -> "FastAPI":
     from demur.deploy import create_app
 
     shown = report if report.is_file() else None
-    return create_app(model, report=shown, max_rows=max_rows, max_bytes=max_bytes, allowed_hosts=hosts)
+    limits = {"max_rows": max_rows, "max_bytes": max_bytes}
+    return create_app(model, report=shown, allowed_hosts=hosts, operations=operations, **limits)
 
 
 _MOST_CONNECTIONS = 1000
 _SECONDS_TO_STOP = 10
 
 
-def _run(app: "FastAPI", listening: socket.socket) -> None:
+def _run(app: "FastAPI | ReloadingApp", listening: socket.socket, operations: "Operations", drain: float) -> None:
     """Serve until the process is told to stop; requests under way have some seconds to end then."""
     import uvicorn
 
     from demur.costs import CostWarning
 
+    class Server(uvicorn.Server):
+        """Says that it is not ready before it stops, and goes on for as long as whoever asks may need to notice."""
+
+        stop_at = math.inf
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            first = not operations.stopping
+            operations.stop()
+            if first and drain:
+                self.stop_at = time.monotonic() + drain
+            else:
+                super().handle_exit(sig, frame)
+
+        async def on_tick(self, counter: int) -> bool:
+            return await super().on_tick(counter) or time.monotonic() >= self.stop_at
+
     # whoever asks names the cost and sees it in the answer; the service's log is no place to warn them
     warnings.filterwarnings("ignore", category=CostWarning)
-    server = uvicorn.Server(
+    server = Server(
         uvicorn.Config(
             app,
-            log_level="warning",
+            log_config=None,  # what is logged, and how, is settled already
             access_log=False,
             limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=_SECONDS_TO_STOP,

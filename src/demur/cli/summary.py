@@ -25,7 +25,8 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     aside = facts.get("rows_for_the_rule", 0)
     more = f"; {aside:,} more {'was' if aside == 1 else 'were'} set aside for the rule" if aside else ""
     rows = counted(facts["rows"], "row", "rows")
-    console.print(f"{data}: trained on {rows} of {len(counts):,} classes{more}.", markup=False)
+    did = "learnt from" if "proba_kind" in facts else "trained on"
+    console.print(f"{data}: {did} {rows} of {len(counts):,} classes{more}.", markup=False)
     shown = ", ".join(f"{_in_line(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
     console.print(f"  Classes and their rows: {shown}{more}.", markup=False)
@@ -39,7 +40,12 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     if len(sentences) > _MOST_NOTES:
         hidden = counted(len(sentences) - _MOST_NOTES, "more note", "more notes")
         console.print(f"  ... and {hidden} on columns.")
-    console.print(f"\nTrained {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
+    done = "Learnt" if "proba_kind" in facts else "Trained"
+    console.print(f"\n{done} {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
+    temperature = getattr(getattr(model.classifier, "calibrator_", None), "temperature_", None)
+    if "proba_kind" in facts and temperature is not None:
+        said = "too sure" if temperature > 1 else "not sure enough"
+        console.print(f"The temperature is {temperature:.3g}: the numbers were {said} of themselves.")
     tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())
     if tried:
         table = plain_table()
@@ -100,10 +106,13 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
 
     facts = model.facts
     novelty = {} if model.novelty is None else {"Novel rows": model.novelty.explain()}
+    trained = {"Trained on": counted(facts["rows"], "row", "rows")} if "rows" in facts else {}
+    if facts.get("calibrated_on"):
+        trained["Calibrated on"] = counted(facts["calibrated_on"], "row", "rows")
     return {
-        "Model": facts["model_in_words"],
+        "Model": facts.get("model_in_words", "a model"),
         **novelty,
-        "Trained on": counted(facts["rows"], "row", "rows"),
+        **trained,
         "Judged on": data,
         "Date": datetime.date.today().isoformat(),
         "Program": f"demur {__version__}",

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.array_types import ByName
+from demur.array_types import ByName, Features
 from demur.columns.column import KINDS, Column, Values, as_type, kind_of_type, plain_array
+from demur.columns.frames import as_table
 from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
 
@@ -116,6 +117,40 @@ class Schema:
             reasons = f" ({reasons})" if reasons else ""
             raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
         return cls(tuple(columns), target, set_aside, remarks)
+
+    @classmethod
+    def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
+        """Understand the columns of a table that were chosen already: all are used, whatever they look like.
+
+        Parameters
+        ----------
+        frame : pandas or polars DataFrame, pyarrow.Table, or array
+            Some rows as a model takes them. The more there are, the more values of its categories are known.
+        target : str, optional
+            The column with the labels, which is not a feature.
+        drop : names
+            Columns to leave out.
+
+        Examples
+        --------
+        >>> Schema.from_frame(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
+        ('id', 'pet')
+        >>> Schema.learn(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
+        ('pet',)
+        """
+        table = as_table(frame)
+        keep = [name for name in table.column_names if name != target and name not in drop]
+        return cls.learn(table, target=target, keep=keep, drop=drop)
+
+    def without(self, name: str) -> Self:
+        """Return the schema without one of its columns, if it has it.
+
+        Examples
+        --------
+        >>> Schema((Column("size", "number"), Column("pet", "category"))).without("pet").names
+        ('size',)
+        """
+        return replace(self, columns=tuple(column for column in self.columns if column.name != name))
 
     @property
     def names(self) -> tuple[str, ...]:

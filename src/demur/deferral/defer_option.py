@@ -6,17 +6,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
-from demur.deferral.capacity import Capacity
-from demur.deferral.experts import MODEL, Ballots, Expert, check_prices, read_answers, read_experts
+from demur.deferral.deferring import DeferringClassifier, checked_labels
+from demur.deferral.experts import Ballots, Expert, read_answers, read_experts
 from demur.deferral.reliability import (
     ExpertRows,
     LogitModel,
@@ -32,14 +31,13 @@ from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import AroundAnEstimator, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
-from demur.rules import Decision
 
 __all__ = ["DeferOption"]
 
 Floats = NDArray[np.float64]
 
 
-class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class DeferOption(AroundAnEstimator, DeferringClassifier):
     r"""Give any classifier experts to ask: each row goes to whoever is expected to cost least.
 
     Answering class k costs :math:`1 - \eta_k(x)`; asking expert e costs its price plus the chance that it is wrong,
@@ -168,7 +166,7 @@ class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: i
         if y is None:
             raise InputError("requires y to be passed, but the target y is None.")
         X, y, groups = indexable(X, y, groups)
-        labels = _checked_labels(y)
+        labels = checked_labels(y)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -193,105 +191,6 @@ class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: i
         self.experts_ = experts
         self._fit_experts(base, _safe_indexing(X, kept), codes[kept], proba, ballots, kept, own_weight[kept], parts)
         return self
-
-    def decide(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> Decision[AnyArray]:
-        """Decide for each row: which class, or who is asked.
-
-        Parameters
-        ----------
-        X : array or table of shape (n_rows, n_features)
-        prices : mapping or array, optional
-            Other prices than the experts' own; nothing is fitted again. A mapping from names to a number, or to one
-            per row; or an array of one price per expert, or of shape (n_rows, n_experts). Infinity is for an expert who
-            cannot be asked.
-        capacity : Capacity, optional
-            Limits on how much the experts can take: the rows are then assigned together, or one by one if the capacity
-            was fitted.
-
-        Returns
-        -------
-        Decision
-            ``ask`` holds the number of the expert in ``experts_``, -1 where the model answers; ``costs`` the expected
-            cost of every action.
-        """
-        _, proba, right = self._estimates(X)
-        return self._decide(proba, right, prices, capacity)
-
-    def route(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
-        """Return the name of the expert who is to be asked on each row, or "model".
-
-        Parameters
-        ----------
-        X, prices, capacity
-            As for :meth:`decide`.
-        """
-        names = np.array([*self.experts_, MODEL])
-        routed: NDArray[np.str_] = names[self.decide(X, prices, capacity).ask]
-        return routed
-
-    def predict(
-        self, X: Features, answers: Any = None, prices: Any = None, capacity: Capacity | None = None
-    ) -> AnyArray:
-        """Return the system's answer: the model's, or the asked expert's.
-
-        Parameters
-        ----------
-        X, prices, capacity
-            As for :meth:`decide`.
-        answers : as for :meth:`fit`, optional
-            What the experts say to these rows. Only the answer of the expert who is asked is looked at; of several
-            people the first who answered, of counted votes the most frequent. Where it is missing, ``reject_label_``
-            is returned.
-        """
-        plain, proba, right = self._estimates(X)
-        decision = self._decide(proba, right, prices, capacity)
-        said = self._said(answers, plain, decision)
-        open_questions = Decision(np.maximum(said, 0), said < 0, decision.acceptance, decision.confidence)
-        return open_questions.labels(self.classes_, self.reject_label_)
-
-    def predict_proba(self, X: Features) -> Floats:
-        """Return the model's class probabilities, given what is known about model and experts."""
-        return self._estimates(X)[1]
-
-    def predict_right(self, X: Features) -> Floats:
-        """Return P(expert right) for each row and expert, of shape (n_rows, n_experts).
-
-        With ``combine`` it is the combined answer that is to be right.
-        """
-        return self._estimates(X)[2]
-
-    def decision_function(self, X: Features) -> Floats:
-        """Return log probabilities, or for two classes the log odds of the second."""
-        scores = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def score(
-        self, X: Features, y: ArrayLike, answers: Any = None, sample_weight: ArrayLike | None = None, prices: Any = None
-    ) -> float:
-        """Return minus the mean cost of the system, prices and mistakes: greater is better.
-
-        Parameters
-        ----------
-        X, y
-        answers : as for :meth:`predict`, optional
-            Where the asked expert's answer is missing, the expected number of mistakes counts.
-        sample_weight : array-like, optional
-        prices : as for :meth:`decide`
-        """
-        labels = _checked_labels(y)
-        plain, proba, right = self._estimates(X)
-        decision = self._decide(proba, right, prices)
-        said = self._said(answers, plain, decision)
-        asked = decision.ask
-        assert asked is not None
-        assert decision.costs is not None
-        rows = np.arange(len(labels))
-        price = np.append(check_prices(prices, self._priced(), len(labels)), np.zeros((len(labels), 1)), axis=1)
-        wrong = np.asarray(self.classes_[np.maximum(said, 0)] != labels, dtype=np.float64)
-        charged = price[rows, asked] + wrong
-        expected = decision.costs[rows, np.where(asked < 0, 0, len(self.classes_) + asked)]
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
-        return 0.0 - float(np.average(np.where(said < 0, expected, charged), weights=weight))
 
     def _wrapped(self) -> Estimator:
         return self._base(1)
@@ -502,59 +401,12 @@ class DeferOption(AroundAnEstimator, ClassifierMixin, BaseEstimator):  # type: i
         odds = log_odds_of_best(plain)
         return plain, recalibrated(plain, self.correction_.predict(_evidence(odds, informing), odds)), right
 
-    def _priced(self) -> dict[str, Expert]:
-        """Return the experts at the prices of today: those of the parameter, if the names are the same."""
-        now = read_experts(self.experts)
-        if set(now) != set(self.experts_):
-            raise InputError(
-                f"the experts were changed after fit, from {', '.join(self.experts_)} to {', '.join(now)}: fit again, "
-                "or give prices to decide."
-            )
-        return {name: now[name] for name in self.experts_}
-
-    def _decide(
-        self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None
-    ) -> Decision[AnyArray]:
-        worth = right - check_prices(prices, self._priced(), len(proba))
-        names = list(self.experts_)
-        by_name = np.argsort(names, kind="stable")
-        best = by_name[worth[:, by_name].argmax(axis=1)]
-        acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]
-        reject = ~(acceptance > 0)
-        decision = Decision(
-            label=proba.argmax(axis=1),
-            reject=reject,
-            acceptance=acceptance,
-            confidence=acceptance,
-            ask=np.where(reject, best, -1),
-            costs=np.column_stack([1 - proba, 1 - worth]),
-        )
-        return decision if capacity is None else capacity.assign(decision, names)
-
-    def _said(self, answers: Any, proba: Floats, decision: Decision[AnyArray]) -> NDArray[np.int64]:
-        """Return the number of the class that the system answers, -1 where it waits for an expert."""
-        asked = decision.ask
-        assert asked is not None
-        said = np.where(asked < 0, decision.label, -1)
-        if answers is None:
-            return said
-        ballots = read_answers(answers, self.experts_, self.classes_, len(said))
-        for number, name in enumerate(self.experts_):
-            rows = np.flatnonzero((asked == number) & (ballots.answer[:, number] >= 0))
-            answer = ballots.answer[rows, number]
-            if self.combines_[name]:
-                answer = (proba[rows] * self.confusion_[name][:, answer].T).argmax(axis=1)
-            said[rows] = answer
-        return said
-
-
-def _checked_labels(y: Any) -> AnyArray:
-    labels: AnyArray = column_or_1d(y, warn=True)
-    assert_all_finite(labels, input_name="y")
-    check_classification_targets(labels)
-    if not len(labels):
-        raise InputError("X and y are empty: 0 rows, at least two classes are needed.")
-    return labels
+    def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
+        """Combine the answer with the model's probabilities where that pays."""
+        if not self.combines_[name]:
+            return answer
+        combined: NDArray[np.int64] = (proba * self.confusion_[name][:, answer].T).argmax(axis=1)
+        return combined
 
 
 def _right_combined(votes: Floats, y: NDArray[np.int64], proba: Floats, folds: list[Fold]) -> Floats:

@@ -83,6 +83,7 @@ _PARTS = (
     "demur.columns.schema.Schema",
     "demur.estimators.auto_classifier.AutoClassifier",
     "demur.estimators.candidates.Tried",
+    "demur.estimators.given_probabilities.GivenProbabilities",
     "demur.estimators.reject_classifier.RejectClassifier",
     "demur.estimators.reject_option.RejectOption",
     "demur.estimators.network_selection.Candidate",

@@ -14,7 +14,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.lib import format as npy
@@ -455,6 +455,10 @@ def _check_networks(trained: Part) -> None:
 
 def _check_table_model(model: Part) -> None:
     """Check that the columns of a table are those that the first step takes."""
+    from demur.tabular.table_model import Reads
+
+    known = model.reads in get_args(Reads) and (model.reads != "texts" or len(model.schema.columns) == 1)
+    _demand(known, f"it reads {len(model.schema.columns)} columns as {str(model.reads)[:20]!r}, which no model does.")
     first = model.classifier if model.dense is None else model.dense
     width = getattr(first, "n_features_in_", None)
     words = f"it reads {len(model.schema.columns)} columns, and its classifier takes {width}."

@@ -5,9 +5,10 @@ import ipaddress
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -16,11 +17,21 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # it
 
 from demur._version import __version__
 from demur.columns import TableError
+from demur.deploy.operations import ApiKeys, Observed, Operations
 from demur.deploy.quick_paths import quick_model
-from demur.deploy.service_schema import Question, RefusedError, Requests, answer_type, health_type, refusal_type
+from demur.deploy.service_metrics import CONTENT_TYPE, ServiceMetrics
+from demur.deploy.service_schema import (
+    Question,
+    RefusedError,
+    Requests,
+    answer_type,
+    health_type,
+    ready_type,
+    refusal_type,
+)
 from demur.deploy.try_page import REPORT_HEADERS, try_page
 from demur.errors import InputError, MissingExtraError
-from demur.tabular import TableModel
+from demur.tabular import ANSWER_COLUMNS, TableModel
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -34,6 +45,7 @@ _log = logging.getLogger("demur.deploy")
 
 _REFUSALS = {
     400: "The body is not JSON.",
+    401: "The service takes requests with a key only.",
     408: "The body did not arrive in time.",
     413: "The body or the number of rows is too large.",
     415: "The body is not sent as application/json.",
@@ -52,12 +64,14 @@ def create_app(
     max_bytes: int = 5_000_000,
     max_seconds: float = 30.0,
     allowed_hosts: Collection[str] = (),
+    operations: Operations | None = None,
 ) -> "FastAPI":
     """Return a web application that decides with a model.
 
-    ``POST /decide`` takes ``{"rows": [{...}, ...], "cost": 0.1}`` or ``{"row": {...}}``; ``/health`` tells that it
-    runs, ``/openapi.json`` describes the columns, ``/`` is a page to try it and ``/report`` the report, if there is
-    one. It answers in the words of :meth:`TableModel.answers`, with the same decisions to the last bit.
+    ``POST /decide`` takes ``{"rows": [{...}, ...], "cost": 0.1}`` or ``{"row": {...}}``, with ``"proba": true`` for the
+    probability of each class; ``/health`` tells that it runs, ``/ready`` whether requests are welcome, ``/metrics``
+    what it has counted; ``/openapi.json`` describes the columns, ``/`` is a page to try it and ``/report`` the report,
+    if there is one. It answers in the words of :meth:`TableModel.answers`, with the same decisions to the last bit.
 
     Parameters
     ----------
@@ -73,6 +87,8 @@ def create_app(
     allowed_hosts : names, optional
         Names under which the service may be asked, beside ``localhost`` and bare addresses; ``"*"`` for any. A page
         of a stranger's could otherwise point a name of its own at this machine, and ask from a visitor's browser.
+    operations : Operations, optional
+        Who may ask, and what is counted; it outlives the model where another takes its place.
 
     Raises
     ------
@@ -97,12 +113,16 @@ def create_app(
         import uvicorn  # noqa: F401 # not needed here, but to serve what is returned: one message for the one extra
         from fastapi import Body, FastAPI
         from starlette.exceptions import HTTPException
+        from starlette.responses import JSONResponse, PlainTextResponse, Response
     except ImportError:
         raise MissingExtraError("the service needs FastAPI: pip install demur[serve].") from None
     for name, limit in (("max_rows", max_rows), ("max_bytes", max_bytes)):
         if limit < 1:
             raise InputError(f"{name} must be at least 1, got {limit!r}.")
-    decider = Decider(model, max_rows)
+    operations = operations or Operations()
+    metrics = operations.metrics
+    decider = Decider(model, max_rows, metrics)
+    metrics.serves(decider.about["name"], decider.about["target"], model.classes.tolist())
     started = time.monotonic()
     question_type: Any = Annotated[decider.requests.type, Body()]
 
@@ -117,6 +137,13 @@ def create_app(
             "n_classes": len(model.classes),
             "uptime_seconds": round(time.monotonic() - started, 3),
         }
+
+    async def ready() -> Any:
+        status, words = operations.ready()
+        return JSONResponse(words, status)
+
+    async def told() -> Any:
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     app = FastAPI(
         title=f"demur: {model.target}",
@@ -139,11 +166,16 @@ def create_app(
         responses={status: {"model": refusal_type(), "description": words} for status, words in _REFUSALS.items()},
     )
     _add_page(app, "/health", health, "Whether the service runs", health_type())
+    _add_page(app, "/ready", ready, "Whether requests are welcome", ready_type(), {503: "It is about to stop."})
+    app.add_api_route("/metrics", told, summary="What it has counted, for Prometheus", response_class=PlainTextResponse)
     _add_page(app, "/", *_fixed(*try_page(model, has_report=report is not None), "A page to try the model"))
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
         _add_page(app, "/report", *_fixed(page, REPORT_HEADERS, "How good the model is"))
+    if operations.api_keys:
+        app.add_middleware(ApiKeys, keys=operations.api_keys)
     app.add_middleware(_KnownHosts, allowed=frozenset(map(str.lower, allowed_hosts)))
+    app.add_middleware(Observed, metrics=metrics)  # the outermost, so that it sees what the others refuse
     return app
 
 
@@ -154,6 +186,8 @@ class Decider:
     ----------
     model : TableModel
     max_rows : int
+    metrics : ServiceMetrics, optional
+        Counts what was decided.
 
     Examples
     --------
@@ -165,7 +199,8 @@ class Decider:
     ('b', 0.2)
     """
 
-    def __init__(self, model: TableModel, max_rows: int) -> None:
+    def __init__(self, model: TableModel, max_rows: int, metrics: ServiceMetrics | None = None) -> None:
+        self.metrics = ServiceMetrics() if metrics is None else metrics
         self.model = quick_model(model)
         self.requests = Requests(model, max_rows)
         self.about = {"name": str(model.facts.get("model", "model")), "target": model.target}
@@ -183,11 +218,22 @@ class Decider:
             except InputError as error:
                 raise RefusedError(str(error)) from error
         cost = self.model.cost if question.cost is None else question.cost
-        return {"decisions": self._answers(question).to_pylist(), "cost": cost, "model": self.about}
+        answers = self._answers(question)
+        decisions = answers.select(list(ANSWER_COLUMNS)).to_pylist()
+        if question.proba:
+            self._add_proba(answers, decisions)
+        self.metrics.decided(*([one[name] for one in decisions] for name in ("first_choice", "rejected", "confidence")))
+        return {"decisions": decisions, "cost": cost, "model": self.about}
+
+    def _add_proba(self, answers: pa.Table, decisions: list[dict[str, Any]]) -> None:
+        names = self.model.classes.tolist()
+        columns = [answers.column(name).to_pylist() for name in self.model.proba_columns]
+        for decision, *values in zip(decisions, *columns, strict=True):
+            decision["proba"] = dict(zip(names, values, strict=True))
 
     def _answers(self, question: Question) -> pa.Table:
         try:
-            answers = self.model.answers(question.table, question.cost, where="the request")
+            answers = self.model.answers(question.table, question.cost, proba=question.proba, where="the request")
         except TableError as error:
             raise RefusedError(str(error)) from error
         certain = np.isfinite(answers["confidence"].to_numpy())
@@ -311,7 +357,7 @@ def _limited_route(lanes: Lanes, inflow: _Inflow) -> Any:
             headers = {"Retry-After": "1"} if error.status == 503 else None
             return JSONResponse({"error": str(error)}, error.status, headers)
         except Exception:  # whatever a model may raise: the service goes on, and its log tells
-            _log.exception("a request failed")
+            _log.exception("a request failed", extra={"told": {"id": request.scope.get("demur.request_id")}})
             return JSONResponse({"error": "the service failed on this request; its log says why."}, 500)
         return Response(answer, media_type="application/json")
 
@@ -322,12 +368,21 @@ def _limited_route(lanes: Lanes, inflow: _Inflow) -> Any:
     return LimitedRoute
 
 
-def _add_page(app: "FastAPI", path: str, show: Callable[[], Awaitable[Any]], summary: str, type_: Any) -> None:
+def _add_page(
+    app: "FastAPI",
+    path: str,
+    show: Callable[[], Awaitable[Any]],
+    summary: str,
+    type_: Any,
+    others: Mapping[int, str] = MappingProxyType({}),
+) -> None:
     """Answer GET, and HEAD, which belongs to it but not into the document; without a type it is a page of HTML."""
     from starlette.responses import HTMLResponse, JSONResponse
 
     kind = JSONResponse if type_ is not None else HTMLResponse
-    app.add_api_route(path, show, methods=["GET"], summary=summary, response_model=type_, response_class=kind)
+    responses: Any = {status: {"model": type_, "description": words} for status, words in others.items()}
+    options: Any = {"summary": summary, "response_model": type_, "response_class": kind, "responses": responses}
+    app.add_api_route(path, show, methods=["GET"], **options)
     app.add_api_route(path, show, methods=["HEAD"], include_in_schema=False, response_model=None)
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from demur.columns import Column, Schema, TableError
 from demur.columns.column import as_type, no_such_value
 from demur.columns.table_errors import listed, shown
+from demur.errors import InputError
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.table_model import LARGEST
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["Question", "RefusedError", "Requests", "answer_type", "column_array", "health_type", "refusal_type"]
+__all__ = [
+    "Question",
+    "RefusedError",
+    "Requests",
+    "answer_type",
+    "column_array",
+    "health_type",
+    "ready_type",
+    "refusal_type",
+]
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no type for those that are made while a program runs."""
@@ -58,6 +68,11 @@ _REASON = (
     'Why it declines: "ambiguous" (between classes), or "novel" (unlike the training rows) and the columns whose '
     "values they do not hold; null where it answers."
 )
+
+_MOST_PROBA = 1_000_000
+"""Probabilities that one answer tells."""
+
+_PROBA = "Whether to tell the calibrated probability of each class."
 
 
 class RefusedError(TableError):
@@ -89,10 +104,13 @@ class Question:
     table : pyarrow.Table
     cost : float or None
         None for the model's own.
+    proba : bool
+        Whether the probability of each class is asked for.
     """
 
     table: pa.Table
     cost: float | None
+    proba: bool = False
 
 
 class Requests:
@@ -128,11 +146,12 @@ class Requests:
         from pydantic import FailFast, Field, TypeAdapter
 
         self.columns = {column.name: column for column in model.schema.columns}
-        self.max_rows = max_rows
+        self.model, self.max_rows = model, max_rows
         row, cost = _row_type(model.schema), NotRequired[_cost_type(model)]
         many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
-        one_row = _object_type("OneRow", {"row": row, "cost": cost})
-        many_rows = _object_type("ManyRows", {"rows": many, "cost": cost})
+        proba: TypeForm = NotRequired[Annotated[bool, Field(description=_PROBA)]]
+        one_row = _object_type("OneRow", {"row": row, "cost": cost, "proba": proba})
+        many_rows = _object_type("ManyRows", {"rows": many, "cost": cost, "proba": proba})
         self.type: TypeForm = one_row | many_rows
         self._one, self._many = TypeAdapter[Any](one_row), TypeAdapter[Any](many_rows)
 
@@ -147,8 +166,22 @@ class Requests:
         except ValidationError as error:
             raise self._refusal(error) from None
         rows = [asked["row"]] if is_one else asked["rows"]
+        told = bool(asked.get("proba", False))
+        if told:
+            self._check_proba(len(rows))
         arrays = [column_array(column, [row[name] for row in rows]) for name, column in self.columns.items()]
-        return Question(pa.Table.from_arrays(arrays, names=list(self.columns)), asked.get("cost"))
+        return Question(pa.Table.from_arrays(arrays, names=list(self.columns)), asked.get("cost"), told)
+
+    def _check_proba(self, n_rows: int) -> None:
+        """Refuse to tell probabilities where there are none, or more of them than an answer can hold."""
+        try:
+            self.model.check_proba()
+        except InputError as error:
+            raise RefusedError(str(error)) from None
+        n_classes = len(self.model.classes)
+        if n_rows * n_classes > _MOST_PROBA:
+            problem = f"{n_rows:,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,} probabilities"
+            raise RefusedError(f"{problem}: send the rows in several requests", status=413)
 
     def _refusal(self, error: "ValidationError") -> RefusedError:
         """Say in one sentence what is wrong first of all."""
@@ -174,10 +207,12 @@ class Requests:
             return RefusedError('the request has both row and rows: give {"rows": [{...}, ...]} or {"row": {...}}')
         if kind == "extra_forbidden":
             unknown = [str(one["loc"][0]) for one in problems if one["type"] == kind]
-            hint = _did_you_mean(unknown, ("row", "rows", "cost"))
-            return RefusedError(f"the request has {listed(unknown)} beside rows and cost{hint}")
+            hint = _did_you_mean(unknown, ("row", "rows", "cost", "proba"))
+            return RefusedError(f"the request has {listed(unknown)} beside rows, cost and proba{hint}")
         if name == "cost":
             return RefusedError(f"cost must be a number in [0, 1), got {shown(as_text(first['input']))}.")
+        if name == "proba":
+            return RefusedError(f"proba must be true or false, got {shown(as_text(first['input']))}.")
         if kind == "missing":
             return RefusedError('the request has no rows: give {"rows": [{...}, ...]} or {"row": {...}}')
         if kind == "too_short":
@@ -369,6 +404,8 @@ def _number_or_infinity(value: object) -> object:
 
 def answer_type(model: TableModel) -> TypeForm:
     """Return the type of the answer to a request."""
+    from typing import NotRequired
+
     from pydantic import Field
 
     classes = as_column(model.classes, model.label_type).to_pylist()
@@ -384,7 +421,8 @@ def answer_type(model: TableModel) -> TypeForm:
         _described(Any, label),
         Annotated[str | None, Field(description=_REASON)],
     ]
-    decision = _object_type("Decision", dict(zip(ANSWER_COLUMNS, parts, strict=True)))
+    told = NotRequired[Annotated[dict[str, float], Field(description="The probability of each class, if asked for.")]]
+    decision = _object_type("Decision", {**dict(zip(ANSWER_COLUMNS, parts, strict=True)), "proba": told})
     words = "The cost that was decided for; null where the model's rule has no single one."
     about = _object_type("About", {"name": str, "target": str})
     cost = Annotated[float | None, Field(description=words)]
@@ -404,6 +442,17 @@ def health_type() -> TypeForm:
     """Return the type of what ``/health`` answers."""
     parts = {"status": _described(str, {"const": "ok"}), "version": str, "model": str, "target": str}
     return _object_type("Health", {**parts, "n_classes": int, "uptime_seconds": float})
+
+
+def ready_type() -> TypeForm:
+    """Return the type of what ``/ready`` answers."""
+    from typing import NotRequired
+
+    from pydantic import Field
+
+    status = _described(str, {"enum": ["ready", "stopping"]})
+    reload_ = Annotated[str, Field(description="Why a newer model in the folder does not answer.")]
+    return _object_type("Ready", {"status": status, "reload": NotRequired[reload_]})
 
 
 # Values ---------------------------------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ def fit_fold_networks(
     mine = list(chosen.members)
     folds_of_mine = [fold_of[m % len(seeds)] for m in mine]
     mean, scale = (np.stack([getattr(scales[fold], name) for fold in folds_of_mine]) for name in ("mean", "scale"))
-    networks = FittedNetworks(chosen.loss, trained.take(mine), mean, scale, clip=scales[0].clip, indicators=indicators)
+    networks = FittedNetworks(trained.take(mine), mean, scale, scales[0].clip, indicators, loss=chosen.loss)
     curves = run.training_loss[mine], run.validation_loss[mine]
     return FoldNetworks(networks, candidates, chosen, held_out, proba, *curves, run.complete)
 

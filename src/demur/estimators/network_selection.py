@@ -12,10 +12,11 @@ from torch import Tensor
 from demur.array_types import AnyArray, CostLike
 from demur.calibration import TemperatureScaling, at_temperature
 from demur.errors import InputError
-from demur.losses import Loss, resolve
+from demur.losses import CrossEntropy, Loss, resolve
 from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
 from demur.training import NetworkSpec, Trained
+from demur.training.numpy_networks import PIECE
 from demur.workers import on_workers
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Candidate",
     "FittedNetworks",
     "GridEntry",
+    "ScaledNetworks",
     "all_diverged",
     "grid_of",
     "least_log_loss",
@@ -154,7 +156,7 @@ def least_log_loss(
     for candidate in candidates:
         value = np.inf
         if not candidate.failed:
-            networks = FittedNetworks(candidate.loss, trained.take(candidate.members), None, None)
+            networks = FittedNetworks(trained.take(candidate.members), None, None, loss=candidate.loss)
             proba = networks.proba(X.numpy(), normalised=True)[np.arange(len(y)), y]
             value = float(np.average(-np.log(np.maximum(proba, 1e-12)), weights=weight))
         judged.append(replace(candidate, log_loss=value))
@@ -296,59 +298,86 @@ def scaled_inputs(
 
 
 @dataclass(frozen=True, eq=False)
-class FittedNetworks:
-    """The networks that were kept, from raw features to decisions.
+class ScaledNetworks:
+    """Networks that were kept, from raw features to scores.
 
     Parameters
     ----------
-    loss : Loss
     networks : Trained
     mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs), or None
         Inputs are centred and divided by these, by those of each member if they differ; None if they are already.
-    temperature : TemperatureScaling, optional
     clip : float, optional
         The scaled inputs are clipped smoothly to (-clip, clip).
     indicators : array of int, optional
         Features for which an input tells where they are missing, after the features themselves.
     """
 
-    loss: Loss
     networks: Trained
     mean: NDArray[np.float64] | None
     scale: NDArray[np.float64] | None
-    temperature: TemperatureScaling | None = None
     clip: float | None = None
     indicators: NDArray[np.int64] | None = None
 
-    def _over_pieces(self, X: AnyArray, function: Callable[[Tensor], Tensor]) -> AnyArray:
-        """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time.
+    def over_pieces(self, X: AnyArray, function: Callable[[AnyArray], tuple[AnyArray, ...]]) -> tuple[AnyArray, ...]:
+        """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time; it returns arrays of rows.
 
-        Pieces are filled up to a multiple of 64 rows: small products use other kernels, and a row's result must not
-        depend on the rows it comes with.
+        Two rows are the least: sums over a single one would add up in another order.
         """
+        if not len(X):
+            return tuple(one[:0] for one in self.over_pieces(np.zeros((1, X.shape[1])), function))
 
-        def results(start: int) -> AnyArray:
-            rows = X[start : start + _ROWS_AT_A_TIME]
-            filled = self._inputs(rows, len(rows) + -len(rows) % 64)
-            return function(self.networks.scores(filled))[: len(rows)].cpu().numpy()
+        def results(start: int) -> tuple[AnyArray, ...]:
+            rows = X[start : start + PIECE]
+            filled = rows if len(rows) > 1 else np.concatenate([rows, rows])
+            return tuple(one[: len(rows)] for one in function(self._scores(filled)))
 
-        return np.concatenate(on_workers(results, range(0, len(X), _ROWS_AT_A_TIME)))
+        if len(X) <= PIECE:
+            return results(0)
+        return tuple(map(np.concatenate, zip(*on_workers(results, range(0, len(X), PIECE)), strict=True)))
 
-    def _inputs(self, rows: AnyArray, n_filled: int) -> Tensor:
-        """Return what the networks see of rows, filled up with zeros: (n_filled, n_inputs), or that of each member."""
+    def of_scores(self, X: AnyArray, function: Callable[[Tensor], Tensor]) -> AnyArray:
+        """Apply a function of the scores (n_members, rows, n_outputs) to all rows, some at a time."""
+
+        def of_rows(scores: AnyArray) -> tuple[AnyArray]:
+            return (function(torch.from_numpy(_in_vectors(scores)))[: scores.shape[1]].numpy(),)
+
+        return self.over_pieces(X, of_rows)[0]
+
+    def _scores(self, rows: AnyArray) -> AnyArray:
+        """Return the scores of each member. A row's do not depend on the rows it comes with."""
+        inputs = self._inputs(rows)
+        on_numpy = self.networks.on_numpy()
+        if on_numpy is not None:
+            return on_numpy.scores(inputs)
+        # small products use other kernels
+        filled = np.zeros((*inputs.shape[:-2], len(rows) + -len(rows) % 64, inputs.shape[-1]), dtype=np.float32)
+        filled[..., : len(rows), :] = inputs
+        scores: AnyArray = self.networks.scores(torch.from_numpy(filled)).cpu().numpy()
+        return scores[:, : len(rows)]
+
+    def _inputs(self, rows: AnyArray) -> NDArray[np.float32]:
+        """Return what the networks see of rows: (n_rows, n_inputs), or that of each member."""
         joined = with_indicators(rows, self.indicators)
         if self.mean is None or self.scale is None:
-            filled = torch.zeros(n_filled, joined.shape[1])
-            filled[: len(rows)] = torch.from_numpy(np.require(joined, requirements=["C", "W"]))  # torch wants to write
-            return filled.nan_to_num_(0.0)
+            with np.errstate(over="ignore"):
+                return np.nan_to_num(joined.astype(np.float32), nan=0.0)
         if self.mean.ndim == 1:
-            filled = torch.zeros(n_filled, joined.shape[1])
-            filled[: len(rows)] = torch.from_numpy(scaled_inputs(joined, self.mean, self.scale, self.clip))
-            return filled
-        filled = torch.zeros(len(self.mean), n_filled, joined.shape[1])
-        for number, (mean, scale) in enumerate(zip(self.mean, self.scale, strict=True)):
-            filled[number, : len(rows)] = torch.from_numpy(scaled_inputs(joined, mean, scale, self.clip))
-        return filled
+            return scaled_inputs(joined, self.mean, self.scale, self.clip)
+        return scaled_inputs(joined, self.mean[:, None], self.scale[:, None], self.clip)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedNetworks(ScaledNetworks):
+    """The networks that were kept, from raw features to decisions.
+
+    Parameters
+    ----------
+    loss : Loss
+    temperature : TemperatureScaling, optional
+    """
+
+    loss: Loss
+    temperature: TemperatureScaling | None = None
 
     def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
         """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
@@ -356,50 +385,111 @@ class FittedNetworks:
         With ``normalised``, in float64 and divided by their sum over the classes.
         """
 
-        def probabilities(scores: Tensor) -> Tensor:
-            proba = self._probabilities(scores)
-            if not normalised:
-                return proba
-            proba = proba.to(torch.float64)
-            total = proba.sum(-1, keepdim=True)
-            return (proba / total).nan_to_num_(1 / proba.shape[-1])
+        def probabilities(scores: AnyArray) -> tuple[AnyArray]:
+            by_class = self._by_class(scores)
+            return (_normalised(by_class) if normalised else by_class.T,)
 
-        return self._over_pieces(X, probabilities)
+        return self.over_pieces(X, probabilities)[0]
 
-    def _probabilities(self, scores: Tensor) -> Tensor:
-        proba = self.loss.inverse_link(scores).mean(0) if len(scores) > 1 else self.loss.inverse_link(scores[0])
-        if self.temperature is None:
-            return proba
-        return torch.from_numpy(at_temperature(proba.cpu().numpy(), self.temperature.temperature_))
+    def _by_class(self, scores: AnyArray) -> NDArray[np.float32]:
+        """Return the probabilities, averaged over the members, of shape (n_classes, n_rows)."""
+        by_class = _softmax(scores) if type(self.loss) is CrossEntropy else _linked(self.loss, scores)
+        if self.temperature is not None:
+            by_class = at_temperature(by_class.T, self.temperature.temperature_).T
+        return by_class
 
     def decide(self, X: AnyArray, cost: CostLike) -> Decision[AnyArray]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
+        return self.decide_and_score(X, cost, None)[0]
+
+    def decide_and_score(
+        self, X: AnyArray, cost: CostLike, n_classes: int | None
+    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+        """Return the decisions and one score per class: normalised probabilities, or scores for losses without a link.
+
+        The networks run once for both. Without ``n_classes``, losses without a link give no scores.
+        """
         if self.loss.has_link:
-            answers = self._over_pieces(X, self._label_and_confidence)
-            acceptance = chow_acceptance(answers[:, 1], np.asarray(cost, dtype=np.float64))
-            return Decision.from_acceptance(answers[:, 0].astype(np.int64), acceptance, answers[:, 1])
+            label, confidence, proba = self.over_pieces(X, self._label_confidence_proba)
+            acceptance = chow_acceptance(confidence, np.asarray(cost, dtype=np.float64))
+            return Decision.from_acceptance(label, acceptance, confidence), proba
         one_cost = float(np.ravel(cost)[0])
 
-        def label_acceptance_confidence(scores: Tensor) -> Tensor:
-            found = self.loss.rule(scores[0], one_cost)
-            return torch.stack([found.label.to(torch.float32), found.acceptance, found.confidence], -1)
+        def by_rule(scores: AnyArray) -> tuple[AnyArray, ...]:
+            own = torch.from_numpy(_in_vectors(scores)[0])
+            found = self.loss.rule(own, one_cost)
+            of_classes = own if n_classes is None else self.loss.class_scores(own, n_classes)
+            parts = (found.label, found.acceptance, found.confidence, of_classes)
+            return tuple(part[: scores.shape[1]].numpy() for part in parts)
 
-        columns = self._over_pieces(X, label_acceptance_confidence)
-        return Decision.from_acceptance(columns[:, 0].astype(np.int64), columns[:, 1], columns[:, 2])
+        label, acceptance, confidence, of_classes = self.over_pieces(X, by_rule)
+        decision = Decision.from_acceptance(label.astype(np.int64), acceptance, confidence)
+        return decision, of_classes.astype(np.float64)
 
-    def _label_and_confidence(self, scores: Tensor) -> Tensor:
-        """Return the likeliest class, among equals the one with the best mean score, and its probability."""
-        proba = self._probabilities(scores)
-        confidence = proba.amax(-1)
-        by_score = self.loss.class_scores(scores, proba.shape[-1]).mean(0).to(proba.dtype)
-        label = torch.where(proba == confidence.unsqueeze(-1), by_score, -torch.inf).argmax(-1)
-        return torch.stack([label.to(confidence.dtype), confidence], -1)
+    def _label_confidence_proba(self, scores: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Return the likeliest class, among equals the one with the best mean score, its probability, and those of all.
+
+        The confidence is the loss's own estimate, the probabilities of all classes are normalised.
+        """
+        by_class = self._by_class(scores)
+        confidence = by_class.max(axis=0)
+        likeliest = by_class == confidence
+        label = likeliest.argmax(axis=0)
+        if likeliest.sum() > len(label):
+            by_score = np.where(likeliest, self._class_scores(scores, len(by_class)), -np.inf)
+            label = by_score.argmax(axis=0)
+        return label, confidence, _normalised(by_class)
+
+    def _class_scores(self, scores: AnyArray, n_classes: int) -> AnyArray:
+        """Return the mean of the members' scores of each class, of shape (n_classes, n_rows)."""
+        if type(self.loss) is not CrossEntropy:
+            of_loss = self.loss.class_scores(torch.from_numpy(_in_vectors(scores)), n_classes)
+            scores = of_loss[:, : scores.shape[1]].numpy()
+        return np.asarray(np.add.reduce(np.ascontiguousarray(scores.transpose(2, 0, 1)), axis=1) / len(scores))
 
     def class_scores(self, X: AnyArray, n_classes: int) -> NDArray[np.float64]:
         """Return one score per class, for losses without a link."""
-        return self._over_pieces(X, lambda scores: self.loss.class_scores(scores[0], n_classes)).astype(np.float64)
+
+        def of_classes(scores: AnyArray) -> tuple[AnyArray]:
+            own = self.loss.class_scores(torch.from_numpy(_in_vectors(scores)[0]), n_classes)
+            return (own[: scores.shape[1]].numpy(),)
+
+        return np.asarray(self.over_pieces(X, of_classes)[0], dtype=np.float64)
 
     def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> "FittedNetworks":
         """Return the same networks with a temperature chosen on these (already scaled) rows."""
         proba = replace(self, mean=None, scale=None, indicators=None).proba(X.numpy(), normalised=True)
         return replace(self, temperature=TemperatureScaling().fit(proba, y, weight))
+
+
+def _softmax(scores: AnyArray) -> NDArray[np.float32]:
+    """Return the softmax, averaged over the members, of shape (n_classes, n_rows); there are two rows or more."""
+    by_class = np.array(scores.transpose(2, 0, 1), order="C")
+    by_class -= by_class.max(axis=0)
+    np.exp(by_class, out=by_class)
+    by_class /= np.add.reduce(by_class, axis=0)
+    return np.add.reduce(by_class, axis=1) / np.float32(len(scores))
+
+
+def _linked(loss: Loss, scores: AnyArray) -> NDArray[np.float32]:
+    """Return what the loss's own link makes of the scores, averaged over the members, as :func:`_softmax` does."""
+    proba = loss.inverse_link(torch.from_numpy(_in_vectors(scores)))[:, : scores.shape[1]].numpy()
+    return np.add.reduce(np.ascontiguousarray(proba.transpose(2, 0, 1)), axis=1) / np.float32(len(scores))
+
+
+def _in_vectors(scores: AnyArray) -> AnyArray:
+    """Fill up to a multiple of 64 rows: torch rounds the numbers beyond the last full register by other instructions."""
+    filled = np.zeros((len(scores), scores.shape[1] + -scores.shape[1] % 64, scores.shape[2]), dtype=scores.dtype)
+    filled[:, : scores.shape[1]] = scores
+    return filled
+
+
+def _normalised(by_class: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return probabilities of shape (n_rows, n_classes) in double precision, each row divided by its sum."""
+    proba = np.array(by_class, dtype=np.float64, order="C")
+    total = np.add.reduce(proba, axis=0)
+    if not total.all():
+        proba[:, total == 0] = 1.0
+        total[total == 0] = len(proba)
+    proba /= total
+    return proba.T

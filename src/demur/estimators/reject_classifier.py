@@ -48,17 +48,18 @@ from demur.training import (
     train,
 )
 
-__all__ = ["RejectClassifier"]
+__all__ = ["Examples", "RejectClassifier", "filled_up", "in_canonical_order"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Examples:
-    """Examples with the weight that each has, and which of them stay on one side of a split."""
+class Examples:
+    """Examples with the weight that each has, which of them stay on one side of a split, and what travels with them."""
 
     X: AnyArray
     y: NDArray[np.int64]
     weight: NDArray[np.float64]
     blocks: Blocks
+    more: NDArray[np.float64]
 
 
 _MOST_REPETITIONS = 10
@@ -66,35 +67,42 @@ _FEW_ROWS = 100_000
 """Whole-number weights become repetitions while the rows grow at most ten times, or to a hundred thousand."""
 
 
-def _in_canonical_order(
-    X: AnyArray, y: NDArray[np.int64], weight: NDArray[np.float64] | None, groups: ArrayLike | None = None
-) -> _Examples:
+def in_canonical_order(
+    X: AnyArray,
+    y: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+    groups: ArrayLike | None = None,
+    more: NDArray[np.float64] | None = None,
+) -> Examples:
     """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
 
     So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
-    come does not matter. Other weights multiply the loss.
+    come does not matter. Other weights multiply the loss. ``more`` are columns that travel with the rows.
 
     Examples
     --------
     >>> rows, weight = np.array([[1.0], [2.0], [0.0]]), np.array([1.0, 2.0, 1.0])
-    >>> examples = _in_canonical_order(rows, np.array([0, 1, 0]), weight)
+    >>> examples = in_canonical_order(rows, np.array([0, 1, 0]), weight)
     >>> examples.X.ravel(), examples.y, examples.weight, examples.blocks.of_row
     (array([0., 2., 2., 1.]), array([0, 1, 1, 0]), array([1., 1., 1., 1.]), array([0, 1, 1, 2]))
     """
     weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
     kept = weights > 0
     X, y, weights = X[kept] + 0.0, y[kept], weights[kept]  # + 0.0 turns -0.0 into 0.0
+    more = np.empty((len(X), 0)) if more is None else more[kept]
     most = max(_MOST_REPETITIONS * len(X), _FEW_ROWS)
     whole = np.array_equal(weights, np.round(weights)) and weights.sum() <= most
     repetitions = weights.astype(np.int64) if whole else np.ones(len(X), dtype=np.int64)
-    order = np.argsort(_as_bytes(np.column_stack([X, y.astype(X.dtype), weights.astype(X.dtype)])), kind="stable")
+    keys = np.column_stack([X, y.astype(X.dtype), more.astype(X.dtype), weights.astype(X.dtype)])
+    order = np.argsort(_as_bytes(keys), kind="stable")
     order = np.repeat(order, repetitions[order])
     X, y = X[order], y[order]
     as_bytes = _as_bytes(X)
     equal = np.cumsum(np.r_[0, as_bytes[1:] != as_bytes[:-1]])
     if groups is not None:
         groups = np.asarray(groups)[kept][order]
-    return _Examples(X, y, np.ones(len(order)) if whole else weights[order], blocks_from(equal, y, groups))
+    weights = np.ones(len(order)) if whole else weights[order]
+    return Examples(X, y, weights, blocks_from(equal, y, groups), more[order])
 
 
 def _as_bytes(rows: AnyArray) -> AnyArray:
@@ -310,7 +318,7 @@ class RejectClassifier(RejectingClassifier):
             n_members = 5 if resolve(self.loss).has_link else 1
         return [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n_members)]
 
-    def _folds(self, examples: _Examples, rng: np.random.RandomState) -> list[Fold]:
+    def _folds(self, examples: Examples, rng: np.random.RandomState) -> list[Fold]:
         if len(np.unique(examples.blocks.of_row)) < 4:
             return []
         if self.n_members == 1:
@@ -422,12 +430,12 @@ class RejectClassifier(RejectingClassifier):
 
     def _examples(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
-    ) -> _Examples:
+    ) -> Examples:
         """Check what is to be learnt from, and learn the classes."""
         features, labels = validate_data(
             self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
         )
-        features = _filled_up(features)
+        features = filled_up(features)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -441,12 +449,15 @@ class RejectClassifier(RejectingClassifier):
             given = by_class if given is None else given * by_class
         if groups is not None:
             check_consistent_length(features, groups)
-        examples = _in_canonical_order(features, codes.astype(np.int64), given, groups)
+        examples = in_canonical_order(features, codes.astype(np.int64), given, groups)
         if len(np.unique(examples.y)) < 2:
             raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
         return examples
 
     def decide(self, X: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
+        return self.decide_and_score(X, cost)[0]
+
+    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
         array = self._validated(X)
@@ -456,13 +467,11 @@ class RejectClassifier(RejectingClassifier):
                 f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
-        decision, known = self.networks_.decide(array, cost), getattr(self, "known_rows_", None)
+        decision, scores = self.networks_.decide_and_score(array, cost, len(self.classes_))
+        known = getattr(self, "known_rows_", None)
         if known is None or self.novelty is None:
-            return decision
-        return decision.declining(known.novel(array, self.novelty))
-
-    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        return self.decide(X, cost), self._scores(X)
+            return decision, scores
+        return decision.declining(known.novel(array, self.novelty)), scores
 
     @property
     def has_proba(self) -> bool:
@@ -507,7 +516,7 @@ class RejectClassifier(RejectingClassifier):
         array = validate_data(
             self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
         )
-        return _filled_up(array)
+        return filled_up(array)
 
     def _architecture(self, n_features: int, n_outputs: int) -> Architecture:
         if self.module is not None:
@@ -577,7 +586,7 @@ class RejectClassifier(RejectingClassifier):
         return tags
 
 
-def _filled_up(X: Features) -> AnyArray:
+def filled_up(X: Features) -> AnyArray:
     """Return a sparse matrix as an array, which is what networks see."""
     if not sparse.issparse(X):
         return np.asarray(X)
@@ -591,4 +600,4 @@ def _filled_up(X: Features) -> AnyArray:
 
 
 def _as_fitted(chosen: Candidate, networks: Trained, scale: FeatureScale) -> FittedNetworks:
-    return FittedNetworks(chosen.loss, networks, scale.mean, scale.scale, clip=scale.clip, indicators=scale.indicators)
+    return FittedNetworks(networks, scale.mean, scale.scale, scale.clip, scale.indicators, loss=chosen.loss)

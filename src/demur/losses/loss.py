@@ -13,7 +13,7 @@ from demur.errors import InputError, InputTypeError
 from demur.margins import NoInverseLinkError
 from demur.rules import Decision
 
-__all__ = ["Family", "Hyper", "Loss", "over_classes", "score_of_label"]
+__all__ = ["Family", "Hyper", "Loss", "Trainable", "over_classes", "score_of_label"]
 
 Hyper: TypeAlias = float | Tensor
 """A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
@@ -21,8 +21,33 @@ Hyper: TypeAlias = float | Tensor
 Family: TypeAlias = Literal["confidence", "classifier-rejector", "score-based", "cost-sensitive", "hinge", "heuristic"]
 
 
+class Trainable(ABC):
+    """What networks can be trained with: the engines ask for nothing else.
+
+    ``y`` is the target of each example, of shape (...) if it is a class, or (..., n) if a loss wants more of its
+    examples than their class.
+    """
+
+    has_link: ClassVar[bool] = False
+    """True if the scores determine class probabilities through :meth:`inverse_link`."""
+
+    @abstractmethod
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        """Return the loss of each example, unchecked."""
+
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
+
+        Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
+        """
+        with torch.enable_grad():
+            leaf = scores.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad((self.forward(leaf, y, cost) * weight).sum(), leaf)
+        return gradient
+
+
 @dataclass(frozen=True)
-class Loss(ABC):
+class Loss(Trainable):
     """A surrogate of the 0-1-c loss, with the rule that turns its scores into decisions.
 
     A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`n_outputs`,
@@ -44,8 +69,6 @@ class Loss(ABC):
     """One sentence: why it is calibrated for rejection, or why not."""
     trained_for_cost: ClassVar[bool] = False
     """True if the cost enters the loss: another cost then needs another training."""
-    has_link: ClassVar[bool] = False
-    """True if the scores determine class probabilities through :meth:`inverse_link`."""
     has_rejector: ClassVar[bool] = False
     """True if the last score is a trained rejector r, so that Theorem 4 applies."""
     binary_only: ClassVar[bool] = False
@@ -66,10 +89,6 @@ class Loss(ABC):
         """Return how many scores a network needs for ``n_classes`` classes."""
 
     @abstractmethod
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        """Return the loss of each example, unchecked."""
-
-    @abstractmethod
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         """Decide for each example, unchecked."""
 
@@ -83,16 +102,6 @@ class Loss(ABC):
     def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
         """Return one number per class whose largest is the answer, of shape (..., n_classes), unchecked."""
         return scores[..., :n_classes]
-
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
-
-        Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
-        """
-        with torch.enable_grad():
-            leaf = scores.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad((self.forward(leaf, y, cost) * weight).sum(), leaf)
-        return gradient
 
     def defined_at_zero_cost(self) -> bool:
         """Return whether the loss is finite at c = 0, where rejecting is free."""

@@ -16,12 +16,15 @@ from typing import Any, TypeVar
 from demur.errors import InputError, InputTypeError
 from demur.losses.function_loss import FunctionLoss, LossFunction, RuleFunction, RuleName
 from demur.losses.loss import Loss
+from demur.named_classes import NamedClasses
 
 __all__ = ["available", "get", "load_object", "register", "resolve", "unregister"]
 
 L = TypeVar("L", bound=Loss)
 
-_variants: dict[str, tuple[type[Loss], Mapping[str, Any]]] = {}
+_classes: NamedClasses[type[Loss]] = NamedClasses("loss")
+_fields: dict[str, Mapping[str, Any]] = {}
+"""With which fields the class of a name is made."""
 
 
 def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
@@ -79,13 +82,8 @@ def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
     def decorate(cls: type[L]) -> type[L]:
         for fields in variants or ({},):
             name = cls(**fields).name
-            known = _variants.get(name)
-            if known is not None and _identity(known[0]) != _identity(cls):
-                raise InputError(
-                    f"a loss named {name!r} is registered already, by {known[0].__module__}.{known[0].__qualname__}; "
-                    "give yours another name, or unregister that one first."
-                )
-            _variants[name] = (cls, dict(fields))
+            _classes.add(name, cls)
+            _fields[name] = dict(fields)
         return cls
 
     return decorate
@@ -101,8 +99,7 @@ def unregister(name: str) -> None:
         ...
     demur.errors.InputError: unknown loss 'no such loss'. Available: apc+exp, apc+log, ...
     """
-    _find(name)
-    del _variants[name]
+    del _classes[name], _fields[name]
 
 
 def get(name: str, **fields: Any) -> Loss:
@@ -119,8 +116,8 @@ def get(name: str, **fields: Any) -> Loss:
         ...
     demur.errors.InputError: unknown loss 'ova+logg'. Did you mean 'ova+log'? Available: ...
     """
-    cls, defaults = _find(name)
-    return cls(**{**defaults, **fields})
+    cls = _classes[name]
+    return cls(**{**_fields[name], **fields})
 
 
 def available(n_classes: int | None = None) -> list[str]:
@@ -133,12 +130,12 @@ def available(n_classes: int | None = None) -> list[str]:
     >>> "mh" in available(n_classes=3)
     False
     """
-    return sorted(name for name, (cls, _) in _variants.items() if n_classes in (None, 2) or not cls.binary_only)
+    return [name for name in _classes if n_classes in (None, 2) or not _classes[name].binary_only]
 
 
 def registered_classes() -> set[type[Loss]]:
     """Return the classes of all registered losses."""
-    return {cls for cls, _ in _variants.values()}
+    return _classes.classes()
 
 
 def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | RuleFunction | None = None) -> Loss:
@@ -251,16 +248,3 @@ def _with_default_fields(cls: type[Loss]) -> Loss:
         raise InputTypeError(
             f"{cls.__name__} cannot be made without arguments ({error}); name an object of it."
         ) from error
-
-
-def _find(name: str) -> tuple[type[Loss], Mapping[str, Any]]:
-    if name not in _variants:
-        close = get_close_matches(str(name), _variants, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"unknown loss {name!r}.{hint} Available: {', '.join(sorted(_variants))}.")
-    return _variants[name]
-
-
-def _identity(cls: type) -> tuple[str, str]:
-    """Two runs of the same notebook cell define the same class."""
-    return cls.__module__, cls.__qualname__

@@ -15,6 +15,7 @@ from .judged_rows import ClassFigures as ClassFigures
 from .judged_rows import Counts as Counts
 from .judged_rows import Reliability as Reliability
 from .model_kinds import model_names as model_names
+from .proba_files import fit_proba as fit_proba
 from .review_desk import ReviewThreshold as ReviewThreshold
 from .review_desk import rows_to_review as rows_to_review
 from .review_desk import savings as savings

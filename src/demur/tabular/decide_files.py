@@ -62,6 +62,7 @@ def decide_file(
     keep: Sequence[str] | None = (),
     strict: bool = True,
     overwrite: bool = False,
+    proba: bool = False,
     review_budget: float | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -90,6 +91,8 @@ def decide_file(
     strict : bool
         Whether extra columns are an error.
     overwrite : bool
+    proba : bool, default False
+        Whether to write the calibrated probability of each class, in a column ``proba:<class>``.
     review_budget : int or float, optional
         So many rows, or this share of them, are declined: those whose review saves most, as
         :func:`~demur.tabular.rows_to_review` chooses them. All others are answered, and a last column ``saves`` says
@@ -131,7 +134,7 @@ def decide_file(
         if (keep != () and writer.carries_types) or review_budget is not None:
             source = _to_be_read_twice(source, stack)
         reader = opened(source)
-        kept = _checked(model, reader, keep, strict=strict, cost=cost)
+        kept = _checked(model, reader, keep, strict=strict, cost=cost, proba=proba)
         copies = _Copies(kept)
         if kept and writer.carries_types:
             copies = _settled(model, reader, kept)
@@ -144,7 +147,8 @@ def decide_file(
             if not isinstance(source, str | os.PathLike):
                 source.seek(0)
             reader = opened(source)
-        return _decide(model, reader, writer, copies, cost=cost, chunk_rows=chunk_rows, progress=progress, desk=desk)
+        options: ByName = {"cost": cost, "proba": proba, "chunk_rows": chunk_rows, "progress": progress, "desk": desk}
+        return _decide(model, reader, writer, copies, **options)
 
 
 @dataclass(frozen=True)
@@ -188,13 +192,21 @@ class _Copies:
 
 
 def _checked(
-    model: TableModel, reader: TableReader, keep: Sequence[str] | None, *, strict: bool, cost: float | None
+    model: TableModel,
+    reader: TableReader,
+    keep: Sequence[str] | None,
+    *,
+    strict: bool,
+    cost: float | None,
+    proba: bool = False,
 ) -> list[str]:
     """Refuse a table or a cost that is not for this model; return the names of the columns to keep."""
     model.schema.check(reader.columns, strict=strict, where=reader.name)
     if cost is not None:
         model.check_cost(cost)
-    return _kept(reader, keep)
+    if proba:
+        model.check_proba()
+    return _kept(reader, keep, (*ANSWER_COLUMNS, *(model.proba_columns if proba else ())))
 
 
 def _decide(
@@ -205,6 +217,7 @@ def _decide(
     *,
     cost: float | None,
     chunk_rows: int,
+    proba: bool = False,
     progress: Callable[[int], object] = lambda rows: None,
     desk: _Desk | None = None,
 ) -> Decided:
@@ -214,7 +227,7 @@ def _decide(
 
     def answer(numbered: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Decided]:
         first, chunk = numbered
-        answers = model.answers(chunk, cost, where=reader.name)
+        answers = model.answers(chunk, cost, proba=proba, where=reader.name)
         if desk is not None:
             answers = desk.answers(answers, first)
         columns = {name: chunk.column(name) for name in kept}
@@ -288,12 +301,12 @@ def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:
     return aside
 
 
-def _kept(reader: TableReader, keep: Sequence[str] | None) -> list[str]:
+def _kept(reader: TableReader, keep: Sequence[str] | None, taken: Sequence[str]) -> list[str]:
     names = list(reader.columns) if keep is None else list(dict.fromkeys(keep))
     missing = [name for name in names if name not in reader.columns]
     if missing:
         raise TableError(f"{reader.name} has no column {shown(missing[0])} to keep: it has {listed(reader.columns)}")
-    clashes = [name for name in names if name in ANSWER_COLUMNS]
+    clashes = [name for name in names if name in taken]
     if clashes:
         raise TableError(
             f"{reader.name} has a column {clashes[0]!r} to keep, which is also the name of an answer: rename it, or "
@@ -328,6 +341,7 @@ def decide_folder(
     keep: Sequence[str] | None = (),
     strict: bool = True,
     overwrite: bool = False,
+    proba: bool = False,
     chunk_rows: int = 65_536,
     progress: Callable[[int], object] = lambda files: None,
 ) -> Decided:
@@ -343,7 +357,7 @@ def decide_folder(
     source, target : path
     scheduler : str
         The address of a Dask scheduler, or "local" for processes on this machine.
-    cost, keep, strict, overwrite, chunk_rows
+    cost, keep, strict, overwrite, proba, chunk_rows
         As for :func:`decide_file`.
     progress : callable
         Called with the number of files just written.
@@ -358,7 +372,7 @@ def decide_folder(
         raise TableError(f"there is no .parquet file in {str(read)!r}: give a folder that holds some")
     _check_target(read, final, overwrite)
     partitions = partition_columns(read, files)
-    options = {"cost": cost, "keep": keep, "strict": strict, "chunk_rows": chunk_rows}
+    options = {"cost": cost, "keep": keep, "strict": strict, "proba": proba, "chunk_rows": chunk_rows}
     part = part_of(final)
     part.mkdir()
     total = Decided()
@@ -411,8 +425,9 @@ def _decide_one(
         return FolderReader(folder, [source], partitions)
 
     with reader() as rows:
-        kept = _checked(model, rows, keep, strict=options["strict"], cost=cost)
+        kept = _checked(model, rows, keep, strict=options["strict"], cost=cost, proba=options["proba"])
         copies = _settled(model, rows, kept)
     with reader() as rows:
         writer = TableWriter(out, overwrite=True)
-        return _decide(model, rows, writer, copies, cost=cost, chunk_rows=options["chunk_rows"])
+        numbers = {"proba": options["proba"], "chunk_rows": options["chunk_rows"]}
+        return _decide(model, rows, writer, copies, cost=cost, **numbers)

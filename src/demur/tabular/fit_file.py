@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from demur.tabular.evaluation import Evaluation
     from demur.tabular.table_model import TableModel
 
-__all__ = ["FittedFile", "fit_file", "read_cost_matrix"]
+__all__ = ["FittedFile", "fit_file", "groups_of", "read_cost_matrix"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ def fit_file(
     chosen = rule if rule is None or isinstance(rule, Rule) else rule(classes)
     # For reading other rows and for comparing these; what the model knows is learnt from the training rows alone.
     first_look = replace(Schema.learn(rows, target=target, keep=keep, drop=left_out), **notation)
-    groups = None if group_split is None else _groups(rows[group_split], group_split, target)
+    groups = None if group_split is None else groups_of(rows[group_split], group_split, target)
     held_out, train = None, np.arange(len(labels))
     if test is not None:
         held_out = read_labelled(test, first_look, classes, delimiter=delimiter, strict=False)
@@ -200,7 +200,7 @@ def _read(
         return table, {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
 
 
-def _groups(column: pa.ChunkedArray, name: str, target: str) -> NDArray[np.str_]:
+def groups_of(column: pa.ChunkedArray, name: str, target: str) -> NDArray[np.str_]:
     """Return which group each row is of; a row without one is a group of its own."""
     if name == target:
         raise TableError(f"the target {shown(target)} cannot also say which rows belong together: name another column")
@@ -222,10 +222,10 @@ def _notes(
     notes = []
     blocks = blocks_of(compared, labels)
     if blocks.equal_rows and not blocks.single:
-        rows = "row has" if blocks.equal_rows == 1 else "rows have"
+        have = "has" if blocks.equal_rows == 1 else "have"
         notes.append(
-            f"{blocks.equal_rows:,} of the {len(labels):,} {rows} the same features as an earlier row: equal rows stay "
-            "on one side of every split."
+            f"{blocks.equal_rows:,} of the {len(labels):,} rows {have} the same features as an earlier row: equal rows "
+            "stay on one side of every split."
         )
     if groups is not None:
         notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")

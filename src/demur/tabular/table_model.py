@@ -1,7 +1,7 @@
 """TableModel: from a table to decisions."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,19 @@ from demur.columns.schema import Schema
 from demur.costs import check_cost
 from demur.errors import InputError
 from demur.novelty import UNSEEN, Novelty
-from demur.rules import Decision
-from demur.tabular.class_labels import as_column
+from demur.rules import Decision, Rule
+from demur.tabular.class_labels import as_column, class_texts, labelled_rows
 
-__all__ = ["ANSWER_COLUMNS", "TableModel"]
+__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel"]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
+
+PROBA = "proba:"
+"""What the columns of class probabilities begin with, in front of the name of the class."""
+
+Reads: TypeAlias = Literal["codes", "numbers", "objects", "frame", "texts"]
+"""What a classifier is given: codes of the schema, or what one that was fitted elsewhere takes."""
 
 LARGEST = 1e30
 """Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
@@ -31,7 +37,7 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A fitted classifier with a reject option, and the columns it reads; made by :func:`fit_table`.
+    """A fitted classifier with a reject option, and the columns it reads; made by :func:`fit_table` or :meth:`wrap`.
 
     Parameters
     ----------
@@ -46,6 +52,9 @@ class TableModel:
         Tells rows that are unlike those of training, by the codes of the schema.
     facts : dict
         What there is to know about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
+    reads : {"codes", "numbers", "objects", "frame", "texts"}
+        What the classifier is given: the codes of the schema, or what one that was fitted elsewhere takes, which is a
+        matrix of numbers or of any values, a data frame, or a list of texts.
 
     Examples
     --------
@@ -62,6 +71,78 @@ class TableModel:
     label_type: str = "text"
     facts: ByName = field(default_factory=dict)
     novelty: Novelty | None = None
+    reads: Reads = "codes"
+
+    @classmethod
+    def wrap(
+        cls,
+        estimator: Estimator,
+        schema: Any,
+        *,
+        target: str | None = None,
+        cost: float | None = None,
+        rule: Rule | None = None,
+        calibrate: Any = None,
+    ) -> Self:
+        """Return a classifier that was fitted elsewhere as a model of a table: to save, serve, evaluate and report on.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            Of scikit-learn's interface: a classifier, a pipeline, a search, a :class:`~demur.RejectOption`, a
+            :class:`~demur.RejectClassifier`.
+        schema : Schema or table
+            The columns, as :meth:`Schema.from_frame <demur.columns.Schema.from_frame>` finds them; or some rows as a
+            data frame or Arrow table, such as :func:`read_table` returns of a CSV file. A classifier that was fitted on
+            a data frame takes its columns by their names, and the others are set aside; one that was fitted on a matrix
+            takes them in their order.
+        target : str, optional
+            What the column with the labels is called; the schema's target by default, else ``"class"``.
+        cost : float, optional
+            The price of declining, for a classifier without a reject option; 0.2 by default.
+        rule : Rule, optional
+            Another rule than Chow's at ``cost``.
+        calibrate : table, optional
+            Labelled rows that the classifier was not trained on, to calibrate its probabilities, and to fit a rule
+            that needs it. Without them its probabilities are taken as they come.
+
+        Raises
+        ------
+        InputError, InputTypeError, TableError
+            If it is not a fitted classifier, or the columns are not those that it was fitted on.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> frame = pd.DataFrame({"size": [1.0, 1.2, 5.0, 5.2] * 9, "pet": ["cat", "cat", "dog", "dog"] * 9})
+        >>> own = LogisticRegression().fit(frame[["size"]], frame["pet"])
+        >>> model = TableModel.wrap(own, frame, target="pet", cost=0.1)
+        >>> model.answers(pd.DataFrame({"size": [1.1, 3.0]})).column("prediction").to_pylist()
+        ['cat', None]
+        """
+        from demur.tabular import own_models
+
+        known = schema if isinstance(schema, Schema) else None
+        if known is None:
+            table = as_table(schema)
+            known = Schema.from_frame(table, target=target if target in table.column_names else None)
+        name = target or known.target or "class"
+        used, reads = own_models.columns_for(estimator, known.without(name))
+        used = replace(used, target=name)
+        rows = labels = None
+        if calibrate is not None:
+            labelled, labels = labelled_rows(as_table(calibrate), name, where="the table to calibrate on")
+            rows = own_models.own_input(used, labelled, reads, "the table to calibrate on")
+        classifier = own_models.adopted(estimator, cost=cost, rule=rule, rows=rows, labels=labels)
+        words = own_models.in_words(estimator)
+        facts = {
+            "model": words.split()[2],
+            "model_in_words": words,
+            "calibrated_on": 0 if labels is None else len(labels),
+        }
+        kind = own_models.label_type_of(classifier.classes_)
+        return cls(used, classifier, label_type=kind, facts=facts, reads=reads)
 
     @property
     def target(self) -> str:
@@ -72,7 +153,9 @@ class TableModel:
     def classes(self) -> AnyArray:
         """The class names, as text."""
         classes: AnyArray = self.classifier.classes_
-        return classes
+        if classes.dtype.kind == "U":
+            return classes
+        return class_texts(pa.array(classes.tolist())).astype(str)
 
     @property
     def cost(self) -> float | None:
@@ -108,7 +191,7 @@ class TableModel:
             raise InputError(f"this model cannot decide for another cost: {self.why_cost_fixed}.")
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
-        """Return the numbers that the classifier takes."""
+        """Return the rows as numbers: what the classifier takes, unless it reads rows in another way."""
         return self._features(self._codes(table, where)[0])
 
     def _codes(self, table: Any, where: str) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
@@ -191,6 +274,8 @@ class TableModel:
         """
         if cost is not None:
             self.check_cost(cost)
+        if self.reads != "codes":
+            return self._ask_as_it_reads(table, cost, where)
         codes, novel = self._codes(table, where)
         features = self._features(codes)
         n_rows, missing = len(features), -len(features) % _PIECE
@@ -201,18 +286,54 @@ class TableModel:
                 prices = np.concatenate([prices, np.zeros(missing)])
         asked = float(prices) if prices is not None and not prices.ndim else prices
         decision, scores = self.classifier.decide_and_score(features, asked)
-        parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
-        decided: Decision[AnyArray] = Decision(*(part[:n_rows] for part in parts))
+        decided = _first_rows(decision, n_rows)
         return (decided if novel is None else decided.declining(novel)), scores[:n_rows]
 
-    def answers(self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table") -> pa.Table:
+    def _ask_as_it_reads(
+        self, table: Any, cost: ArrayLike | None, where: str
+    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+        """Ask a classifier that was fitted elsewhere, in full pieces of rows as well."""
+        from demur.tabular import own_models
+
+        if not isinstance(table, (pa.Table, pa.RecordBatch)):
+            table = as_table(table)
+        n_rows, missing = table.num_rows, -table.num_rows % _PIECE
+        rows = own_models.own_input(self.schema, table, self.reads, where)
+        if not n_rows:
+            nothing = np.empty(0)
+            none = Decision(nothing.astype(np.int64), nothing.astype(bool), nothing, nothing)
+            return none, np.empty((0, len(self.classes)))
+        prices = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
+        if prices is not None and prices.ndim:
+            prices = np.concatenate([prices, np.zeros(missing)])
+        asked = float(prices) if prices is not None and not prices.ndim else prices
+        try:
+            decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
+        except (ValueError, TypeError) as error:
+            raise own_models.refusal(error, self.classifier, where) from error
+        return _first_rows(decision, n_rows), scores[:n_rows]
+
+    def answers(
+        self, table: Any, cost: ArrayLike | None = None, *, proba: bool = False, where: str = "the table"
+    ) -> pa.Table:
         """Return the decisions as an Arrow table, in the words of ``demur predict``.
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
         the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
         ``reason`` is what :meth:`reasons` says.
+
+        Parameters
+        ----------
+        table, cost
+            As for :meth:`decide`.
+        proba : bool, default False
+            Whether to add a column ``proba:<class>`` for each class, with its calibrated probability.
+        where : str
+            What messages call the table.
         """
+        if proba:
+            self.check_proba()
         decision, scores = self.decide_and_score(table, cost, where=where)
         label, rows = decision.label, np.arange(len(scores))
         # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
@@ -231,4 +352,26 @@ class TableModel:
             names.take(pa.array(others.argmax(axis=1))),
             pa.array(self.reasons(table, decision), pa.string()),
         ]
-        return pa.table(columns, names=list(ANSWER_COLUMNS))
+        answers = pa.table(columns, names=list(ANSWER_COLUMNS))
+        for position, name in enumerate(self.proba_columns if proba else ()):
+            answers = answers.append_column(name, pa.array(scores[:, position]))
+        return answers
+
+    @property
+    def proba_columns(self) -> tuple[str, ...]:
+        """What :meth:`answers` calls the columns of probabilities, in the order of the classes."""
+        return tuple(f"{PROBA}{name}" for name in self.classes.tolist())
+
+    def check_proba(self) -> None:
+        """Refuse to tell probabilities where there are none."""
+        if not self.has_proba:
+            raise InputError(
+                "this model has no class probabilities, only trained scores: ask without them, or fit another model "
+                "such as ce."
+            )
+
+
+def _first_rows(decision: Decision[AnyArray], n_rows: int) -> Decision[AnyArray]:
+    parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
+    novel = None if decision.novel is None else decision.novel[:n_rows]
+    return Decision(*(part[:n_rows] for part in parts), novel=novel)

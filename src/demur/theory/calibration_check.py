@@ -34,7 +34,7 @@ from demur.theory.simplex import (
     structured_eta,
     tops_around,
 )
-from demur.theory.subject import LossLike, RuleFunction, RuleName, Subject, as_loss, examine
+from demur.theory.subject import LossLike, RuleFunction, RuleName, Subject, as_loss, examine, weigh
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, kind_of, verify
 from demur.workers import single_threaded_kernels
@@ -276,8 +276,9 @@ class _Search:
         if self.subject.facts.convex:
             return scores, risk
         pool = self._some_of_pool(300)
+        each = self.subject.each_value(pool)
         for row in range(len(eta)):
-            others = self.subject.risk(pool, eta[row])
+            others = weigh(each, eta[row])
             least = int(others.argmin())
             if float(others[least]) < float(risk[row]) - self.subject.tolerance:
                 scores[row], risk[row] = pool[least], others[least]
@@ -333,12 +334,12 @@ class _Search:
         """Return how much more risk than the minimiser the best known right scores have, at most 1."""
         gaps = torch.ones(len(eta), dtype=torch.float64)
         pool = self._some_of_pool(200)
-        taken = self.subject.decide(pool)
-        for row in rows:
-            inside = pool[taken == best[row]]
+        taken, each = self.subject.decide(pool), self.subject.each_value(pool)
+        own = self.subject.risk(scores[rows], eta[rows])
+        for row, risk in zip(rows, own.tolist(), strict=True):
+            inside = each[taken == best[row]]
             if len(inside):
-                least = float(self.subject.risk(inside, eta[row]).min())
-                gaps[row] = min(max(least - float(self.subject.risk(scores[row : row + 1], eta[row])[0]), 1e-12), 1.0)
+                gaps[row] = min(max(float(weigh(inside, eta[row]).min()) - risk, 1e-12), 1.0)
         return gaps
 
     def _may_be_a_wrong_call(self, best: int) -> bool:
@@ -365,12 +366,16 @@ class _Search:
         clear = ((subject.target.clearance(eta) >= NEAR) & ~wrong & ~torn).nonzero()[:, 0]
         generator = torch.Generator().manual_seed(self.seed)
         pool = self._some_of_pool(200)
-        for row in clear[:: max(1, len(clear) // 40)].tolist():
+        of_pool, each_of_pool = subject.decide(pool), subject.each_value(pool)
+        n_tried = min(40, max(4, 6_000_000 // (60 * subject.n_classes * subject.n_outputs)))
+        for row in clear[:: max(1, len(clear) // n_tried)].tolist():
             noise = torch.randn(60, subject.n_outputs, generator=generator, dtype=torch.float64)
             size = torch.tensor([0.1, 1.0, 5.0], dtype=torch.float64).repeat(20).unsqueeze(-1)
-            others = torch.cat([scores[row] + size * noise, pool])
-            bad = subject.target.excess(subject.decide(others), eta[row].expand(len(others), -1)) > WRONG
-            low = subject.risk(others, eta[row]) <= risk[row] + subject.tolerance * 1e-3
+            around = scores[row] + size * noise
+            taken = torch.cat([subject.decide(around), of_pool])
+            each = torch.cat([subject.each_value(around), each_of_pool])
+            bad = subject.target.excess(taken, eta[row].expand(len(taken), -1)) > WRONG
+            low = weigh(each, eta[row]) <= risk[row] + subject.tolerance * 1e-3
             torn[row] |= bool((bad & low).any())
         return torn & ~wrong
 

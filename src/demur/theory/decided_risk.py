@@ -198,7 +198,7 @@ def best_with_decision(
         return DecidedRisk(float("inf"), minimiser, 0.0, 0)
     found = [exact] if exact is not None else []
     if len(pool):
-        found += [_descend_freely(subject, eta, decision, pool)]
+        found += [_descend_freely(subject, eta, decision, pool, columns)]
         found += [_along_rays(subject, eta, decision, minimiser, pool, columns, seed + i) for i in range(2)]
     risks = subject.risk(torch.stack(found), eta)
     best = int(risks.argmin())
@@ -221,6 +221,12 @@ def _columns(subject: Subject, eta: Tensor, n_outputs: int) -> Tensor:
     return Ties.of(eta.unsqueeze(0), equal_values(eta.unsqueeze(0)), n_outputs).columns[0]
 
 
+def _unknowns(scores: Tensor, columns: Tensor) -> Tensor:
+    """Return the mean of the scores (m, n_outputs) that are copies of each unknown."""
+    member = (columns.unsqueeze(-1) == torch.arange(int(columns.max()) + 1)).to(scores.dtype)
+    return scores @ (member / member.sum(0))
+
+
 def _noise(n_rows: int, columns: Tensor, generator: torch.Generator) -> Tensor:
     n_unknowns = int(columns.max()) + 1
     return torch.randn(n_rows, n_unknowns, generator=generator, dtype=torch.float64)[:, columns]
@@ -237,14 +243,21 @@ def _pool(
     return points[subject.risk(points, eta).argsort()[:400]]
 
 
-def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor) -> Tensor:
+def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor, columns: Tensor) -> Tensor:
     """Descend from the best scores inside without constraints; keep the ends that are still inside."""
     starts = pool[sorted({round(i * (len(pool) - 1) / 23) for i in range(24)})]
-    problem = RiskProblem.of(subject, Ties.none(eta.expand(len(starts), -1), len(starts[0])))
+    rows = eta.expand(len(starts), -1)
+    ties = Ties.of(rows, None, len(columns))
+    if subject.facts.symmetric and (subject.facts.convex or len(columns) > MOST_UNKNOWNS):
+        ties = Ties.of(rows, equal_values(rows), len(columns))
+        columns = ties.columns[0]
+    problem = RiskProblem.of(subject, ties)
+    unknowns = _unknowns(starts, columns)
     if subject.facts.twice:
-        ends, _ = problem.descend(problem.risk, starts, max_steps=80)
+        ends, _ = problem.descend(problem.risk, unknowns, max_steps=80)
     else:
-        ends, _ = minimise_kinked_rows(problem.risk, starts, max_steps=60, noise=subject.scale.noise)
+        ends, _ = minimise_kinked_rows(problem.risk, unknowns, max_steps=60, noise=subject.scale.noise)
+    ends = ends[:, columns]
     ends = torch.cat([ends[_inside(subject, ends, decision)], starts])
     return ends[subject.risk(ends, eta).argmin()]
 
@@ -256,7 +269,7 @@ def _along_rays(
     centres, scale = _towards(subject, pool[:200], minimiser, decision), 2.0
     centres = torch.cat([centres, pool[:50]])
     centres = centres[subject.risk(centres, eta).argsort()[:12]]
-    for _ in range(40):
+    for _ in range(40 if int(columns.max()) < MOST_UNKNOWNS else 10):
         noise = _noise(300, columns, generator)
         spread = torch.rand(300, 1, generator=generator, dtype=torch.float64) ** 2
         points = centres[torch.arange(300) % len(centres)] + scale * spread * noise

@@ -288,17 +288,17 @@ class RiskProblem:
         Parameters
         ----------
         start : tensor of shape (n_rows, n_unknowns), optional
-            By default the best of a few guesses. Cutting planes, for losses that say they have kinks, need none.
+            By default the best of a few guesses. Cutting planes, where a loss says that it has kinks and Newton's method
+            does not get to a place without a slope, need none.
         """
-        everywhere = torch.arange(self.n_rows)
-        if not self.loss.smooth:
-            points, gaps = zip(*(self.cut_planes(row) for row in range(self.n_rows)), strict=True)
-            return self.ties.scores(torch.stack(points), everywhere), torch.tensor(gaps, dtype=torch.float64)
         if start is not None:
             unknowns, slope = self.descend(self.risk, start)
         else:
             unknowns, slope = self.descend_from_guess(self.risk, self.ties.n_unknowns)
-        return self.ties.scores(unknowns, everywhere), slope
+        if not self.loss.smooth:
+            for row in (slope > STUCK).nonzero()[:, 0].tolist():
+                unknowns[row], slope[row] = self.cut_planes(row)
+        return self.ties.scores(unknowns, torch.arange(self.n_rows)), slope
 
     def cut_planes(self, row: int) -> tuple[Tensor, float]:
         """Minimise one row's risk, which must be convex, by cutting planes: its unknowns, and how far it may be off."""

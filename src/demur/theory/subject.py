@@ -23,6 +23,7 @@ __all__ = [
     "decide",
     "examine",
     "scale_of",
+    "weigh",
     "wide_scores",
 ]
 
@@ -172,17 +173,30 @@ class Subject:
 
     def risk(self, scores: Tensor, eta: Tensor) -> Tensor:
         """Return the pointwise risk of scores (m, n_outputs) at eta, (n_classes,) or (m, n_classes)."""
+        return weigh(self.each_value(scores), eta)
+
+    def each_value(self, scores: Tensor) -> Tensor:
+        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes): what risks at any eta are made of."""
         n_rows, n_classes = len(scores), self.n_classes
         with torch.no_grad():
             y = torch.arange(n_classes).repeat(n_rows)
-            each = self.values(scores.repeat_interleave(n_classes, 0), y).reshape(n_rows, n_classes)
-            weighted = torch.where(eta > 0, eta * each, torch.zeros_like(each))
-        return weighted.sum(-1)
+            return self.values(scores.repeat_interleave(n_classes, 0), y).reshape(n_rows, n_classes)
 
     def decide(self, scores: Tensor) -> Tensor:
         """Return what the rule does with scores (m, n_outputs): a class, or -1 for rejecting."""
         with torch.no_grad():
             return decide(self.loss, scores, self.target)
+
+
+def weigh(each: Tensor, eta: Tensor) -> Tensor:
+    """Return the risk that losses of each class, (..., n_classes), have at eta; a class of probability 0 does not count.
+
+    Examples
+    --------
+    >>> weigh(torch.tensor([[1.0, 2.0, torch.inf]]), torch.tensor([0.5, 0.5, 0.0]))
+    tensor([1.5000])
+    """
+    return torch.where(eta > 0, eta * each, torch.zeros_like(each)).sum(-1)
 
 
 def decide(loss: Loss, scores: Tensor, target: Target) -> Tensor:
@@ -311,7 +325,10 @@ def scale_of(loss: Loss, n_classes: int, cost: float | Tensor) -> Scale:
             values = loss.forward(scores, y, cost)
         precision = torch.finfo(values.dtype).eps
         plain = values.to(torch.float64)
-        offset, unit = float(plain.median()), float(plain.quantile(0.9) - plain.quantile(0.1))
+        offset, spread = float(plain.median()), float(plain.quantile(0.9) - plain.quantile(0.1))
+        # Upwards there may be no end to an exponential of a large multiple of a score; downwards there is.
+        below = 2 * (offset - float(plain.quantile(0.1)))
+        unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
         if unit > 100 * precision * abs(offset):
             return Scale(offset, unit, noise=max(1e-15, precision * float(plain.abs().median()) / unit))
     return Scale(offset, 1.0, noise=max(1e-15, precision * abs(offset)))
@@ -393,7 +410,20 @@ def _symmetric(trial: _Trial, taken: Tensor) -> bool:
         moved, before = trial.scaled(renamed, new_name[trial.y]), trial.scaled(trial.scores, trial.y)
         if bool(((moved - before).abs() > (1e-9 + 100 * trial.scale.noise) * (1 + before.abs())).any()):
             return False
-    return True
+    return _symmetric_at_ties(trial)
+
+
+def _symmetric_at_ties(trial: _Trial) -> bool:
+    """Return whether classes with equal scores have equal losses; not so where a loss asks which score is largest."""
+    n_classes = trial.target.n_classes
+    rows = torch.arange(len(trial.scores))
+    one, other = rows % n_classes, (rows + 1 + rows // n_classes % (n_classes - 1)) % n_classes
+    tied = trial.scores.clone()
+    top = tied[:, :n_classes].amax(-1) + torch.where(rows % 3 == 0, -0.5, 0.5)
+    tied[rows, one] = tied[rows, other] = top
+    first, second = trial.scaled(tied, one), trial.scaled(tied, other)
+    room = (1e-9 + 100 * trial.scale.noise) * (1 + first.abs())
+    return bool(((first - second).abs() <= room).all())
 
 
 def _convex(trial: _Trial, generator: torch.Generator) -> bool:

@@ -25,7 +25,7 @@ from demur.losses.pairwise import PairwiseLoss
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.theory.bayes import REJECT
 from demur.theory.decided_risk import DecidedRisk, best_with_decision
-from demur.theory.pointwise_risk import RiskProblem, Ties, pointwise_risk
+from demur.theory.pointwise_risk import RiskProblem, Ties, equal_values, pointwise_risk
 from demur.theory.subject import Subject
 
 __all__ = ["ExactMinimum", "Witness", "exact_minimum", "has_exact_form", "kind_of", "verify"]
@@ -214,6 +214,7 @@ def _formula_is_the_losses(loss: PairwiseLoss, eta: NDArray[np.float64], cost: f
         problem = _Grouped(loss, eta, cost)
         for seed in range(3):
             group_scores = np.random.default_rng(seed).normal(size=len(problem.sizes) + 1)
+            group_scores[-1] /= 1 + float(problem.beta)  # beta r stays where an exponential is exact
             each = group_scores[np.searchsorted(np.unique(eta), eta)]
             scores = np.r_[each[1] - each[0] if problem.binary_scores else each, group_scores[-1]]
             theirs = float(pointwise_risk(loss, torch.from_numpy(scores), torch.from_numpy(eta), cost))
@@ -226,13 +227,15 @@ def _formula_is_the_losses(loss: PairwiseLoss, eta: NDArray[np.float64], cost: f
 def _at_rejector_zero(subject: Subject, eta: Tensor) -> list[float]:
     """Return class scores that minimise the risk at r = 0, and that r."""
     row = eta.unsqueeze(0)
-    problem = RiskProblem.of(subject, Ties.none(row, subject.n_outputs))
+    groups = equal_values(row) if subject.facts.symmetric else None
+    problem = RiskProblem.of(subject, Ties.of(row, groups, subject.n_outputs))
 
     def risk(unknowns: Tensor, rows: Tensor) -> Tensor:
         return problem.risk(torch.cat([unknowns, unknowns.new_zeros(len(unknowns), 1)], -1), rows)
 
-    unknowns, _ = problem.descend_from_guess(risk, subject.n_outputs - 1)
-    return [*unknowns[0].tolist(), 0.0]
+    unknowns, _ = problem.descend_from_guess(risk, problem.ties.n_unknowns - 1)
+    at_zero = torch.cat([unknowns, unknowns.new_zeros(1, 1)], -1)
+    return [float(score) for score in problem.ties.scores(at_zero, torch.zeros(1, dtype=torch.long))[0]]
 
 
 DIGITS = 50

@@ -1,15 +1,16 @@
 """The stacked engine: trains many independent networks as few tensor programs."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from demur.errors import InputError
-from demur.losses import Loss
+from demur.errors import InputError, UserError
+from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 from demur.training.cuda import train_with_graphs
 from demur.training.fused import can_fuse, train_fused
@@ -18,14 +19,21 @@ from demur.training.planning import Chunk, plan_chunks, stack_plan
 from demur.training.training_step import Batches, TrainingStep, stacked_loss
 from demur.workers import on_workers, single_threaded_kernels
 
-__all__ = ["CudaPath", "train", "train_all"]
+__all__ = ["CudaPath", "Decay", "DeviceMemoryError", "train", "train_all"]
 
 CudaPath = Literal["tf32", "tf32x3", "ieee", "graph"]
 """How networks are trained on a GPU."""
 
+Decay = Literal["l2", "decoupled"]
+"""How weights decay: by a penalty that joins the gradient, or by themselves."""
+
+
+class DeviceMemoryError(UserError):
+    """A device has not enough free memory for even the smallest stack."""
+
 
 def train(
-    loss: Loss,
+    loss: Trainable,
     architecture: Architecture,
     data: TrainingData,
     networks: Sequence[NetworkSpec],
@@ -38,6 +46,7 @@ def train(
     n_workers: int | None = None,
     progress: Callable[[int], None] | None = None,
     on_cuda: CudaPath = "tf32",
+    decay: Decay = "l2",
 ) -> Trained:
     """Train every network with AMSGrad on minibatches of its own rows.
 
@@ -48,7 +57,7 @@ def train(
 
     Parameters
     ----------
-    loss : Loss
+    loss : Trainable
         Its hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : Architecture
     data : TrainingData
@@ -64,11 +73,19 @@ def train(
         On a GPU, networks with one hidden layer and a loss of demur's own are trained by one program each; this is how
         its products round: factors of 11 bits, of about 22, or of 24. "graph" replays the steps of the CPU instead, as
         all other networks do.
+    decay : {"l2", "decoupled"}, default="l2"
+        Whether the weight decay of a network is a penalty whose gradient joins that of the loss, as in
+        ``torch.optim.Adam``, or takes its share of the weights in every step, as in ``torch.optim.AdamW``.
 
     Returns
     -------
     Trained
         In the order of ``networks``. One whose numbers overflowed is marked in ``failed`` and holds zeros.
+
+    Raises
+    ------
+    DeviceMemoryError
+        If a GPU runs out of memory with stacks of a single network; before that, stacks are made smaller.
 
     Examples
     --------
@@ -92,6 +109,7 @@ def train(
         n_workers=n_workers,
         progress=progress,
         on_cuda=on_cuda,
+        decay=decay,
     )
     return trained
 
@@ -107,6 +125,7 @@ def train_all(
     n_workers: int | None = None,
     progress: Callable[[int], None] | None = None,
     on_cuda: CudaPath = "tf32",
+    decay: Decay = "l2",
 ) -> list[Trained]:
     """Train several jobs at once, as :func:`train` does each.
 
@@ -118,87 +137,157 @@ def train_all(
             raise InputError(
                 "validation rows, a learning rate and dropout of a network's own are for train_tabular; leave them out."
             )
-    if device.type == "cuda" and on_cuda != "graph":
-        return _train_on_cuda(
-            jobs, on_cuda, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, device=device,
-            stack_size=stack_size, n_workers=n_workers, progress=progress,
-        )  # fmt: skip
-    stop = threading.Event()
+    if decay not in ("l2", "decoupled"):
+        raise InputError(f"decay must be 'l2' or 'decoupled', got {decay!r}.")
+    how = _How(epochs, batch_size, learning_rate, decay == "decoupled", device, n_workers, progress)
+    if device.type != "cuda":
+        return _train_stacks(jobs, how, stack_size)
+    with _on(device):
+        try:
+            jobs = [replace(job, data=job.data.to(device)) for job in jobs]
+        except torch.cuda.OutOfMemoryError as error:
+            raise _no_room(device, "the rows") from error
+        results = [Trained.empty(job.architecture, len(job.networks), device) for job in jobs]
+        fused = [on_cuda != "graph" and can_fuse(job) for job in jobs]
+        if any(fused):
+            _train_programs(jobs, fused, how, on_cuda, results)
+        others = [number for number, fits in enumerate(fused) if not fits]
+        for number, trained in zip(others, _train_stacks([jobs[n] for n in others], how, stack_size), strict=True):
+            results[number] = trained
+    return results
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Make a GPU the current one, which streams, graphs and programs are made for."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+@dataclass(frozen=True)
+class _How:
+    """What all jobs of a call share."""
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    decoupled: bool
+    device: torch.device
+    n_workers: int | None
+    progress: Callable[[int], None] | None
+
+
+def _no_room(device: torch.device, what: str) -> DeviceMemoryError:
+    return DeviceMemoryError(
+        f"{device} has not enough free memory for {what}. Close other programs that use it, lower batch_size, or train "
+        'with device="cpu".'
+    )
+
+
+def _train_programs(
+    jobs: Sequence[Job], fused: Sequence[bool], how: _How, precision: CudaPath, results: Sequence[Trained]
+) -> None:
+    """Train the jobs that one program per network can take; fewer networks at a time where memory is short."""
+    waiting = [
+        (number, place) for number, fits in enumerate(fused) if fits for place in range(len(jobs[number].networks))
+    ]
+    limit = len(waiting)
+    while waiting:
+        now = waiting[:limit]
+        numbers = list(dict.fromkeys(number for number, _ in now))
+        places = [[place for number, place in now if number == wanted] for wanted in numbers]
+        parts = [
+            replace(jobs[number], networks=[jobs[number].networks[place] for place in own])
+            for number, own in zip(numbers, places, strict=True)
+        ]
+        try:
+            outcomes = train_fused(
+                parts, epochs=how.epochs, batch_size=how.batch_size, learning_rate=how.learning_rate,
+                decoupled=how.decoupled, device=how.device, precision=precision, progress=how.progress,
+            )  # fmt: skip
+        except torch.cuda.OutOfMemoryError as error:
+            if limit == 1:
+                raise _no_room(how.device, "a single network") from error
+            outcomes = None
+        if outcomes is None:  # outside the handler, whose traceback keeps what was allocated
+            torch.cuda.empty_cache()
+            limit = (min(limit, len(waiting)) + 1) // 2
+            continue
+        for number, own, outcome in zip(numbers, places, outcomes, strict=True):
+            results[number].put(own, *outcome)
+        waiting = waiting[limit:]
+
+
+def _train_stacks(jobs: Sequence[Job], how: _How, stack_size: int | None) -> list[Trained]:
+    """Train stacks of networks, several at a time; smaller ones, one at a time, where memory is short."""
+    results = [Trained.empty(job.architecture, len(job.networks), how.device) for job in jobs]
+    waiting = [list(range(len(job.networks))) for job in jobs]
+    n_workers = how.n_workers
+    while any(waiting):
+        work, planned = _plan(jobs, waiting, how, stack_size)
+        try:
+            for one, outcome in _run(work, how, n_workers or planned):
+                results[one.job_number].put(one.chunk.members, *outcome)
+                done = set(one.chunk.members)
+                waiting[one.job_number] = [place for place in waiting[one.job_number] if place not in done]
+        except torch.cuda.OutOfMemoryError as error:
+            largest = max(len(one) for one in work)
+            if largest == 1 and n_workers == 1:
+                raise _no_room(how.device, "a single network") from error
+            n_workers, stack_size = 1, max(1, largest // 2)
+        if any(waiting):
+            torch.cuda.empty_cache()
+    return results
+
+
+def _plan(
+    jobs: Sequence[Job], waiting: Sequence[Sequence[int]], how: _How, stack_size: int | None
+) -> tuple[list["_Work"], int]:
+    """Cut what is waiting into stacks, and say how many of them train at a time."""
     work: list[_Work] = []
     workers = [1]
-    for position, job in enumerate(jobs):
-        plan = stack_plan(
-            job.architecture, batch_size=batch_size, n_networks=sum(len(one.networks) for one in jobs), device=device
-        )
+    n_networks = sum(len(places) for places in waiting)
+    for position, (job, places) in enumerate(zip(jobs, waiting, strict=True)):
+        plan = stack_plan(job.architecture, batch_size=how.batch_size, n_networks=n_networks, device=how.device)
         workers.append(plan.n_workers)
-        splitting = 1 if device.type == "cuda" else plan.n_workers  # a GPU prefers one large stack to several small
-        chunks = plan_chunks(job.networks, stack_size=stack_size or plan.stack_size, n_workers=splitting)
-        on_device = replace(job, data=job.data.to(device))
-        work += [_Work(position, on_device, chunk) for chunk in chunks]
-    n_workers = n_workers or (1 if any(job.architecture.one_by_one for job in jobs) else max(workers))
+        splitting = 1 if how.device.type == "cuda" else plan.n_workers  # a GPU prefers one large stack to several small
+        size = stack_size or plan.stack_size
+        chunks = plan_chunks([job.networks[place] for place in places], stack_size=size, n_workers=splitting)
+        on_device = replace(job, data=job.data.to(how.device))
+        for chunk in chunks:
+            members = tuple(places[member] for member in chunk.members)
+            work.append(_Work(position, on_device, replace(chunk, members=members)))
+    return work, 1 if any(job.architecture.one_by_one for job in jobs) else max(workers)
 
-    def prepare(one: _Work) -> tuple[TrainingStep, Batches]:
-        return one.prepare(batch_size, learning_rate, device)
+
+def _run(work: Sequence["_Work"], how: _How, n_workers: int) -> Iterator[tuple["_Work", tuple[Tensor, Tensor]]]:
+    """Train every stack, and yield each with its outcome."""
+    stop = threading.Event()
 
     def run(one: _Work) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            step, batches = prepare(one)
+            step, batches = one.prepare(how)
             size, last = batches.batch_size, batches.n_rows
             if one.job.architecture.one_by_one and last % size == 1 and last > 1:
                 last -= 1  # batch normalisation has no statistics of a single row
-            for order in batches.epochs(epochs):
+            for order in batches.epochs(how.epochs):
                 x, y, weight = step.examples(order, batches.weight)
                 for start in range(0, last, size):
                     if stop.is_set():
                         raise KeyboardInterrupt
                     batch = slice(start, min(start + size, last))
                     step(x[:, batch], y[:, batch], weight[:, batch])
-                if progress is not None:
-                    progress(len(one))
+                if how.progress is not None:
+                    how.progress(len(one))
             return step.outcome()
 
-    results = [Trained.empty(job.architecture, len(job.networks), device) for job in jobs]
-    if device.type == "cuda" and all(job.architecture.graphable for job in jobs):
+    if how.device.type == "cuda" and all(one.job.architecture.graphable for one in work):
         with torch.no_grad(), single_threaded_kernels():
-            for one, step in train_with_graphs(work, prepare, epochs, n_streams=n_workers, progress=progress):
-                results[one.job_number].put(one.chunk.members, *step.outcome())
-    else:
-        for one, outcome in zip(work, on_workers(run, work, n_workers=n_workers, stop=stop), strict=True):
-            results[one.job_number].put(one.chunk.members, *outcome)
-    return results
-
-
-def _train_on_cuda(
-    jobs: Sequence[Job], precision: CudaPath, *, device: torch.device, epochs: int, batch_size: int,
-    learning_rate: float, stack_size: int | None, n_workers: int | None, progress: Callable[[int], None] | None,
-) -> list[Trained]:  # fmt: skip
-    """Train the jobs that one program per network can take, and the others by graphs."""
-    jobs = [replace(job, data=job.data.to(device)) for job in jobs]
-    is_fused = [can_fuse(job) for job in jobs]
-    results: list[Trained | None] = [None] * len(jobs)
-    fused = [job for job, fits in zip(jobs, is_fused, strict=True) if fits]
-    if fused:
-        found = iter(
-            train_fused(
-                fused, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, device=device,
-                precision=precision, progress=progress,
+            running = train_with_graphs(
+                work, lambda one: one.prepare(how), how.epochs, n_streams=n_workers, progress=how.progress
             )
-        )  # fmt: skip
-        for number, job in enumerate(jobs):
-            if is_fused[number]:
-                trained = Trained.empty(job.architecture, len(job.networks), device)
-                trained.put(range(len(job.networks)), *next(found))
-                results[number] = trained
-    others = [job for job, fits in zip(jobs, is_fused, strict=True) if not fits]
-    rest = iter(
-        train_all(
-            others, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, device=device,
-            stack_size=stack_size, n_workers=n_workers, progress=progress, on_cuda="graph",
-        )
-        if others
-        else []
-    )  # fmt: skip
-    return [next(rest) if one is None else one for one in results]
+            for one, step in running:
+                yield one, step.outcome()
+    else:
+        yield from zip(work, on_workers(run, work, n_workers=n_workers, stop=stop), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,10 +301,11 @@ class _Work:
     def __len__(self) -> int:
         return len(self.chunk.members)
 
-    def prepare(self, batch_size: int, learning_rate: float, device: torch.device) -> tuple[TrainingStep, Batches]:
+    def prepare(self, how: _How) -> tuple[TrainingStep, Batches]:
         members = [self.job.networks[position] for position in self.chunk.members]
         leaders = members[:: len(members) // self.chunk.n_groups]
-        batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], batch_size)
-        stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, device)
-        loss = stacked_loss(self.job.loss, members, device)
-        return TrainingStep(loss, stack, self.job.data, members, learning_rate), batches
+        batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], how.batch_size)
+        stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, how.device)
+        loss = stacked_loss(self.job.loss, members, how.device)
+        step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate, decoupled=how.decoupled)
+        return step, batches

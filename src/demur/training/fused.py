@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any, cast
@@ -19,11 +18,11 @@ from demur.losses import (
     BinaryEncodedHinge,
     CrammerSingerHinge,
     CrossEntropy,
-    Loss,
     MultiplicativePairwise,
     OneVsAll,
     OneVsAllHinge,
 )
+from demur.losses.loss import Trainable
 from demur.margins import Exponential, Hinge, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.training.jobs import Job, NetworkSpec
 from demur.training.mlp import MLP
@@ -39,6 +38,9 @@ _HYPER = ("alpha", "beta")
 _STREAMS = 8
 _WARPS = 8
 
+_ROWS_AT_A_TIME = 128
+"""Larger batches are worked through in pieces of this many rows, which fit into registers."""
+
 _MOST_WEIGHTS = 8192
 """Padded weights of a network whose moments and gradients fit into the registers of one program."""
 
@@ -53,7 +55,7 @@ _MARGINS: dict[type[MarginFunction], str] = {
     SquaredHinge: "sqhin",
 }
 
-_LOSSES: dict[type[Loss], str] = {
+_LOSSES: dict[type[Trainable], str] = {
     AdditivePairwise: "apc",
     BinaryEncodedHinge: "bep",
     CrammerSingerHinge: "cs_hinge",
@@ -79,7 +81,7 @@ def can_fuse(job: Job) -> bool:
     )
 
 
-def _kind(loss: Loss) -> tuple[str, str] | None:
+def _kind(loss: Trainable) -> tuple[str, str] | None:
     """Return the kernel's names for a loss and its margin function, or None if it does not know them."""
     name = _LOSSES.get(type(loss))
     if name is None:
@@ -162,6 +164,8 @@ class FusedStack:
         For each network the key of its trial in ``orders``.
     epochs : int
     learning_rate : float
+    decoupled : bool
+        How weights decay; see :class:`demur.training.training_step.AMSGrad`.
     precision : {"tf32", "tf32x3", "ieee"}
         How the matrix units round their factors: to 11 bits, to about 22, or not at all.
     """
@@ -175,6 +179,7 @@ class FusedStack:
         *,
         epochs: int,
         learning_rate: float,
+        decoupled: bool = False,
         precision: str = "tf32",
     ) -> None:
         loss, architecture, data = job.loss, cast(MLP, job.architecture), job.data
@@ -184,6 +189,7 @@ class FusedStack:
         self._loss, self._margin = kind
         self._shape = _Shape(*architecture.sizes)
         self._data, self._orders, self._precision = data, orders, precision
+        self._learning_rate, self._decoupled = learning_rate, decoupled
         self._n_networks = len(networks)
         self._state = torch.zeros(4, len(networks), self._shape.n_parameters, device=device)
         self._state[0] = _initial_vectors(architecture, [one.seed for one in networks]).to(device)
@@ -200,20 +206,58 @@ class FusedStack:
         self._corrections = _bias_corrections(epochs * orders.n_steps, learning_rate).to(device)
         self._y = data.y.to(torch.int32)
 
+    @property
+    def device(self) -> torch.device:
+        """Where it trains."""
+        return self._state.device
+
+    @property
+    def kernel(self) -> tuple[object, ...]:
+        """What the program is compiled for: stacks with equal kernels share one."""
+        shape = self._shape
+        weighted = self._data.weight is not None
+        return (
+            shape, self._loss, self._margin, weighted, self._precision, self._decoupled, self._rows, self._in_pieces,
+        )  # fmt: skip
+
+    @property
+    def _rows(self) -> int:
+        return min(_ROWS_AT_A_TIME, _padded(self._orders.batch_size))
+
+    @property
+    def _in_pieces(self) -> bool:
+        return self._orders.batch_size > _ROWS_AT_A_TIME
+
     def train(self, first_epoch: int, n_epochs: int, block: Tensor) -> None:
         """Train on a block of epochs, without waiting for the device."""
         from demur.training.fused_kernels import train_networks
 
+        numbers, constants = self._arguments(first_epoch, n_epochs, block)
+        train_networks[(self._n_networks,)](*numbers, **constants)
+
+    def compile(self) -> None:
+        """Compile the program, or find it in the cache on disk, without running it."""
+        from demur.training.fused_kernels import train_networks
+
+        numbers, constants = self._arguments(0, 1, self._order_of)
+        train_networks.warmup(*numbers, grid=(1,), **constants)
+
+    def _arguments(self, first_epoch: int, n_epochs: int, block: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         shape, orders, weight = self._shape, self._orders, self._data.weight
-        train_networks[(self._n_networks,)](
+        length = block.shape[-1]
+        numbers = (
             self._data.X, self._y, orders.weight if weight is None else weight, block, orders.weight, self._order_of,
             self._state, self._corrections[first_epoch * orders.n_steps :], self._cost, self._decay, self._alpha,
-            self._beta, self._n_networks, block.shape[1], n_epochs * orders.n_steps, orders.n_steps, orders.batch_size,
-            shape.n_features, shape.n_hidden, shape.n_outputs, shape.n_parameters,
-            features=_padded(shape.n_features), hidden=_padded(shape.n_hidden), outputs=_padded(shape.n_outputs),
-            rows=_padded(orders.batch_size), loss=self._loss, margin=self._margin, weighted=weight is not None,
-            precision=self._precision, num_warps=_WARPS,
+            self._beta, self._learning_rate, self._n_networks, length, n_epochs * orders.n_steps, orders.n_steps,
+            orders.batch_size, shape.n_features, shape.n_hidden, shape.n_outputs, shape.n_parameters,
         )  # fmt: skip
+        constants = {
+            "features": _padded(shape.n_features), "hidden": _padded(shape.n_hidden),
+            "outputs": _padded(shape.n_outputs), "rows": self._rows, "in_pieces": self._in_pieces,
+            "loss": self._loss, "margin": self._margin, "weighted": weight is not None,
+            "decoupled": self._decoupled, "precision": self._precision, "num_warps": _WARPS,
+        }  # fmt: skip
+        return numbers, constants
 
     def outcome(self) -> tuple[Tensor, Tensor]:
         """Return the trained vectors, and which networks failed: their numbers or their moments overflowed."""
@@ -228,12 +272,14 @@ def train_fused(
     batch_size: int,
     learning_rate: float,
     device: torch.device,
+    decoupled: bool = False,
     precision: str = "tf32",
     progress: Callable[[int], None] | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Train every network of every job; jobs whose networks have equally many rows share their orders.
+    """Train every network of every job; networks that have equally many rows share their orders.
 
-    Launches go to several streams, so that a job's last programs and the next job's first share the device.
+    The stacks go to several streams, those with most rows first, so that the device is never without work before the
+    last of them: whatever ends early leaves its place to the next. Each stack keeps its stream.
 
     Returns
     -------
@@ -241,10 +287,10 @@ def train_fused(
         For each job the vectors, and which networks failed.
     """
     keys = [[(one.seed, one.rows.tobytes()) for one in job.networks] for job in jobs]
-    groups: dict[int, dict[Any, tuple[NDArray[np.int64], int]]] = defaultdict(dict)
+    trials: dict[int, dict[Any, tuple[NDArray[np.int64], int]]] = defaultdict(dict)
     for job, own in zip(jobs, keys, strict=True):
         for network, key in zip(job.networks, own, strict=True):
-            groups[len(network.rows)][key] = (network.rows, network.seed)
+            trials[len(network.rows)][key] = (network.rows, network.seed)
     results: list[tuple[Tensor, Tensor]] = [
         (
             torch.zeros(len(job.networks), cast(MLP, job.architecture).n_parameters, device=device),
@@ -252,46 +298,83 @@ def train_fused(
         )
         for job in jobs
     ]
-    streams = [_stream() for _ in range(_STREAMS)] if device.type == "cuda" else [None]
-    for n_rows, trials in sorted(groups.items(), reverse=True):
-        orders = Orders(trials, batch_size, epochs, device)
-        stacks = []
+    groups: list[tuple[Orders, list[tuple[int, list[int], FusedStack]]]] = []
+    for n_rows, those in sorted(trials.items(), reverse=True):
+        orders, stacks = Orders(those, batch_size, epochs, device), []
         for number, (job, own) in enumerate(zip(jobs, keys, strict=True)):
             places = [place for place, one in enumerate(job.networks) if len(one.rows) == n_rows]
             if places:
                 stack = FusedStack(
                     job, [job.networks[place] for place in places], orders, [own[place] for place in places],
-                    epochs=epochs, learning_rate=learning_rate, precision=precision,
+                    epochs=epochs, learning_rate=learning_rate, decoupled=decoupled, precision=precision,
                 )  # fmt: skip
                 stacks.append((number, places, stack))
+        groups.append((orders, stacks))
+    _compile([stack for _, stacks in groups for _, _, stack in stacks])
+    lanes = _Lanes(device)
+    for orders, stacks in groups:
         for start, count, block in orders.blocks():
-            _on_streams(streams, [partial(stack.train, start, count, block) for _, _, stack in stacks])
-            if progress is not None:
-                progress(count * sum(len(places) for _, places, _ in stacks))
+            for _, places, stack in stacks:
+                lanes.launch(stack, start, count, block)
+                if progress is not None:
+                    progress(count * len(places))
+    lanes.join()
+    for _, stacks in groups:
         for number, places, stack in stacks:
             for all_of_them, found in zip(results[number], stack.outcome(), strict=True):
                 all_of_them[torch.tensor(places, device=device)] = found
     return results
 
 
-def _stream() -> Any:
-    return torch.cuda.Stream()  # type: ignore[no-untyped-call] # torch's stubs
+_compiled: set[tuple[object, ...]] = set()
 
 
-def _on_streams(streams: Sequence[Any], launches: Sequence[Callable[[], None]]) -> None:
-    """Launch each on the next stream, after what was on the device before and before what comes after."""
-    if streams[0] is None:
-        for launch in launches:
-            launch()
+def _compile(stacks: Sequence[FusedStack]) -> None:
+    """Compile what this process has not compiled yet, side by side."""
+    if not stacks or stacks[0].device.type != "cuda":
         return
-    current = torch.cuda.current_stream()
-    for number, launch in enumerate(launches):
-        stream = streams[number % len(streams)]
-        stream.wait_stream(current)
+    new = {stack.kernel: stack for stack in stacks if stack.kernel not in _compiled}
+    if not new:
+        return
+    first, *others = new.values()
+    first.compile()  # by itself: it sets up what all of them share
+    device = first.device
+
+    def in_thread(stack: FusedStack) -> None:
+        with torch.cuda.device(device):
+            stack.compile()
+
+    on_workers(in_thread, others)
+    _compiled.update(new)
+
+
+class _Lanes:
+    """Streams on a device; everything at once where there are none."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._streams: list[Any] = []
+        self._of: dict[int, Any] = {}
+        if device.type == "cuda":
+            self._current: Any = torch.cuda.current_stream(device)
+            self._streams = [torch.cuda.Stream(device) for _ in range(_STREAMS)]  # type: ignore[no-untyped-call] # stubs
+            for stream in self._streams:
+                stream.wait_stream(self._current)
+
+    def launch(self, stack: FusedStack, start: int, count: int, block: Tensor) -> None:
+        """Train a stack on a block of epochs, on the stack's own stream."""
+        if not self._streams:
+            stack.train(start, count, block)
+            return
+        stream = self._of.setdefault(id(stack), self._streams[len(self._of) % len(self._streams)])
+        stream.wait_stream(self._current)  # which has copied the block
+        block.record_stream(stream)
         with torch.cuda.stream(stream):
-            launch()
-    for stream in streams:
-        current.wait_stream(stream)
+            stack.train(start, count, block)
+
+    def join(self) -> None:
+        """Let what comes after wait for all streams."""
+        for stream in self._streams:
+            self._current.wait_stream(stream)
 
 
 def _initial_vectors(architecture: MLP, seeds: Sequence[int]) -> Tensor:
@@ -302,7 +385,7 @@ def _initial_vectors(architecture: MLP, seeds: Sequence[int]) -> Tensor:
     return vectors[[place[seed] for seed in seeds]]
 
 
-def _hyper(loss: Loss, network: NetworkSpec, name: str) -> float | None:
+def _hyper(loss: Trainable, network: NetworkSpec, name: str) -> float | None:
     """Return a hyper-parameter of a network, 1 where its loss has none of that name, None where it is not a number."""
     value: Any = network.hyper.get(name, getattr(loss, name, 1.0))
     return float(value) if isinstance(value, (int, float)) else None

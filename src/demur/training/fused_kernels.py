@@ -111,9 +111,15 @@ def _score_gradient(
 
 
 @triton.jit
-def _updated(w, g, mean, square, largest, decay, step_size, root):
-    """Return one step of AMSGrad as torch.optim.Adam(amsgrad=True) makes it: weights and the three moments."""
-    g = g + decay * w
+def _updated(w, g, mean, square, largest, decay, shrink, step_size, root, decoupled: tl.constexpr):
+    """Return one step of AMSGrad as torch.optim.Adam(amsgrad=True) makes it: weights and the three moments.
+
+    Decoupled, as torch.optim.AdamW makes it: the weights shrink by a factor of their own.
+    """
+    if decoupled:
+        w = w * shrink
+    else:
+        g = g + decay * w
     mean = mean + 0.1 * (g - mean)
     square = 0.999 * square + 0.001 * g * g
     largest = tl.maximum(largest, square)
@@ -127,25 +133,48 @@ def _at(unit, source, n_units, n_sources):
 
 
 @triton.jit
+def _gradients(
+    x_ptr, y_ptr, weight_ptr, order_ptr, place_ptr, in_batch, w1, b1, w2, b2, cost, alpha, beta, f, b, o,
+    n_features, n_outputs,
+    loss: tl.constexpr, margin: tl.constexpr, weighted: tl.constexpr, precision: tl.constexpr,
+):  # fmt: skip
+    """Return what some rows of a batch add to the gradients of w1, b1, w2 and b2."""
+    row = tl.load(order_ptr + b, in_batch, 0)
+    x = tl.load(x_ptr + row[:, None] * n_features + f[None, :], f[None, :] < n_features, 0.0)
+    y = tl.load(y_ptr + row)
+    weight = tl.load(place_ptr + b, in_batch, 0.0)
+    if weighted:
+        weight *= tl.load(weight_ptr + row)
+    active = tl.maximum(tl.dot(x, tl.trans(w1), input_precision=precision) + b1[None, :], 0.0)
+    scores = tl.dot(active, tl.trans(w2), input_precision=precision) + b2[None, :]
+    signal = _score_gradient(scores, y, weight, cost, alpha, beta, o, n_outputs, loss, margin)
+    below = tl.where(active > 0.0, tl.dot(signal, w2, input_precision=precision), 0.0)
+    g2 = tl.dot(tl.trans(signal), active, input_precision=precision)
+    g1 = tl.dot(tl.trans(below), x, input_precision=precision)
+    return g1, tl.sum(below, 0), g2, tl.sum(signal, 0)
+
+
+@triton.jit(do_not_specialize=["n_steps", "epoch_steps", "batch_size", "order_length", "n_networks", "n_parameters"])
 def train_networks(
     x_ptr, y_ptr, weight_ptr, order_ptr, place_ptr, orders_ptr, state_ptr, step_ptr, cost_ptr, decay_ptr, alpha_ptr,
-    beta_ptr, n_networks, order_length, n_steps, epoch_steps, batch_size, n_features, n_hidden, n_outputs,
-    n_parameters,
-    features: tl.constexpr, hidden: tl.constexpr, outputs: tl.constexpr, rows: tl.constexpr,
-    loss: tl.constexpr, margin: tl.constexpr, weighted: tl.constexpr, precision: tl.constexpr,
+    beta_ptr, learning_rate, n_networks, order_length, n_steps, epoch_steps, batch_size, n_features, n_hidden,
+    n_outputs, n_parameters,
+    features: tl.constexpr, hidden: tl.constexpr, outputs: tl.constexpr, rows: tl.constexpr, in_pieces: tl.constexpr,
+    loss: tl.constexpr, margin: tl.constexpr, weighted: tl.constexpr, decoupled: tl.constexpr, precision: tl.constexpr,
 ):  # fmt: skip
     """Train one network on ``n_steps`` batches; its state is read before and written after.
 
     ``state`` holds, one after the other, the vectors of all networks, their means, squares and largest squares.
     ``orders`` says which of the rows of ``order`` a network follows, ``place`` gives each position of an epoch its
-    weight, and ``step`` holds the two bias corrections of each step.
+    weight, and ``step`` holds the two bias corrections of each step. A batch of more than ``rows`` rows is worked
+    through in pieces.
     """
     network = tl.program_id(0)
     f, h, o = tl.arange(0, features), tl.arange(0, hidden), tl.arange(0, outputs)
     b = tl.arange(0, rows)
-    in_batch = b < batch_size
     cost, decay = tl.load(cost_ptr + network), tl.load(decay_ptr + network)
     alpha, beta = tl.load(alpha_ptr + network), tl.load(beta_ptr + network)
+    shrink = 1.0 - learning_rate * decay
     order_ptr += tl.load(orders_ptr + network).to(tl.int64) * order_length
 
     at_w1, has_w1 = _at(h, f, n_hidden, n_features)
@@ -168,28 +197,25 @@ def train_networks(
     b1_largest, b2_largest = tl.load(largest + at_b1, has_b1, 0.0), tl.load(largest + at_b2, has_b2, 0.0)
 
     for step in range(n_steps):
-        row = tl.load(order_ptr + step * batch_size + b, in_batch, 0)
-        x = tl.load(x_ptr + row[:, None] * n_features + f[None, :], f[None, :] < n_features, 0.0)
-        y = tl.load(y_ptr + row)
-        weight = tl.load(place_ptr + step % epoch_steps * batch_size + b, in_batch, 0.0)
-        if weighted:
-            weight *= tl.load(weight_ptr + row)
-        active = tl.maximum(tl.dot(x, tl.trans(w1), input_precision=precision) + b1[None, :], 0.0)
-        scores = tl.dot(active, tl.trans(w2), input_precision=precision) + b2[None, :]
-        signal = _score_gradient(scores, y, weight, cost, alpha, beta, o, n_outputs, loss, margin)
-        below = tl.where(active > 0.0, tl.dot(signal, w2, input_precision=precision), 0.0)
-        g2 = tl.dot(tl.trans(signal), active, input_precision=precision)
-        g1 = tl.dot(tl.trans(below), x, input_precision=precision)
-        step_size, root = tl.load(step_ptr + 2 * step), tl.load(step_ptr + 2 * step + 1)
+        order, place = order_ptr + step * batch_size, place_ptr + step % epoch_steps * batch_size
+        g1, g1_bias, g2, g2_bias = _gradients(
+            x_ptr, y_ptr, weight_ptr, order, place, b < batch_size, w1, b1, w2, b2, cost, alpha, beta, f, b, o,
+            n_features, n_outputs, loss, margin, weighted, precision)  # fmt: skip
+        if in_pieces:
+            for start in range(rows, batch_size, rows):
+                more1, more1_bias, more2, more2_bias = _gradients(
+                    x_ptr, y_ptr, weight_ptr, order + start, place + start, start + b < batch_size, w1, b1, w2, b2,
+                    cost, alpha, beta, f, b, o, n_features, n_outputs, loss, margin, weighted, precision)  # fmt: skip
+                g1, g1_bias, g2, g2_bias = g1 + more1, g1_bias + more1_bias, g2 + more2, g2_bias + more2_bias
+        size, root = tl.load(step_ptr + 2 * step), tl.load(step_ptr + 2 * step + 1)
         b2, b2_mean, b2_square, b2_largest = _updated(
-            b2, tl.sum(signal, 0), b2_mean, b2_square, b2_largest, decay, step_size, root
-        )
+            b2, g2_bias, b2_mean, b2_square, b2_largest, decay, shrink, size, root, decoupled)  # fmt: skip
         b1, b1_mean, b1_square, b1_largest = _updated(
-            b1, tl.sum(below, 0), b1_mean, b1_square, b1_largest, decay, step_size, root
-        )
-        w2, w2_mean, w2_square, w2_largest = _updated(w2, g2, w2_mean, w2_square, w2_largest, decay, step_size, root)
+            b1, g1_bias, b1_mean, b1_square, b1_largest, decay, shrink, size, root, decoupled)  # fmt: skip
+        w2, w2_mean, w2_square, w2_largest = _updated(
+            w2, g2, w2_mean, w2_square, w2_largest, decay, shrink, size, root, decoupled)  # fmt: skip
         w1, w1_mean, w1_square, w1_largest = _updated(
-            w1, g1, w1_mean, w1_square, w1_largest, decay, step_size, root)  # fmt: skip
+            w1, g1, w1_mean, w1_square, w1_largest, decay, shrink, size, root, decoupled)  # fmt: skip
 
     tl.store(vector + at_w1, w1, has_w1)
     tl.store(vector + at_w2, w2, has_w2)

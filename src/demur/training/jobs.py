@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from demur.array_types import ByName
-from demur.losses import Loss
+from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
+from demur.training.numpy_networks import NumpyNetworks, numpy_networks
 
 __all__ = ["Job", "NetworkSpec", "Trained", "TrainingData"]
 
@@ -23,6 +25,7 @@ class TrainingData:
     ----------
     X : tensor of shape (n_rows, n_features), float32
     y : tensor of shape (n_rows,), int64
+        The classes; or of shape (n_rows, ...), whatever the loss takes as the target of a row.
     weight : tensor of shape (n_rows,), float32, optional
         Multiplies each example's loss.
     """
@@ -82,14 +85,14 @@ class Job:
 
     Parameters
     ----------
-    loss : Loss
+    loss : Trainable
         Its hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : Architecture
     data : TrainingData
     networks : sequence of NetworkSpec
     """
 
-    loss: Loss
+    loss: Trainable
     architecture: Architecture
     data: TrainingData
     networks: Sequence[NetworkSpec]
@@ -111,6 +114,7 @@ class Trained:
     architecture: Architecture
     vectors: Tensor
     failed: Tensor
+    _numpy: ClassVar[NumpyNetworks | None] = None  # of each object, once it was asked for
 
     @classmethod
     def empty(cls, architecture: Architecture, n_networks: int, device: torch.device) -> "Trained":
@@ -127,6 +131,7 @@ class Trained:
         index = torch.as_tensor(members, device=self.vectors.device)
         self.vectors[index] = torch.where(failed[:, None], 0.0, vectors)
         self.failed[index] = failed
+        self.__dict__.pop("_numpy", None)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -156,6 +161,12 @@ class Trained:
         They are computed in the precision of x.
         """
         return self.architecture.scores(self.vectors.to(x.dtype), x.to(self.vectors.device))
+
+    def on_numpy(self) -> NumpyNetworks | None:
+        """Return the networks as NumPy runs them; None on a GPU, and for modules of the user's own."""
+        if self._numpy is None and self.vectors.device.type == "cpu":
+            self.__dict__["_numpy"] = numpy_networks(self.architecture, self.vectors.detach().numpy())
+        return self._numpy
 
     def module(self, member: int) -> nn.Module:
         """Return one network as a plain torch module, on the CPU."""

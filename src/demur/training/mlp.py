@@ -7,23 +7,32 @@ a group of networks that share their batch has its first layer computed as one w
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from demur.errors import InputError
 from demur.training.architecture import Architecture, Stack, one_vector
 
-__all__ = ["MLP", "StackedMLP"]
+__all__ = ["MLP", "Initialisation", "StackedMLP"]
+
+Initialisation = Literal["torch", "glorot", "he", "lecun"]
+"""How initial weights are drawn: as PyTorch does by default, or Keras ("glorot"), or Chainer ("lecun")."""
 
 
 @dataclass(frozen=True)
 class MLP(Architecture):
-    """A multilayer perceptron with ReLU units and PyTorch's default initial weights.
+    """A multilayer perceptron with ReLU units.
 
     Parameters
     ----------
     sizes : tuple of int
         Features, hidden units of each layer, outputs.
+    initialisation : {"torch", "glorot", "he", "lecun"}, default="torch"
+        How initial weights are drawn, n being a layer's inputs and m its outputs. "torch": weights and biases uniform
+        within 1 / sqrt(n), as ``torch.nn.Linear`` has them. The others have biases of zero, and weights that are
+        uniform within sqrt(6 / (n + m)) ("glorot"), or normal with variance 2 / n ("he") or 1 / n ("lecun").
 
     Examples
     --------
@@ -32,6 +41,7 @@ class MLP(Architecture):
     """
 
     sizes: tuple[int, ...]
+    initialisation: Initialisation = "torch"
 
     @property
     def n_parameters(self) -> int:
@@ -42,7 +52,7 @@ class MLP(Architecture):
         return sum(self.sizes)
 
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> "StackedMLP":
-        return StackedMLP(self.sizes, seeds, n_groups, device)
+        return StackedMLP(self.sizes, seeds, n_groups, device, self.initialisation)
 
     def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
         activation, start = x.t().unsqueeze(0), 0
@@ -78,11 +88,12 @@ class StackedMLP(Stack):
     sizes : sequence of int
         Features, hidden units of each layer, outputs.
     seeds : sequence of int
-        One per network: its initial weights are those of ``torch.nn.Linear`` layers made after
+        One per network: its initial weights are, by default, those of ``torch.nn.Linear`` layers made after
         ``torch.manual_seed(seed)``.
     n_groups : int
         The networks form this many groups of equal size; a group shares its batches.
     device : torch.device
+    initialisation : str
 
     Attributes
     ----------
@@ -90,11 +101,18 @@ class StackedMLP(Stack):
         Weights (M, out, in) and biases (M, out, 1) of each layer, views into ``parameters``.
     """
 
-    def __init__(self, sizes: Sequence[int], seeds: Sequence[int], n_groups: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        seeds: Sequence[int],
+        n_groups: int,
+        device: torch.device,
+        initialisation: Initialisation = "torch",
+    ) -> None:
         self.sizes = tuple(sizes)
         self.n_networks = len(seeds)
         self.n_groups = n_groups
-        self.parameters = one_vector(_initial_weights(self.sizes, seeds), device)
+        self.parameters = one_vector(_initial_weights(self.sizes, seeds, initialisation), device)
         self.gradients = torch.zeros_like(self.parameters)
         self.layers = self._views(self.parameters)
         gradients = self._views(self.gradients)
@@ -160,17 +178,30 @@ class StackedMLP(Stack):
                 signal = torch.ops.aten.threshold_backward(signal, below, 0)
 
 
-def _initial_weights(sizes: Sequence[int], seeds: Sequence[int]) -> list[Tensor]:
-    """Return weights and biases layer by layer, each of shape (M, ...), as nn.Linear would draw them."""
+def _initial_weights(sizes: Sequence[int], seeds: Sequence[int], initialisation: Initialisation) -> list[Tensor]:
+    """Return weights and biases layer by layer, each of shape (M, ...)."""
     per_network = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         parts = []
         for fan_in, fan_out in pairwise(sizes):
-            bound = fan_in**-0.5
-            parts += [
-                torch.empty(shape).uniform_(-bound, bound, generator=generator)
-                for shape in ((fan_out, fan_in), (fan_out,))
-            ]
+            parts += _drawn(fan_in, fan_out, initialisation, generator)
         per_network.append(parts)
     return [torch.stack(part) for part in zip(*per_network, strict=True)]
+
+
+def _drawn(fan_in: int, fan_out: int, initialisation: Initialisation, generator: torch.Generator) -> list[Tensor]:
+    """Draw a layer's weights and its biases."""
+    weight, bias = torch.empty(fan_out, fan_in), torch.zeros(fan_out)
+    if initialisation == "torch":
+        bound = fan_in**-0.5
+        weight.uniform_(-bound, bound, generator=generator)
+        bias.uniform_(-bound, bound, generator=generator)
+    elif initialisation == "glorot":
+        bound = (6 / (fan_in + fan_out)) ** 0.5
+        weight.uniform_(-bound, bound, generator=generator)
+    elif initialisation in ("he", "lecun"):
+        weight.normal_(0.0, ((2 if initialisation == "he" else 1) / fan_in) ** 0.5, generator=generator)
+    else:
+        raise InputError(f"initialisation must be 'torch', 'glorot', 'he' or 'lecun', got {initialisation!r}.")
+    return [weight, bias]

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from demur.errors import InputError
-from demur.losses import Loss
+from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
 from demur.training.jobs import NetworkSpec, Trained, TrainingData
 from demur.training.planning import cache_per_core
@@ -145,7 +145,7 @@ class TabularTraining:
 
 
 def train_tabular(
-    loss: Loss,
+    loss: Trainable,
     architecture: TabularNet,
     data: TrainingData,
     networks: Sequence[NetworkSpec],
@@ -166,7 +166,7 @@ def train_tabular(
 
     Parameters
     ----------
-    loss : Loss
+    loss : Trainable
         Its hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : TabularNet
     data : TrainingData
@@ -325,7 +325,7 @@ class _Run:
 
     def __init__(
         self,
-        loss: Loss,
+        loss: Trainable,
         architecture: TabularNet,
         data: TrainingData,
         networks: Sequence[NetworkSpec],
@@ -472,7 +472,7 @@ class _Step:
 
     def __init__(
         self,
-        loss: Loss,
+        loss: Trainable,
         architecture: TabularNet,
         data: TrainingData,
         specs: Sequence[NetworkSpec],
@@ -491,7 +491,7 @@ class _Step:
         """Train on rows (n_networks, n) with weights, given rates, shrinkages and dropouts, (3, n_networks)."""
         flat = rows.reshape(-1)
         x = self._data.X.index_select(0, flat).view(*rows.shape, -1)
-        y = self._data.y.index_select(0, flat).view(rows.shape)
+        y = self._data.y.index_select(0, flat).view(*rows.shape, *self._data.y.shape[1:])
         if self._data.weight is not None:
             weight = weight * self._data.weight.index_select(0, flat).view(rows.shape)
         self.stack.drop.copy_(knobs[2])

@@ -6,6 +6,7 @@ Every group of networks walks through its own rows in its own order, and every p
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -13,11 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.adam import adam
 
-from demur.losses import Loss
+from demur.losses.loss import Trainable
 from demur.training.architecture import Stack
 from demur.training.jobs import NetworkSpec, TrainingData
 
 __all__ = ["AMSGrad", "Batches", "TrainingStep", "seed_of_order", "stacked_loss"]
+
+
+T = TypeVar("T", bound=Trainable)
 
 
 def seed_of_order(seed: int) -> int:
@@ -66,14 +70,14 @@ class Batches:
             yield self._order
 
 
-def stacked_loss(loss: Loss, members: Sequence[NetworkSpec], device: torch.device) -> Loss:
+def stacked_loss(loss: T, members: Sequence[NetworkSpec], device: torch.device) -> T:
     """Put each network's own hyper-parameters into one loss, as tensors of shape (n_networks, 1)."""
     names = {name for network in members for name in network.hyper}
     values = {
         name: torch.tensor([[network.hyper[name]] for network in members], dtype=torch.float32, device=device)
         for name in names
     }
-    return replace(loss, **values)
+    return replace(cast(Any, loss), **values) if values else loss
 
 
 class TrainingStep:
@@ -81,23 +85,34 @@ class TrainingStep:
 
     Parameters
     ----------
-    loss : Loss
+    loss : Trainable
         With hyper-parameters of shape (n_networks, 1).
     stack : Stack
     data : TrainingData
     networks : sequence of NetworkSpec
         The specifications of the stack's networks.
     learning_rate : float
+    decoupled : bool
+        How weights decay; see :class:`AMSGrad`.
     """
 
     def __init__(
-        self, loss: Loss, stack: Stack, data: TrainingData, networks: Sequence[NetworkSpec], learning_rate: float
+        self,
+        loss: Trainable,
+        stack: Stack,
+        data: TrainingData,
+        networks: Sequence[NetworkSpec],
+        learning_rate: float,
+        *,
+        decoupled: bool = False,
     ) -> None:
         self._loss, self._stack, self._data = loss, stack, data
         device = stack.parameters.device
         self._cost = torch.tensor([[network.cost] for network in networks], device=device)
         decay = torch.tensor([network.weight_decay or 0.0 for network in networks], device=device)
-        self._optimiser = AMSGrad(stack.parameters, stack.gradients, stack.per_parameter(decay), learning_rate)
+        self._optimiser = AMSGrad(
+            stack.parameters, stack.gradients, stack.per_parameter(decay), learning_rate, decoupled=decoupled
+        )
 
     @property
     def n_groups(self) -> int:
@@ -107,12 +122,12 @@ class TrainingStep:
     def examples(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Fetch the rows (n_groups, n), whose losses count with ``weight`` (n,).
 
-        Returns features (n_groups, n, n_features), and labels and weights (n_networks, n).
+        Returns features (n_groups, n, n_features), targets (n_networks, n, ...) and weights (n_networks, n).
         """
         n_groups, n = rows.shape
         flat = rows.reshape(-1)
         x = self._data.X.index_select(0, flat).view(n_groups, n, -1)
-        y = self._for_each_network(self._data.y.index_select(0, flat).view(n_groups, n))
+        y = self._for_each_network(self._data.y.index_select(0, flat).view(n_groups, n, *self._data.y.shape[1:]))
         weight = weight.expand(self._stack.n_networks, n)
         if self._data.weight is not None:
             weight = weight * self._for_each_network(self._data.weight.index_select(0, flat).view(n_groups, n))
@@ -142,7 +157,8 @@ class AMSGrad:
     """Adam with the running maximum of second moments (Reddi et al. 2018), as in ``torch.optim.Adam(amsgrad=True)``.
 
     The L2 penalty is added to the gradient, as there; it may differ between parameters, which is what lets
-    networks with different weight decays share one update.
+    networks with different weight decays share one update. Decoupled, as in ``torch.optim.AdamW``, each step takes
+    ``learning_rate * weight_decay`` of the parameters away instead.
 
     Parameters
     ----------
@@ -150,10 +166,20 @@ class AMSGrad:
         Updated and read in place.
     weight_decay : tensor like ``parameters``
     learning_rate : float
+    decoupled : bool, default=False
     """
 
-    def __init__(self, parameters: Tensor, gradients: Tensor, weight_decay: Tensor, learning_rate: float) -> None:
+    def __init__(
+        self,
+        parameters: Tensor,
+        gradients: Tensor,
+        weight_decay: Tensor,
+        learning_rate: float,
+        *,
+        decoupled: bool = False,
+    ) -> None:
         self._parameters, self._gradients, self._weight_decay = parameters, gradients, weight_decay
+        self._kept = 1 - learning_rate * weight_decay if decoupled else None
         self._learning_rate = learning_rate
         self.largest_square = torch.zeros_like(parameters)
         vectors = (
@@ -169,7 +195,10 @@ class AMSGrad:
 
     def step(self) -> None:
         """Update the parameters from the gradients."""
-        self._gradients.addcmul_(self._parameters, self._weight_decay)
+        if self._kept is None:
+            self._gradients.addcmul_(self._parameters, self._weight_decay)
+        else:
+            self._parameters.mul_(self._kept)
         parameters, gradients, means, squares, largest = self._pieces
         adam(
             parameters,

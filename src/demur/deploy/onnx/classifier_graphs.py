@@ -35,12 +35,14 @@ from demur.deploy.onnx.input_graphs import transformed
 from demur.deploy.onnx.loss_graphs import network_proba
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, sigmoid, softmax, two_sided, with_complement
 from demur.deploy.onnx.tree_graphs import boosting_proba, forest_proba, gradient_boosting_proba, tree_proba
-from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
+from demur.estimators import AutoClassifier, GivenProbabilities, RejectClassifier, RejectOption
+from demur.estimators.given_probabilities import LEAST_LEFT
 
 __all__ = [
     "bernoulli_proba",
     "complement_proba",
     "gaussian_proba",
+    "given_proba",
     "linear_proba",
     "linked_scores",
     "multinomial_proba",
@@ -290,6 +292,32 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
     return temperature(graph, mixture, model.scaling_, np.float64)
 
 
+def given_proba(graph: Graph, X: str, model: GivenProbabilities) -> str:
+    """Return what :class:`~demur.estimators.GivenProbabilities` makes of the numbers that are given."""
+    if model.kind == "logits":
+        return softmax(graph, X)
+    gaps = graph.op("IsNaN", X)
+    if model.kind == "log-probabilities":
+        return softmax(graph, _unlisted(graph, X, gaps))
+    filled = graph.op("Max", graph.op("Where", gaps, np.array(0.0), X), np.array(0.0))
+    total = graph.op("ReduceSum", filled, _LAST, keepdims=1)
+    if model.kind == "votes":
+        share = np.array(1 / len(model.classes_))
+        return graph.op("Div", graph.op("Add", filled, share), graph.op("Add", total, np.array(1.0)))
+    return graph.op("Div", filled, total)
+
+
+def _unlisted(graph: Graph, X: str, gaps: str) -> str:
+    """Let gaps among log-probabilities share what the others leave."""
+    listed = graph.op("Where", gaps, np.array(-np.inf), X)
+    mass = graph.op("ReduceSum", graph.op("Exp", graph.op("Min", listed, np.array(1.0))), _LAST, keepdims=1)
+    left = graph.op("Max", graph.op("Sub", np.array(1.0), mass), np.array(LEAST_LEFT))
+    count = graph.op("ReduceSum", graph.cast(gaps, np.float64), _LAST, keepdims=1)
+    each = graph.op("Log", graph.op("Div", left, graph.op("Max", count, np.array(1.0))))
+    least = graph.op("ReduceMin", graph.op("Where", gaps, np.array(np.inf), X), _LAST, keepdims=1)
+    return graph.op("Where", gaps, graph.op("Min", each, least), X)
+
+
 def _zeros(graph: Graph, value: str) -> str:
     first = graph.op("Gather", value, np.array([0], dtype=np.int64), axis=-1)
     return graph.op("Mul", first, np.array(0.0))
@@ -304,6 +332,7 @@ _KNOWN: dict[type, Callable[[Graph, str, Any], str]] = {
     ExtraTreesClassifier: forest_proba,
     FrozenEstimator: lambda graph, X, model: _proba(graph, X, model.estimator),
     GaussianNB: gaussian_proba,
+    GivenProbabilities: given_proba,
     GradientBoostingClassifier: gradient_boosting_proba,
     HistGradientBoostingClassifier: boosting_proba,
     LinearDiscriminantAnalysis: linear_proba,

@@ -157,6 +157,13 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator) -> str:
                 f"{type(classifier.estimator_).__name__} does not say how many features it takes; set n_features_in_."
             )
         return _with_one_more_row(graph, matrix_input(graph, int(width), names), int(width))
+    if isinstance(model, TableModel) and model.reads != "codes":
+        other = [column.name for column in schema.columns if column.kind not in ("number", "boolean")]
+        if other:
+            raise ExportError(
+                f"the column {other[0]!r} is read as it is by a classifier that was fitted elsewhere, and only columns "
+                "of numbers are exported for such; export your own pipeline with skl2onnx."
+            )
     graph.reserve(input_names(schema).values())
     codes = _with_one_more_row(graph, table_inputs(graph, schema), len(schema.columns))
     return transformed(graph, codes, model.dense) if isinstance(model, TableModel) else codes

@@ -1,0 +1,89 @@
+"""``demur wrap``: a classifier that was fitted elsewhere, as a model of a table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from demur.cli.console import CallError, check_free, console, warnings_as_notes, wrong_call_if_refused
+from demur.cli.fit import rule_of
+
+__all__ = ["wrap"]
+
+
+def wrap(
+    model: Annotated[Path, typer.Argument(help="The folder of a fitted classifier or pipeline, from demur.save.")],
+    data: Annotated[str, typer.Argument(help="A table with the columns that it was fitted on, to learn their types.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model to.")],
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="What the column with the labels is called. [default: class]")
+    ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Calibrate it on the table, which must hold labels and rows new to it."),
+    ] = False,
+    cost: Annotated[
+        float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
+    ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="Instead of a cost: the share of rows to answer; with --calibrate.")
+    ] = None,
+    max_risk: Annotated[
+        float | None,
+        typer.Option(help="Instead of a cost: promise at most this share of wrong answers; with --calibrate."),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="With --max-risk: how often the promise may fail.")] = 0.05,
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="The decimal sign, a comma or a point, if not found by itself.")
+    ] = None,
+    dayfirst: Annotated[
+        bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
+) -> None:
+    """Make a fitted classifier of your own known to predict, evaluate, serve and the other commands.
+
+    In Python, TableModel.wrap does the same without a first folder.
+
+    Example: demur wrap sklearn-model/ rows.csv --target y --calibrate --out model/
+    """
+    check_free(out, "--out", force)
+    with wrong_call_if_refused(), warnings_as_notes():
+        rule = rule_of(cost, coverage, max_risk, delta, None)
+        if rule is not None and not calibrate:
+            raise CallError("--coverage and --max-risk are fitted on labelled rows: give --calibrate and such a table.")
+        from dataclasses import replace
+
+        from demur.columns import Schema
+        from demur.deploy import load, save
+        from demur.deploy.model_folder import check_target
+        from demur.rules import Rule
+        from demur.tabular import TableModel, open_table
+
+        assert rule is None or isinstance(rule, Rule)  # without a matrix, no rule waits for the classes
+        check_target(out, overwrite=force)
+        estimator = load(model)
+        if isinstance(estimator, TableModel):
+            raise CallError(f"{model} knows its columns already, and can be used as it is.")
+        with open_table(data, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
+            table = reader.read()
+            notation = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
+        named = target if target in table.column_names else None
+        schema = replace(Schema.from_frame(table, target=named, drop=drop or ()), **notation)
+        wrapped = TableModel.wrap(
+            estimator, schema, target=target, cost=cost, rule=rule, calibrate=table if calibrate else None
+        )
+        save(wrapped, out, overwrite=force)
+    console.print(
+        f"{model}: {wrapped.facts['model_in_words']}, {len(wrapped.classes):,} classes.", markup=False, soft_wrap=True
+    )
+    for sentence in wrapped.schema.describe():
+        console.print(f"  {sentence}", markup=False)
+    n_rows = wrapped.facts["calibrated_on"]
+    words = f"Calibrated on {n_rows:,} rows." if n_rows else "Its probabilities are taken as they come."
+    console.print(words)
+    if (sentence_ := wrapped.explain()) is not None:
+        console.print(sentence_, markup=False)
+    console.print(f"Wrote {out}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)

@@ -1,0 +1,492 @@
+"""DeferClassifier: networks trained with a joint loss over classes and experts, as a scikit-learn estimator."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
+from torch import Tensor
+from torch.nn import functional as F
+
+from demur.array_types import AnyArray, Features, Label
+from demur.deferral.capacity import Capacity
+from demur.deferral.deferring import DeferringClassifier
+from demur.deferral.experts import Expert, check_prices, read_answers, read_experts
+from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
+from demur.errors import InputError, InputTypeError
+from demur.estimators.base import choose_reject_label
+from demur.estimators.fold_networks import FeatureScale, Rows, recipe_for
+from demur.estimators.network_selection import ScaledNetworks
+from demur.estimators.reject_classifier import Examples, batch_size_for, filled_up, in_canonical_order
+from demur.estimators.splitting import Fold, folds_of, validation_rows
+from demur.losses import CrossEntropy
+from demur.losses.loss import Trainable
+from demur.progress import no_progress, progress_bar
+from demur.rules import Decision
+from demur.training import MLP, NetworkSpec, TabularNet, TrainingData, resolve_device, train, train_tabular
+
+__all__ = ["DeferClassifier"]
+
+Floats = NDArray[np.float64]
+
+_FOLDS = 5
+_EPOCHS = 150
+"""Of a plain perceptron, as in the paper on rejection."""
+
+
+def _has_estimates(self: "DeferClassifier") -> bool:
+    loss = resolve_joint(self.loss)
+    if not loss.has_estimates:
+        raise AttributeError(f"{loss.name} has no inverse link, so there are no probabilities; use decide().")
+    return True
+
+
+class DeferClassifier(DeferringClassifier):
+    r"""Networks with a score for each class and for each expert, trained together: who is to answer, and what.
+
+    The sibling of :class:`~demur.DeferOption` for those who want one of the published surrogates. Networks with K + J
+    scores are trained on classes and on which experts were right; the losses' estimates, averaged over the networks,
+    give the expected cost of every action, :math:`1 - \eta_k(x)` or :math:`c_e + P(M_e \ne Y \mid x)`, and the cheapest
+    is taken; ties ask.
+
+    Parameters
+    ----------
+    loss : str or JointLoss, default="decoupled"
+        A name from :func:`demur.deferral.available_joint`, or "file.py:Class"; or a
+        :class:`~demur.deferral.JointLoss`.
+    experts : mapping
+        From the name of each expert to its price, or to an :class:`~demur.deferral.Expert`. Names sort the experts
+        where two of them are expected to cost the same.
+    hidden_units : int or sequence of int, optional
+        Gives a plain perceptron with these hidden layers, trained on all rows; an empty sequence a linear model. By
+        default a :class:`~demur.training.TabularNet`, whose best epoch is chosen on rows that it has not seen.
+    epochs, batch_size : int, optional
+        As in :class:`~demur.RejectClassifier`.
+    learning_rate, weight_decay : float, optional
+        By default 0.04 on a cyclic schedule and 0.02; for a plain perceptron 0.001 and the L2 penalty 1e-4.
+    n_members : int, optional
+        The number of networks, with different seeds, whose estimates are averaged: by default five, each of which
+        holds out one of five folds in turn, and one for a plain perceptron.
+    validation_fraction : float, default=0.2
+        The share of rows that a single network holds out to choose its best epoch.
+    reject_label : object, optional
+        What ``predict`` returns where somebody is to be asked who has not answered yet; see
+        :class:`~demur.RejectClassifier`.
+    standardize : bool, default=True
+        Centre and scale the features with medians and quartiles of the training rows.
+    device : str, default="auto"
+    random_state : int, RandomState or None
+    verbose : int, default=0
+        Shows a progress bar on a terminal.
+
+    Attributes
+    ----------
+    classes_ : array
+    experts_ : dict
+        The experts by name, in the given order.
+    loss_ : JointLoss
+    networks_ : tuple of ScaledNetworks
+        Those of the joint loss; or of two stages, the classifier's and then the router's.
+    reject_label_ : object
+
+    Notes
+    -----
+    Prices count when deciding, and can change without another fit, where ``loss_.trained_for_prices`` is false.
+    The realizable family has prices in its training and no probabilities: it decides by the largest mean softmax.
+
+    Answers may be missing (see :class:`~demur.DeferOption`): a loss leaves out who was not asked. An expert with a
+    known accuracy needs no answers.
+
+    Examples
+    --------
+    A nurse who knows two of three classes, at no price:
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> nurse = np.where(y == 2, 1, y)
+    >>> model = DeferClassifier("ms", experts={"nurse": 0.0}, hidden_units=(), epochs=50, random_state=0)
+    >>> model = model.fit(X[:, :2], y, answers=nurse)
+    >>> model.route(X[[0, 60, 110], :2])
+    array(['nurse', 'nurse', 'model'], dtype='<U5')
+    """
+
+    __metadata_request__fit: ClassVar = {"answers": True, "groups": True}
+    __metadata_request__predict: ClassVar = {"answers": True}
+    __metadata_request__score: ClassVar = {"answers": True}
+
+    def __init__(
+        self,
+        loss: Any = "decoupled",
+        experts: Any = None,
+        *,
+        hidden_units: int | Sequence[int] | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        n_members: int | None = None,
+        validation_fraction: float = 0.2,
+        reject_label: Label = None,
+        standardize: bool = True,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.experts = experts
+        self.hidden_units = hidden_units
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.n_members = n_members
+        self.validation_fraction = validation_fraction
+        self.reject_label = reject_label
+        self.standardize = standardize
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        answers: Any = None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Train the networks on the classes and on which experts were right.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_rows, n_features)
+            Values may be missing (NaN). A sparse matrix is filled up.
+        y : array-like of shape (n_rows,)
+        answers : as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
+            Not needed where every expert has a known accuracy.
+        sample_weight : array-like of shape (n_rows,), optional
+            A weight of 2 counts as the row twice, a weight of 0 as no row.
+        groups : array-like of shape (n_rows,), optional
+            Rows of one group are either all trained on or all held out.
+        """
+        experts, loss = self._check_parameters()
+        device = resolve_device(self.device)
+        examples = self._examples(X, y, answers, experts, sample_weight, groups)
+        rng = check_random_state(self.random_state)
+        prices = np.array([one.price for one in experts.values()])
+        uniform = bool((examples.weight == examples.weight[0]).all())
+        rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
+        right, y_codes = torch.from_numpy(examples.more).float(), torch.from_numpy(examples.y)
+        n_members = self.n_members or (5 if self.hidden_units is None else 1)
+        seeds = [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n_members)]
+        parts = self._parts(examples, n_members, rng)
+        n_classes, n_experts = len(self.classes_), len(experts)
+        if not loss.stages:
+            target = loss.targets(y_codes, right, prices)
+            found = self._trained(loss, rows, target, n_classes + n_experts, parts, seeds, device)
+            self.networks_: tuple[ScaledNetworks, ...] = (found.networks,)
+        else:
+            folds = _folds(_FOLDS, examples) or parts
+            more_seeds = seeds + [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=len(folds))]
+            first = self._trained(
+                CrossEntropy(), rows, y_codes, n_classes, folds, more_seeds[-max(len(folds), len(seeds)) :], device
+            )
+            model_right = torch.from_numpy(first.label_out_of_fold(rows) == rows.y).float()
+            target = torch.cat([model_right[:, None], right], 1)
+            second = self._trained(Routing(), rows, target, n_experts, parts, seeds, device)
+            self.networks_ = (first.networks, second.networks)
+        self.loss_, self.experts_ = loss, experts
+        self.fit_prices_ = prices
+        return self
+
+    def decide(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> Decision[AnyArray]:
+        """Decide for each row: which class, or who is asked.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_features)
+        prices : as in :meth:`DeferOption.decide <demur.DeferOption.decide>`, optional
+            Only where the loss is not trained for prices.
+        capacity : Capacity, optional
+            Limits on how much the experts can take; only where the loss has probabilities.
+
+        Returns
+        -------
+        Decision
+            ``ask`` holds the number of the expert in ``experts_``, -1 where the model answers; ``costs`` the expected
+            cost of every action, None where the loss has no probabilities.
+        """
+        return super().decide(X, prices, capacity)
+
+    @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
+    def predict_proba(self, X: Features) -> Floats:
+        """Return class probabilities, rows summing to 1; one-versus-all estimates are divided by their sum."""
+        proba = self._estimates(X)[1]
+        total = proba.sum(axis=1, keepdims=True)
+        return np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0)
+
+    @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
+    def predict_right(self, X: Features) -> Floats:
+        """Return P(expert right) for each row and expert, of shape (n_rows, n_experts)."""
+        return self._estimates(X)[2]
+
+    def decision_function(self, X: Features) -> Floats:
+        """Return the logarithm of what each class is worth, or for two classes the log ratio of the second."""
+        scores = np.log(np.maximum(self._estimates(X)[1], np.finfo(np.float64).tiny))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
+        """Return the class probabilities twice, and P(expert right); or the mean softmax of classes and experts."""
+        check_is_fitted(self)
+        array = filled_up(
+            validate_data(
+                self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
+            )
+        )
+        n_experts = len(self.experts_)
+        if self.loss_.stages:
+            proba, right = self._of_two_stages(array)
+        else:
+            free = np.zeros(n_experts)
+
+            def values(scores: Tensor) -> Tensor:
+                return torch.cat(self.loss_.values(scores.double(), free), -1).mean(0)
+
+            found = np.asarray(self.networks_[0].of_scores(array, values), dtype=np.float64)
+            proba, right = found[:, :-n_experts], found[:, -n_experts:]
+        return proba, proba, right
+
+    def _of_two_stages(self, X: AnyArray) -> tuple[Floats, Floats]:
+        """Return the mean class probabilities, and those of the experts from the mean shares of the router."""
+        first, second = self.networks_
+        proba = first.of_scores(X, lambda scores: torch.softmax(scores.double(), -1).mean(0))
+        shares = second.of_scores(X, lambda scores: torch.softmax(F.pad(scores.double(), (1, 0)), -1).mean(0))
+        ratio = shares[:, 1:] / np.maximum(shares[:, :1], np.finfo(np.float64).tiny)
+        return proba, np.minimum(1.0, proba.max(axis=1, keepdims=True) * ratio)
+
+    def _decide(
+        self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None
+    ) -> Decision[AnyArray]:
+        if not self.loss_.trained_for_prices:
+            return super()._decide(proba, right, prices, capacity)
+        if capacity is not None:
+            raise InputError(
+                f"a capacity needs the expected cost of every action, which {self.loss_.name} does not have; use a "
+                "loss with probabilities such as 'decoupled'."
+            )
+        asked = check_prices(prices, self._priced(), len(proba))
+        if not (asked == self.fit_prices_).all():
+            raise InputError(
+                f"{self.loss_.name} was trained for the prices {self.fit_prices_.tolist()} and cannot decide for "
+                "others: fit again, or use a loss that serves every price, such as 'decoupled'."
+            )
+        decision = self._best(proba, right)
+        return Decision(decision.label, decision.reject, decision.acceptance, decision.confidence, ask=decision.ask)
+
+    def _parts(self, examples: Examples, n_members: int, rng: np.random.RandomState) -> list[Fold]:
+        """Return what the networks train on, and what they hold out, in turn."""
+        everything = np.arange(len(examples.y))
+        if self.hidden_units is not None:
+            return [(everything, everything[:0])]
+        if n_members > 1:
+            return _folds(min(_FOLDS, n_members), examples) or [(everything, everything[:0])]
+        return [validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)]
+
+    def _trained(
+        self,
+        loss: Trainable,
+        rows: Rows,
+        target: Tensor,
+        n_outputs: int,
+        parts: Sequence[Fold],
+        seeds: Sequence[int],
+        device: torch.device,
+    ) -> "_Found":
+        """Train one network per seed, each on all rows but those of one part, as one stack."""
+        plain = self.hidden_units is not None
+        everything = np.arange(len(rows.y))
+        seen_by = [everything] if plain else [train_rows for train_rows, _ in parts]
+        scales = [
+            FeatureScale.robust(
+                rows.X[which],
+                None if rows.weight is None else rows.weight[which],
+                rows.incomplete,
+                scaled=self.standardize,
+            )
+            for which in seen_by
+        ]
+        seen = [scale.of(rows.X) for scale in scales]
+        weight = None if rows.weight is None else torch.from_numpy(rows.weight.astype(np.float32)).repeat(len(seen))
+        data = TrainingData(torch.cat(seen), target.repeat(len(seen), *[1] * (target.ndim - 1)), weight)
+        part_of = [number % len(parts) for number in range(len(seeds))]
+        specs = []
+        for seed, number in zip(seeds, part_of, strict=True):
+            train_rows, held_out = parts[number]
+            offset = 0 if plain else number * len(rows.y)
+            validation = held_out + offset if len(held_out) and not plain else None
+            decay = self.weight_decay if self.weight_decay is not None else (1e-4 if plain else 0.02)
+            specs.append(NetworkSpec(train_rows + offset, seed, decay, validation=validation))
+        with self._progress(self._n_epochs(len(parts[0][0])) * len(specs)) as progress:
+            if plain:
+                size = self.batch_size or batch_size_for(len(parts[0][0]))
+                units = np.atleast_1d(np.asarray(self.hidden_units, dtype=np.int64)).tolist()
+                trained = train(
+                    loss, MLP((data.X.shape[1], *units, n_outputs)), data, specs, epochs=self.epochs or _EPOCHS,
+                    batch_size=size, learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
+                )  # fmt: skip
+            else:
+                recipe = recipe_for(
+                    len(parts[0][0]),
+                    epochs=self.epochs,
+                    batch_size=self.batch_size,
+                    learning_rate=self.learning_rate,
+                )
+                net = TabularNet(data.X.shape[1], n_outputs, (256, 256, 256))
+                trained = train_tabular(
+                    loss, net, data, specs, recipe=recipe, device=device, progress=progress
+                ).trained  # fmt: skip
+        trained = trained.to("cpu")
+        kept = np.flatnonzero(~trained.failed.numpy()).tolist()
+        if not kept:
+            raise InputError(
+                f"all {len(specs)} networks diverged: their weights overflowed. Lower learning_rate, standardise the "
+                "features, or choose another loss."
+            )
+        own = [part_of[member] for member in kept]
+        mean, scale = (
+            getattr(scales[0], name) if plain else np.stack([getattr(scales[number], name) for number in own])
+            for name in ("mean", "scale")
+        )
+        networks = ScaledNetworks(trained.take(kept), mean, scale, scales[0].clip, rows.incomplete)
+        return _Found(networks, own, [held_out for _, held_out in parts], seen)
+
+    def _n_epochs(self, n_rows: int) -> int:
+        return self.epochs or (_EPOCHS if self.hidden_units is not None else recipe_for(n_rows).epochs)
+
+    def _examples(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        answers: Any,
+        experts: Mapping[str, Expert],
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> Examples:
+        """Check what is to be learnt from, and learn the classes; experts' columns say how right each was."""
+        features, labels = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
+        )
+        features = filled_up(features)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        right = self._right(answers, experts, codes)
+        given = None
+        if sample_weight is not None:
+            given = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        if groups is not None:
+            check_consistent_length(features, groups)
+        examples = in_canonical_order(features, codes.astype(np.int64), given, groups, right)
+        if len(np.unique(examples.y)) < 2:
+            raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
+        return examples
+
+    def _right(self, answers: Any, experts: Mapping[str, Expert], codes: NDArray[np.int64]) -> Floats:
+        """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
+        to_learn = [name for name, one in experts.items() if one.accuracy is None]
+        right = np.full((len(codes), len(experts)), np.nan)
+        if answers is None and to_learn:
+            raise InputError(
+                f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or an "
+                "Expert with a known accuracy."
+            )
+        if answers is not None:
+            counts = read_answers(answers, experts, self.classes_, len(codes)).counts
+            given = counts.sum(axis=2)
+            share = counts[np.arange(len(codes)), :, codes] / np.maximum(given, 1)
+            right = np.where(given > 0, share, np.nan)
+        for number, (name, expert) in enumerate(experts.items()):
+            if expert.accuracy is not None:
+                right[:, number] = expert.accuracy
+            elif np.isnan(right[:, number]).all():
+                raise InputError(
+                    f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
+                    "accuracy."
+                )
+        return right
+
+    def _check_parameters(self) -> tuple[dict[str, Expert], JointLoss]:
+        experts = read_experts(self.experts)
+        for name, expert in experts.items():
+            if expert.model is not None:
+                raise InputError(
+                    f"the expert {name!r} has a model of its own, which DeferOption can use; a joint loss learns all "
+                    "experts by the same networks: leave it out."
+                )
+        for name in ("epochs", "batch_size", "n_members"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
+                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
+        for name in ("learning_rate", "weight_decay"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, Real):
+                raise InputTypeError(f"{name} must be a number, got {value!r}.")
+            if not 0 <= value < np.inf or (name == "learning_rate" and value == 0):
+                raise InputError(f"{name} must be a positive number, got {value!r}.")
+        if not isinstance(self.validation_fraction, Real) or not 0 < self.validation_fraction < 1:
+            raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
+        units = [] if self.hidden_units is None else np.atleast_1d(np.asarray(self.hidden_units, dtype=object)).tolist()
+        if any(isinstance(one, bool) or not isinstance(one, Integral) or one < 1 for one in units):
+            raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
+        return experts, resolve_joint(self.loss)
+
+    def _progress(self, total: int) -> Any:
+        return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else no_progress()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _folds(n_folds: int, examples: Examples) -> list[Fold]:
+    if len(np.unique(examples.blocks.of_row)) < 4:
+        return []
+    return folds_of(n_folds, examples.X, examples.y, blocks=examples.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Trained networks, which part each has held out, the rows of the parts, and what networks see of all rows."""
+
+    networks: ScaledNetworks
+    part_of: Sequence[int]
+    held_out: Sequence[NDArray[np.int64]]
+    seen: Sequence[Tensor]
+
+    def label_out_of_fold(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the likeliest class of each row by networks that have not seen it, where there are any."""
+        proba = np.asarray(
+            self.networks.of_scores(rows.X, lambda scores: torch.softmax(scores, -1).mean(0)), dtype=np.float64
+        )
+        for part, which in enumerate(self.held_out):
+            own = [number for number, of in enumerate(self.part_of) if of == part]
+            if len(which) and own:
+                seen = self.seen[part if len(self.seen) > 1 else 0][torch.from_numpy(which)]
+                scores = self.networks.networks.take(own).scores(seen)
+                proba[which] = torch.softmax(scores, -1).mean(0).double().numpy()
+        label: NDArray[np.int64] = proba.argmax(axis=1)
+        return label

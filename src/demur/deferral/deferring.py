@@ -1,0 +1,206 @@
+"""What the two estimators that ask experts share: who decides, who is asked, what the system answers and costs."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
+
+from demur.array_types import AnyArray, Features
+from demur.deferral.capacity import Capacity
+from demur.deferral.experts import MODEL, Expert, check_prices, read_answers, read_experts
+from demur.errors import InputError
+from demur.rules import Decision
+
+__all__ = ["DeferringClassifier", "checked_labels"]
+
+Floats = NDArray[np.float64]
+
+
+class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
+    """A classifier that may ask experts: :class:`~demur.DeferOption` and :class:`~demur.DeferClassifier`.
+
+    Attributes
+    ----------
+    classes_ : array
+    experts_ : dict
+        The experts by name, in the given order.
+    reject_label_ : object
+        What ``predict`` returns where somebody is to be asked who has not answered yet.
+    """
+
+    experts: Any
+    experts_: dict[str, Expert]
+    classes_: AnyArray
+    reject_label_: Any
+
+    @abstractmethod
+    def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
+        """Return the class probabilities, the same given the experts, and P(expert right) for each expert."""
+
+    def decide(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> Decision[AnyArray]:
+        """Decide for each row: which class, or who is asked.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_features)
+        prices : mapping or array, optional
+            Other prices than the experts' own; nothing is fitted again. A mapping from names to a number, or to one
+            per row; or an array of one price per expert, or of shape (n_rows, n_experts). Infinity is for an expert who
+            cannot be asked.
+        capacity : Capacity, optional
+            Limits on how much the experts can take: the rows are then assigned together, or one by one if the capacity
+            was fitted.
+
+        Returns
+        -------
+        Decision
+            ``ask`` holds the number of the expert in ``experts_``, -1 where the model answers; ``costs`` the expected
+            cost of every action.
+        """
+        _, proba, right = self._estimates(X)
+        return self._decide(proba, right, prices, capacity)
+
+    def route(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
+        """Return the name of the expert who is to be asked on each row, or "model".
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        """
+        names = np.array([*self.experts_, MODEL])
+        routed: NDArray[np.str_] = names[self.decide(X, prices, capacity).ask]
+        return routed
+
+    def predict(
+        self, X: Features, answers: Any = None, prices: Any = None, capacity: Capacity | None = None
+    ) -> AnyArray:
+        """Return the system's answer: the model's, or the asked expert's.
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        answers : as for :meth:`fit`, optional
+            What the experts say to these rows. Only the answer of the expert who is asked is looked at; of several
+            people the first who answered, of counted votes the most frequent. Where it is missing, ``reject_label_``
+            is returned.
+        """
+        plain, proba, right = self._estimates(X)
+        decision = self._decide(proba, right, prices, capacity)
+        said = self._said(answers, plain, decision)
+        open_questions = Decision(np.maximum(said, 0), said < 0, decision.acceptance, decision.confidence)
+        return open_questions.labels(self.classes_, self.reject_label_)
+
+    def predict_proba(self, X: Features) -> Floats:
+        """Return the model's class probabilities, given what is known about model and experts."""
+        return self._estimates(X)[1]
+
+    def predict_right(self, X: Features) -> Floats:
+        """Return P(expert right) for each row and expert, of shape (n_rows, n_experts).
+
+        With ``combine`` it is the combined answer that is to be right.
+        """
+        return self._estimates(X)[2]
+
+    def decision_function(self, X: Features) -> Floats:
+        """Return log probabilities, or for two classes the log odds of the second."""
+        scores = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score(
+        self, X: Features, y: ArrayLike, answers: Any = None, sample_weight: ArrayLike | None = None, prices: Any = None
+    ) -> float:
+        """Return minus the mean cost of the system, prices and mistakes: greater is better.
+
+        Parameters
+        ----------
+        X, y
+        answers : as for :meth:`predict`, optional
+            Where the asked expert's answer is missing, the expected number of mistakes counts.
+        sample_weight : array-like, optional
+        prices : as for :meth:`decide`
+        """
+        labels = checked_labels(y)
+        plain, proba, right = self._estimates(X)
+        decision = self._decide(proba, right, prices)
+        said = self._said(answers, plain, decision)
+        asked = decision.ask
+        assert asked is not None
+        if decision.costs is None and (said < 0).any():
+            raise InputError(
+                "the answers of experts who are asked are missing, and this loss has no probabilities to expect them "
+                "by; give answers=."
+            )
+        rows = np.arange(len(labels))
+        price = np.append(check_prices(prices, self._priced(), len(labels)), np.zeros((len(labels), 1)), axis=1)
+        wrong = np.asarray(self.classes_[np.maximum(said, 0)] != labels, dtype=np.float64)
+        charged = price[rows, asked] + wrong
+        expected = charged
+        if decision.costs is not None:
+            expected = decision.costs[rows, np.where(asked < 0, 0, len(self.classes_) + asked)]
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
+        return 0.0 - float(np.average(np.where(said < 0, expected, charged), weights=weight))
+
+    def _priced(self) -> dict[str, Expert]:
+        """Return the experts at the prices of today: those of the parameter, if the names are the same."""
+        now = read_experts(self.experts)
+        if set(now) != set(self.experts_):
+            raise InputError(
+                f"the experts were changed after fit, from {', '.join(self.experts_)} to {', '.join(now)}: fit again, "
+                "or give prices to decide."
+            )
+        return {name: now[name] for name in self.experts_}
+
+    def _decide(
+        self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None
+    ) -> Decision[AnyArray]:
+        decision = self._best(proba, right - check_prices(prices, self._priced(), len(proba)))
+        return decision if capacity is None else capacity.assign(decision, list(self.experts_))
+
+    def _best(self, proba: Floats, worth: Floats) -> Decision[AnyArray]:
+        """Take the action of largest worth, on one scale for classes and experts; ties ask, equal experts by name."""
+        by_name = np.argsort(list(self.experts_), kind="stable")
+        best = by_name[worth[:, by_name].argmax(axis=1)]
+        acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]
+        reject = ~(acceptance > 0)
+        return Decision(
+            label=proba.argmax(axis=1),
+            reject=reject,
+            acceptance=acceptance,
+            confidence=acceptance,
+            ask=np.where(reject, best, -1),
+            costs=np.column_stack([1 - proba, 1 - worth]),
+        )
+
+    def _said(self, answers: Any, proba: Floats, decision: Decision[AnyArray]) -> NDArray[np.int64]:
+        """Return the number of the class that the system answers, -1 where it waits for an expert."""
+        asked = decision.ask
+        assert asked is not None
+        said = np.where(asked < 0, decision.label, -1)
+        if answers is None:
+            return said
+        ballots = read_answers(answers, self.experts_, self.classes_, len(said))
+        for number, name in enumerate(self.experts_):
+            rows = np.flatnonzero((asked == number) & (ballots.answer[:, number] >= 0))
+            said[rows] = self._final_answer(name, ballots.answer[rows, number], proba[rows])
+        return said
+
+    def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
+        """Return the system's answer on rows where this expert was asked and gave an answer."""
+        return answer
+
+
+def checked_labels(y: Any) -> AnyArray:
+    """Return the labels as an array, or refuse what are none."""
+    labels: AnyArray = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    if not len(labels):
+        raise InputError("X and y are empty: 0 rows, at least two classes are needed.")
+    return labels

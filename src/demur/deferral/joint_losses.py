@@ -1,0 +1,605 @@
+r"""Joint losses: K + J scores, one for each class and one for each expert, trained together.
+
+With :math:`\eta_k = P(Y = k \mid x)`, :math:`\rho_j = P(M_j = Y \mid x)` and prices :math:`c_j`, the best action has
+the largest worth among :math:`\eta_1, ..., \eta_K, \rho_1 - c_1, ..., \rho_J - c_J`. A joint loss is consistent if its
+least risk is reached only by scores that choose such an action. Most losses here do more: their scores determine
+:math:`\eta` and :math:`\rho`, so that prices count only when they decide and can change without another training.
+
+What an expert has not answered is missing (NaN) and leaves no trace: its term is left out, or its score is taken out of
+the softmax, which keeps the minimiser where it is as long as the choice of the rows that an expert sees depends on the
+features alone.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, ClassVar, TypeAlias, TypeVar, final
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.nn import functional as F
+
+from demur.errors import InputError, InputTypeError
+from demur.losses.loss import Hyper, Trainable, score_of_label
+from demur.losses.registry import load_object
+from demur.rules import Decision
+
+__all__ = [
+    "AsymmetricDeferral",
+    "DecoupledDeferral",
+    "JointLoss",
+    "OneVsAllDeferral",
+    "RealizableDeferral",
+    "Routing",
+    "SoftmaxDeferral",
+    "TwoStageDeferral",
+    "available_joint",
+    "get_joint",
+    "register_joint",
+    "resolve_joint",
+]
+
+Prices: TypeAlias = Sequence[float] | Tensor | ArrayLike
+
+_OUT = -1e30
+"""The score of an action that is out of the race: its exponential is 0, and so is its gradient."""
+
+
+@dataclass(frozen=True)
+class JointLoss(Trainable):
+    """A surrogate for deferral: K + J scores, trained with classes and with which experts were right.
+
+    A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`forward`, and
+    :meth:`inverse_link` if its scores determine the probabilities; it states its facts in the class variables; and it
+    is made known with :func:`register_joint`.
+
+    Shapes: ``scores`` is (..., K + J), ``y`` is (...), ``right`` is (..., J) with 1 where an expert's answer was right,
+    0 where it was wrong, a share where several answered, NaN where nobody was asked; ``prices`` is (J,).
+    """
+
+    equation: ClassVar[str]
+    """Whose formula it is."""
+    why: ClassVar[str]
+    """One sentence: why it is calibrated for deferral, or why not."""
+    trained_for_prices: ClassVar[bool] = False
+    """True if the prices enter the loss: other prices then need another training."""
+    has_estimates: ClassVar[bool] = True
+    """True if the scores determine class probabilities and P(expert right) through :meth:`inverse_link`."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The registry key."""
+
+    @property
+    def calibrated(self) -> bool:
+        """True if the loss claims calibration for deferral."""
+        return True
+
+    @property
+    def stages(self) -> bool:
+        """True if the class scores are trained first, by cross-entropy, and the experts' scores afterwards."""
+        return False
+
+    @abstractmethod
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        """Return the loss of each example for targets of shape (..., 1 + J), unchecked; ``cost`` is not used.
+
+        Targets are made by :meth:`targets`: the class, then for each expert whether it was right, less its price if the
+        loss is trained for prices.
+        """
+
+    def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
+        """Return the class probabilities and P(expert right) that the scores stand for, unchecked."""
+        raise InputError(
+            f"{self.name} has no inverse link, so its scores give no probabilities; use decide(), or a loss such as "
+            "'decoupled'."
+        )
+
+    @final
+    def targets(self, y: Tensor, right: Tensor, prices: Prices) -> Tensor:
+        """Return what :meth:`forward` is trained with, of shape (..., 1 + J)."""
+        worth = right - _price_tensor(prices, right) if self.trained_for_prices else right
+        return torch.cat([y.unsqueeze(-1).to(right.dtype), worth], -1)
+
+    @final
+    def __call__(self, scores: Tensor, y: Tensor, right: Tensor, prices: Prices) -> Tensor:
+        """Return the loss of each example, without reduction.
+
+        Parameters
+        ----------
+        scores : tensor of floats, shape (..., K + J)
+        y : integer tensor of shape (...)
+        right : tensor of floats, shape (..., J)
+            1 where the expert was right, 0 where it was wrong, a share between, NaN where it was not asked.
+        prices : J numbers
+        """
+        prices = _checked_prices(prices)
+        self._check(scores, len(prices))
+        self._check_answers(scores, y, right, len(prices))
+        return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
+
+    @final
+    def estimates(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
+        """Return the estimated class probabilities (..., K) and P(expert right) (..., J).
+
+        Raises
+        ------
+        InputError
+            If the loss has no inverse link.
+        """
+        self._check(scores, n_experts)
+        return self.inverse_link(scores, n_experts)
+
+    def values(self, scores: Tensor, prices: Prices) -> tuple[Tensor, Tensor]:
+        """Return what each class and each expert is worth, on one scale; the largest is the best action. Unchecked.
+
+        With estimates these are eta and P(expert right) less the price; else the softmax of the scores.
+        """
+        n_experts = len(prices)  # type: ignore[arg-type] # a sequence, an array or a tensor
+        if self.has_estimates:
+            proba, right = self.inverse_link(scores, n_experts)
+            return proba, right - _price_tensor(prices, right)
+        share = torch.softmax(scores, -1)
+        return share[..., :-n_experts], share[..., -n_experts:]
+
+    @final
+    def decide(self, scores: Tensor, prices: Prices) -> Decision[Tensor]:
+        """Decide for each example: the class to answer, or the expert to ask; ties ask, the first of equal experts.
+
+        Parameters
+        ----------
+        scores : tensor of floats, shape (..., K + J)
+        prices : J numbers
+            They do not count where the loss is trained for prices: the scores have them in.
+        """
+        prices = _checked_prices(prices)
+        self._check(scores, len(prices))
+        classes, experts = self.values(scores, prices)
+        best, asked = classes.max(-1), experts.max(-1)
+        decision = Decision.from_acceptance(best.indices, best.values - asked.values)
+        costs = 1 - torch.cat([classes, experts], -1) if self.has_estimates else None
+        return Decision(
+            decision.label,
+            decision.reject,
+            decision.acceptance,
+            decision.confidence,
+            ask=torch.where(decision.reject, asked.indices, -1),
+            costs=costs,
+        )
+
+    def _check(self, scores: Tensor, n_experts: int) -> None:
+        if not isinstance(scores, Tensor) or not scores.is_floating_point():
+            kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+            raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+        n_outputs = scores.shape[-1] if scores.ndim else 0
+        if n_experts < 1 or n_outputs < 2 + n_experts:
+            raise InputError(
+                f"{self.name} needs a score for each of at least two classes and each of {n_experts} experts, got "
+                f"scores of shape {tuple(scores.shape)}."
+            )
+        if scores.isnan().any():
+            raise InputError(
+                "scores contain NaN: the network has diverged; lower the learning rate or scale the features."
+            )
+
+    def _check_answers(self, scores: Tensor, y: Tensor, right: Tensor, n_experts: int) -> None:
+        n_classes = scores.shape[-1] - n_experts
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.dtype == torch.bool:
+            kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
+            raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
+        if y.shape != scores.shape[:-1]:
+            raise InputError(f"y must have shape {tuple(scores.shape[:-1])} to match scores, got {tuple(y.shape)}.")
+        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
+            raise InputError(f"labels must be in 0 ... {n_classes - 1}, got {int(y.min())} ... {int(y.max())}.")
+        if not isinstance(right, Tensor) or right.shape != (*y.shape, n_experts):
+            raise InputError(
+                f"right must be a tensor of shape {(*y.shape, n_experts)}, an entry for each row and expert, got "
+                f"{tuple(right.shape) if isinstance(right, Tensor) else type(right).__name__}."
+            )
+        if bool(((right < 0) | (right > 1)).any()):
+            raise InputError("right must lie in [0, 1]: 1 where the expert was right; NaN where it was not asked.")
+
+
+L = TypeVar("L", bound=JointLoss)
+
+_variants: dict[str, tuple[type[JointLoss], Mapping[str, Any]]] = {}
+
+
+def register_joint(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
+    """Make a joint loss known under the name of each of its variants, as :func:`demur.losses.register` does losses.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @register_joint({"weight": 3.0})
+    ... @dataclass(frozen=True)
+    ... class Weighty(DecoupledDeferral):
+    ...     name = property(lambda self: f"weighty-{self.weight:g}")
+    >>> get_joint("weighty-3")
+    Weighty(weight=3.0)
+    >>> _ = _variants.pop("weighty-3")
+    """
+
+    def decorate(cls: type[L]) -> type[L]:
+        for fields in variants or ({},):
+            name = cls(**fields).name
+            known = _variants.get(name)
+            if known is not None and known[0].__qualname__ != cls.__qualname__:
+                raise InputError(f"a joint loss named {name!r} is registered already, by {known[0].__qualname__}.")
+            _variants[name] = (cls, dict(fields))
+        return cls
+
+    return decorate
+
+
+def available_joint() -> list[str]:
+    """Return the names of all registered joint losses.
+
+    Examples
+    --------
+    >>> available_joint()
+    ['asm', 'decoupled', 'ms', 'ova', 'rl2d', 'rl2d-0.7', 'rs', 'two-stage']
+    """
+    return sorted(_variants)
+
+
+def get_joint(name: str, **fields: Any) -> JointLoss:
+    """Return the registered joint loss of that name, with some hyper-parameters replaced if given.
+
+    Examples
+    --------
+    >>> get_joint("rl2d", q=0.5).name
+    'rl2d-0.5'
+    >>> get_joint("mss")
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: unknown joint loss 'mss'. Did you mean 'ms'? Available: asm, decoupled, ms, ...
+    """
+    if name not in _variants:
+        close = get_close_matches(str(name), _variants, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"unknown joint loss {name!r}.{hint} Available: {', '.join(available_joint())}.")
+    cls, defaults = _variants[name]
+    return cls(**{**defaults, **fields})
+
+
+def resolve_joint(loss: "str | JointLoss | type[JointLoss]") -> JointLoss:
+    """Return the joint loss that a name, "file.py:Class", a class or an object means; such a file is run.
+
+    Examples
+    --------
+    >>> resolve_joint("ms")
+    SoftmaxDeferral()
+    """
+    subject: Any = loss
+    if isinstance(loss, str):
+        subject = load_object(loss) if ":" in loss else get_joint(loss)
+    if isinstance(subject, type) and issubclass(subject, JointLoss):
+        subject = subject()
+    if not isinstance(subject, JointLoss):
+        raise InputTypeError(
+            f"a joint loss is one of {', '.join(available_joint())}, or a JointLoss, got {type(subject).__name__}."
+        )
+    return subject
+
+
+@register_joint()
+@dataclass(frozen=True)
+class SoftmaxDeferral(JointLoss):
+    r"""Cross-entropy over K + J scores: :math:`-\log p_y - \sum_j 1[M_j = y] \log p_{K+j}`, p their softmax.
+
+    Mozannar & Sontag 2020 for one expert, Verma et al. 2023 for several. By Gibbs' inequality the minimiser's softmax
+    is :math:`(\eta, \rho) / (1 + \sum_j \rho_j)`, and nothing else, so
+    :math:`\rho_j = p_{K+j} / \sum_{k \le K} p_k`. Scores of a network may give more than 1, which is cut there.
+
+    Examples
+    --------
+    >>> right = torch.tensor([1.0, 0.0])
+    >>> SoftmaxDeferral()(torch.zeros(4), torch.tensor(0), right, prices=[0.0, 0.0])  # 2 log 4
+    tensor(2.7726)
+    """
+
+    equation = "Mozannar & Sontag 2020; Verma et al. 2023"
+    why = "strictly proper over K + J actions: softmax of the minimiser is proportional to (eta, rho)"
+
+    @property
+    def name(self) -> str:
+        return "ms"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        g, d, label, right, asked = _parts(scores, y)
+        total = torch.logsumexp(torch.cat([g, torch.where(asked, d, _OUT)], -1), -1)
+        return total - score_of_label(g, label) + (right * (total.unsqueeze(-1) - d)).sum(-1)
+
+    def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
+        g, d = scores[..., :-n_experts], scores[..., -n_experts:]
+        ahead = d - torch.logsumexp(g, -1, keepdim=True)
+        return torch.softmax(g, -1), ahead.clamp(max=0.0).exp()
+
+
+@register_joint()
+@dataclass(frozen=True)
+class OneVsAllDeferral(JointLoss):
+    r"""One-versus-all: a logistic loss :math:`\phi` for each score.
+
+    :math:`\phi(g_y) + \sum_{k \ne y} \phi(-g_k) + \sum_j \phi(\pm d_j)`, Verma & Nalisnick 2022. The sign of
+    :math:`d_j` is that of "expert j was right". Every score is a binary problem of its own, whose sigmoid is
+    :math:`\eta_k` or :math:`\rho_j`. The class probabilities need not sum to 1; the rule uses them as they are.
+
+    Examples
+    --------
+    >>> OneVsAllDeferral()(torch.zeros(3), torch.tensor(0), torch.tensor([1.0]), prices=[0.0])  # 3 log 2
+    tensor(2.0794)
+    """
+
+    equation = "Verma & Nalisnick 2022"
+    why = "each score's sigmoid is the worth of its action: eta_k or rho_j"
+
+    @property
+    def name(self) -> str:
+        return "ova"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        g, d, label, right, asked = _parts(scores, y)
+        classes = F.softplus(g).sum(-1) - score_of_label(g, label)
+        return classes + _logistic(d, right, asked)
+
+    def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
+        worth = torch.sigmoid(scores)
+        return worth[..., :-n_experts], worth[..., -n_experts:]
+
+
+@register_joint()
+@dataclass(frozen=True)
+class AsymmetricDeferral(JointLoss):
+    r"""Asymmetric softmax: cross-entropy of the class scores, and for each expert a binary part of its own.
+
+    Cao et al. 2023, here for any number of experts. With p the softmax of the class scores and
+    :math:`s_j = e^{d_j} / (e^{d_j} + \sum_k e^{g_k} - \max_k e^{g_k})` the loss is
+    :math:`-\log p_y - \sum_j (1[M_j = y] \log s_j + 1[M_j \ne y] \log(1 - s_j))`. For every p the binary parts are
+    least at :math:`s_j = \rho_j`, so p = eta, and :math:`d_j` is above the largest class score iff
+    :math:`\rho_j > \max_k \eta_k`. There is a kink where the two largest class scores are equal.
+
+    Examples
+    --------
+    >>> AsymmetricDeferral()(torch.zeros(3), torch.tensor(0), torch.tensor([1.0]), prices=[0.0])  # 2 log 2
+    tensor(1.3863)
+    """
+
+    equation = "Cao et al. 2023"
+    why = "the class part is proper, and so is each expert's: its sigmoid is rho_j whatever the class scores are"
+
+    @property
+    def name(self) -> str:
+        return "asm"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        g, d, label, right, asked = _parts(scores, y)
+        answering = torch.logsumexp(g, -1) - score_of_label(g, label)
+        return answering + _logistic(d - _all_but_best(g), right, asked)
+
+    def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
+        g, d = scores[..., :-n_experts], scores[..., -n_experts:]
+        return torch.softmax(g, -1), torch.sigmoid(d - _all_but_best(g))
+
+
+@register_joint({"q": 0.0}, {"q": 0.7}, {"q": 1.0})
+@dataclass(frozen=True)
+class RealizableDeferral(JointLoss):
+    r"""The realizable family: :math:`\Psi_q(p_y + \sum_{j: M_j = y} p_{K+j})`, p the softmax of all scores.
+
+    RL2D of Mao, Mohri & Zhong 2024, with :math:`\Psi_q(u) = (1 - u^q)/q`. At q = 0, where :math:`\Psi_0(u) = -\log u`,
+    it is the realizable surrogate RS of Mozannar et al. 2023. Where a pair of a classifier and a rejector without error
+    is in reach, every q finds it.
+
+    With prices the worth of asking is :math:`u_j = 1[M_j = y] - c_j`, and the loss is the layered sum
+    :math:`\Psi(p_y) - \int_0^1 (\Psi(p_y) - \Psi(p_y + \sum_{u_j \ge t} p_{K+j})) dt
+    + \int_{-\infty}^0 (\Psi(p_y) - \Psi(p_y + \sum_{u_j \le t} p_{K+j})) dt`, which for one expert is their
+    :math:`(1 - u) \Psi(p_y) + u \Psi(p_y + p_{K+1})`. At q = 1 it is :math:`1 - p_y - \sum_j u_j p_{K+j}` for any
+    prices: the risk is linear in p, and least with all probability on the best action.
+
+    Below q = 1 it is not consistent for experts who err at random: with two equally likely classes and an expert who is
+    right with probability :math:`\rho` in both, RS has its least risk at :math:`p_3 = 2\rho - 1` and
+    :math:`p_1 = p_2 = 1 - \rho`, and so asks only for :math:`\rho \ge 2/3` instead of 1/2. (The authors' proof for
+    every q is for an expert whose answer is a function of x.)
+
+    Parameters
+    ----------
+    q : float in [0, 1]
+
+    Examples
+    --------
+    >>> RealizableDeferral(q=0.0)(torch.zeros(4), torch.tensor(0), torch.tensor([1.0]), prices=[0.0])  # log 2
+    tensor(0.6931)
+    >>> RealizableDeferral()(torch.zeros(4), torch.tensor(0), torch.tensor([1.0]), prices=[0.2])  # 1 - 1/4 - 0.8/4
+    tensor(0.5500)
+    """
+
+    q: float = 1.0
+    equation = "Mao, Mohri & Zhong 2024; Mozannar et al. 2023 at q = 0"
+    trained_for_prices = True
+    has_estimates = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.q <= 1:
+            raise InputError(f"q must be in [0, 1], got {self.q}.")
+
+    @property
+    def name(self) -> str:
+        return {0.0: "rs", 1.0: "rl2d"}.get(self.q, f"rl2d-{self.q:g}")
+
+    @property
+    def why(self) -> str:  # type: ignore[override] # it depends on q
+        """Why it is calibrated, or why not."""
+        if self.calibrated:
+            return "the risk is linear in the softmax, so that all of it goes to the best action"
+        return "it pools the classes that an expert gets right, and so asks an expert who errs at random too seldom"
+
+    @property
+    def calibrated(self) -> bool:
+        return self.q == 1
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        g, d, label, worth, asked = _parts(scores, y)
+        d = torch.where(asked, d, _OUT)
+        total = torch.logsumexp(torch.cat([g, d], -1), -1)
+        own = score_of_label(g, label)
+        saved = self._saved(own, d, worth.clamp(min=0.0), total) - self._saved(own, d, (-worth).clamp(min=0.0), total)
+        return self._psi(total - own) - saved
+
+    def _saved(self, own: Tensor, d: Tensor, amount: Tensor, total: Tensor) -> Tensor:
+        """Return the sum over layers of (Psi(p_y) - Psi(p_y + their experts' p)), each as thick as the layer."""
+        sorted_amount = amount.sort(dim=-1, descending=True)
+        thickness = -torch.diff(sorted_amount.values, dim=-1, append=torch.zeros_like(amount[..., :1]))
+        pooled = torch.logcumsumexp(d.gather(-1, sorted_amount.indices), -1)
+        surprise = total.unsqueeze(-1) - torch.logaddexp(own.unsqueeze(-1), pooled)
+        return (thickness * (self._psi(total - own).unsqueeze(-1) - self._psi(surprise))).sum(-1)
+
+    def _psi(self, surprise: Tensor) -> Tensor:
+        """Return Psi as a function of -log u."""
+        return surprise if self.q == 0 else -torch.expm1(-self.q * surprise) / self.q
+
+
+@register_joint()
+@dataclass(frozen=True)
+class DecoupledDeferral(JointLoss):
+    r"""Softmax and sigmoids: :math:`-\log p_y + \beta \sum_j \phi(\pm d_j)`, p the softmax of the class scores alone.
+
+    Montreuil et al. 2026: the class probabilities by cross-entropy, "expert j is right" by a logistic loss each, and
+    the two are compared when deciding: :math:`\max_k p_k` with :math:`\sigma(d_j) - c_j`. No score's gradient depends
+    on another's, so that more experts neither drown the classes nor one another.
+
+    Parameters
+    ----------
+    weight : float, positive
+        Their beta, the weight of each expert.
+
+    Examples
+    --------
+    >>> DecoupledDeferral()(torch.zeros(3), torch.tensor(0), torch.tensor([1.0]), prices=[0.0])  # 2 log 2
+    tensor(1.3863)
+    """
+
+    weight: float = 1.0
+    equation = "Montreuil et al. 2026"
+    why = "both parts are strictly proper: softmax is eta, each sigmoid is rho_j"
+
+    def __post_init__(self) -> None:
+        if not self.weight > 0:
+            raise InputError(f"weight must be positive, got {self.weight}.")
+
+    @property
+    def name(self) -> str:
+        return "decoupled"
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        g, d, label, right, asked = _parts(scores, y)
+        return torch.logsumexp(g, -1) - score_of_label(g, label) + self.weight * _logistic(d, right, asked)
+
+    def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
+        return torch.softmax(scores[..., :-n_experts], -1), torch.sigmoid(scores[..., -n_experts:])
+
+
+@dataclass(frozen=True)
+class Routing(Trainable):
+    r"""The second stage of two: who is right, the given model or one of J experts, by J scores beside the model's 0.
+
+    :math:`-1[h = y] \log s_0 - \sum_j 1[M_j = y] \log s_j`, s the softmax of :math:`(0, d_1, ..., d_J)`. Its targets
+    are (..., 1 + J): whether the model is right, and whether each expert is.
+
+    Examples
+    --------
+    >>> Routing().forward(torch.zeros(1), torch.tensor([1.0, 1.0]), None)  # 2 log 2
+    tensor(1.3863)
+    """
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        model, right = y[..., 0], y[..., 1:]
+        asked = ~right.isnan()
+        right = torch.where(asked, right, 0.0)
+        total = torch.logsumexp(F.pad(torch.where(asked, scores, _OUT), (1, 0)), -1)
+        return model * total + (right * (total.unsqueeze(-1) - scores)).sum(-1)
+
+
+@register_joint()
+@dataclass(frozen=True)
+class TwoStageDeferral(JointLoss):
+    r"""Two stages: a classifier h by cross-entropy, then :class:`Routing`: who is right, h or one of the experts.
+
+    Mao et al. 2023, who give the classifier and train only the second stage. Here
+    :class:`~demur.deferral.DeferClassifier` trains both, the second with what h says of rows that it has not seen:
+    on rows that it has learnt, a classifier is right more often than elsewhere. The softmax s of the minimiser is
+    proportional to :math:`(\eta_h, \rho)`, so :math:`\rho_j = \max_k p_k\, e^{d_j}`, cut at 1, and prices count when
+    deciding.
+
+    Examples
+    --------
+    >>> loss = TwoStageDeferral()
+    >>> loss(torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0), torch.tensor([0.0]), prices=[0.0])  # log(1 + 1/e) + log 2
+    tensor(1.0064)
+    """
+
+    equation = "Mao et al. 2023"
+    why = "cross-entropy gives h = argmax eta, and the second stage is proper over (eta_h, rho)"
+
+    @property
+    def name(self) -> str:
+        return "two-stage"
+
+    @property
+    def stages(self) -> bool:
+        return True
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+        n_experts = y.shape[-1] - 1
+        g, d, label = scores[..., :-n_experts], scores[..., -n_experts:], y[..., 0].long()
+        model = (g.argmax(-1) == label).to(scores.dtype)
+        first = torch.logsumexp(g, -1) - score_of_label(g, label)
+        return first + Routing().forward(d, torch.cat([model.unsqueeze(-1), y[..., 1:]], -1), None)
+
+    def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
+        log_proba = torch.log_softmax(scores[..., :-n_experts], -1)
+        ahead = scores[..., -n_experts:] + log_proba.amax(-1, keepdim=True)
+        return log_proba.exp(), ahead.clamp(max=0.0).exp()
+
+
+def _parts(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return class scores, expert scores, labels, what asking was worth (0 for a gap), and who was asked."""
+    n_experts = target.shape[-1] - 1
+    worth = target[..., 1:]
+    asked = ~worth.isnan()
+    return (
+        scores[..., :-n_experts],
+        scores[..., -n_experts:],
+        target[..., 0].long(),
+        torch.where(asked, worth, 0.0).to(scores.dtype),
+        asked,
+    )
+
+
+def _logistic(d: Tensor, right: Tensor, asked: Tensor) -> Tensor:
+    """Return the sum over the experts who were asked of the logistic loss of "the expert was right"."""
+    return torch.where(asked, F.softplus(d) - right * d, 0.0).sum(-1)
+
+
+def _all_but_best(g: Tensor) -> Tensor:
+    """Return log of the sum of exponentials of all but the largest score, with an axis for the experts."""
+    others = g.scatter(-1, g.argmax(-1, keepdim=True), _OUT)
+    return torch.logsumexp(others, -1, keepdim=True)
+
+
+def _price_tensor(prices: Prices, like: Tensor) -> Tensor:
+    return torch.as_tensor(prices, dtype=like.dtype, device=like.device)
+
+
+def _checked_prices(prices: Prices) -> list[float]:
+    values = torch.as_tensor(prices, dtype=torch.float64)
+    if values.ndim != 1 or not len(values):
+        raise InputError(f"prices must be one number for each expert, got {prices!r}.")
+    if not bool((values >= 0).all()) or not bool(values.isfinite().all()):
+        raise InputError(f"the price of asking must be a number of at least 0, got {values.tolist()}.")
+    found: list[float] = values.tolist()
+    return found

@@ -1,0 +1,66 @@
+"""A registry: classes by the names under which users, files and messages know them."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+from demur.errors import InputError
+
+__all__ = ["NamedClasses"]
+
+C = TypeVar("C", bound=type)
+"""The kind of class that is registered."""
+
+
+class NamedClasses(Generic[C]):
+    """Classes of one kind by their names; two classes cannot share one.
+
+    Parameters
+    ----------
+    kind : str
+        What one of them is called in messages, such as "loss".
+
+    Examples
+    --------
+    >>> fruits = NamedClasses("fruit")
+    >>> fruits.add("apple", int)
+    >>> fruits["apple"]
+    <class 'int'>
+    >>> fruits["aple"]
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: unknown fruit 'aple'. Did you mean 'apple'? Available: apple.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._classes: dict[str, C] = {}
+
+    def add(self, name: str, cls: C) -> None:
+        """Register a class; one of the same origin takes its place, as when a notebook cell is run again."""
+        known = self._classes.get(name)
+        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise InputError(
+                f"a {self._kind} named {name!r} is registered already, by {known.__module__}.{known.__qualname__}; "
+                "give yours another name, or unregister that one first."
+            )
+        self._classes[name] = cls
+
+    def __getitem__(self, name: str) -> C:
+        if name not in self._classes:
+            close = get_close_matches(str(name), self._classes, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise InputError(f"unknown {self._kind} {name!r}.{hint} Available: {', '.join(self)}.")
+        return self._classes[name]
+
+    def __delitem__(self, name: str) -> None:
+        self[name]  # so that a name that is not there is refused in words
+        del self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names in alphabetical order."""
+        return iter(sorted(self._classes))
+
+    def classes(self) -> set[C]:
+        """Return all registered classes."""
+        return set(self._classes.values())
