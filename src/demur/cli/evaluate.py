@@ -29,6 +29,9 @@ def evaluate(
             "--cost", "-c", help="Judge it at another price of declining; an assumed one where it decides by none."
         ),
     ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="A column such as the site: judge each of its groups as well.")
+    ] = None,
     allow_extra: Annotated[
         bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
     ] = False,
@@ -63,8 +66,9 @@ def evaluate(
             decimal=decimal,
             dayfirst=dayfirst,
             strict=not allow_extra,
+            allowed=() if group is None else (group,),
         )
-        judged = evaluate_table(fitted, table, cost=cost, where=data)
+        judged = evaluate_table(fitted, table, cost=cost, group=group, where=data)
         if report is not None:
             from demur.tabular import write_report
 

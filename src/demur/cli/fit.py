@@ -72,6 +72,9 @@ def fit(
         str | None,
         typer.Option(help="A column that says which rows belong together: they stay on one side of every split."),
     ] = None,
+    risk_group: Annotated[
+        str | None, typer.Option(help="With --max-risk: a column such as the site; the promise holds in each group.")
+    ] = None,
     novelty: Annotated[
         str,
         typer.Option(
@@ -131,6 +134,7 @@ def fit(
             else:
                 options |= {
                     "novelty": _rate(novelty),
+                    "risk_group": risk_group,
                     "dayfirst": dayfirst,
                     "time_budget": time_budget or None,
                     "verbose": int(is_watched()),

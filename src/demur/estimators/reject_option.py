@@ -210,7 +210,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self.fitted_rule_: Any = None
         if _needs_fit(self.rule):
             aside = _safe_indexing(X, rows.aside)
-            self._fit_rule(aside, labels[rows.aside], rows.blocks.of_row[rows.aside], self._novel(aside))
+            rule = _of_rows(self.rule, rows.aside)
+            self._fit_rule(rule, aside, labels[rows.aside], rows.blocks.of_row[rows.aside], self._novel(aside))
         return self
 
     def fit_rule(
@@ -245,7 +246,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         labels = self._checked_labels(y)
         self._check_known(labels)
         declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
-        self._fit_rule(X, labels, blocks_of(X, labels, groups).of_row, declined)
+        self._fit_rule(self.rule, X, labels, blocks_of(X, labels, groups).of_row, declined)
         return self
 
     def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
@@ -450,7 +451,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return rows.train[blend.held_out_rows_], blend.held_out_proba_
 
     def _fit_rule(
-        self, X: Features, labels: AnyArray, block: NDArray[np.int64], novel: NDArray[np.bool_] | None
+        self, rule: Any, X: Features, labels: AnyArray, block: NDArray[np.int64], novel: NDArray[np.bool_] | None
     ) -> None:
         """Fit the rule on rows, of which novel ones are declined in any case.
 
@@ -474,7 +475,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if novel is not None:
             proba[novel[counted]] = 1 / proba.shape[1]
         codes = np.searchsorted(self.classes_, labels[counted])
-        self.fitted_rule_ = clone(self.rule).fit(proba, codes)
+        self.fitted_rule_ = clone(_of_rows(rule, counted)).fit(proba, codes)
+        if getattr(self.rule, "groups", None) is not None:
+            self.fitted_rule_.groups = self.rule.groups
 
     def _novel(self, X: Features) -> NDArray[np.bool_] | None:
         known = getattr(self, "known_rows_", None)
@@ -543,6 +546,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
 def _needs_fit(rule: Any) -> bool:
     return rule is not None and bool(rule.needs_fit)
+
+
+def _of_rows(rule: Any, rows: NDArray[np.int64]) -> Any:
+    """Return a rule with the groups of these rows, where it has groups."""
+    return rule.of_rows(rows) if getattr(rule, "groups", None) is not None else rule
 
 
 def _name(rule: Any) -> str:

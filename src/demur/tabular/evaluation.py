@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
+from demur.columns.table_errors import TableError, listed, shown
 from demur.costs import check_cost
 from demur.errors import InputError
 from demur.metrics import (
@@ -29,8 +30,10 @@ from demur.tabular.evaluation_words import (
     headline,
     matrix_baselines,
     matrix_headline,
+    percent,
     shares,
 )
+from demur.tabular.group_figures import GroupFigures, Groups, group_json
 from demur.tabular.judged_rows import (
     Case,
     ClassFigures,
@@ -81,6 +84,8 @@ class Evaluation:
     promise : Promise, or None
     n_unlabelled : int
         Rows that were left out because they have no label.
+    groups : Groups, or None
+        Which group each row is of, to judge them one by one.
 
     Examples
     --------
@@ -114,6 +119,7 @@ class Evaluation:
     cost_matrix: NDArray[np.float64] | None = None
     promise: Promise | None = None
     n_unlabelled: int = 0
+    groups: Groups | None = None
 
     @classmethod
     def of(
@@ -133,6 +139,7 @@ class Evaluation:
         cost_matrix: ArrayLike | None = None,
         promise: Promise | None = None,
         n_unlabelled: int = 0,
+        groups: Groups | None = None,
     ) -> "Evaluation":
         """Judge decisions on labelled rows.
 
@@ -156,7 +163,7 @@ class Evaluation:
             The original columns, to show single rows to people.
         row_numbers : sequence of length n, optional
             What to call each row; 1, 2, 3, ... by default.
-        cost_assumed, why_cost_fixed, promise, n_unlabelled
+        cost_assumed, why_cost_fixed, promise, n_unlabelled, groups
             As for the class.
         cost_matrix : array of shape (n_classes, n_classes + 1), optional
             The costs that the decisions were made by; their mean is then the first figure.
@@ -181,7 +188,7 @@ class Evaluation:
         table.check_length(len(true))
         return cls(
             names, true, found, price, cost_adjustable, values, explanation, table, cost_assumed, why_cost_fixed,
-            matrix, promise, n_unlabelled,
+            matrix, promise, n_unlabelled, groups,
         )  # fmt: skip
 
     def at(self, cost: float) -> "Evaluation":
@@ -287,6 +294,11 @@ class Evaluation:
         return figures_by_class(self.class_names, self.confusion)
 
     @cached_property
+    def by_group(self) -> list[GroupFigures]:
+        """The figures of each group; empty without groups."""
+        return [] if self.groups is None else self.groups.figures(self.decision.reject, self.wrong, self.cost)
+
+    @cached_property
     def answer_confidence(self) -> FloatArray:
         """The probability given to each answer; without probabilities, the decision's confidence."""
         if self.proba is None:
@@ -350,6 +362,14 @@ class Evaluation:
     def remarks(self) -> list[str]:
         """Say whether a promise was kept, and what is odd about the rows."""
         sentences = [] if self.kept is None else [self.kept.sentence]
+        for one in self.by_group:
+            if one.differs:
+                share = percent(float(one.errors.estimate))
+                given = counted(one.counts.n_answered, "answer", "answers")
+                sentences.append(
+                    f"Group {one.name} has {one.differs} errors than all rows: {share} of its {given} are wrong, which "
+                    "chance does not explain."
+                )
         if self.n_novel:
             rows = counted(self.n_novel, "row is", "rows are")
             sentences.append(f"{rows} declined as novel: unlike those of training, whatever the probabilities say.")
@@ -404,6 +424,8 @@ class Evaluation:
             "figures": {name: _interval_json(found) for name, found in self.figures.items()},
             "baselines": {"answer_everything": answered, "reject_everything": _finite(rejected)},
             "by_class": self._classes_json(),
+            "group": None if self.groups is None else self.groups.column,
+            "by_group": [group_json(one) for one in self.by_group],
             "confusion": self.confusion.tolist(),
             "calibration": None if self.reliability is None else _reliability_json(self.reliability),
         }
@@ -434,7 +456,14 @@ class Evaluation:
         )
 
 
-def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, where: str = "the table") -> Evaluation:
+def evaluate_table(
+    model: TableModel,
+    table: Any,
+    *,
+    cost: float | None = None,
+    group: str | None = None,
+    where: str = "the table",
+) -> Evaluation:
     """Decide for each row that has a label, and judge the decisions.
 
     Parameters
@@ -445,6 +474,8 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
     cost : float, optional
         Another than the model's, where it can be adjusted. For a model whose rule has no price, it is an assumed one
         that prices the rejections and changes no decision. A cost matrix prices everything already: then it is refused.
+    group : str, optional
+        A column such as the site: its groups are judged one by one as well.
     where : str
         What messages call the table.
 
@@ -462,6 +493,8 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
         raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
     assumed = cost is not None and model.cost is None
     rows, labels = labelled_rows(table, model.target, where=where)
+    if group is not None and group not in rows.column_names:
+        raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(rows.column_names)}")
     decision, scores = model.decide_and_score(rows, None if assumed else cost, where=where)
     numbers = None
     if rows.num_rows < table.num_rows:  # a row keeps the number it has in the table
@@ -481,6 +514,7 @@ def evaluate_table(model: TableModel, table: Any, *, cost: float | None = None, 
         cost_matrix=matrix,
         promise=None if rule is None else promise_of(rule),
         n_unlabelled=table.num_rows - rows.num_rows,
+        groups=None if group is None else Groups.of(group, class_texts(rows[group]).tolist()),
     )
 
 

@@ -70,6 +70,7 @@ def fit_file(
     test: Source | None = None,
     holdout: float = 0.2,
     group_split: str | None = None,
+    risk_group: str | None = None,
     novelty: float | str | None = "auto",
     keep: Collection[str] = (),
     drop: Collection[str] = (),
@@ -104,6 +105,9 @@ def fit_file(
     group_split : str, optional
         A column that says which rows belong together, such as those of one patient: they stay on one side of every
         split. The column is not a feature.
+    risk_group : str, optional
+        A column such as the site: a :class:`~demur.RiskControl` then keeps its promise in each of its groups. It stays
+        a feature unless it is dropped.
     novelty : "auto", float or None
         Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
     keep, drop : names
@@ -133,7 +137,8 @@ def fit_file(
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to below 1, got {holdout:g}.")
     left_out = list(drop) if group_split is None else [*drop, group_split]
-    table, notation = _read(path, target, (*keep, *left_out), model, (delimiter, decimal, dayfirst))
+    named = (*keep, *left_out, *([] if risk_group is None else [risk_group]))
+    table, notation = _read(path, target, named, model, (delimiter, decimal, dayfirst))
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     classes = sorted(set(labels.tolist()))
@@ -152,6 +157,8 @@ def fit_file(
         train, held_out = parts.train, rows.take(parts.aside) if len(parts.aside) else None
     from demur.tabular.table_fit import fit_table
 
+    if risk_group is not None:
+        chosen = _in_groups(chosen, rows[risk_group].take(pa.array(train)))
     started = time.perf_counter()
     fitted = fit_table(
         rows.take(train),
@@ -206,6 +213,19 @@ def groups_of(column: pa.ChunkedArray, name: str, target: str) -> NDArray[np.str
         raise TableError(f"the target {shown(target)} cannot also say which rows belong together: name another column")
     texts = class_texts(column)
     return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+
+
+def _in_groups(rule: Rule | None, column: pa.ChunkedArray) -> Rule:
+    """Return a promise of risk that holds in each group; rows without one are a group as well."""
+    from sklearn.base import clone
+
+    from demur.guarantees import RiskControl
+
+    if not isinstance(rule, RiskControl):
+        raise InputError("risk_group is for a promise about the risk: give a RiskControl, or --max-risk.")
+    texts = ["(none)" if text is None else text for text in class_texts(column)]
+    grouped: Rule = clone(rule).set_params(groups=np.array(texts))
+    return grouped
 
 
 def _notes(

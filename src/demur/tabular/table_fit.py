@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
@@ -58,7 +59,8 @@ def fit_table(
         One of :func:`model_names`.
     cost : float, default=0.2
     rule : Rule, optional
-        As for :class:`~demur.RejectOption`.
+        As for :class:`~demur.RejectOption`. The groups of a :class:`~demur.RiskControl` are one for each row of the
+        table; the model does not keep them.
     schema : Schema, optional
         What is known about the columns; learnt from the rows to train on by default.
     keep, drop : names
@@ -76,6 +78,7 @@ def fit_table(
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     known = None if groups is None else _of_labelled(groups, table, target)
+    rule_groups = getattr(rule, "groups", None)
     first_look = schema or Schema.learn(rows, target=target, keep=keep, drop=drop)
     parts = _parts(rows.select(first_look.names), labels, known, rule)
     train = rows.take(parts.train)
@@ -94,6 +97,8 @@ def fit_table(
     )
     classifier.set_params(reject_label=_free_label(classes))
     usual = _usual(codes, labels, known, parts, schema, novelty)
+    if rule_groups is not None:
+        rule = clone(rule).set_params(groups=_of_labelled(rule_groups, table, target)[parts.aside])
     fitted = _fitted(kind, classifier, codes, labels, known, parts, schema, rule, usual)
     facts = {
         "model": kind.name,
@@ -157,6 +162,8 @@ def _fitted(
                 aside["novel"] = usual.novel(codes[parts.aside])
             classifier.set_params(rule=rule)
             classifier.fit_rule(features[parts.aside], labels[parts.aside], **aside)
+            if getattr(rule, "groups", None) is not None:  # which row was of which group is nobody's business any more
+                classifier.rule.groups = classifier.fitted_rule_.groups = None
     inner: Any = getattr(classifier, "estimator_", None)
     if isinstance(inner, Pipeline):
         dense, inner = inner[0], inner[-1]

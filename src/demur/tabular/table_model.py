@@ -374,4 +374,4 @@ class TableModel:
 def _first_rows(decision: Decision[AnyArray], n_rows: int) -> Decision[AnyArray]:
     parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
     novel = None if decision.novel is None else decision.novel[:n_rows]
-    return Decision(*(part[:n_rows] for part in parts), novel=novel)
+    return replace(Decision(*(part[:n_rows] for part in parts)), novel=novel)
