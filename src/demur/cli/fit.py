@@ -110,6 +110,8 @@ def fit(
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
         rule = rule_of(cost, coverage, max_risk, delta, cost_matrix)
+        if risk_group is not None and (max_risk is None or proba is not None):
+            raise CallError("--risk-group is for a promise about the risk of a model that is trained: give --max-risk.")
         _check_header(data, target, delimiter)
         from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
