@@ -87,6 +87,9 @@ def main(arguments=None):
     parser.add_argument("--sets", nargs="*", default=list(MEASURED), choices=list(MEASURED))
     parser.add_argument("--model", choices=["auto", "networks"], default="auto", help="networks: RejectClassifier()")
     parser.add_argument("--measure", action="store_true", help="fit scikit-learn's models here as well")
+    parser.add_argument(
+        "--time-budget", type=float, default=90.0, help="seconds for auto (default: 90, as the library)"
+    )
     parser.add_argument("--train-rows", type=int, help="train on the first so many rows only, beside --measure")
     options, _ = parser.parse_known_args(arguments)
 
@@ -100,7 +103,8 @@ def main(arguments=None):
             data = replace(data, X_train=data.X_train[: options.train_rows], y_train=data.y_train[: options.train_rows])
         X, y = data.X_test[: TEST_ROWS.get(name)], data.y_test[: TEST_ROWS.get(name)]
         started = time.perf_counter()
-        model = RejectOption("auto") if options.model == "auto" else RejectClassifier(random_state=0)
+        auto = RejectOption("auto", time_budget=options.time_budget, random_state=0)
+        model = auto if options.model == "auto" else RejectClassifier(random_state=0)
         model.fit(data.X_train, data.y_train)
         seconds = time.perf_counter() - started
         found = risks(model, X, y)

@@ -78,17 +78,33 @@ def monitor(out):
     assert "the confidence is not distributed" in months[3]
 
 
+def llm_log_probabilities(text):
+    plain, calibrated = (float(found) for found in re.findall(r"([\d.]+) per 100 tickets", text))
+    everything = float(re.findall(r"([\d.]+) if it answered all", text)[0])
+    assert calibrated < plain < everything
+    assert "taken for log-probabilities" in text
+
+
+def serve_your_model(text):
+    model, first, second = text.splitlines()
+    assert model == "TableModel('Pipeline' for 'cultivar': 3 classes, 4 columns)"
+    assert first.startswith("class_0: class_0 ")
+    assert second.startswith("declined: ")
+
+
 SHOWN = {
     "any_sklearn_model": any_sklearn_model,
     "check_a_loss": check_a_loss,
     "deferral": deferral,
     "ensemble_and_cost_curve": ensemble_and_cost_curve,
     "guarantee": guarantee,
+    "llm_log_probabilities": llm_log_probabilities,
     "lightning_loop": answers_most_and_nearly_all_rightly,
     "monitor": monitor,
     "one_table_cell": one_table_cell,
     "own_loop": answers_most_and_nearly_all_rightly,
     "quick_start": answers_most_and_nearly_all_rightly,
+    "serve_your_model": serve_your_model,
     "triage_costs": triage_costs,
 }
 """For each example, what its output must show."""

@@ -31,12 +31,13 @@ def short_training():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "_EPOCHS", 8)
         patch.setattr(candidates, "_FEW_ROWS", 0)
-        patch.setattr(candidates, "_TREES", 50)
+        patch.setattr(candidates, "_TREES", 30)
+        patch.setattr(candidates, "_ITERATIONS", 20)
         yield
 
 
 @parametrize_with_checks(
-    [AutoClassifier(("logistic regression",), time_budget=None, random_state=0)],
+    [AutoClassifier(("logistic regression",), time_budget=None, cv=2, random_state=0)],
     expected_failed_checks=lambda estimator: {
         "check_sample_weight_equivalence_on_dense_data": "features are imputed and scaled by rows, not by weights"
     },
@@ -258,8 +259,11 @@ def frame():
     return table, y
 
 
-@pytest.mark.parametrize("convert", [lambda frame: frame, pl.from_pandas], ids=["pandas", "polars"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "convert"),
+    [*((name, lambda frame: frame) for name in NAMES), ("extra trees", pl.from_pandas)],
+    ids=[*NAMES, "polars"],
+)
 def test_missing_values_and_categories_for_every_candidate(frame, convert, name):
     table, y = frame
     model = AutoClassifier((name,), time_budget=None, cv=3, random_state=0).fit(convert(table), y)

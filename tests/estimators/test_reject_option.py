@@ -44,17 +44,26 @@ def hard():
     return train_test_split(data, labels, random_state=0)
 
 
-@pytest.mark.parametrize(
-    "calibration", ["auto", "temperature", "isotonic", "sigmoid", IsotonicRegression(out_of_bounds="clip")]
-)
-@pytest.mark.parametrize("estimator", [GaussianNB(), ExtraTreesClassifier(50, random_state=0)])
-def test_calibration_lowers_the_brier_score_of_unseen_rows(hard, estimator, calibration):
+@pytest.fixture(scope="module", params=[GaussianNB(), ExtraTreesClassifier(50, random_state=0)], ids=["nb", "trees"])
+def raw(hard, request):
+    return RejectOption(request.param, calibration=None).fit(*hard[::2])
+
+
+@pytest.mark.parametrize("calibration", ["auto", "isotonic", "sigmoid", IsotonicRegression(out_of_bounds="clip")])
+def test_calibration_lowers_the_brier_score_of_unseen_rows(hard, raw, calibration):
     X_train, X_test, y_train, y_test = hard
-    raw = RejectOption(estimator, calibration=None).fit(X_train, y_train)
-    calibrated = RejectOption(estimator, calibration=calibration).fit(X_train, y_train)
+    calibrated = RejectOption(raw.estimator, calibration=calibration).fit(X_train, y_train)
     brier = lambda model: np.square(model.predict_proba(X_test) - np.eye(4)[y_test]).sum(1).mean()  # noqa: E731
     assert brier(calibrated) < brier(raw)
     assert calibrated.predict_proba(X_test).sum(1) == pytest.approx(1)
+
+
+def test_auto_is_temperature_scaling(hard):
+    X_train, X_test, y_train, _ = hard
+    auto, named = (
+        RejectOption(GaussianNB(), calibration=name).fit(X_train, y_train) for name in ("auto", "temperature")
+    )
+    np.testing.assert_array_equal(auto.predict_proba(X_test), named.predict_proba(X_test))
 
 
 def test_forests_with_exact_zeros_and_ones():

@@ -10,6 +10,7 @@ import pytest
 from demur.datasets import paper_gaussians
 from demur.paper.claims import BENCHMARK_CLAIMS, judge, synthetic_claims
 from demur.paper.experiments import BENCHMARK, SYNTHETIC
+from demur.paper.population import PopulationErrors
 from demur.paper.published_tables import Published, find_published
 from demur.paper.records import Record, Score
 from demur.paper.result_tables import benchmark_csv, full_table, rejection_table, synthetic_csv
@@ -162,6 +163,13 @@ def test_claims_on_figures_made_to_confirm_or_refute_them(ours):
         assert finding.verdict == "does not hold", name
 
 
+def errors(on_the_other_side):
+    """Errors of every beta on its own side, and some on the other."""
+    sides = {"acc": (7, on_the_other_side), "rej": (on_the_other_side, 7)}
+    names = [method.name for method in SYNTHETIC.methods if method.betas]
+    return {(name, cost): PopulationErrors(100, *sides[name[-3:]]) for name in names for cost in COSTS}
+
+
 def test_synthetic_claims_follow_the_counts():
     sizes = list(SYNTHETIC.problems)
     gaussians = paper_gaussians()
@@ -175,13 +183,20 @@ def test_synthetic_claims_follow_the_counts():
 
     judged = {
         one.claim.statement: one.ours.verdict
-        for one in judge(synthetic_claims(bayes, sizes), results(SYNTHETIC, perfect), Numbers())
+        for one in judge(synthetic_claims(bayes, sizes, errors(0)), results(SYNTHETIC, perfect), Numbers())
     }
     for statement, verdict in judged.items():
+        if "errs by" in statement:
+            assert verdict == "holds"
         if "over-" in statement or "OVA+log does no better" in statement or "converges" in statement:
             assert verdict == "holds", statement
         if "less stable" in statement:
             assert verdict == "does not hold"
+    wrong = judge(synthetic_claims(bayes, sizes, errors(1)), results(SYNTHETIC, perfect), Numbers())
+    about_beta = [one.ours for one in wrong if "beta" in one.claim.statement]
+    assert len(about_beta) == 7
+    assert {finding.verdict for finding in about_beta} == {"does not hold"}
+    assert all("Trained networks" in finding.evidence for finding in about_beta)
 
 
 @needs_paper

@@ -2,11 +2,14 @@
 
 import shutil
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from report_samples import HOSTILE, fixed, free
 
 from demur.metrics import accepted_accuracy, coverage, zero_one_c_risk
-from demur.tabular import write_report
+from demur.tabular import evaluate_table, fit_table, write_report
+from demur.tabular.evaluation_words import per_hundred, percent
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -219,3 +222,65 @@ def test_tables_and_controls_have_names(visit):
     )
     assert unnamed == []
     assert page.get_attribute("#headline", "aria-live") == "polite"
+
+
+def asked_model(n=400):
+    """Return a fitted model that asks, and labelled rows with most of the experts' answers."""
+    rng = np.random.default_rng(0)
+
+    def draw(rows):
+        x = rng.normal(size=(rows, 2))
+        y = (rng.random(rows) < 1 / (1 + np.exp(-2 * x[:, 0]))).astype(int)
+        nurse = np.where(rng.random(rows) < 1 / (1 + np.exp(-3 * x[:, 1])), y, 1 - y)
+        chief = np.where(rng.random(rows) < 0.95, y, 1 - y)
+        said = {"nurse": pa.array(nurse, mask=rng.random(rows) < 0.2), "<b>chief": pa.array(chief)}
+        return pa.table({"a": x[:, 0], "b": x[:, 1], **said, "y": y})
+
+    asked = {"nurse": ("nurse", 0.05), "the <b>chief": ("<b>chief", 0.2123)}
+    return fit_table(draw(n), "y", model="lr", experts=asked), draw(300)
+
+
+def test_prices_of_experts_move_as_the_model_decides(visit):
+    """At every pair of prices the page says what Python says there; back at its own it is as it was."""
+    model, rows = asked_model()
+    judged = evaluate_table(model, rows)
+    page = visit(judged)
+    before = page.inner_text("main")
+    assert plain(page.inner_text("#headline")) == judged.headline()
+    for nurse, chief in ((0.0, 0.0), (0.3, 0.05), (0.05, 0.45), (2.0, 3.0), (0.1, 0.0)):
+        page.fill("#price-0-number", str(nurse))
+        page.fill("#price-1-number", str(chief))
+        there = evaluate_table(model, rows, prices={"nurse": nurse, "the <b>chief": chief})
+        assert plain(page.inner_text("#headline")) == there.headline()
+        assert plain(page.inner_text("#system-accuracy")) == percent(there.asking.accuracy.estimate)
+        for number in range(2):
+            cells = [plain(one) for one in page.locator(f"#who-{number + 1} data").all_inner_texts()]
+            assert cells[0] == str((there.asking.ask == number).sum())
+            assert cells[1] == percent(there.asking.load.estimate[number])
+            assert cells[2] == percent(there.asking.right_when_asked(number).estimate)
+            assert cells[3] == per_hundred(there.asking.always(number).estimate)
+        assert page.is_visible("#moved")
+    page.click("#price-reset")
+    assert page.inner_text("main") == before
+    assert not page.is_visible("#moved")
+    page.locator("#price-0").focus()
+    page.keyboard.press("ArrowRight")
+    assert float(page.input_value("#price-0-number")) == 0.055
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_about_experts_fits_and_reads_without_a_script(browser, visit, tmp_path, width):
+    model, rows = asked_model()
+    judged = evaluate_table(model, rows)
+    page = visit(judged, width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    path = write_report(judged, tmp_path / "plain.html", title="Report")
+    with browser.new_context(java_script_enabled=False) as context:
+        plain_page = context.new_page()
+        plain_page.goto(path.as_uri())
+        assert plain(plain_page.inner_text("#headline")) == judged.headline()
+        assert percent(judged.asking.load.estimate[0]) in plain(plain_page.inner_text("#experts"))
+
+
+def plain(text):
+    return text.replace("\N{NO-BREAK SPACE}", " ")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
@@ -74,6 +75,7 @@ class Load(threading.Thread):
                 self.costs.append(answer["cost"])
             else:
                 self.wrong.append((response.status, answer))
+        connection.close()
 
 
 def until(condition, seconds=60):

@@ -37,7 +37,7 @@ def demo(
     model, report, decisions = folder / "model", folder / "report.html", folder / "decisions.csv"
 
     _say(f"demur fit {train} --target digit --cost {_COST:g} --holdout 0 --time-budget {_SECONDS:g} --out {model}")
-    fit(str(train), "digit", model, cost=_COST, holdout=0.0, time_budget=_SECONDS)
+    fit(target="digit", out=model, data=str(train), cost=_COST, holdout=0.0, time_budget=_SECONDS)
     _say(f"demur evaluate {model} {test} --report {report}")
     evaluate(model, str(test), report=report)
     _say(f"demur predict {model} {new} --out {decisions}")

@@ -14,6 +14,7 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
+from demur.cli.expert_options import read_prices
 from demur.cli.summary import about, print_evaluation
 
 __all__ = ["evaluate"]
@@ -31,6 +32,10 @@ def evaluate(
     ] = None,
     group: Annotated[
         str | None, typer.Option(help="A column such as the site: judge each of its groups as well.")
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PRICE", help="Judge it at another price of asking an expert; may be repeated."),
     ] = None,
     allow_extra: Annotated[
         bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
@@ -56,7 +61,9 @@ def evaluate(
     with wrong_call_if_refused(), warnings_as_notes():
         from demur.tabular import evaluate_table, read_labelled
 
+        prices = read_prices(price)
         fitted = load_table_model(model)
+        fitted.check_prices(prices)
         classes = fitted.classes.tolist()
         table = read_labelled(
             data,
@@ -68,7 +75,7 @@ def evaluate(
             strict=not allow_extra,
             allowed=() if group is None else (group,),
         )
-        judged = evaluate_table(fitted, table, cost=cost, group=group, where=data)
+        judged = evaluate_table(fitted, table, cost=cost, prices=prices, group=group, where=data)
         if report is not None:
             from demur.tabular import write_report
 

@@ -17,6 +17,7 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
+from demur.cli.expert_options import read_expert_options, read_limits
 from demur.cli.summary import about, print_evaluation, print_fit
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def fit(
         typer.Option(
             "--model",
             "-m",
-            help="auto, et, rf, hgb, lr, a loss such as ce, or your own, file.py:Class. [default: auto]",
+            help="auto, or of its candidates et, lr, hgb, rf, lgbm, cat, nn or pnn, a loss such as ce, or your own, "
+            "file.py:Class. [default: auto]",
         ),
     ] = None,
     test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
@@ -67,6 +69,20 @@ def fit(
     cost_matrix: Annotated[
         Path | None,
         typer.Option(help="Instead of a cost: a table, a row per true class, a column per answer and reject."),
+    ] = None,
+    expert: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COLUMN:PRICE",
+            help="Instead of a cost: somebody to ask, the column with the answers so far, and the price of a question; "
+            "may be repeated.",
+        ),
+    ] = None,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LIMIT", help="The most rows of a table that an expert gets, or a share; may be repeated."
+        ),
     ] = None,
     group_split: Annotated[
         str | None,
@@ -82,6 +98,10 @@ def fit(
             "that may be declined by mistake, such as 0.01."
         ),
     ] = "auto",
+    time_split: Annotated[
+        str | None,
+        typer.Option(help="A column of dates or numbers: train on the earlier rows, and judge on the latest."),
+    ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to use although it looks useless; may be repeated.")
@@ -94,6 +114,7 @@ def fit(
         bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
     ] = None,
     time_budget: Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")] = 90.0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn at random: rows to hold out, and training.")] = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page about the held-out rows to this file.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
@@ -101,14 +122,26 @@ def fit(
     """Train a model that declines to answer when answering would cost more than asking.
 
     Rows to judge it on are held out first; rows with equal features stay on one side. With --proba, calibration and
-    rule alone are learnt, from the probabilities, logits, log-probabilities or votes of another model.
+    rule alone are learnt, from the probabilities, logits, log-probabilities or votes of another model. With --expert it
+    learns from past answers who is right on which rows, and says whom to ask.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
+
+    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --expert consultant=cons_says:0.2 --out model/
     """
-    data = _one_source(data, proba, proba_kind, calibration, model, dayfirst)
+    data = _one_source(data, proba, proba_kind, calibration, model, dayfirst, time_split)
     check_share("--holdout", holdout)
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
+        experts, limits = read_expert_options(expert), read_limits(capacity)
+        given = {
+            "--cost": cost,
+            "--coverage": coverage,
+            "--max-risk": max_risk,
+            "--cost-matrix": cost_matrix,
+            "--proba": proba,
+        }
+        _check_experts(experts, limits, [option for option, value in given.items() if value is not None])
         rule = rule_of(cost, coverage, max_risk, delta, cost_matrix)
         if risk_group is not None and (max_risk is None or proba is not None):
             raise CallError("--risk-group is for a promise about the risk of a model that is trained: give --max-risk.")
@@ -137,10 +170,14 @@ def fit(
                 options |= {
                     "novelty": _rate(novelty),
                     "risk_group": risk_group,
+                    "time_split": time_split,
                     "dayfirst": dayfirst,
                     "time_budget": time_budget or None,
+                    "seed": seed,
                     "verbose": int(is_watched()),
                 }
+                most = None if limits is None else {name: one for name, one in limits.items() if one is not None}
+                options |= {"experts": experts, "capacity": most}
                 fitted = fit_file(data, target, model=model or "auto", **options)
         except NoGuaranteeError as error:
             raise CallError(_more_rows(str(error), holdout if test is None else 0.0)) from error
@@ -175,6 +212,19 @@ def _rate(novelty: str) -> float | str | None:
     return rate
 
 
+def _check_experts(experts: object, limits: object, others: list[str]) -> None:
+    """Refuse options that experts do not go with."""
+    if experts is None and limits is not None:
+        raise CallError("--capacity limits how many questions an expert gets: name the expert with --expert.")
+    if experts is not None and "--proba" in others:
+        raise CallError("--expert learns on which rows experts are right, from DATA with features: leave --proba out.")
+    if experts is not None and others:
+        raise CallError(
+            f"{others[0]} says when to decline, and with --expert each expert has a price of its own: leave one of the "
+            "two out."
+        )
+
+
 def _one_source(
     data: str | None,
     proba: str | None,
@@ -182,12 +232,13 @@ def _one_source(
     calibration: str | None,
     model: str | None,
     dayfirst: bool | None,
+    time_split: str | None,
 ) -> str:
     """Return the table to learn from, and refuse options that do not go with it."""
     if data is not None and proba is not None:
         raise CallError("give DATA to train a model, or --proba to take what another says of each class: not both.")
     if proba is not None:
-        given = {"--model": model, "--dayfirst": dayfirst}
+        given = {"--model": model, "--dayfirst": dayfirst, "--time-split": time_split}
         named = [name for name, value in given.items() if value is not None]
         if named:
             raise CallError(f"{named[0]} is for training a model, and --proba trains none: leave it out.")

@@ -18,6 +18,7 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
+from demur.cli.expert_options import read_limits, read_prices
 
 __all__ = ["predict"]
 
@@ -32,6 +33,17 @@ def predict(
     review_budget: Annotated[
         float | None,
         typer.Option(help="Decline exactly so many rows, or this share: those whose review saves most."),
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PRICE", help="Another price of asking an expert, without a refit; may be repeated."),
+    ] = None,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LIMIT",
+            help="The most of these rows that an expert gets, or a share, or none for no limit; may be repeated.",
+        ),
     ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Write the calibrated probability of each class, as proba:<class>.")
@@ -59,7 +71,8 @@ def predict(
 
     Writes prediction (empty where the model declines), rejected, confidence, first_choice and second_choice, in the
     order of the rows; with --proba also the probability of each class, as proba:<class>; with --review-budget also
-    saves, what a review of the row saves on average.
+    saves, what a review of the row saves on average. A model with experts adds ask (whom; empty where the model
+    answers) and expected_cost, and system_answer where the table holds what the experts said.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
@@ -72,9 +85,17 @@ def predict(
             raise CallError("--scheduler works on a folder of Parquet files, and needs --out with a folder to make.")
         if scheduler is not None and review_budget is not None:
             raise CallError("--review-budget compares all rows with each other, which --scheduler does not: leave one.")
+        prices, limits = read_prices(price), read_limits(capacity)
         fitted = load_table_model(model)
         if cost is not None:
             fitted.check_cost(cost)
+        fitted.check_prices(prices)
+        limited = {**fitted.experts.limits, **(limits or {})}
+        if scheduler is not None and any(limit is not None for limit in limited.values()):
+            raise CallError(
+                "limits compare all rows with each other, which --scheduler does not: lift them with --capacity "
+                "NAME=none, or leave --scheduler out."
+            )
         if scheduler is not None:
             with _progress("files") as advance:
                 total = decide_folder(
@@ -83,6 +104,7 @@ def predict(
                     Path(out).resolve(),
                     scheduler=scheduler,
                     cost=cost,
+                    prices=prices,
                     keep=kept,
                     strict=not allow_extra,
                     overwrite=force,
@@ -102,6 +124,8 @@ def predict(
                     overwrite=force,
                     proba=proba,
                     review_budget=review_budget,
+                    prices=prices,
+                    capacity=limits,
                     delimiter=delimiter,
                     decimal=decimal,
                     dayfirst=dayfirst,
@@ -110,7 +134,8 @@ def predict(
                 )
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     where = "" if out == "-" else f" to {out}"
-    summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} declined{share}."
+    what = "for experts" if fitted.experts else "declined"
+    summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
 
 

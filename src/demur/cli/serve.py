@@ -100,6 +100,12 @@ def serve(
         f"Serving {name} for {loaded.target!r}, {n_classes:,} classes, from {model}.", markup=False, soft_wrap=True
     )
     console.print(f"Open http://{shown}:{taken} in a browser; Ctrl+C ends it.", markup=False, soft_wrap=True)
+    if loaded.experts.limits:
+        notes.print(
+            "Note: the limits on what experts get hold for whole tables, in demur predict; here each row is decided by "
+            "itself, without them.",
+            markup=False,
+        )
     if not ipaddress.ip_address(place.partition("%")[0]).is_loopback:
         asked = "with one of its keys can ask this model" if keys else "can ask this model; there is no password"
         notes.print(f"Note: whoever reaches {shown}:{taken} {asked}.", markup=False)

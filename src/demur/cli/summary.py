@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from demur.tabular import Evaluation, TableModel
+    from demur.tabular.asking import Asking
 
 __all__ = ["about", "print_evaluation", "print_fit"]
 
@@ -60,6 +61,8 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
 
 
 _ROWS = (
+    ("system_risk", "system risk", "cost", "prices and mistakes per row"),
+    ("system_accuracy", "system accuracy", "share", "right in the end"),
     ("mean_cost", "mean cost", "cost", "per row, by the matrix"),
     ("mean_cost_if_all_answered", "if all answered", "cost", "without declining"),
     ("mean_cost_if_all_rejected", "if all declined", "cost", "without answering"),
@@ -84,8 +87,11 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
         table.add_column(heading, justify="left" if not heading else "right")
     for figure, name, kind, meaning in _ROWS:
         found = evaluation.figures.get(figure)
-        if found is None or (figure == "risk_if_all_answered" and evaluation.cost is None):
+        no_price = evaluation.cost is None and evaluation.asking is None
+        if found is None or (figure == "risk_if_all_answered" and no_price):
             continue  # there is no price to count by
+        if figure == "risk_if_all_answered" and evaluation.asking is not None:
+            name, meaning = "risk, nobody asked", "the model alone"
         if figure == "risk" and evaluation.cost_assumed:
             meaning = f"declining priced at {evaluation.cost:g}"
         value = written(found.estimate, kind) if found.estimate == found.estimate else "none given"
@@ -94,6 +100,8 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
     console.print(table)
     if evaluation.groups is not None:
         console.print(_by_group(evaluation))
+    if evaluation.asking is not None:
+        _print_experts(evaluation.asking)
     for sentence in evaluation.sentences():
         console.print(sentence, markup=False)
 
@@ -116,6 +124,27 @@ def _by_group(evaluation: "Evaluation") -> "Table":
             cells += [f"{one.risk.estimate:.3f}", f"{one.risk.low:.3f} to {one.risk.high:.3f}"]
         table.add_row(*cells)
     return table
+
+
+def _print_experts(asking: "Asking") -> None:
+    """Print how much each expert gets, and how good they are."""
+    from demur.tabular.evaluation_words import percent
+
+    table = plain_table()
+    for heading in ("expert", "price", "asked", "95 % interval", "right", "risk if always"):
+        table.add_column(heading, justify="left" if heading == "expert" else "right", no_wrap=heading != "expert")
+    load = asking.load
+    for number, name in enumerate(asking.names):
+        right, always = asking.right_when_asked(number), asking.always(number)
+        table.add_row(
+            _in_line(name),
+            f"{asking.prices[number]:g}",
+            percent(load.estimate[number]),
+            f"{percent(load.low[number])} to {percent(load.high[number])}",
+            percent(right.estimate),
+            f"{always.estimate:.4f}" if always.estimate == always.estimate else "no answers",
+        )
+    console.print(table)
 
 
 def _in_line(name: str) -> str:

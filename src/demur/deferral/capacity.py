@@ -145,7 +145,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return replace(decision, ask=ask, reject=ask >= 0, acceptance=-total.max(axis=1))
 
     def _room(self, names: list[str], n_rows: int) -> Ints:
-        self._check_names(names)
+        self.check_names(names)
         room = np.full(len(names), n_rows, dtype=np.int64)
         for number, name in enumerate(names):
             limit = self.limits.get(name)
@@ -155,7 +155,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return room
 
     def _shares(self, names: list[str], rows_per_period: int | None) -> Floats:
-        self._check_names(names)
+        self.check_names(names)
         shares = np.ones(len(names))
         for number, name in enumerate(names):
             limit = self.limits.get(name)
@@ -171,7 +171,8 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             shares[number] = min(float(limit), 1.0)
         return shares
 
-    def _check_names(self, names: list[str]) -> None:
+    def check_names(self, names: list[str]) -> None:
+        """Refuse limits for somebody who is not among the experts."""
         unknown = [name for name in self.limits if name not in names]
         if unknown:
             raise InputError(f"there is a limit for {unknown[0]!r}; the experts are {', '.join(names)}.")

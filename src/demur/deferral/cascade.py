@@ -1,7 +1,7 @@
 """Cascades: services that report a confidence, asked one after the other until another question no longer pays."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Self
 
@@ -22,7 +22,8 @@ __all__ = ["Cascade", "CascadeRun"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Asked = frozenset[int]
+Asked = int
+"""A set of services: the sum of 2 to the power of each one's number."""
 
 _MOST = 6
 """More services would need too many models: one for each pair of what was asked and what may be asked next."""
@@ -53,12 +54,38 @@ class CascadeRun:
 
 @dataclass(frozen=True)
 class Policy:
-    """One way to run the cascade: whom to ask first, and what an amount of money is worth in right answers."""
+    """One way to run the cascade: whom to ask first, and what an amount of money is worth in right answers.
+
+    Parameters
+    ----------
+    first : int
+        The number of the service that is always asked.
+    rate : float
+        Right answers per unit of money: further questions must bring as much.
+    cost, accuracy : float
+        Per row, on rows that it was not made from.
+    cuts : tuple of (float, int)
+        For each answer of the first service a confidence, and who is asked up to that confidence, -1 for nobody. Empty
+        where what is expected of further questions decides.
+    goes_on : bool
+        Whether after such a second question what is expected decides about a third.
+    """
 
     first: int
     rate: float
     cost: float
     accuracy: float
+    cuts: tuple[tuple[float, int], ...] = ()
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What services say to some rows: answers, confidences, and P(right with more answers | some answers)."""
+
+    said: Ints
+    sure: Floats
+    outlook: Mapping[Asked, Mapping[Asked, Floats]]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -143,21 +170,24 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 train, test = fold != part, fold == part
                 table = _Table.fit(said[train, s], sure[train, s], codes[train], n_classes)
                 logs[s, test] = table.predict(said[test, s], sure[test, s])
-        subsets = [frozenset(c) for k in range(1, n_services + 1) for c in combinations(range(n_services), k)]
-        self.pools_ = {some: _Pool.fit(logs[sorted(some)], codes) for some in subsets}
-        pooled = {some: self.pools_[some].predict(logs[sorted(some)]) for some in subsets}
+        subsets = _subsets(n_services)
+        self.pools_ = {some: _Pool.fit(logs[_members(some)], codes) for some in subsets}
+        pooled = {some: self.pools_[some].predict(logs[_members(some)]) for some in subsets}
         right = {some: np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64) for some in subsets}
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
         self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
-        self.outlooks_, outlook = {}, {}
+        self.outlooks_: dict[Asked, dict[Asked, LogitModel]] = {}
+        outlook: dict[Asked, dict[Asked, Floats]] = {}
         for some in subsets:
             z = _state(pooled[some], ranks, some)
+            self.outlooks_[some], outlook[some] = {}, {}
             for more in subsets:
-                if some <= more:
+                if some & more == some:
                     guess = np.full(len(codes), self.levels_[more])
-                    self.outlooks_[some, more] = _fit_rows(z, guess, right[more], fold >= 0)
-                    outlook[some, more] = _out_of_fold(z, guess, right[more], fold)
-        self.policies_ = self._policies(outlook, right)
+                    self.outlooks_[some][more] = _fit_rows(z, guess, right[more], fold >= 0)
+                    outlook[some][more] = _out_of_fold(z, guess, right[more], fold)
+        seen = _Seen(said, sure, outlook)
+        self.policies_ = _upper_hull([*self._by_outlook(seen, right), *self._by_cuts(seen, right, fold)])
         return self
 
     def run(
@@ -175,18 +205,14 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         check_is_fitted(self, "policies_")
         services = read_experts(self.services)
         n_rows = len(np.asarray(confidence))
-        said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
-        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
-        pooled = {some: pool.predict(logs[sorted(some)]) for some, pool in self.pools_.items()}
-        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        outlook = self._outlook(pooled, ranks)
-        states = np.empty(n_rows, dtype=object)
+        seen, pooled = self._look(answers, confidence, services, n_rows)
+        states = np.zeros(n_rows, dtype=np.int64)
         for policy, rows in self._mixture(n_rows, mistake, budget):
-            states[rows] = self._follow(policy, outlook)[rows]
-        asked = np.array([[s in state for s in range(len(services))] for state in states]).reshape(n_rows, -1)
+            states[rows] = self._follow(policy, seen)[rows]
+        asked = (states[:, None] >> np.arange(len(services)) & 1).astype(bool)
         label = np.empty(n_rows, dtype=np.int64)
-        for some in set(states):
-            rows = np.flatnonzero([state == some for state in states])
+        for some in np.unique(states).tolist():
+            rows = np.flatnonzero(states == some)
             label[rows] = pooled[some][rows].argmax(axis=1)
         return CascadeRun(self.classes_[label], asked, asked @ self.prices_)
 
@@ -214,17 +240,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         labels = np.asarray(y)
         services = read_experts(self.services)
-        said, sure = self._read(answers, confidence, services, self.classes_, len(labels))
+        seen, pooled = self._look(answers, confidence, services, len(labels))
         codes = np.searchsorted(self.classes_, labels)
-        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
-        pooled = {some: pool.predict(logs[sorted(some)]) for some, pool in self.pools_.items()}
-        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        outlook, alone = self._outlook(pooled, ranks), said == codes[:, None]
+        alone = seen.said == codes[:, None]
         right = {some: one.argmax(axis=1) == codes for some, one in pooled.items()}
         self.certified_: Policy | None = None
         for policy in reversed(self.policies_):
-            states = self._follow(policy, outlook)
-            own = np.array([right[state][row] for row, state in enumerate(states)])
+            own = _chosen(right, self._follow(policy, seen)).astype(bool)
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
             n = len(labels)
@@ -275,54 +297,86 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             raise InputError("confidence contains NaN; give every answer a confidence, a constant if there is none.")
         return np.where(said < 0, len(classes), said), sure
 
-    def _outlook(self, pooled: Mapping[Asked, Floats], ranks: list[Floats]) -> dict[tuple[Asked, Asked], Floats]:
-        """Return P(right with these answers | the answers so far) for each row."""
-        found = {}
-        for some, proba in pooled.items():
-            z = _state(proba, ranks, some)
-            for more in pooled:
-                if some <= more:
-                    guess = np.full(len(proba), self.levels_[more])
-                    found[some, more] = self.outlooks_[some, more].predict(z, guess)
-        return found
+    def _look(
+        self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], n_rows: int
+    ) -> tuple[_Seen, dict[Asked, Floats]]:
+        """Return what is seen on new rows, and class probabilities from each set of answers."""
+        said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
+        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
+        pooled = {some: pool.predict(logs[_members(some)]) for some, pool in self.pools_.items()}
+        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
+        outlook: dict[Asked, dict[Asked, Floats]] = {}
+        for some, models in self.outlooks_.items():
+            z = _state(pooled[some], ranks, some)
+            outlook[some] = {
+                more: model.predict(z, np.full(n_rows, self.levels_[more])) for more, model in models.items()
+            }
+        return _Seen(said, sure, outlook), pooled
 
-    def _follow(self, policy: Policy, outlook: Mapping[tuple[Asked, Asked], Floats]) -> AnyArray:
+    def _follow(self, policy: Policy, seen: _Seen) -> Ints:
         """Return the set of services that is asked on each row."""
-        subsets = sorted({more for _, more in outlook}, key=lambda some: (len(some), sorted(some)))
-        n_rows = len(next(iter(outlook.values())))
-        states = np.empty(n_rows, dtype=object)
-        number = {some: position for position, some in enumerate(subsets)}
-        at = np.full(n_rows, number[frozenset([policy.first])])
-        for some in subsets:
-            rows = np.flatnonzero(at == number[some])
+        at = np.full(len(seen.said), 1 << policy.first, dtype=np.int64)
+        going = np.ones(len(at), dtype=bool)
+        if policy.cuts:
+            at, going = _second(policy, seen), np.full(len(at), policy.goes_on)
+            going &= at != 1 << policy.first
+        for some in seen.outlook:
+            rows = np.flatnonzero((at == some) & going)
             if not len(rows):
                 continue
-            plans = [more for more in subsets if some <= more]
-            extra = [self.prices_[sorted(more - some)].sum() for more in plans]
-            worth = np.array([outlook[some, more][rows] for more in plans]) - policy.rate * np.array(extra)[:, None]
+            plans = list(seen.outlook[some])
+            extra = np.array([self._price(more & ~some) for more in plans])
+            worth = np.array([seen.outlook[some][more][rows] for more in plans]) - policy.rate * extra[:, None]
             best = worth.argmax(axis=0)  # stopping comes first, and wins ties
             for position, more in enumerate(plans[1:], start=1):
-                then = min(more - some, key=lambda s: (self.prices_[s], s))
-                at[rows[best == position]] = number[some | {then}]
-        for some, position in number.items():
-            states[np.flatnonzero(at == position)] = [some] * int((at == position).sum())
-        return states
+                then = min(_members(more & ~some), key=lambda s: (self.prices_[s], s))
+                at[rows[best == position]] = some | 1 << then
+        return at
 
-    def _policies(self, outlook: Mapping[tuple[Asked, Asked], Floats], right: Mapping[Asked, Floats]) -> list[Policy]:
-        """Return the policies on the upper concave hull of cost and accuracy."""
-        found = []
-        top = max(float(self.prices_.max()), 1e-12)
+    def _price(self, some: Asked) -> float:
+        return float(self.prices_[_members(some)].sum())
+
+    def _rates(self) -> Floats:
+        rates: Floats = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
+        return rates
+
+    def _by_outlook(self, seen: _Seen, right: Mapping[Asked, Floats]) -> list[Policy]:
+        """Return the policies that go by what is expected of further questions."""
+        return [
+            self._judged(Policy(first, float(rate), 0.0, 0.0), seen, right)
+            for first in range(len(self.prices_))
+            for rate in self._rates()
+        ]
+
+    def _by_cuts(self, seen: _Seen, right: Mapping[Asked, Floats], fold: Ints) -> list[Policy]:
+        """Return the policies that ask a second service up to a confidence, one for each answer of the first.
+
+        Confidences and second services are those that would have been best on the rows at hand. What they cost and
+        bring is found on rows that they were not chosen on.
+        """
+        rates, found = self._rates(), []
+        n_labels = len(self.classes_) + 1
         for first in range(len(self.prices_)):
-            for rate in np.r_[0.0, np.logspace(-4, 2, 49)] / top:
-                policy = Policy(first, float(rate), 0.0, 0.0)
-                states = self._follow(policy, outlook)
-                cost = accuracy = 0.0
-                for some in set(states):
-                    rows = states == some
-                    cost += rows.mean() * self.prices_[sorted(some)].sum()
-                    accuracy += float(right[some][rows].sum()) / len(states)
-                found.append(Policy(first, float(rate), float(cost), accuracy))
-        return _upper_hull(found)
+            gains = _CutGains.of(first, seen, right, self.prices_, n_labels)
+            chosen = gains.best(rates, np.ones(len(fold), dtype=bool))
+            apart = [gains.best(rates, fold != part) for part in range(self.n_folds)]
+            for number, rate in enumerate(rates):
+                for goes_on in (False, True):
+                    cost = accuracy = 0.0
+                    for part in range(self.n_folds):
+                        test = fold == part
+                        trial = Policy(first, float(rate), 0.0, 0.0, apart[part][number], goes_on)
+                        states = self._follow(trial, seen)[test]
+                        cost += float(sum((states == some).sum() * self._price(some) for some in np.unique(states)))
+                        accuracy += float(_chosen({some: one[test] for some, one in right.items()}, states).sum())
+                    share = 1 / len(fold)
+                    found.append(Policy(first, float(rate), cost * share, accuracy * share, chosen[number], goes_on))
+        return found
+
+    def _judged(self, policy: Policy, seen: _Seen, right: Mapping[Asked, Floats]) -> Policy:
+        states = self._follow(policy, seen)
+        cost = sum(float((states == some).mean()) * self._price(some) for some in np.unique(states).tolist())
+        return replace(policy, cost=cost, accuracy=float(_chosen(right, states).mean()))
 
     def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
         """Return policies and the rows that are run by each."""
@@ -426,6 +480,89 @@ class _Pool:
         return proba
 
 
+@dataclass(frozen=True, eq=False)
+class _CutGains:
+    """Rows by the first service's answer, from the least to the most sure, and what a second service brings to each.
+
+    Parameters
+    ----------
+    rows, sure : list of arrays
+        One for each answer.
+    gain : list of arrays of shape (n_seconds, n_rows)
+    seconds : list of int
+        The other services, and :attr:`prices` theirs.
+    """
+
+    rows: list[Ints]
+    sure: list[Floats]
+    gain: list[Floats]
+    seconds: list[int]
+    prices: Floats
+
+    @classmethod
+    def of(cls, first: int, seen: _Seen, right: Mapping[Asked, Floats], prices: Floats, n_labels: int) -> "_CutGains":
+        seconds = [s for s in range(len(prices)) if s != first]
+        rows, sure, gain = [], [], []
+        for label in range(n_labels):
+            own = np.flatnonzero(seen.said[:, first] == label)
+            own = own[np.argsort(seen.sure[own, first], kind="stable")]
+            rows.append(own)
+            sure.append(seen.sure[own, first])
+            gain.append(np.array([(right[1 << first | 1 << s] - right[1 << first])[own] for s in seconds]))
+        return cls(rows, sure, gain, seconds, prices[seconds])
+
+    def best(self, rates: Floats, kept: NDArray[np.bool_]) -> list[tuple[tuple[float, int], ...]]:
+        """Return for each rate the cut and the second service of each answer that were best on the rows kept."""
+        found: list[list[tuple[float, int]]] = [[] for _ in rates]
+        for rows, sure, gain in zip(self.rows, self.sure, self.gain, strict=True):
+            some = kept[rows]
+            level, gains = sure[some], gain[:, some]
+            ends = np.flatnonzero(np.append(level[1:] > level[:-1], True)) if len(level) else np.empty(0, dtype=int)
+            brought = np.cumsum(gains, axis=1)[:, ends]
+            for number, rate in enumerate(rates):
+                worth = brought - rate * self.prices[:, None] * (ends + 1)
+                if not worth.size or worth.max() <= 0:
+                    found[number].append((-np.inf, -1))
+                    continue
+                second, place = np.unravel_index(worth.argmax(), worth.shape)
+                found[number].append((float(level[ends[place]]), self.seconds[int(second)]))
+        return [tuple(one) for one in found]
+
+
+def _second(policy: Policy, seen: _Seen) -> Ints:
+    """Return who is asked after the first answer and the second, if its confidence asks for one."""
+    said, sure = seen.said[:, policy.first], seen.sure[:, policy.first]
+    cuts = np.array([cut for cut, _ in policy.cuts])
+    whom = np.array([second for _, second in policy.cuts])
+    asks = (sure <= cuts[said]) & (whom[said] >= 0)
+    return np.where(asks, 1 << policy.first | 1 << np.maximum(whom[said], 0), 1 << policy.first)
+
+
+def _chosen(right: Mapping[Asked, Any], states: Ints) -> Floats:
+    """Return whether the answer is right, each row with the set of services that it was asked of."""
+    found = np.zeros(len(states))
+    for some in np.unique(states).tolist():
+        rows = states == some
+        found[rows] = right[some][rows]
+    return found
+
+
+def _subsets(n_services: int) -> list[Asked]:
+    """Return all sets of services but the empty one, smaller ones first."""
+    return [sum(1 << s for s in some) for k in range(1, n_services + 1) for some in combinations(range(n_services), k)]
+
+
+def _members(some: Asked) -> list[int]:
+    """Return the numbers of the services in a set.
+
+    Examples
+    --------
+    >>> _members(5)
+    [0, 2]
+    """
+    return [s for s in range(int(some).bit_length()) if some >> s & 1]
+
+
 def _fit_rows(z: Floats, guess: Floats, right: Floats, rows: NDArray[np.bool_]) -> LogitModel:
     return LogitModel.fit(z[rows], guess[rows], right[rows], np.ones(int(rows.sum())))
 
@@ -452,7 +589,7 @@ def _state(proba: Floats, ranks: list[Floats], some: Asked) -> Floats:
     """Return what is known after some answers, as inputs of a logistic regression."""
     odds = log_odds_of_best(proba)
     best = np.eye(proba.shape[1])[proba.argmax(axis=1)]
-    own = [ranks[s] for s in sorted(some)]
+    own = [ranks[s] for s in _members(some)]
     logs = np.log(np.maximum(proba, 1e-6))
     return np.column_stack([odds, np.maximum(odds - 2, 0), best, best * odds[:, None], logs, *own])
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
 from demur.deferral.deferring import DeferringClassifier
-from demur.deferral.experts import Expert, check_prices, read_answers, read_experts
+from demur.deferral.experts import Expert, check_names, check_prices, read_answers, read_experts
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import choose_reject_label
@@ -231,7 +231,8 @@ class DeferClassifier(DeferringClassifier):
         """Return class probabilities, rows summing to 1; one-versus-all estimates are divided by their sum."""
         proba = self._estimates(X)[1]
         total = proba.sum(axis=1, keepdims=True)
-        return np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0)
+        normalised: Floats = np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0)
+        return normalised
 
     @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_right(self, X: Features) -> Floats:
@@ -390,6 +391,7 @@ class DeferClassifier(DeferringClassifier):
         if len(self.classes_) < 2:
             raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        check_names(experts, self.classes_)
         right = self._right(answers, experts, codes)
         given = None
         if sample_weight is not None:
@@ -443,7 +445,7 @@ class DeferClassifier(DeferringClassifier):
                 continue
             if not isinstance(value, Real):
                 raise InputTypeError(f"{name} must be a number, got {value!r}.")
-            if not 0 <= value < np.inf or (name == "learning_rate" and value == 0):
+            if not 0 <= float(value) < np.inf or (name == "learning_rate" and value == 0):
                 raise InputError(f"{name} must be a positive number, got {value!r}.")
         if not isinstance(self.validation_fraction, Real) or not 0 < self.validation_fraction < 1:
             raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
 from demur.deferral.deferring import DeferringClassifier, checked_labels
-from demur.deferral.experts import Ballots, Expert, read_answers, read_experts
+from demur.deferral.experts import Ballots, Expert, check_names, read_answers, read_experts
 from demur.deferral.reliability import (
     ExpertRows,
     LogitModel,
@@ -235,6 +235,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         if len(self.classes_) < 2:
             raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        check_names(read_experts(self.experts), self.classes_)
 
     def _answers_to_learn_from(self, answers: Any, experts: Mapping[str, Expert], n_rows: int) -> Ballots:
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
@@ -355,7 +356,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         if isinstance(learner, AutoClassifier):
             seen = np.flatnonzero(answered)
             learner.fit(_safe_indexing(X, seen), target[seen])
-            found[~answered] = proba_of(learner, _safe_indexing(X, np.flatnonzero(~answered)), np.arange(2))[:, 1]
+            if not answered.all():
+                found[~answered] = proba_of(learner, _safe_indexing(X, np.flatnonzero(~answered)), np.arange(2))[:, 1]
             found[seen[learner.held_out_rows_]] = learner.held_out_proba_[:, 1]
             return {"features": found}, learner
         for train, test in folds:

@@ -65,6 +65,19 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         _, proba, right = self._estimates(X)
         return self._decide(proba, right, prices, capacity)
 
+    def decide_and_score(
+        self, X: Features, prices: Any = None, capacity: Capacity | None = None
+    ) -> tuple[Decision[AnyArray], Floats]:
+        """Return the decisions, and the class probabilities that they were made from.
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        """
+        _, proba, right = self._estimates(X)
+        return self._decide(proba, right, prices, capacity), proba
+
     def route(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
         """Return the name of the expert who is to be asked on each row, or "model".
 
@@ -96,6 +109,18 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         said = self._said(answers, plain, decision)
         open_questions = Decision(np.maximum(said, 0), said < 0, decision.acceptance, decision.confidence)
         return open_questions.labels(self.classes_, self.reject_label_)
+
+    def final_answers(self, X: Features, decision: Decision[AnyArray], answers: Any) -> NDArray[np.int64]:
+        """Return the position among the classes of the system's answer; -1 where the asked expert's is missing.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_features)
+        decision : Decision
+            Who is asked, as :meth:`decide` or :class:`~demur.deferral.Capacity` has decided on these rows.
+        answers : as for :meth:`predict`
+        """
+        return self._said(answers, self._estimates(X)[0], decision)
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the model's class probabilities, given what is known about model and experts."""
@@ -146,6 +171,31 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             expected = decision.costs[rows, np.where(asked < 0, 0, len(self.classes_) + asked)]
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
         return 0.0 - float(np.average(np.where(said < 0, expected, charged), weights=weight))
+
+    @property
+    def has_proba(self) -> bool:
+        """Whether there are class probabilities: always."""
+        return True
+
+    @property
+    def effective_cost(self) -> float | None:
+        """The price of one rejection; None, because each expert has one of its own."""
+        return None
+
+    @property
+    def why_cost_fixed(self) -> str | None:
+        """Why there is no one cost to change, in words."""
+        return "it asks experts, each at a price of its own; change those prices instead"
+
+    @property
+    def cost_adjustable(self) -> bool:
+        """Whether one cost decides: never; prices change without another fit, by ``decide(X, prices=...)``."""
+        return False
+
+    def explain(self) -> str | None:
+        """Say in words who can be asked, and at which price."""
+        asked = ", ".join(f"{name} at {one.price:g}" for name, one in read_experts(self.experts).items())
+        return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
 
     def _priced(self) -> dict[str, Expert]:
         """Return the experts at the prices of today: those of the parameter, if the names are the same."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import AnyArray, ByName, Estimator
 from demur.errors import InputError, InputTypeError
 
-__all__ = ["MODEL", "Ballots", "Expert", "Votes", "check_prices", "read_answers", "read_experts"]
+__all__ = ["MODEL", "Ballots", "Expert", "Votes", "check_names", "check_prices", "read_answers", "read_experts"]
 
 Floats = NDArray[np.float64]
 
@@ -121,6 +121,21 @@ def read_experts(experts: Any) -> dict[str, Expert]:
     if wrong:
         raise InputTypeError(f"experts are called by strings, got the name {wrong[0]!r}.")
     return {name: one if isinstance(one, Expert) else Expert(_number(name, one)) for name, one in experts.items()}
+
+
+def check_names(experts: Mapping[str, Expert], classes: AnyArray) -> None:
+    """Refuse an expert who is named like a class: whether a name is an answer or somebody to ask must be clear.
+
+    Examples
+    --------
+    >>> check_names({"cat": Expert(0.1)}, np.array(["cat", "dog"]))
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: the expert 'cat' is named like a class; give the expert another name.
+    """
+    named = [name for name in experts if name in set(classes.tolist())]
+    if named:
+        raise InputError(f"the expert {named[0]!r} is named like a class; give the expert another name.")
 
 
 def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Floats:

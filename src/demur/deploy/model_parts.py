@@ -12,6 +12,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from importlib import import_module
 from typing import Any
 
@@ -21,7 +22,8 @@ from sklearn.exceptions import InconsistentVersionWarning
 from demur import losses, margins, rules
 from demur.array_types import ByName, Estimator
 from demur.deploy.part_checks import Archive, PartError, check_built, check_described, nodes_of
-from demur.errors import InputError
+from demur.errors import InputError, MissingExtraError
+from demur.estimators.boosted_trees import BoostedTrees, BoostedTreesError, library_of
 
 __all__ = ["ModelFileError", "class_named", "dump", "load"]
 
@@ -81,8 +83,16 @@ _PARTS = (
     "demur.calibration.TemperatureScaling",
     "demur.columns.column.Column",
     "demur.columns.schema.Schema",
+    "demur.deferral.capacity.Capacity",
+    "demur.deferral.defer_option.DeferOption",
+    "demur.deferral.experts.Expert",
+    "demur.deferral.reliability.LogitModel",
+    "demur.deferral.reliability.Reliability",
+    "demur.deferral.stored.StoredProbabilities",
     "demur.estimators.auto_classifier.AutoClassifier",
+    "demur.estimators.boosted_trees.BoostedTrees",
     "demur.estimators.candidates.Tried",
+    "demur.estimators.cross_fitting.CodedLabels",
     "demur.estimators.given_probabilities.GivenProbabilities",
     "demur.estimators.reject_classifier.RejectClassifier",
     "demur.estimators.reject_option.RejectOption",
@@ -96,6 +106,7 @@ _PARTS = (
     "demur.novelty.Novelty",
     "demur.novelty.Space",
     "demur.rules.Decision",
+    "demur.tabular.expert_columns.ExpertColumns",
     "demur.tabular.table_model.TableModel",
     "demur.training.mlp.MLP",
     "demur.training.robust_scaling.SmoothRobustScaler",
@@ -191,6 +202,7 @@ def dump(model: Estimator) -> bytes:
     """
     import skops.io  # type: ignore[import-untyped] # it takes seconds to import
 
+    model = _with_boosters_as_text(model)
     try:
         data = skops.io.dumps(model)
         untrusted = set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED)
@@ -209,6 +221,25 @@ def dump(model: Estimator) -> bytes:
             elif node["__loader__"] == "DictNode" and not _keys_survive(node):
                 raise ModelFileError(f"cannot save {place}: {_KEYS}")
         return _canonical(schema, archive)
+
+
+def _with_boosters_as_text(model: Estimator) -> Estimator:
+    """Return a copy in which classifiers of CatBoost, LightGBM and XGBoost are texts; the model itself without any."""
+    memo: dict[int, Any] = {}
+    waiting, seen = [("model", model)], {id(model)}
+    while waiting:
+        place, value = waiting.pop()
+        if library_of(value) is not None:
+            try:
+                memo[id(value)] = BoostedTrees.of(value)
+            except BoostedTreesError as error:
+                raise ModelFileError(f"cannot save {place}: {error}") from error
+            continue
+        for name, part in _inside(value, place):
+            if id(part) not in seen and (isinstance(part, Mapping | list | tuple) or hasattr(part, "__dict__")):
+                seen.add(id(part))
+                waiting.append((name, part))
+    return deepcopy(model, memo) if memo else model
 
 
 def load(data: bytes) -> Any:
@@ -235,7 +266,7 @@ def load(data: bytes) -> Any:
         raise ModelFileError(
             f"the model holds {', '.join(names)}, which no model may hold; nothing of it was loaded."
         ) from error
-    except ModelFileError:
+    except (ModelFileError, MissingExtraError):
         raise
     except Exception as error:  # the bytes are a stranger's, and each layer of skops fails in its own way
         raise ModelFileError(f"the model cannot be read ({type(error).__name__}: {error}).") from error

@@ -290,6 +290,8 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     from sklearn.tree import BaseDecisionTree
     from sklearn.tree._tree import Tree
 
+    from demur.deferral import DeferOption
+    from demur.estimators.boosted_trees import BoostedTrees
     from demur.tabular import TableModel
     from demur.training.jobs import Trained
 
@@ -304,7 +306,9 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
         (NeighborsBase, _check_neighbours),
         (OneHotEncoder, _check_one_hot),
         (BaseLibSVM, _check_support_vectors),
+        (BoostedTrees, _check_boosted_trees),
         (Trained, _check_networks),
+        (DeferOption, _check_deferring),
         (TableModel, _check_table_model),
     )
 
@@ -445,6 +449,18 @@ def _check_support_vectors(machine: Part) -> None:
     _demand(all(len(one) in (0, n_pairs) for one in (machine._probA, machine._probB)), words)
 
 
+def _check_boosted_trees(trees: Part) -> None:
+    """Check the text, then let its library read it: here, and not at the first row to decide."""
+    from demur.estimators.boosted_trees import BoostedTreesError
+
+    try:
+        trees.check()
+    except BoostedTreesError as error:
+        raise PartError(str(error)) from error
+    if hasattr(trees, "content_"):
+        trees.booster()
+
+
 def _check_networks(trained: Part) -> None:
     words = "its weights do not fit its networks; it is not genuine."
     vectors, failed = trained.vectors, trained.failed
@@ -463,3 +479,23 @@ def _check_table_model(model: Part) -> None:
     width = getattr(first, "n_features_in_", None)
     words = f"it reads {len(model.schema.columns)} columns, and its classifier takes {width}."
     _demand(width is None or width == len(model.schema.columns), words)
+    asked = list(getattr(model.classifier, "experts_", ()))
+    words = f"it reads the answers of {list(model.experts.columns)}, and its classifier asks {asked}."
+    _demand(asked == list(model.experts.columns) == list(model.experts.prices), words)
+
+
+def _check_deferring(model: Part) -> None:
+    """Check that what is known about the experts is known about these experts, and fits the classes."""
+    if not hasattr(model, "experts_"):
+        return
+    known, n_classes = set(model.experts_), len(model.classes_)
+    words = "what it knows about its experts does not fit them; it is not genuine."
+    for part in (model.reliability_, model.learners_, model.confusion_, model.combines_):
+        _demand(set(part) <= known, words)
+    _demand(set(model.combines_) == known, words)
+    for name, expert in model.experts_.items():
+        _demand(expert.accuracy is not None or name in model.reliability_, words)
+        _demand(not model.combines_[name] or np.shape(model.confusion_[name]) == (n_classes, n_classes), words)
+    for name, one in model.reliability_.items():
+        _demand(one.kind != "features" or name in model.learners_, words)
+        _demand(np.shape(one.by_class) == (n_classes,), words)

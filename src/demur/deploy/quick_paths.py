@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from demur.array_types import AnyArray, Estimator
+from demur.deferral import DeferOption
 from demur.errors import InputError
 from demur.estimators import AutoClassifier, RejectOption
 from demur.tabular import TableModel
@@ -32,9 +33,11 @@ def quick_model(model: TableModel) -> TableModel:
     ('QuickDense', [0, 0, 0, 1, 1, 1])
     """
     classifier = model.classifier
-    if isinstance(classifier, RejectOption):
+    if isinstance(classifier, RejectOption | DeferOption):
         classifier = copy(classifier)
         classifier.estimator_ = _quick(classifier.estimator_)
+    if isinstance(classifier, DeferOption):
+        classifier.learners_ = {name: _quick(learner) for name, learner in classifier.learners_.items()}
     return replace(model, classifier=classifier, dense=None if model.dense is None else _quick_dense(model.dense))
 
 

@@ -31,7 +31,7 @@ from demur.deploy.service_schema import (
 )
 from demur.deploy.try_page import REPORT_HEADERS, try_page
 from demur.errors import InputError, MissingExtraError
-from demur.tabular import ANSWER_COLUMNS, TableModel
+from demur.tabular import TableModel
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -212,18 +212,22 @@ class Decider:
 
     def decide(self, question: Question) -> dict[str, object]:
         """Return the answer to a question; its cost is the one that decided, None where there is none."""
-        if question.cost is not None:
-            try:
+        try:
+            if question.cost is not None:
                 self.model.check_cost(question.cost)
-            except InputError as error:
-                raise RefusedError(str(error)) from error
+            self.model.check_prices(question.prices)
+        except InputError as error:
+            raise RefusedError(str(error)) from error
         cost = self.model.cost if question.cost is None else question.cost
         answers = self._answers(question)
-        decisions = answers.select(list(ANSWER_COLUMNS)).to_pylist()
+        decisions = answers.select(list(self.model.answer_columns())).to_pylist()
         if question.proba:
             self._add_proba(answers, decisions)
         self.metrics.decided(*([one[name] for one in decisions] for name in ("first_choice", "rejected", "confidence")))
-        return {"decisions": decisions, "cost": cost, "model": self.about}
+        answer = {"decisions": decisions, "cost": cost, "model": self.about}
+        if self.model.experts:
+            answer["prices"] = {**self.model.experts.prices, **(question.prices or {})}
+        return answer
 
     def _add_proba(self, answers: pa.Table, decisions: list[dict[str, Any]]) -> None:
         names = self.model.classes.tolist()
@@ -232,8 +236,9 @@ class Decider:
             decision["proba"] = dict(zip(names, values, strict=True))
 
     def _answers(self, question: Question) -> pa.Table:
+        asked: dict[str, Any] = {"proba": question.proba, "prices": question.prices, "where": "the request"}
         try:
-            answers = self.model.answers(question.table, question.cost, proba=question.proba, where="the request")
+            answers = self.model.answers(question.table, question.cost, **asked)
         except TableError as error:
             raise RefusedError(str(error)) from error
         certain = np.isfinite(answers["confidence"].to_numpy())

@@ -21,7 +21,7 @@ from demur.columns import Column, Schema, TableError
 from demur.columns.column import as_type, no_such_value
 from demur.columns.table_errors import listed, shown
 from demur.errors import InputError
-from demur.tabular import ANSWER_COLUMNS, TableModel
+from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.table_model import LARGEST
 
@@ -97,7 +97,7 @@ class RefusedError(TableError):
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What a request asks: rows, and the cost to decide for.
+    """What a request asks: rows, and the cost or the prices to decide for.
 
     Parameters
     ----------
@@ -106,11 +106,14 @@ class Question:
         None for the model's own.
     proba : bool
         Whether the probability of each class is asked for.
+    prices : dict of str to float, or None
+        Of asking experts, other than the model's.
     """
 
     table: pa.Table
     cost: float | None
     proba: bool = False
+    prices: dict[str, float] | None = None
 
 
 class Requests:
@@ -147,11 +150,14 @@ class Requests:
 
         self.columns = {column.name: column for column in model.schema.columns}
         self.model, self.max_rows = model, max_rows
-        row, cost = _row_type(model.schema), NotRequired[_cost_type(model)]
+        row, own = _row_type(model.schema), {"cost": NotRequired[_cost_type(model)]}
+        own["proba"] = NotRequired[Annotated[bool, Field(description=_PROBA)]]
+        if model.experts:
+            own["prices"] = NotRequired[_prices_type(model)]
+        self.parts = ("row", "rows", *own)
         many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
-        proba: TypeForm = NotRequired[Annotated[bool, Field(description=_PROBA)]]
-        one_row = _object_type("OneRow", {"row": row, "cost": cost, "proba": proba})
-        many_rows = _object_type("ManyRows", {"rows": many, "cost": cost, "proba": proba})
+        one_row = _object_type("OneRow", {"row": row, **own})
+        many_rows = _object_type("ManyRows", {"rows": many, **own})
         self.type: TypeForm = one_row | many_rows
         self._one, self._many = TypeAdapter[Any](one_row), TypeAdapter[Any](many_rows)
 
@@ -170,7 +176,8 @@ class Requests:
         if told:
             self._check_proba(len(rows))
         arrays = [column_array(column, [row[name] for row in rows]) for name, column in self.columns.items()]
-        return Question(pa.Table.from_arrays(arrays, names=list(self.columns)), asked.get("cost"), told)
+        table = pa.Table.from_arrays(arrays, names=list(self.columns))
+        return Question(table, asked.get("cost"), told, asked.get("prices"))
 
     def _check_proba(self, n_rows: int) -> None:
         """Refuse to tell probabilities where there are none, or more of them than an answer can hold."""
@@ -207,8 +214,11 @@ class Requests:
             return RefusedError('the request has both row and rows: give {"rows": [{...}, ...]} or {"row": {...}}')
         if kind == "extra_forbidden":
             unknown = [str(one["loc"][0]) for one in problems if one["type"] == kind]
-            hint = _did_you_mean(unknown, ("row", "rows", "cost", "proba"))
-            return RefusedError(f"the request has {listed(unknown)} beside rows, cost and proba{hint}")
+            hint = _did_you_mean(unknown, self.parts)
+            others = f"{', '.join(self.parts[1:-1])} and {self.parts[-1]}"
+            return RefusedError(f"the request has {listed(unknown)} beside {others}{hint}")
+        if name == "prices":
+            return RefusedError(_NO_PRICES)
         if name == "cost":
             return RefusedError(f"cost must be a number in [0, 1), got {shown(as_text(first['input']))}.")
         if name == "proba":
@@ -392,6 +402,27 @@ def _cost_type(model: TableModel) -> TypeForm:
     return _described(number | None, schema)
 
 
+_NO_PRICES = 'prices must be an object of names and numbers of at least 0, such as {"nurse": 0.1}'
+
+
+def _prices_type(model: TableModel) -> TypeForm:
+    """Return the type of prices: numbers by the names of experts, which the model judges in its own words."""
+    from pydantic import BeforeValidator
+
+    known = {
+        name: {"type": "number", "minimum": 0, "description": f"{price:g} where it is left out."}
+        for name, price in model.experts.prices.items()
+    }
+    schema = {
+        "type": ["object", "null"],
+        "properties": known,
+        "additionalProperties": False,
+        "description": "What asking each expert costs; a wrong answer costs 1.",
+    }
+    number = Annotated[float, BeforeValidator(_number_or_infinity)]
+    return _described(dict[str, number] | None, schema)
+
+
 def _number_or_infinity(value: object) -> object:
     """Take a whole number beyond all floats as infinite, so that the model refuses it like any cost too high."""
     if type(value) is int:
@@ -421,13 +452,20 @@ def answer_type(model: TableModel) -> TypeForm:
         _described(Any, label),
         Annotated[str | None, Field(description=_REASON)],
     ]
+    words = "Who is to be asked, or null where the model answers."
+    if model.experts:
+        names = {"anyOf": [{"enum": list(model.experts.columns)}, {"type": "null"}], "description": words}
+        parts += [_described(Any, names), Annotated[float, Field(description="The expected cost of that.")]]
     told = NotRequired[Annotated[dict[str, float], Field(description="The probability of each class, if asked for.")]]
-    decision = _object_type("Decision", {**dict(zip(ANSWER_COLUMNS, parts, strict=True)), "proba": told})
+    decision = _object_type("Decision", {**dict(zip(model.answer_columns(), parts, strict=True)), "proba": told})
     words = "The cost that was decided for; null where the model's rule has no single one."
     about = _object_type("About", {"name": str, "target": str})
     cost = Annotated[float | None, Field(description=words)]
     decisions: TypeForm = list[decision]  # type: ignore[valid-type]
-    return _object_type("Decisions", {"decisions": decisions, "cost": cost, "model": about})
+    whole = {"decisions": decisions, "cost": cost, "model": about}
+    if model.experts:
+        whole["prices"] = _object_type("Prices", dict.fromkeys(model.experts.prices, float))
+    return _object_type("Decisions", whole)
 
 
 def refusal_type() -> TypeForm:

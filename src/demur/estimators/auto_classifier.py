@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from demur.array_types import AnyArray, Features
 from demur.calibration import TemperatureScaling
-from demur.errors import InputError
+from demur.errors import InputError, MissingExtraError
 from demur.estimators.candidates import (
     CANDIDATES,
     CandidateModel,
@@ -61,8 +61,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     ----------
     candidates : sequence of str, optional
         Which to try, by name or short name: "extra trees" (et), "logistic regression" (lr), "gradient boosting" (hgb),
-        "random forest" (rf), "networks" (nn: those of :class:`~demur.RejectClassifier`) and "periodic networks" (pnn:
-        the same, which also see periodic functions of the features); all by default.
+        "random forest" (rf), "lightgbm" (lgbm), "catboost" (cat), "networks" (nn: those of
+        :class:`~demur.RejectClassifier`) and "periodic networks" (pnn: the same, which also see periodic functions of
+        the features). By default all that are installed: ``pip install demur[boost]`` brings LightGBM and CatBoost.
     time_budget : float or None, default=90
         Seconds, which ``fit`` keeps: every candidate gets a slice, and is trained for fewer trees, iterations or
         epochs, or on a share of the rows, where more does not fit in; ``tried_`` says so. None trains all in full, and
@@ -226,12 +227,15 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
 
     def _wanted(self) -> list[CandidateModel]:
         if self.candidates is None:
-            return list(CANDIDATES)
+            return [candidate for candidate in CANDIDATES if candidate.is_installed]
         found = [candidate_named(name) for name in self.candidates]
         known = [candidate for candidate in dict.fromkeys(found) if candidate is not None]
         if None in found or not known:
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
+        for candidate in known:
+            if not candidate.is_installed:
+                raise MissingExtraError(f"the candidate {candidate.name!r} needs a package: pip install demur[boost]")
         return known
 
     def _views(self, codes: NDArray[np.float64], wanted: set[str]) -> dict[str, NDArray[np.float64]]:

@@ -22,12 +22,14 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from demur.array_types import ByName, Estimator, Features
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
+from demur.estimators.boosted_trees import BoostedTrees, is_installed
 from demur.estimators.cross_fitting import proba_of
 from demur.estimators.fold_networks import Rows, fit_fold_networks, recipe_for
 from demur.estimators.network_selection import grid_of
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.splitting import Fold
 from demur.training import PeriodicEmbeddings
+from demur.workers import n_cores
 
 __all__ = [
     "CANDIDATES",
@@ -71,7 +73,8 @@ class CandidateModel:
     ----------
     name : str
     view : {"codes", "dense", "numbers"}
-        Trees take codes of categories, and missing values as they are; linear models take numbers on one scale;
+        Trees take codes of categories, and missing values as they are; linear models take numbers on one scale, as
+        does CatBoost, whose own way with categories could not be saved;
         networks take indicators of categories, and scale and impute by themselves.
     make : callable
         From a :class:`Task` to an unfitted classifier.
@@ -79,8 +82,8 @@ class CandidateModel:
         Its short name.
     share : float
         Its share of the time, relative to the other candidates.
-    embeddings : PeriodicEmbeddings, optional
-        Of networks.
+    library : str, optional
+        The package that it needs, if that is an optional one.
     """
 
     name: str
@@ -88,12 +91,17 @@ class CandidateModel:
     make: Callable[[Task], Any]
     key: str
     share: float = 1.0
-    embeddings: PeriodicEmbeddings | None = None
+    library: str | None = None
 
     @property
     def is_network(self) -> bool:
         """Whether all its folds train as one stack, and stay as an ensemble."""
         return self.view == "numbers"
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it can be trained here."""
+        return self.library is None or is_installed(self.library)
 
     def prepared(self, task: Task) -> Any:
         """Return an unfitted classifier that takes codes in any case, and makes its own view of them.
@@ -131,21 +139,56 @@ def numbers_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
 
 
 _TREES = 300
+_ITERATIONS = 100
 _EPOCHS = 100
-_FEW_ROWS = 5_000
-"""Rows up to which two networks are trained for each fold."""
+_FEW_ROWS, _VERY_FEW_ROWS = 5_000, 1_000
+"""Rows up to which two, and three, networks are trained for each fold."""
+
+_ROWS_FOR_THREADS = 5_000
+"""Rows from which boosting is faster with several threads than with one."""
+
+
+def _members_per_fold(n_train: int) -> int:
+    """Return how many networks each fold gets: more on small tables, where they differ more and take less time."""
+    return 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
 
 
 def _networks(task: Task) -> RejectClassifier:
     return RejectClassifier("ce", novelty=None, random_state=task.random_state)
 
 
+def _periodic_networks(task: Task) -> RejectClassifier:
+    return RejectClassifier("ce", embeddings=PeriodicEmbeddings(), random_state=task.random_state)
+
+
+def _lightgbm(task: Task) -> BoostedTrees:
+    return BoostedTrees(
+        "lightgbm",
+        {
+            "n_estimators": 2 * _ITERATIONS, "learning_rate": 0.05, "min_child_samples": 10,
+            "subsample": 0.8, "subsample_freq": 1, "colsample_bytree": 0.7,
+            "random_state": task.random_state, "deterministic": True, "force_row_wise": True,
+            "n_jobs": n_cores() if task.n_rows >= _ROWS_FOR_THREADS else 1,
+        },
+        categorical=np.flatnonzero(task.categorical).tolist(),
+    )  # fmt: skip
+
+
+def _catboost(task: Task) -> BoostedTrees:
+    threads = n_cores() if task.n_rows >= _ROWS_FOR_THREADS else 1
+    return BoostedTrees(
+        "catboost", {"iterations": 5 * _ITERATIONS, "random_seed": task.random_state, "thread_count": threads}
+    )
+
+
 def _boosting(task: Task) -> HistGradientBoostingClassifier:
     mask = task.categorical if task.categorical.any() else None
     # early stopping would hold rows out by class, which a class of one row does not survive
+    # features drawn at each split make trees differ, and the blend better, for less time
     return HistGradientBoostingClassifier(
-        categorical_features=mask, early_stopping=False, random_state=task.random_state
-    )
+        max_iter=_ITERATIONS, max_features=0.5, min_samples_leaf=10,
+        categorical_features=mask, early_stopping=False, random_state=task.random_state,
+    )  # fmt: skip
 
 
 def _extra_trees(task: Task) -> ExtraTreesClassifier:
@@ -161,12 +204,14 @@ def _logistic_regression(task: Task) -> LogisticRegression:
 
 
 CANDIDATES: tuple[CandidateModel, ...] = (
-    CandidateModel("extra trees", "codes", _extra_trees, "et", 2.0),
+    CandidateModel("extra trees", "codes", _extra_trees, "et", 1.5),
     CandidateModel("logistic regression", "dense", _logistic_regression, "lr", 0.5),
-    CandidateModel("gradient boosting", "codes", _boosting, "hgb", 2.5),
+    CandidateModel("gradient boosting", "codes", _boosting, "hgb", 2.0),
     CandidateModel("random forest", "codes", _random_forest, "rf", 1.0),
+    CandidateModel("lightgbm", "codes", _lightgbm, "lgbm", 1.5, "lightgbm"),
+    CandidateModel("catboost", "dense", _catboost, "cat", 2.0, "catboost"),
     CandidateModel("networks", "numbers", _networks, "nn", 5.0),
-    CandidateModel("periodic networks", "numbers", _networks, "pnn", 4.0, PeriodicEmbeddings()),
+    CandidateModel("periodic networks", "numbers", _periodic_networks, "pnn", 4.5),
 )
 """In the order in which they are tried; what one leaves of its time, the later ones get."""
 
@@ -229,6 +274,8 @@ def fit_in_pieces(model: Estimator, X: Features, y: Any, parameters: ByName, sec
     >>> fit_in_pieces(forest, X, y, {}, seconds=0.0), len(forest.estimators_)
     (0.2, 4)
     """
+    if isinstance(model, BoostedTrees):
+        return model.fit_within(X, y, parameters, seconds)
     pieces = _PIECES.get(type(model))
     if pieces is None or not np.isfinite(seconds):
         model.fit(X, y, **parameters)
@@ -446,20 +493,20 @@ class CandidateSearch:
                 self.numbers = numbers_view(self.task.categorical).fit(self.codes)
                 self._numbers = np.asarray(self.numbers.transform(self.codes), dtype=np.float64)
         n_train = len(self.folds[0][0])
-        n_members = max(len(self.folds) * (2 if n_train <= _FEW_ROWS else 1), 2)
+        n_members = max(len(self.folds) * _members_per_fold(n_train), 2)
         usual = recipe_for(n_train)
         recipe = recipe_for(n_train, epochs=max(1, round(usual.epochs * _EPOCHS / 64)))
         total, name = n_members * recipe.epochs, candidate.name
         seeds = np.random.RandomState(self.task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
-        rows = Rows(self._numbers, self.y, self.weight)
+        rows, model = Rows(self._numbers, self.y, self.weight), candidate.make(self.task)
         found = fit_fold_networks(
             rows, self.folds, grid_of("ce", self.n_classes, 0.02, 0.2), seeds.tolist(), self.n_classes,
-            cost=0.2, recipe=recipe, embeddings=candidate.embeddings,
+            cost=0.2, recipe=recipe, embeddings=model.embeddings,
             deadline=time.monotonic() + seconds if np.isfinite(seconds) else None,
             progress=lambda steps: self.advance(100 * steps / total, name),
         )  # fmt: skip
         order = np.argsort(found.held_out_rows)[np.argsort(np.argsort(self.held_out_rows))]
-        model = candidate.make(self.task).adopt(found, self._numbers.shape[1], self.n_classes)
+        model = model.adopt(found, self._numbers.shape[1], self.n_classes)
         epochs = np.isfinite(found.training_loss).sum(1).mean() / recipe.epochs
         return self._calibrated(candidate, found.held_out_proba[order], 1.0 if found.complete else epochs, 1.0, model)
 

@@ -108,7 +108,7 @@ class FoldNetworks:
     Parameters
     ----------
     networks : FittedNetworks
-        Those of the chosen candidate, of all folds, whose probabilities are averaged; without a temperature.
+        Those of the chosen candidate, of all folds, whose scores are averaged; without a temperature.
     candidates : list of Candidate
     chosen : Candidate
     held_out_rows : array of int
@@ -220,7 +220,9 @@ def fit_fold_networks(
     mine = list(chosen.members)
     folds_of_mine = [fold_of[m % len(seeds)] for m in mine]
     mean, scale = (np.stack([getattr(scales[fold], name) for fold in folds_of_mine]) for name in ("mean", "scale"))
-    networks = FittedNetworks(trained.take(mine), mean, scale, scales[0].clip, indicators, loss=chosen.loss)
+    networks = FittedNetworks(
+        trained.take(mine), mean, scale, scales[0].clip, indicators, "scores", loss=chosen.loss
+    )  # fmt: skip
     curves = run.training_loss[mine], run.validation_loss[mine]
     return FoldNetworks(networks, candidates, chosen, held_out, proba, *curves, run.complete)
 
@@ -254,7 +256,7 @@ def _out_of_fold(
         if len(test) and own:
             scores = trained.take(own).scores(seen[fold][torch.from_numpy(test)])
             held_out.append(test)
-            estimates.append(entry.loss.inverse_link(scores).mean(0).double().numpy())
+            estimates.append(entry.loss.inverse_link(scores.mean(0)).double().numpy())
     raw = np.concatenate(estimates)
     total = raw.sum(1, keepdims=True)
     proba = np.divide(raw, total, out=np.full_like(raw, 1 / n_classes), where=total > 0)

@@ -103,7 +103,7 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         _refuse_first(np.isnan(values).all(axis=1), "holds no number at all: leave it out, or give one")
         if self.kind == "logits":
             _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which nothing can stand for: give all of them")
-            return softmax_at(values, 1.0)
+            return _softmax(values)
         if self.kind == "log-probabilities":
             return self._of_logs(values)
         values = np.nan_to_num(values, nan=0.0)
@@ -122,7 +122,7 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
                     f"row {row + 1:,} sums to {total[row]:.6g} and not to {whole:g}, as {self.kind} do{_more(wrong)}."
                 )
         _refuse_first(total <= 0, "sums to 0: some class must be possible")
-        return values / total[:, None]
+        return np.asarray(values / total[:, None], dtype=np.float64)
 
     def _of_logs(self, values: _Numbers) -> _Numbers:
         gaps = np.isnan(values)
@@ -140,10 +140,15 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             left = np.log(np.maximum(1 - mass, LEAST_LEFT) / np.maximum(gaps.sum(axis=1), 1))
             least = np.where(gaps, np.inf, values).min(axis=1)
             listed = np.where(gaps, np.minimum(left, least)[:, None], values)
-        return softmax_at(listed, 1.0)
+        return _softmax(listed)
 
 
-def _refuse_first(wrong: NDArray[np.bool_], words: str) -> None:
+def _softmax(logits: _Numbers) -> _Numbers:
+    return np.asarray(softmax_at(logits, 1.0), dtype=np.float64)
+
+
+def _refuse_first(found: Any, words: str) -> None:
+    wrong = np.asarray(found, dtype=bool)
     if wrong.any():
         raise InputError(f"row {int(wrong.argmax()) + 1:,} {words}{_more(wrong)}.")
 
@@ -223,5 +228,5 @@ def rounding_of(values: _Numbers) -> float:
     for digits in range(1, 5):
         scaled = known * 10.0**digits
         if np.all(np.abs(scaled - np.round(scaled)) < 1e-6):
-            return min(max(values.shape[1] * 0.5 * 10.0**-digits, 1e-3), _ROUNDING)
+            return float(min(max(values.shape[1] * 0.5 * 10.0**-digits, 1e-3), _ROUNDING))
     return 1e-3

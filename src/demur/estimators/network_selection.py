@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -310,6 +311,9 @@ class ScaledNetworks:
         The scaled inputs are clipped smoothly to (-clip, clip).
     indicators : array of int, optional
         Features for which an input tells where they are missing, after the features themselves.
+    mean_of : {"proba", "scores"}
+        What is averaged over the members. Members that are each calibrated make probabilities too timid when these are
+        averaged; the mean of their scores is as sure as they are.
     """
 
     networks: Trained
@@ -317,6 +321,7 @@ class ScaledNetworks:
     scale: NDArray[np.float64] | None
     clip: float | None = None
     indicators: NDArray[np.int64] | None = None
+    mean_of: Literal["proba", "scores"] = "proba"
 
     def over_pieces(self, X: AnyArray, function: Callable[[AnyArray], tuple[AnyArray, ...]]) -> tuple[AnyArray, ...]:
         """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time; it returns arrays of rows.
@@ -329,7 +334,10 @@ class ScaledNetworks:
         def results(start: int) -> tuple[AnyArray, ...]:
             rows = X[start : start + PIECE]
             filled = rows if len(rows) > 1 else np.concatenate([rows, rows])
-            return tuple(one[: len(rows)] for one in function(self._scores(filled)))
+            scores = self._scores(filled)
+            if self.mean_of == "scores" and len(scores) > 1:
+                scores = np.add.reduce(scores, axis=0, keepdims=True) / np.float32(len(scores))
+            return tuple(one[: len(rows)] for one in function(scores))
 
         if len(X) <= PIECE:
             return results(0)
@@ -380,7 +388,7 @@ class FittedNetworks(ScaledNetworks):
     temperature: TemperatureScaling | None = None
 
     def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
-        """Return the inverse link of the scores, averaged over the members, as the loss estimates them.
+        """Return the inverse link of the scores as the loss estimates them, one or the other averaged over members.
 
         With ``normalised``, in float64 and divided by their sum over the classes.
         """
@@ -478,7 +486,7 @@ def _linked(loss: Loss, scores: AnyArray) -> NDArray[np.float32]:
 
 
 def _in_vectors(scores: AnyArray) -> AnyArray:
-    """Fill up to a multiple of 64 rows: torch rounds the numbers beyond the last full register by other instructions."""
+    """Fill up to a multiple of 64 rows: beyond the last full register torch rounds numbers by other instructions."""
     filled = np.zeros((len(scores), scores.shape[1] + -scores.shape[1] % 64, scores.shape[2]), dtype=scores.dtype)
     filled[:, : scores.shape[1]] = scores
     return filled

@@ -42,6 +42,7 @@ from demur.training import (
     Architecture,
     ModuleArchitecture,
     ModuleFactory,
+    PeriodicEmbeddings,
     Trained,
     TrainingData,
     resolve_device,
@@ -166,9 +167,9 @@ class RejectClassifier(RejectingClassifier):
         nothing to choose or to calibrate. Rows with equal features stay on one side, and so do rows of one group where
         ``fit`` is told the groups.
     n_members : int, optional
-        The number of networks, with different seeds, whose probabilities are averaged: by default five, and one for
-        losses without probabilities. Members of the default ensemble hold out one of up to five folds in turn; a single
-        one holds out a fifth and never sees it.
+        The number of networks, with different seeds, that are averaged (their scores, and the probabilities of plain
+        perceptrons): by default five, and one for losses without probabilities. Members of the default ensemble hold
+        out one of up to five folds in turn; a single one holds out a fifth and never sees it.
     calibration : {"auto", "temperature", None}, default="auto"
         Temperature scaling on the held-out rows; "auto" is that for losses with a link.
     class_weight : dict, "balanced" or None, default=None
@@ -186,6 +187,9 @@ class RejectClassifier(RejectingClassifier):
         Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
         means and standard deviations). It is part of the estimator because a network trained on raw features fails
         silently, and because the statistics then travel with the model.
+    embeddings : PeriodicEmbeddings, optional
+        Lets the default networks also see periodic functions of the features
+        (:class:`~demur.training.PeriodicEmbeddings`).
     module : callable, optional
         ``module(n_features, n_outputs)`` returns a torch module to train instead of the perceptron.
     device : str, default="auto"
@@ -244,6 +248,7 @@ class RejectClassifier(RejectingClassifier):
         reject_label: Label = None,
         novelty: float | str | None = "auto",
         standardize: bool = True,
+        embeddings: PeriodicEmbeddings | None = None,
         module: ModuleFactory | None = None,
         device: str = "auto",
         random_state: Any = None,
@@ -263,6 +268,7 @@ class RejectClassifier(RejectingClassifier):
         self.reject_label = reject_label
         self.novelty = novelty
         self.standardize = standardize
+        self.embeddings = embeddings
         self.module = module
         self.device = device
         self.random_state = random_state
@@ -339,7 +345,7 @@ class RejectClassifier(RejectingClassifier):
         with self._progress(len(grid) * len(seeds) * recipe.epochs) as progress:
             found = fit_fold_networks(
                 rows, folds, grid, seeds, len(self.classes_), cost=float(self.cost), recipe=recipe,
-                scaled=self.standardize, device=device, progress=progress,
+                scaled=self.standardize, embeddings=self.embeddings, device=device, progress=progress,
             )  # fmt: skip
         self.candidates_, self.best_candidate_ = found.candidates, found.chosen
         self.networks_ = found.networks if self.calibration is None else tempered(found, rows)
@@ -569,6 +575,10 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
         if self.calibration not in (None, "auto", "temperature"):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
+        if self.embeddings is not None and self._is_plain():
+            raise InputError(
+                "embeddings are for the default networks, of losses with a link; leave hidden_units and module out."
+            )
         loss = resolve(self.loss)
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)

@@ -29,6 +29,7 @@ __all__ = [
     "folds_of",
     "folds_within",
     "hold_out",
+    "hold_out_latest",
     "set_aside",
     "validation_rows",
 ]
@@ -253,6 +254,42 @@ def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None
         chosen[:] = False
     rows = np.arange(len(y))
     return Partition(rows[~chosen], rows[chosen], blocks.equal_rows)
+
+
+def hold_out_latest(
+    times: ArrayLike, X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None
+) -> Partition:
+    """Hold out about a share of the rows, the latest; rows of one time stay on one side.
+
+    Earlier rows that are equal to one that is held out, or of its group, are on neither side. ``aside`` is empty where
+    too little would be left to learn from.
+
+    Parameters
+    ----------
+    times : array of numbers, shape (n,)
+        When each row was: greater is later.
+    X, y, share, groups
+        As for :func:`hold_out`.
+
+    Examples
+    --------
+    >>> days = [3, 1, 2, 5, 4]
+    >>> train, aside, _ = hold_out_latest(days, np.eye(5), np.array([0, 1, 0, 1, 0]), 0.4)
+    >>> train.tolist(), aside.tolist()
+    ([0, 1, 2], [3, 4])
+    """
+    when = np.asarray(times, dtype=np.float64)
+    if when.shape != (len(y),) or np.isnan(when).any():
+        raise InputError(f"times must be a number for each of the {len(y):,} rows, got shape {when.shape}.")
+    blocks = blocks_of(X, y, groups)
+    moments, counts = np.unique(when, return_counts=True)
+    later = np.cumsum(counts[::-1])[::-1]  # how many rows are from each moment on
+    first = moments[np.abs(later - share * len(when)).argmin()] if share > 0 else np.inf
+    chosen = when >= first
+    kept = ~chosen & ~np.isin(blocks.of_row, blocks.of_row[chosen])
+    if np.unique(y[kept], return_counts=True)[1].max(initial=0) < 2 or len(np.unique(y[kept])) < 2:
+        kept, chosen = np.ones(len(when), dtype=bool), np.zeros(len(when), dtype=bool)
+    return Partition(np.flatnonzero(kept), np.flatnonzero(chosen), blocks.equal_rows)
 
 
 def validation_rows(y: NDArray[np.int64], block: Ints, fraction: float, rng: np.random.RandomState) -> Fold:

@@ -1,4 +1,4 @@
-"""From the store to files: tables, figures and the page. Nothing here is computed but means."""
+"""From the store to files: tables, figures and the page. Computed are means, and what follows from known eta."""
 
 import os
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from demur.errors import UserError
 from demur.paper.claims import BENCHMARK_CLAIMS, judge, synthetic_claims
 from demur.paper.experiments import Experiment, SyntheticProtocol
 from demur.paper.modern_page import modern_page
+from demur.paper.population import population_errors
 from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify
 from demur.paper.published_tables import Published
 from demur.paper.records import Store, StoreError
@@ -90,19 +91,20 @@ def _gather(
     if not found:
         raise NothingToShowError(f"{out} has no record of this; run the command without --tables-only first.")
     benchmark, synthetic = found.get("benchmark"), found.get("synthetic")
-    bayes, claims, rescaled = {}, [], None
+    bayes, population, claims, rescaled = {}, {}, [], None
     if synthetic is not None:
         protocol = synthetic.experiment.protocol
         assert isinstance(protocol, SyntheticProtocol)
         gaussians = gaussians_of(protocol)
         bayes = {cost: gaussians.bayes_summary(cost) for cost in protocol.costs}
-        claims += judge(synthetic_claims(bayes, synthetic.problems), synthetic, published.synthetic)
+        population = population_errors(synthetic.experiment)
+        claims += judge(synthetic_claims(bayes, synthetic.problems, population), synthetic, published.synthetic)
     if benchmark is not None:
         stand_ins = [problem for problem, note in benchmark.notes.items() if note == STAND_IN_NOTE]
         published = replace(published, benchmark=published.benchmark.without(stand_ins))
         rescaled = _rescaled(out, benchmark.experiment)
         claims += judge(BENCHMARK_CLAIMS, benchmark, published.benchmark, rescaled)
-    return Outcome(benchmark, synthetic, bayes, published, claims, rescaled, found.get("modern"))
+    return Outcome(benchmark, synthetic, bayes, population, published, claims, rescaled, found.get("modern"))
 
 
 def _rescaled(out: str | os.PathLike[str], experiment: Experiment) -> Results | None:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from demur.datasets import BayesSummary
 from demur.datasets.uci import SOURCES
-from demur.paper.claims import Finding, Judged, Verdict
+from demur.paper.claims import Finding, Judged, Population, Verdict
 from demur.paper.experiments import Choice
 from demur.paper.problems import training_rows
 from demur.paper.published_tables import Published
@@ -27,6 +27,8 @@ class Outcome:
         None where the store has nothing of it.
     bayes : dict
         The best possible rule on the synthetic data, by cost.
+    population : dict
+        What population minimisers of the pairwise losses decide there, by method and cost.
     published : Published
     claims : list of Judged
     rescaled : Results or None
@@ -38,6 +40,7 @@ class Outcome:
     benchmark: Results | None
     synthetic: Results | None
     bayes: dict[float, BayesSummary]
+    population: Population
     published: Published
     claims: list[Judged]
     rescaled: Results | None = None
@@ -112,8 +115,9 @@ VERDICTS_IN_WORDS: dict[Verdict, str] = {
 
 HOW_CLAIMS_ARE_JUDGED = """\
 A statement *holds* if it is true in every case counted and *does not hold* if in none; between, it *mostly holds* if it
-is true in more than half of them, and else *mostly fails*. The same test is applied to the paper's own printed tables,
-where these suffice."""
+is true in more than half of them, and else *mostly fails*. What is said of the beta of a loss is judged on its
+population minimisers, computed at points whose class probabilities are known; what trained networks did is beside it.
+The same test is applied to the paper's own printed tables, where these suffice."""
 
 HOW_IT_WAS_MADE = """\
 ```
@@ -272,6 +276,16 @@ chosen so that the Bayes-optimal shares are near its CE column.
 
 {table}"""
 
+POPULATION = """\
+### What the losses ask for, and what the networks do
+
+% of {n:,} test points that are answered although declining is cheaper / declined although answering is cheaper. First,
+where the pointwise risk of the loss is minimised at every point, with the known class probabilities: what unlimited
+networks and data would do. By Theorem 4 and Corollary 5, beta acc must have no false rejects there, and beta rej no
+false accepts. Below it, the networks of {units} hidden units with {size:,} training points per class.
+
+{table}"""
+
 BENCHMARK = """\
 ## Benchmark data
 
@@ -320,7 +334,33 @@ def synthetic_section(outcome: Outcome) -> str:
     methods = [method.name for method in part.experiment.methods]
     largest = part.problems[-1]
     table = rejection_table(part.numbers(methods), outcome.published.synthetic, outcome.bayes, largest, methods)
-    return SYNTHETIC.format(size=int(largest), table=table)
+    section = SYNTHETIC.format(size=int(largest), table=table)
+    if not outcome.population:
+        return section
+    n = next(iter(outcome.population.values())).n
+    units = part.experiment.protocol.hidden_units
+    table = _population_table(outcome, part, largest)
+    both = POPULATION.format(n=n, units=units, size=int(largest), table=table)
+    return f"{section}\n\n{both}"
+
+
+def _population_table(outcome: Outcome, part: Results, size: str) -> str:
+    """Return false accepts / false rejects by cost and method, of the population minimisers and of the networks."""
+    methods = list(dict.fromkeys(method for method, _ in outcome.population))
+    rows = [f"| c | {' | '.join(methods)} |", "|---|" + "---|" * len(methods)]
+    for cost in part.experiment.protocol.costs:
+        cells = []
+        for method in methods:
+            scores = part.scores.get((size, cost, method), [])
+            n = sum(score.n for score in scores)
+            networks = [
+                sum(score.false_accepts or 0 for score in scores),
+                sum(score.false_rejects or 0 for score in scores),
+            ]
+            trained = f"<br>networks {' / '.join(f'{100 * count / n:.1f}' for count in networks)}" if n else ""
+            cells.append(f"{outcome.population[method, cost]}{trained}")
+        rows.append(f"| {cost:g} | {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def benchmark_section(outcome: Outcome) -> str:

@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from demur.array_types import ByName
 from demur.columns.column import Values
 from demur.columns.table_errors import TableError, listed, shown
+from demur.deferral import Capacity
 from demur.errors import MissingExtraError
+from demur.rules import Decision
 from demur.tabular.arrow_files import FolderReader, files_of_folder, partition_columns
 from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.csv_files import types_of_text
 from demur.tabular.review_desk import check_budget, rows_to_review, savings
 from demur.tabular.table_files import open_table
-from demur.tabular.table_model import ANSWER_COLUMNS, TableModel
+from demur.tabular.table_model import TableModel
 from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
 from demur.tabular.table_writer import TableWriter
 from demur.whole_file import move_into_place, part_of
@@ -64,6 +66,8 @@ def decide_file(
     overwrite: bool = False,
     proba: bool = False,
     review_budget: float | None = None,
+    prices: Mapping[str, float] | None = None,
+    capacity: Mapping[str, float | None] | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
     dayfirst: bool | None = None,
@@ -97,6 +101,11 @@ def decide_file(
         So many rows, or this share of them, are declined: those whose review saves most, as
         :func:`~demur.tabular.rows_to_review` chooses them. All others are answered, and a last column ``saves`` says
         what a review of each row saves. The rows are read twice.
+    prices : mapping of names to float, optional
+        Of asking experts, other than the model's.
+    capacity : mapping of names to int or float, optional
+        The most rows that an expert gets, instead of the model's own limits; None for no limit. The rows are then
+        assigned together, at the least expected cost within the limits, and read twice.
     delimiter : str, optional
     decimal, dayfirst : optional
         How a CSV file writes numbers and dates; by default as the one that the model was fitted on.
@@ -131,9 +140,13 @@ def decide_file(
 
         if review_budget is not None:
             check_budget(review_budget)
-        if (keep != () and writer.carries_types) or review_budget is not None:
+            if model.experts:
+                raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
+        limits = _limits(model, capacity)
+        if (keep != () and writer.carries_types) or review_budget is not None or limits:
             source = _to_be_read_twice(source, stack)
         reader = opened(source)
+        model.check_prices(prices)
         kept = _checked(model, reader, keep, strict=strict, cost=cost, proba=proba)
         copies = _Copies(kept)
         if kept and writer.carries_types:
@@ -147,8 +160,57 @@ def decide_file(
             if not isinstance(source, str | os.PathLike):
                 source.seek(0)
             reader = opened(source)
+        ask = None
+        if limits:
+            ask = _assigned(model, reader, limits, prices, chunk_rows)
+            if not isinstance(source, str | os.PathLike):
+                source.seek(0)
+            reader = opened(source)
         options: ByName = {"cost": cost, "proba": proba, "chunk_rows": chunk_rows, "progress": progress, "desk": desk}
-        return _decide(model, reader, writer, copies, **options)
+        return _decide(model, reader, writer, copies, asking=_Asking(prices, ask), **options)
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Prices of asking, and who is asked on which row where the rows were assigned together."""
+
+    prices: Mapping[str, float] | None = None
+    ask: NDArray[np.int64] | None = None
+
+    def part(self, first: int, n_rows: int) -> ByName:
+        """Return what :meth:`TableModel.answers` takes for some of the rows."""
+        ask = None if self.ask is None else self.ask[first : first + n_rows]
+        return {"prices": self.prices, "ask": ask, "first": first}
+
+
+def _limits(model: TableModel, capacity: Mapping[str, float | None] | None) -> dict[str, float]:
+    """Return the limits that hold: the model's own, but for those that are given."""
+    if capacity and not model.experts:
+        raise TableError("this model asks nobody, so that there is nothing to limit: fit it with experts")
+    both: dict[str, float | None] = {**model.experts.limits, **(capacity or {})}
+    Capacity({name: limit or 0 for name, limit in both.items()}).check_names(list(model.experts.columns))
+    return {name: limit for name, limit in both.items() if limit is not None}
+
+
+def _assigned(
+    model: TableModel,
+    reader: TableReader,
+    limits: Mapping[str, float],
+    prices: Mapping[str, float] | None,
+    chunk_rows: int,
+) -> NDArray[np.int64]:
+    """Look at all rows, and assign them within the limits at the least expected cost."""
+    n_experts, parts = len(model.experts.columns), []
+    for chunk in reader.chunks(model.schema.arrow_types(), chunk_rows):
+        costs = model.decide_and_score(chunk, prices=prices, where=reader.name)[0].costs
+        assert costs is not None
+        answering = costs[:, :-n_experts].min(axis=1)
+        parts.append(np.column_stack([answering, answering, costs[:, -n_experts:]]))
+    costs = np.concatenate(parts)
+    nothing = np.zeros(len(costs))
+    decision = Decision(nothing, nothing, nothing, nothing, costs=costs)
+    ask = Capacity(limits).assign(decision, model.experts.columns).ask
+    return np.asarray(ask, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -206,7 +268,7 @@ def _checked(
         model.check_cost(cost)
     if proba:
         model.check_proba()
-    return _kept(reader, keep, (*ANSWER_COLUMNS, *(model.proba_columns if proba else ())))
+    return _kept(reader, keep, (*model.answer_columns(reader.columns), *(model.proba_columns if proba else ())))
 
 
 def _decide(
@@ -220,14 +282,17 @@ def _decide(
     proba: bool = False,
     progress: Callable[[int], object] = lambda rows: None,
     desk: _Desk | None = None,
+    asking: _Asking | None = None,
 ) -> Decided:
     kept = copies.names
-    types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in kept}
+    said = [name for name in model.experts.names if name in reader.columns]
+    types = {name: copies.types.get(name) or reader.columns[name] or pa.string() for name in (*kept, *said)}
     total = Decided()
 
     def answer(numbered: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Decided]:
         first, chunk = numbered
-        answers = model.answers(chunk, cost, proba=proba, where=reader.name)
+        own = asking.part(first, chunk.num_rows) if asking is not None and model.experts else {}
+        answers = model.answers(chunk, cost, proba=proba, where=reader.name, **own)
         if desk is not None:
             answers = desk.answers(answers, first)
         columns = {name: chunk.column(name) for name in kept}
@@ -338,6 +403,7 @@ def decide_folder(
     *,
     scheduler: str,
     cost: float | None = None,
+    prices: Mapping[str, float] | None = None,
     keep: Sequence[str] | None = (),
     strict: bool = True,
     overwrite: bool = False,
@@ -357,8 +423,8 @@ def decide_folder(
     source, target : path
     scheduler : str
         The address of a Dask scheduler, or "local" for processes on this machine.
-    cost, keep, strict, overwrite, proba, chunk_rows
-        As for :func:`decide_file`.
+    cost, prices, keep, strict, overwrite, proba, chunk_rows
+        As for :func:`decide_file`. Limits on what experts get are not looked at: they compare all rows.
     progress : callable
         Called with the number of files just written.
     """
@@ -372,7 +438,7 @@ def decide_folder(
         raise TableError(f"there is no .parquet file in {str(read)!r}: give a folder that holds some")
     _check_target(read, final, overwrite)
     partitions = partition_columns(read, files)
-    options = {"cost": cost, "keep": keep, "strict": strict, "proba": proba, "chunk_rows": chunk_rows}
+    options = {"cost": cost, "keep": keep, "strict": strict, "proba": proba, "prices": prices, "chunk_rows": chunk_rows}
     part = part_of(final)
     part.mkdir()
     total = Decided()
@@ -429,5 +495,5 @@ def _decide_one(
         copies = _settled(model, rows, kept)
     with reader() as rows:
         writer = TableWriter(out, overwrite=True)
-        numbers = {"proba": options["proba"], "chunk_rows": options["chunk_rows"]}
+        numbers = {"proba": options["proba"], "chunk_rows": options["chunk_rows"], "asking": _Asking(options["prices"])}
         return _decide(model, rows, writer, copies, cost=cost, **numbers)

@@ -1,7 +1,7 @@
 """Evaluation: everything one needs to judge a model with a reject option on labelled rows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import AnyArray, ByName, FloatArray
 from demur.columns.table_errors import TableError, listed, shown
 from demur.costs import check_cost
+from demur.deferral import Capacity
 from demur.errors import InputError
 from demur.metrics import (
     Interval,
@@ -22,6 +23,7 @@ from demur.metrics import (
     risk_interval,
 )
 from demur.rules import CostMatrix, Decision, check_proba, chow_acceptance
+from demur.tabular.asking import Asking, interval_json, right_answers
 from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation_words import (
     assumed_price,
@@ -86,6 +88,8 @@ class Evaluation:
         Rows that were left out because they have no label.
     groups : Groups, or None
         Which group each row is of, to judge them one by one.
+    asking : Asking, or None
+        Who was asked, where the model can ask experts: what is declined then is what somebody is asked about.
 
     Examples
     --------
@@ -120,6 +124,7 @@ class Evaluation:
     promise: Promise | None = None
     n_unlabelled: int = 0
     groups: Groups | None = None
+    asking: Asking | None = None
 
     @classmethod
     def of(
@@ -140,6 +145,7 @@ class Evaluation:
         promise: Promise | None = None,
         n_unlabelled: int = 0,
         groups: Groups | None = None,
+        asking: Asking | None = None,
     ) -> "Evaluation":
         """Judge decisions on labelled rows.
 
@@ -163,7 +169,7 @@ class Evaluation:
             The original columns, to show single rows to people.
         row_numbers : sequence of length n, optional
             What to call each row; 1, 2, 3, ... by default.
-        cost_assumed, why_cost_fixed, promise, n_unlabelled, groups
+        cost_assumed, why_cost_fixed, promise, n_unlabelled, asking, groups
             As for the class.
         cost_matrix : array of shape (n_classes, n_classes + 1), optional
             The costs that the decisions were made by; their mean is then the first figure.
@@ -188,7 +194,7 @@ class Evaluation:
         table.check_length(len(true))
         return cls(
             names, true, found, price, cost_adjustable, values, explanation, table, cost_assumed, why_cost_fixed,
-            matrix, promise, n_unlabelled, groups,
+            matrix, promise, n_unlabelled, groups, asking,
         )  # fmt: skip
 
     def at(self, cost: float) -> "Evaluation":
@@ -317,13 +323,14 @@ class Evaluation:
         ``mean_cost`` and its two baselines where there is a cost matrix; ``risk`` where there is a price.
         """
         counts, n_wrong = self.counts, int(self.wrong.sum())
-        figures = dict(self.mean_costs)
+        figures = dict(self.mean_costs) if self.asking is None else self.asking.figures
         if self.cost is not None:
             figures["risk"] = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, self.cost)
         figures["coverage"] = proportion_interval(counts.n_answered, counts.n_rows)
         figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
         figures["risk_if_all_answered"] = proportion_interval(n_wrong, counts.n_rows)
-        return figures | area_intervals(sortable(self.decision.confidence), self.wrong)
+        figures |= area_intervals(sortable(self.decision.confidence), self.wrong)
+        return figures if self.asking is None else figures | self.asking.more_figures
 
     @cached_property
     def kept(self) -> KeptOrNot | None:
@@ -340,6 +347,8 @@ class Evaluation:
 
     def headline(self) -> str:
         """Say in one sentence what the decisions mean."""
+        if self.asking is not None:
+            return self.asking.headline()
         if self.mean_costs:
             return matrix_headline(self.counts, *(found.estimate for found in self.mean_costs.values()))
         if self.cost is None or self.cost_assumed:
@@ -373,6 +382,8 @@ class Evaluation:
         if self.n_novel:
             rows = counted(self.n_novel, "row is", "rows are")
             sentences.append(f"{rows} declined as novel: unlike those of training, whatever the probabilities say.")
+        if self.asking is not None:
+            sentences += self.asking.remarks()
         if self.n_unlabelled:
             rows = counted(self.n_unlabelled, "row has", "rows have")
             sentences.append(f"{rows} no label and {'is' if self.n_unlabelled == 1 else 'are'} left out.")
@@ -421,13 +432,14 @@ class Evaluation:
                 "wrong": self.counts.n_wrong,
                 "novel": self.n_novel,
             },
-            "figures": {name: _interval_json(found) for name, found in self.figures.items()},
+            "figures": {name: interval_json(found) for name, found in self.figures.items()},
             "baselines": {"answer_everything": answered, "reject_everything": _finite(rejected)},
             "by_class": self._classes_json(),
             "group": None if self.groups is None else self.groups.column,
             "by_group": [group_json(one) for one in self.by_group],
             "confusion": self.confusion.tolist(),
             "calibration": None if self.reliability is None else _reliability_json(self.reliability),
+            "asking": None if self.asking is None else self.asking.to_json(),
         }
 
     def _classes_json(self) -> list[dict[str, object]]:
@@ -462,6 +474,7 @@ def evaluate_table(
     *,
     cost: float | None = None,
     group: str | None = None,
+    prices: Mapping[str, float] | None = None,
     where: str = "the table",
 ) -> Evaluation:
     """Decide for each row that has a label, and judge the decisions.
@@ -476,6 +489,8 @@ def evaluate_table(
         that prices the rejections and changes no decision. A cost matrix prices everything already: then it is refused.
     group : str, optional
         A column such as the site: its groups are judged one by one as well.
+    prices : mapping of names to float, optional
+        Of asking experts, other than the model's.
     where : str
         What messages call the table.
 
@@ -491,11 +506,16 @@ def evaluate_table(
     matrix = np.asarray(rule.costs) if isinstance(rule, CostMatrix) else None
     if matrix is not None and cost is not None:
         raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
+    if cost is not None and model.experts:
+        raise InputError(f"there is no one cost to judge this model by: {model.why_cost_fixed}.")
     assumed = cost is not None and model.cost is None
     rows, labels = labelled_rows(table, model.target, where=where)
     if group is not None and group not in rows.column_names:
         raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(rows.column_names)}")
-    decision, scores = model.decide_and_score(rows, None if assumed else cost, where=where)
+    decision, scores = model.decide_and_score(rows, None if assumed else cost, prices=prices, where=where)
+    asking = None
+    if model.experts:
+        decision, asking = _asking(model, table, labels, decision, prices, where)
     numbers = None
     if rows.num_rows < table.num_rows:  # a row keeps the number it has in the table
         numbers = np.flatnonzero([label is not None for label in class_texts(table[model.target])]) + 1
@@ -506,7 +526,7 @@ def evaluate_table(
         cost=model.cost if cost is None else cost,
         proba=scores if model.has_proba else None,
         cost_adjustable=model.cost_adjustable,
-        explanation=model.explain(),
+        explanation=model.explain() if asking is None else asking.rule(),
         rows=rows,
         row_numbers=numbers,
         cost_assumed=assumed,
@@ -515,7 +535,38 @@ def evaluate_table(
         promise=None if rule is None else promise_of(rule),
         n_unlabelled=table.num_rows - rows.num_rows,
         groups=None if group is None else Groups.of(group, class_texts(rows[group]).tolist()),
+        asking=asking,
     )
+
+
+def _asking(
+    model: TableModel,
+    table: Any,
+    labels: NDArray[np.str_],
+    decision: Decision[AnyArray],
+    prices: Mapping[str, float] | None,
+    where: str,
+) -> tuple[Decision[AnyArray], Asking]:
+    """Assign the rows within the limits, and look at what the experts said."""
+    experts, names = model.experts, tuple(model.experts.columns)
+    if experts.limits:
+        decision = Capacity(experts.limits).assign(decision, names)
+    labelled = np.array([label is not None for label in class_texts(table[model.target])])
+    said = experts.answers(table, {*model.classes.tolist(), *labels.tolist()}, where=where)
+    priced = np.array(list({**experts.prices, **(prices or {})}.values()))
+    assert decision.costs is not None
+    assert decision.ask is not None
+    asking = Asking(
+        names,
+        priced,
+        np.asarray(decision.ask, dtype=np.int64),
+        1 - decision.costs[:, : -len(names)].min(axis=1),
+        1 + priced - decision.costs[:, -len(names) :],
+        np.asarray(model.classes[decision.label] == labels),
+        right_answers({name: people[labelled] for name, people in said.items()}, labels),
+        dict(experts.limits),
+    )
+    return decision, asking
 
 
 def _one_cost(cost: float) -> float:
@@ -528,10 +579,6 @@ def _one_cost(cost: float) -> float:
 def _finite(number: float) -> float | None:
     """Return the number, or None where it is NaN or infinite, which JSON does not know."""
     return float(number) if math.isfinite(number) else None
-
-
-def _interval_json(found: Interval) -> dict[str, float | None]:
-    return {"estimate": _finite(found.estimate), "low": _finite(found.low), "high": _finite(found.high)}
 
 
 def _reliability_json(found: Reliability) -> dict[str, object]:

@@ -4,7 +4,7 @@ What takes seconds to import is imported once the call and the header of the fil
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -72,15 +72,19 @@ def fit_file(
     group_split: str | None = None,
     risk_group: str | None = None,
     novelty: float | str | None = "auto",
+    experts: ByName | None = None,
+    capacity: Mapping[str, float] | None = None,
+    time_split: str | None = None,
     keep: Collection[str] = (),
     drop: Collection[str] = (),
     delimiter: str | None = None,
     decimal: str | None = None,
     dayfirst: bool | None = None,
     time_budget: float | None = 90.0,
+    seed: int = 0,
     verbose: int = 0,
 ) -> FittedFile:
-    r"""Fit a classifier with a reject option on a file.
+    r"""Fit a classifier with a reject option, or with experts to ask, on a file.
 
     The rows to judge the model on are held out first, so that nothing is learnt from them, the categories of a column
     included. Rows with equal features stay on one side of every split; otherwise a model is judged, and a promise
@@ -110,12 +114,23 @@ def fit_file(
         a feature unless it is dropped.
     novelty : "auto", float or None
         Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
+    experts : mapping, optional
+        Who can be asked instead of declining: from names to a column with the expert's answers, or several for several
+        people behind one expert, and the price of a question: ``{"nurse": ("nurse_says", 0.05)}``. Empty cells are rows
+        that the expert has not seen. Then there is neither a cost nor a rule.
+    capacity : mapping, optional
+        The most rows of one table that an expert gets: a number of rows, or a share below 1.
+    time_split : str, optional
+        A column of numbers, dates or times that says when each row was: the latest rows are held out, and the model is
+        trained on earlier ones. The column is not a feature.
     keep, drop : names
         Columns to use although they look useless, and columns to leave out.
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
     time_budget : float or None
         Seconds that "auto" may take.
+    seed : int, default=0
+        Of what is drawn at random: the rows to hold out, and what training draws.
     verbose : int
         1 shows a progress bar on a terminal.
 
@@ -136,12 +151,33 @@ def fit_file(
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to below 1, got {holdout:g}.")
-    left_out = list(drop) if group_split is None else [*drop, group_split]
+    if experts is not None and rule is not None:
+        raise InputError("a rule decides what to decline, and with experts their prices do: give one of the two.")
+    if experts is None and capacity:
+        raise InputError("capacity limits how many questions experts get: name the experts as well.")
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
+    left_out = [*drop, *(name for name in (group_split, time_split) if name is not None)]
     named = (*keep, *left_out, *([] if risk_group is None else [risk_group]))
     table, notation = _read(path, target, named, model, (delimiter, decimal, dayfirst))
+    asked = None
+    if experts is not None:
+        from demur.tabular.expert_columns import ExpertColumns
+
+        roles = dict.fromkeys(keep, "a feature to keep") | dict.fromkeys(drop, "left out")
+        if group_split is not None:
+            roles[group_split] = "what says which rows belong together"
+        if time_split is not None:
+            roles[time_split] = "what says when a row was"
+        asked = ExpertColumns.of(experts, capacity).found_in(table.column_names, source_name(path))
+        asked.check_roles(target, roles)
+        left_out += asked.names
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     classes = sorted(set(labels.tolist()))
+    if asked is not None:
+        asked.check_classes(classes)
+        asked.answers(table, classes, where=source_name(path))  # to refuse one by its row in the file
     chosen = rule if rule is None or isinstance(rule, Rule) else rule(classes)
     # For reading other rows and for comparing these; what the model knows is learnt from the training rows alone.
     first_look = replace(Schema.learn(rows, target=target, keep=keep, drop=left_out), **notation)
@@ -151,9 +187,14 @@ def fit_file(
         held_out = read_labelled(test, first_look, classes, delimiter=delimiter, strict=False)
         labelled_rows(held_out, target, where=source_name(test))
     elif holdout:
-        from demur.estimators.splitting import hold_out
+        from demur.estimators.splitting import hold_out, hold_out_latest
 
-        parts = hold_out(rows.select(first_look.names), labels, holdout, groups=groups)
+        features = rows.select(first_look.names)
+        if time_split is None:
+            parts = hold_out(features, labels, holdout, groups=groups, seed=seed)
+        else:
+            times = _times(rows, time_split, target, notation)
+            parts = hold_out_latest(times, features, labels, holdout, groups=groups)
         train, held_out = parts.train, rows.take(parts.aside) if len(parts.aside) else None
     from demur.tabular.table_fit import fit_table
 
@@ -167,19 +208,25 @@ def fit_file(
         cost=cost,
         rule=chosen,
         keep=keep,
-        drop=left_out,
+        drop=[name for name in left_out if asked is None or name not in asked.names],
         groups=None if groups is None else groups[train],
         novelty=novelty,
+        experts=asked,
+        answer_classes=classes,
         time_budget=time_budget,
+        seed=seed,
         verbose=verbose,
     )
     seconds = time.perf_counter() - started
     schema = replace(fitted.schema, **notation)
-    if group_split is not None:
-        schema = replace(schema, set_aside={**schema.set_aside, group_split: "it says which rows belong together"})
+    for name, why in ((group_split, "it says which rows belong together"), (time_split, "it says when a row was")):
+        if name is not None:
+            schema = replace(schema, set_aside={**schema.set_aside, name: why})
     facts = {**fitted.facts, "rows_without_label": table.num_rows - len(labels)}
     fitted = replace(fitted, schema=schema, facts=facts)
     notes = _notes(fitted, rows.select(first_look.names), labels, groups, rows.take(train), labels[train])
+    if time_split is not None and test is None and held_out is not None:
+        notes += (f"it was trained on earlier rows and judged on the latest {held_out.num_rows:,}, by {time_split}.",)
     if test is not None and held_out is not None:
         notes += _known_rows(first_look, rows, held_out, source_name(test))
     return FittedFile(fitted, held_out, source_name(path if test is None else test), seconds, notes)
@@ -228,6 +275,26 @@ def _in_groups(rule: Rule | None, column: pa.ChunkedArray) -> Rule:
     return grouped
 
 
+def _times(rows: pa.Table, name: str, target: str, notation: ByName) -> NDArray[np.float64]:
+    """Return when each row was, as numbers."""
+    if name == target:
+        raise TableError(f"the target {shown(target)} cannot also say when a row was: name another column")
+    schema = replace(Schema.learn(rows.select([name]), keep=[name]), **notation)
+    if schema.columns[0].kind not in ("number", "date", "time"):
+        kind = schema.columns[0].kind
+        raise TableError(
+            f"column {shown(name)} holds a {kind}, which has no order in time: name one of numbers or dates"
+        )
+    times: NDArray[np.float64] = schema.encode(rows.select([name]))[:, 0]
+    n_unknown = int(np.isnan(times).sum())
+    if n_unknown:
+        raise TableError(
+            f"column {shown(name)} is empty in {n_unknown:,} of the {len(times):,} rows with a label: fill it in, or "
+            "leave such rows out"
+        )
+    return times
+
+
 def _notes(
     model: "TableModel",
     compared: pa.Table,
@@ -249,6 +316,12 @@ def _notes(
         )
     if groups is not None:
         notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
+    for name, found in model.facts.get("answers", {}).items():
+        if found["right"] == found["answers"]:
+            notes.append(
+                f"the answers of {name} are the labels in all {found['rows']:,} rows that have one, which counts as "
+                "always right. If the labels were made from these answers, no row can tell otherwise."
+            )
     notes += [str(leak) for leak in likely_leaks(model.schema.encode(train), train_labels, model.schema)]
     return tuple(notes)
 

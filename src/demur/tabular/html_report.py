@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur._version import __version__
-from demur.array_types import FloatArray
+from demur.array_types import ByName, FloatArray
 from demur.metrics import proportion_interval, risk_interval
 from demur.rules import Decision, chow_acceptance
+from demur.tabular.asking_page import asking_data, asking_parts
 from demur.tabular.evaluation import Evaluation
 from demur.tabular.evaluation_words import (
     FEW,
@@ -28,7 +29,7 @@ from demur.tabular.evaluation_words import (
 )
 from demur.tabular.html_pages import asset, content_policy, embedded_json, page_environment
 from demur.tabular.judged_rows import Counts
-from demur.tabular.report_charts import Axis, Chart, cost_chart, reliability_chart, risk_coverage_chart
+from demur.tabular.report_charts import Axis, Chart, cost_chart, deferral_chart, reliability_chart, risk_coverage_chart
 from demur.whole_file import write_whole
 
 __all__ = ["ShownClasses", "cells", "cost_grid", "counts_along", "n_rejections", "report_html", "write_report"]
@@ -38,6 +39,8 @@ _STEPS = 200
 """Steps of 0.005; k / 200 is the double nearest to its decimal, so that it equals a cost typed as text."""
 
 _FIGURES = {
+    "system_risk": ("System risk", "Average cost of a row: the price of asking, and 1 if the final answer is wrong"),
+    "system_accuracy": ("System accuracy", "Share of right final answers, whoever gave them"),
     "mean_cost": ("Mean cost", "Average cost of a row by the cost matrix"),
     "mean_cost_if_all_answered": ("Mean cost, all answered", "The same if every row were answered"),
     "mean_cost_if_all_rejected": ("Mean cost, all declined", "The same if every row were declined"),
@@ -47,6 +50,8 @@ _FIGURES = {
     "risk_if_all_answered": ("Error rate", "Share of wrong answers if every row were answered"),
     "aurc": ("AURC", "Area under the risk-coverage curve; lower is better"),
     "eaurc": ("Excess AURC", "The same minus that of the best possible order; 0 is perfect"),
+    "deferral_area": ("Deferral area", "Mean accuracy over all shares of rows asked about, the most worthwhile first"),
+    "regret": ("Regret", "Cost of a row above an oracle that knows who is right; rows that all experts answered"),
     "augrc": ("AUGRC", "Area under the generalized risk-coverage curve; lower is better"),
 }
 
@@ -113,6 +118,7 @@ def report_html(evaluation: Evaluation, title: str, *, made: Mapping[str, str] |
     environment = page_environment(_PACKAGE, needed_by="the report", extra="report")
     style = asset(_PACKAGE, "report.css")
     script = asset(_PACKAGE, "report.js") if evaluation.cost_adjustable else ""
+    asking: ByName = {}
     shown = ShownClasses.of(evaluation)
     charts = [risk_coverage_chart(evaluation)]
     grid, data = np.empty(0), None
@@ -123,7 +129,12 @@ def report_html(evaluation: Evaluation, title: str, *, made: Mapping[str, str] |
             data = embedded_json(live | {"row_of": shown.row_of, "n_named": shown.n_named})
         else:
             charts.append(cost_chart(evaluation, evaluation.cost, grid, None))
+    if evaluation.asking is not None:
+        script = asset(_PACKAGE, "asking.js")
+        charts.append(deferral_chart(evaluation.asking))
+        asking, data = asking_parts(evaluation.asking), embedded_json(asking_data(evaluation.asking))
     context = {
+        **asking,
         "title": title,
         "policy": content_policy(style, script),
         "style": style,
@@ -180,6 +191,8 @@ def _tiles(evaluation: Evaluation) -> Iterator[tuple[str, str, float, str, str]]
     """Yield identifier, name, value, text and interval of each large figure, the one that was decided by first."""
     assumed = f", declining priced at {cost_words(evaluation.cost or 0.0)}" if evaluation.cost_assumed else ""
     tiles = {
+        "system_risk": ("system-risk", "Cost per 100 rows", per_hundred),
+        "system_accuracy": ("system-accuracy", "Right in the end", percent),
         "mean_cost": ("mean-cost", "Cost of 100 rows by the cost matrix", matrix_words),
         "risk": ("risk", f"Cost per 100 rows{assumed}", per_hundred),
         "coverage": ("coverage", "Rows answered", percent),
@@ -187,7 +200,11 @@ def _tiles(evaluation: Evaluation) -> Iterator[tuple[str, str, float, str, str]]
         "mean_cost_if_all_answered": ("everything", "Cost of 100 rows, all answered", matrix_words),
         "risk_if_all_answered": ("everything", "Cost per 100 rows, all answered", per_hundred),
     }
-    if evaluation.cost is None or evaluation.mean_costs:
+    if evaluation.asking is not None:
+        tiles["coverage"] = ("coverage", "Answered by the model", percent)
+        del tiles["accepted_accuracy"]
+        tiles["risk_if_all_answered"] = ("everything", "Cost per 100 rows, nobody asked", per_hundred)
+    elif evaluation.cost is None or evaluation.mean_costs:
         del tiles["risk_if_all_answered"]
     for figure, (key, name, write) in tiles.items():
         if figure in evaluation.figures:
@@ -253,7 +270,8 @@ class ShownClasses:
         counts = np.zeros((len(headings) + len(unknown), len(headings) + 1), dtype=np.int64)
         column_of = [*row_of[:n_classes], len(headings)]
         np.add.at(counts, np.ix_(row_of, column_of), evaluation.confusion)
-        return cls(headings + unknown, [*headings, "Declined"], row_of, counts, len(named))
+        away = "Declined" if evaluation.asking is None else "Asked about"
+        return cls(headings + unknown, [*headings, away], row_of, counts, len(named))
 
     def cell(self, row: int, column: int) -> dict[str, int | str]:
         """Return the count of a cell and how it looks: right answers, or one of six shades by share of the row."""

@@ -1,4 +1,4 @@
-"""The three drawings of the report: risk against coverage, risk against cost, accuracy against confidence."""
+"""The drawings of the report: risk against coverage, cost and questions; accuracy against confidence."""
 
 import math
 from dataclasses import dataclass, field
@@ -6,10 +6,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from demur.deferral import ExpertCalibration
+from demur.tabular.asking import Asking
 from demur.tabular.evaluation import Evaluation
 from demur.tabular.judged_rows import Reliability
 
-__all__ = ["Axis", "Chart", "cost_chart", "path", "reliability_chart", "risk_coverage_chart", "thin"]
+__all__ = [
+    "Axis",
+    "Chart",
+    "cost_chart",
+    "deferral_chart",
+    "expert_chart",
+    "path",
+    "reliability_chart",
+    "risk_coverage_chart",
+    "thin",
+]
 
 Floats = NDArray[np.float64]
 
@@ -193,6 +205,35 @@ def reliability_chart(reliability: Reliability) -> Chart:
     ends = np.array([0.0, 1.0])
     description = "Share of right answers against the confidence given, with 95 % intervals."
     return Chart("reliability", description, x, y, (("everything", path(ends, ends, x, y)),), None, tuple(dots))
+
+
+def deferral_chart(asking: Asking) -> Chart:
+    """Draw the share of wrong final answers against the share of rows that somebody is asked about."""
+    curve = asking.curve
+    alone, wrong = float(asking.nobody.estimate), 1 - float(asking.accuracy.estimate)
+    x = Axis("Rows asked about", 1.0, _LEFT, _RIGHT, 100, " %")
+    y = _risk_axis("Wrong among the final answers", max(float((1 - curve.accuracy).max()), alone, wrong), " %")
+    xs, ys = thin(curve.deferred, 1 - curve.accuracy)
+    lines = (
+        ("everything", path(np.array([0.0, 1.0]), np.full(2, alone), x, y)),
+        ("model", path(xs, ys, x, y)),
+    )
+    description = "Share of wrong final answers against the share of rows that an expert is asked about."
+    return Chart("deferral", description, x, y, lines, (float((asking.ask >= 0).mean()), wrong))
+
+
+def expert_chart(name: str, number: int, found: ExpertCalibration) -> Chart:
+    """Draw how often an expert was right against how likely that was estimated to be, one dot for each bin."""
+    x = Axis("Estimated to be right", 1.0, _LEFT, _RIGHT, 100, " %")
+    y = Axis("Right", 1.0, _BOTTOM, _TOP, 100, " %")
+    ends = (found.estimated, found.right.estimate, found.right.low, found.right.high)
+    dots: list[dict[str, float]] = [
+        {"x": x.at(a), "y": y.at(b), "low": y.at(low), "high": y.at(high), "radius": 5.0}
+        for a, b, low, high in zip(*(np.asarray(one, dtype=np.float64).tolist() for one in ends), strict=True)
+    ]
+    both = np.array([0.0, 1.0])
+    description = f"How often {name} was right against how likely that was estimated to be, with 95 % intervals."
+    return Chart(f"expert-{number}", description, x, y, (("everything", path(both, both, x, y)),), None, tuple(dots))
 
 
 def _risk_axis(title: str, highest: float, unit: str) -> Axis:

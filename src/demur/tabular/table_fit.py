@@ -1,7 +1,7 @@
 """Fitting a TableModel: rows are set aside first, all is learnt from the others, and leaks are looked for."""
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from demur.estimators.splitting import Partition, blocks_of, set_aside
 from demur.novelty import FEWEST_ROWS, Novelty
 from demur.rules import Rule
 from demur.tabular.class_labels import check_classes, class_texts, label_type, labelled_rows
+from demur.tabular.expert_columns import ExpertColumns, given_answers
 from demur.tabular.model_kinds import ModelKind, model_kind
 from demur.tabular.table_model import LARGEST, TableModel
 
@@ -41,10 +42,14 @@ def fit_table(
     drop: Collection[str] = (),
     groups: ArrayLike | None = None,
     novelty: float | str | None = "auto",
+    experts: Any = None,
+    capacity: Mapping[str, float] | None = None,
+    answer_classes: Collection[str] = (),
     time_budget: float | None = 90.0,
+    seed: int = 0,
     verbose: int = 0,
 ) -> TableModel:
-    """Fit a classifier with a reject option on a table.
+    """Fit a classifier with a reject option, or with experts to ask, on a table.
 
     A rule that is fitted, such as :class:`~demur.RiskControl`, gets a fifth of the rows, from which nothing else is
     learnt, the columns and their categories included. Rows with equal features stay on one side.
@@ -69,8 +74,17 @@ def fit_table(
         Rows of one group, a patient or a machine, stay on one side of every split.
     novelty : "auto", float or None
         Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
+    experts : mapping, optional
+        Who can be asked instead of declining: from names to the column with the expert's answers, or several for
+        several people, and the price, as in ``{"nurse": ("nurse_says", 0.05)}``. These columns are not features.
+    capacity : mapping, optional
+        The most rows of a table that an expert gets: a number, or a share below 1.
+    answer_classes : names
+        Classes that experts may answer beside those of these rows.
     time_budget : float or None
         Seconds that "auto" may take.
+    seed : int, default=0
+        Of what is drawn at random in training.
     verbose : int
         1 shows a progress bar on a terminal.
     """
@@ -78,6 +92,20 @@ def fit_table(
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     known = None if groups is None else _of_labelled(groups, table, target)
+    if experts:
+        asked = ExpertColumns.of(experts, capacity).found_in(table.column_names)
+        return _with_experts(
+            kind,
+            table,
+            target,
+            asked,
+            schema or Schema.learn(rows, target=target, keep=keep, drop=[*drop, *asked.names]),
+            known,
+            {*labels.tolist(), *answer_classes},
+            time_budget=time_budget,
+            seed=seed,
+            verbose=verbose,
+        )
     rule_groups = getattr(rule, "groups", None)
     first_look = schema or Schema.learn(rows, target=target, keep=keep, drop=drop)
     parts = _parts(rows.select(first_look.names), labels, known, rule)
@@ -93,6 +121,7 @@ def fit_table(
         rule=None if len(parts.aside) else rule,
         with_rule=rule is not None,
         time_budget=time_budget,
+        seed=seed,
         verbose=verbose,
     )
     classifier.set_params(reject_label=_free_label(classes))
@@ -110,6 +139,82 @@ def fit_table(
         "classes": {str(name): int(count) for name, count in zip(classes, counts, strict=True)},
     }
     return replace(fitted, label_type=label_type(table[target], target), facts=facts)
+
+
+def _with_experts(
+    kind: ModelKind,
+    table: pa.Table,
+    target: str,
+    experts: ExpertColumns,
+    schema: Schema,
+    groups: AnyArray | None,
+    known: Collection[str],
+    *,
+    time_budget: float | None,
+    seed: int,
+    verbose: int,
+) -> TableModel:
+    """Fit a classifier that asks experts; what they said is checked on all rows, by their numbers in the table."""
+    experts.check_roles(target, dict.fromkeys(schema.names, "a feature"))
+    experts.check_classes(known)
+    said = experts.answers(table, known)
+    labelled = np.array([label is not None for label in class_texts(table[target])])
+    rows, labels = labelled_rows(table, target)
+    codes = schema.encode(rows)
+    _check_sizes(codes, schema)
+    classes, counts = np.unique(labels, return_counts=True)
+    classifier, dense = kind.deferring(
+        len(rows), schema.categorical, experts.prices, time_budget=time_budget, seed=seed, verbose=verbose
+    )
+    classifier.set_params(reject_label=_free_label(classes))
+    answers = {name: _among(people[labelled], labels, classes) for name, people in said.items()}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)
+        features = codes
+        if dense is not None:
+            dense = dense.fit(codes)
+            features = np.asarray(dense.transform(codes), dtype=np.float64)
+        classifier.fit(features, labels, answers=answers, groups=groups)
+    for part in (classifier.estimator_, *classifier.learners_.values()):
+        if "n_jobs" in getattr(part, "get_params", dict)() and kind.name != "auto":
+            part.set_params(n_jobs=None)  # as for models that decline
+    aside = {name: f"it is what {shown(expert)} says" for expert, own in experts.columns.items() for name in own}
+    facts = {
+        "model": kind.name,
+        "model_in_words": kind.words,
+        "rows": len(rows),
+        "rows_for_the_rule": 0,
+        "rows_without_label": table.num_rows - len(rows),
+        "equal_rows": blocks_of(rows.select(schema.names), labels, groups).equal_rows,
+        "classes": {str(name): int(count) for name, count in zip(classes, counts, strict=True)},
+        "answers": {name: _answers_counted(people, labels) for name, people in answers.items()},
+    }
+    return TableModel(
+        replace(schema, set_aside={**schema.set_aside, **aside}),
+        classifier,
+        dense,
+        label_type(table[target], target),
+        facts,
+        experts,
+    )
+
+
+def _among(people: NDArray[np.object_], labels: NDArray[np.str_], classes: NDArray[np.str_]) -> NDArray[np.object_]:
+    """Put another wrong class where an answer is a class that no row here has: it is wrong in any case."""
+    found = people.copy()
+    strange = ~np.isin(people.astype(str), classes) & given_answers(people)
+    for row, person in np.argwhere(strange):
+        found[row, person] = str(classes[0] if labels[row] != classes[0] else classes[1])
+    return found
+
+
+def _answers_counted(people: NDArray[np.object_], labels: NDArray[np.str_]) -> dict[str, int]:
+    given = given_answers(people)
+    return {
+        "rows": int(given.any(axis=1).sum()),
+        "answers": int(given.sum()),
+        "right": int((given & (people == labels[:, None])).sum()),
+    }
 
 
 def _of_labelled(groups: ArrayLike, table: pa.Table, target: str) -> AnyArray:

@@ -1,6 +1,7 @@
 """TableModel: from a table to decisions."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -11,10 +12,12 @@ from demur.array_types import AnyArray, ByName, Estimator
 from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
+from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
 from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision, Rule
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
+from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 
 __all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel"]
 
@@ -37,13 +40,15 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A fitted classifier with a reject option, and the columns it reads; made by :func:`fit_table` or :meth:`wrap`.
+    """A fitted classifier that may decline or ask experts, and the columns it reads.
+
+    Made by :func:`fit_table` or :meth:`wrap`.
 
     Parameters
     ----------
     schema : Schema
         The columns it was fitted on, and the target.
-    classifier : RejectOption or RejectClassifier
+    classifier : RejectOption, RejectClassifier or DeferOption
     dense : fitted transformer or None
         Turns the codes of the schema into numbers on one scale, for classifiers that need it.
     label_type : {"text", "integer", "number", "boolean"}
@@ -55,6 +60,8 @@ class TableModel:
     reads : {"codes", "numbers", "objects", "frame", "texts"}
         What the classifier is given: the codes of the schema, or what one that was fitted elsewhere takes, which is a
         matrix of numbers or of any values, a data frame, or a list of texts.
+    experts : ExpertColumns
+        Who can be asked, which columns hold their answers, at which prices, and the limits; nobody by default.
 
     Examples
     --------
@@ -70,8 +77,9 @@ class TableModel:
     dense: Any = None
     label_type: str = "text"
     facts: ByName = field(default_factory=dict)
-    novelty: Novelty | None = None
+    experts: ExpertColumns = field(default_factory=ExpertColumns)
     reads: Reads = "codes"
+    novelty: Novelty | None = None
 
     @classmethod
     def wrap(
@@ -190,6 +198,14 @@ class TableModel:
         if not self.cost_adjustable and (self.cost is None or not np.all(prices == self.cost)):
             raise InputError(f"this model cannot decide for another cost: {self.why_cost_fixed}.")
 
+    def check_prices(self, prices: Mapping[str, float] | None) -> None:
+        """Refuse prices for somebody who cannot be asked, and what can be no price."""
+        if not prices:
+            return
+        if not self.experts:
+            raise InputError("this model asks nobody, so that there are no prices to change: fit it with experts.")
+        check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
+
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the rows as numbers: what the classifier takes, unless it reads rows in another way."""
         return self._features(self._codes(table, where)[0])
@@ -249,7 +265,9 @@ class TableModel:
         shape = f"{len(self.classes)} classes, {len(self.schema.columns)} columns"
         return f"TableModel({model!r} for {self.target!r}: {shape})"
 
-    def decide(self, table: Any, cost: ArrayLike | None = None) -> Decision[AnyArray]:
+    def decide(
+        self, table: Any, cost: ArrayLike | None = None, prices: Mapping[str, float] | None = None
+    ) -> Decision[AnyArray]:
         """Decide for each row of a table.
 
         Parameters
@@ -257,15 +275,22 @@ class TableModel:
         table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
         cost : float or one per row, optional
             Another than the model was fitted with, where it may move.
+        prices : mapping of names to float, optional
+            Of asking experts, other than those that the model was fitted with.
         """
-        return self.decide_and_score(table, cost)[0]
+        return self.decide_and_score(table, cost, prices=prices)[0]
 
     def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
         """Return class probabilities, or None for losses that have none."""
         return self.decide_and_score(table)[1] if self.has_proba else None
 
     def decide_and_score(
-        self, table: Any, cost: ArrayLike | None = None, *, where: str = "the table"
+        self,
+        table: Any,
+        cost: ArrayLike | None = None,
+        *,
+        prices: Mapping[str, float] | None = None,
+        where: str = "the table",
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none.
 
@@ -274,18 +299,22 @@ class TableModel:
         """
         if cost is not None:
             self.check_cost(cost)
+        self.check_prices(prices)
         if self.reads != "codes":
             return self._ask_as_it_reads(table, cost, where)
         codes, novel = self._codes(table, where)
         features = self._features(codes)
         n_rows, missing = len(features), -len(features) % _PIECE
-        prices = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
+        costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
         if self.dense is not None and missing:
             features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
-            if prices is not None and prices.ndim:
-                prices = np.concatenate([prices, np.zeros(missing)])
-        asked = float(prices) if prices is not None and not prices.ndim else prices
-        decision, scores = self.classifier.decide_and_score(features, asked)
+            if costs is not None and costs.ndim:
+                costs = np.concatenate([costs, np.zeros(missing)])
+        if self.experts:
+            decision, scores = self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})})
+        else:
+            asked = float(costs) if costs is not None and not costs.ndim else costs
+            decision, scores = self.classifier.decide_and_score(features, asked)
         decided = _first_rows(decision, n_rows)
         return (decided if novel is None else decided.declining(novel)), scores[:n_rows]
 
@@ -313,8 +342,23 @@ class TableModel:
             raise own_models.refusal(error, self.classifier, where) from error
         return _first_rows(decision, n_rows), scores[:n_rows]
 
+    def answer_columns(self, columns: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the names of the columns of :meth:`answers` for a table that has ``columns``."""
+        if not self.experts:
+            return ANSWER_COLUMNS
+        own = (*ANSWER_COLUMNS, *ASKING_COLUMNS)
+        return (*own, SYSTEM_ANSWER) if self.experts.present(columns) else own
+
     def answers(
-        self, table: Any, cost: ArrayLike | None = None, *, proba: bool = False, where: str = "the table"
+        self,
+        table: Any,
+        cost: ArrayLike | None = None,
+        *,
+        proba: bool = False,
+        prices: Mapping[str, float] | None = None,
+        ask: NDArray[np.int64] | None = None,
+        where: str = "the table",
+        first: int = 0,
     ) -> pa.Table:
         """Return the decisions as an Arrow table, in the words of ``demur predict``.
 
@@ -323,18 +367,29 @@ class TableModel:
         the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
         ``reason`` is what :meth:`reasons` says.
 
+        A model with experts also says whom to ``ask``, and what the row is expected to cost then. Where the table holds
+        what the experts said, ``system_answer`` is the model's answer, or that of the expert who is asked.
+
         Parameters
         ----------
-        table, cost
+        table, cost, prices
             As for :meth:`decide`.
         proba : bool, default False
             Whether to add a column ``proba:<class>`` for each class, with its calibrated probability.
+        ask : array of int, optional
+            Who is asked instead, as numbers of experts, where something else than the expected cost decides.
         where : str
             What messages call the table.
+        first : int
+            How many rows came before the first, for messages.
         """
         if proba:
             self.check_proba()
-        decision, scores = self.decide_and_score(table, cost, where=where)
+        if not isinstance(table, (pa.Table, pa.RecordBatch)):
+            table = as_table(table)
+        decision, scores = self.decide_and_score(table, cost, prices=prices, where=where)
+        if ask is not None:
+            decision = replace(decision, ask=ask, reject=ask >= 0)
         label, rows = decision.label, np.arange(len(scores))
         # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
         by_rule = self.has_proba and not self.cost_adjustable
@@ -352,10 +407,32 @@ class TableModel:
             names.take(pa.array(others.argmax(axis=1))),
             pa.array(self.reasons(table, decision), pa.string()),
         ]
-        answers = pa.table(columns, names=list(ANSWER_COLUMNS))
+        if self.experts:
+            columns += self._asking(table, decision, names, where, first)
+        answers = pa.table(columns, names=list(self.answer_columns(table.schema.names)))
         for position, name in enumerate(self.proba_columns if proba else ()):
             answers = answers.append_column(name, pa.array(scores[:, position]))
         return answers
+
+    def _asking(
+        self, table: pa.Table, decision: Decision[AnyArray], names: pa.Array, where: str, first: int
+    ) -> list[pa.Array]:
+        """Return who is asked, the expected cost, and the system's answer where the experts' are in the table."""
+        asked, costs = decision.ask, decision.costs
+        assert asked is not None
+        assert costs is not None
+        experts = pa.array(list(self.experts.columns))
+        action = np.where(asked < 0, decision.label, len(self.classes) + asked)
+        columns = [
+            experts.take(pa.array(np.maximum(asked, 0), mask=asked < 0)),
+            pa.array(costs[np.arange(len(action)), action]),
+        ]
+        if self.experts.present(table.schema.names):
+            said = self.experts.answers(table, self.classes.tolist(), where=where, first=first)
+            features = self.features(table, where=where)
+            system = self.classifier.final_answers(features, decision, said)
+            columns.append(names.take(pa.array(np.maximum(system, 0), mask=system < 0)))
+        return columns
 
     @property
     def proba_columns(self) -> tuple[str, ...]:
@@ -372,6 +449,6 @@ class TableModel:
 
 
 def _first_rows(decision: Decision[AnyArray], n_rows: int) -> Decision[AnyArray]:
-    parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
-    novel = None if decision.novel is None else decision.novel[:n_rows]
-    return replace(Decision(*(part[:n_rows] for part in parts)), novel=novel)
+    """Return a decision without the rows that filled up the last piece."""
+    parts = {one.name: getattr(decision, one.name) for one in fields(decision)}
+    return Decision(**{name: part[:n_rows] for name, part in parts.items() if part is not None})

@@ -24,8 +24,9 @@ from demur.theory.bayes import (
 )
 from demur.theory.calibration_report import BetaFindings, CalibrationReport, SearchFindings
 from demur.theory.certificate import certify
+from demur.theory.descent import Deadline
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
-from demur.theory.pointwise_risk import FAR_OUT, Deadline, Minima, find_minima
+from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima
 from demur.theory.simplex import (
     boundary_eta,
     over_all_classes,
@@ -82,7 +83,8 @@ def check_calibration(
     seed : int
         Of the random part of the search.
     seconds : float
-        When to stop and report what has been found.
+        When to stop and report what has been found: computing time, so that the verdict of a busy machine is that of an
+        idle one.
 
     Returns
     -------
@@ -116,11 +118,11 @@ def check_calibration(
     """
     n_classes = require_n_classes(n_classes)
     target = as_target(cost, n_classes)
-    deadline = Deadline(seconds)
-    subject = examine(as_loss(loss, n_classes, target.single, rule=rule, outputs=outputs), target)
+    made = as_loss(loss, n_classes, target.single, rule=rule, outputs=outputs)
+    subject = examine(made, target, deadline=Deadline(seconds))
     _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject, seed)
-    search = _Search(subject, deadline, seed)
+    search = _Search(subject, seed)
     search.run(slopes)
     findings = search.findings()
     if not search.witnesses and not findings.n_right and not findings.timed_out and not findings.n_indifferent:
@@ -205,7 +207,6 @@ class _Search:
     """The search over eta: what was tried, what came of it, and the witnesses that stand."""
 
     subject: Subject
-    deadline: Deadline
     seed: int
     witnesses: dict[str, Witness] = field(default_factory=dict)
     n_right: int = 0
@@ -216,6 +217,7 @@ class _Search:
     nearest: float = float("inf")
     margin: float = float("inf")
     stopped_early: bool = False
+    helpful: dict[int, int] = field(default_factory=dict)
     pool: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     def run(self, slopes: TheoremFour | None) -> None:
@@ -223,7 +225,7 @@ class _Search:
         self.pool = torch.zeros(0, self.subject.n_outputs, dtype=torch.float64)
         for eta in _stages(self.subject, slopes, self.seed):
             self.n_planned += len(eta)
-            if self.deadline.passed:
+            if self.subject.deadline.passed:
                 continue
             self._stage(eta)
             if self.witnesses:
@@ -243,13 +245,13 @@ class _Search:
             margin=self.margin if self.margin < float("inf") else None,
             nearest=self.nearest,
             stopped_early=self.stopped_early,
-            timed_out=self.deadline.passed and not self.stopped_early,
+            timed_out=self.subject.deadline.passed and not self.stopped_early,
             fails=frozenset(self.witnesses),
         )
 
     def _stage(self, eta: Tensor) -> None:
         subject = self.subject
-        found = find_minima(subject, eta, self.deadline, seed=self.seed)
+        found = find_minima(subject, eta, seed=self.seed, helpful=self.helpful)
         self.pool = torch.cat([self.pool, found.scores[found.risk.isfinite()]])
         scores, risk = self._lowered(eta, found)
         decision = subject.decide(scores)
@@ -311,11 +313,14 @@ class _Search:
             if kind in refuted:
                 open_rows[row] = True
                 continue
-            if failures >= 5 or n_verified >= 30 or self.deadline.passed:
+            if failures >= 5 or n_verified >= 30 or subject.deadline.passed:
                 open_rows[row] = True
                 continue
             n_verified += 1
             witness, right = verify(subject, eta[row], scores[row], self._some_of_pool(600), seed=self.seed)
+            if subject.deadline.passed:  # it was cut short, so that its best right scores may not be the best
+                open_rows[row] = True
+                continue
             if witness is not None and not (witness.gap == float("inf") and self._may_be_a_wrong_call(int(best[row]))):
                 self.witnesses[kind] = witness
                 refuted.add(kind)
@@ -344,7 +349,8 @@ class _Search:
 
     def _may_be_a_wrong_call(self, best: int) -> bool:
         """Return whether no scores answer a class because the function takes another number of them than assumed."""
-        return _outputs_assumed(self.subject.loss) and best in self.subject.facts.never_answers
+        missing = self.subject.facts.never_answers
+        return _outputs_assumed(self.subject.loss) and best in missing and len(missing) < self.subject.n_classes
 
     def _correct(self, eta: Tensor, scores: Tensor, wrong: Tensor, better: Tensor) -> None:
         """Give newly found scores to the other wrong rows that they suit."""
@@ -432,7 +438,10 @@ def _by_theorem_four(subject: Subject, seed: int) -> tuple[TheoremFour | None, s
         return None, f"{loss.name} is not continuously differentiable, which the theorem assumes"
     if not subject.facts.convex and not isinstance(loss, PairwiseLoss):
         return None, f"{loss.name} is not convex, so that its slope at r = 0 does not tell where its minimum is"
-    return theorem_four(loss, subject.n_classes, cost, symmetric=subject.facts.symmetric, seed=seed), None
+    found = theorem_four(
+        loss, subject.n_classes, cost, symmetric=subject.facts.symmetric, seed=seed, deadline=subject.deadline
+    )
+    return (None, "the time was up") if subject.deadline.passed else (found, None)
 
 
 def _beta(subject: Subject) -> BetaFindings | None:

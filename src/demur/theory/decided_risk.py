@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from demur.theory.bayes import REJECT
-from demur.theory.descent import minimise_kinked_rows
 from demur.theory.pointwise_risk import RiskProblem, Ties, equal_values
 from demur.theory.subject import Subject, wide_scores
 
@@ -122,7 +121,7 @@ def best_in_region(
         violation[active] = torch.relu(-slack).amax(-1)
         residual = torch.maximum(torch.relu(-slack), (multipliers[active] * slack).abs()).amax(-1)
         active = active[residual > 1e-10]
-        if not len(active):
+        if not len(active) or problem.deadline.passed:
             break
         stiffness = min(stiffness * 4, 1e4)
     return unknowns, violation
@@ -199,6 +198,10 @@ def best_with_decision(
     found = [exact] if exact is not None else []
     if len(pool):
         found += [_descend_freely(subject, eta, decision, pool, columns)]
+        at_minimiser, *so_far = subject.risk(torch.stack([minimiser, *found]), eta).tolist()
+        if min(so_far) <= at_minimiser + subject.tolerance:  # as good as the minimiser: nothing is left to show
+            best = so_far.index(min(so_far))
+            return DecidedRisk(so_far[best], found[best], 0.0, len(pool))
         found += [_along_rays(subject, eta, decision, minimiser, pool, columns, seed + i) for i in range(2)]
     risks = subject.risk(torch.stack(found), eta)
     best = int(risks.argmin())
@@ -256,7 +259,7 @@ def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor, 
     if subject.facts.twice:
         ends, _ = problem.descend(problem.risk, unknowns, max_steps=80)
     else:
-        ends, _ = minimise_kinked_rows(problem.risk, unknowns, max_steps=60, noise=subject.scale.noise)
+        ends, _ = problem.descend_kinks(unknowns, max_steps=60)
     ends = ends[:, columns]
     ends = torch.cat([ends[_inside(subject, ends, decision)], starts])
     return ends[subject.risk(ends, eta).argmin()]
@@ -279,7 +282,7 @@ def _along_rays(
         centres, before = points[subject.risk(points, eta).argsort()[:6]], centres[:1]
         moved = float((centres[0] - before[0]).abs().amax())
         scale = scale * 0.7 if moved < 0.5 * scale else scale
-        if scale < 1e-7:
+        if scale < 1e-7 or subject.deadline.passed:
             break
     return centres[0]
 

@@ -1,6 +1,7 @@
 """Minimise many small functions at once: Newton's method, cutting planes, sampled gradients."""
 
 from collections.abc import Callable
+from time import monotonic, thread_time
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from demur.workers import single_threaded_kernels
 
-__all__ = ["Objective", "minimise_convex_kinks", "minimise_kinked_rows", "minimise_rows"]
+__all__ = ["Deadline", "Objective", "minimise_convex_kinks", "minimise_kinked_rows", "minimise_rows"]
 
 Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
@@ -22,9 +23,48 @@ LONGEST_STEP = 20.0
 """No score moves further than this in one step, beyond what it has moved already."""
 
 
+BY_THE_CLOCK = 10.0
+"""A minimisation may take this many times its computing time before it stops: it may be waiting for something."""
+
+
+class Deadline:
+    """When to stop.
+
+    Parameters
+    ----------
+    seconds : float
+        Of this thread's computing time from now on, so that what else the machine does changes no verdict; and at most
+        ten times as many by the clock.
+
+    Examples
+    --------
+    >>> Deadline(60).passed, Deadline(0.0).passed, Deadline(float("inf")).passed
+    (False, True, False)
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = thread_time() + seconds
+        self._latest = monotonic() + BY_THE_CLOCK * seconds
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return thread_time() > self._end or monotonic() > self._latest
+
+
+ENDLESS = Deadline(float("inf"))
+
+
 @single_threaded_kernels()
 def minimise_rows(
-    objective: Objective, start: Tensor, *, max_steps: int = 300, tolerance: float = 1e-12, noise: float = 1e-15
+    objective: Objective,
+    start: Tensor,
+    *,
+    max_steps: int = 300,
+    tolerance: float = 1e-12,
+    noise: float = 1e-15,
+    deadline: Deadline = ENDLESS,
 ) -> tuple[Tensor, Tensor]:
     """Run Levenberg-Marquardt on every row at once; rows leave when their gradient has vanished.
 
@@ -41,6 +81,8 @@ def minimise_rows(
         For the largest component of the gradient, relative to the value where that exceeds 1.
     noise : float
         The rounding error of a value, relative to 1 + its size.
+    deadline : Deadline
+        When to return what there is.
 
     Returns
     -------
@@ -67,7 +109,7 @@ def minimise_rows(
         moving = (slope[rows] > tolerance) & (damping[rows] < 1e12) & value.isfinite()
         if not bool(moving.all()):
             rows, value, gradient, curvature = rows[moving], value[moving], gradient[moving], curvature[moving]
-        if not len(rows):
+        if not len(rows) or deadline.passed:
             break
         step = _damped_step(gradient, curvature, damping[rows], identity)
         reach = LONGEST_STEP + points[rows].abs().amax(-1, keepdim=True)
@@ -138,7 +180,13 @@ def _second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[T
 
 @single_threaded_kernels()
 def minimise_kinked_rows(
-    objective: Objective, start: Tensor, *, max_steps: int = 140, noise: float = 1e-15, seed: int = 0
+    objective: Objective,
+    start: Tensor,
+    *,
+    max_steps: int = 140,
+    noise: float = 1e-15,
+    seed: int = 0,
+    deadline: Deadline = ENDLESS,
 ) -> tuple[Tensor, Tensor]:
     """Minimise functions with kinks, convex or not, by sampled gradients (Burke, Lewis and Overton 2005).
 
@@ -154,6 +202,8 @@ def minimise_kinked_rows(
     noise : float
         The rounding error of a value, relative to 1 + its size.
     seed : int
+    deadline : Deadline
+        When to return what there is.
 
     Returns
     -------
@@ -179,7 +229,7 @@ def minimise_kinked_rows(
         value = objective(points, everywhere)
     active = everywhere[value.isfinite()]
     for _ in range(max_steps):
-        if not len(active):
+        if not len(active) or deadline.passed:
             break
         here, size = points[active], radius[active]
         offsets = 2 * torch.rand(len(active), 2 * d + 2, d, generator=generator, dtype=torch.float64) - 1
@@ -236,6 +286,7 @@ def minimise_convex_kinks(
     bound: float = 4.0,
     max_cuts: int = 60,
     tolerance: float = 1e-10,
+    deadline: Deadline = ENDLESS,
 ) -> tuple[Tensor, float]:
     """Minimise sum_i w_i L_i(u), each L_i convex, by cutting planes in a box that grows while that lowers the risk.
 
@@ -252,6 +303,8 @@ def minimise_convex_kinks(
         Half the width of the first box.
     max_cuts : int
     tolerance : float
+    deadline : Deadline
+        When to return what there is.
 
     Returns
     -------
@@ -265,7 +318,7 @@ def minimise_convex_kinks(
     >>> minimise_convex_kinks(hinge, torch.tensor([0.7, 0.3], dtype=torch.float64), 1)[0]
     tensor([1.], dtype=torch.float64)
     """
-    planes = _Planes(weights.numpy(), n_unknowns)
+    planes = _Planes(weights.numpy(), n_unknowns, deadline)
     point, risk, gap = planes.descend(losses, torch.zeros(n_unknowns, dtype=torch.float64), bound, max_cuts, tolerance)
     while bound < 1e4 and bool((point.abs() >= bound * (1 - 1e-9)).any()):
         bound *= 8
@@ -280,8 +333,9 @@ def minimise_convex_kinks(
 class _Planes:
     """The tangents seen so far: a lower bound t_i >= s . u - l for each term."""
 
-    def __init__(self, weights: NDArray[np.float64], n_unknowns: int) -> None:
+    def __init__(self, weights: NDArray[np.float64], n_unknowns: int, deadline: Deadline) -> None:
         self.weights = weights
+        self.deadline = deadline
         self.n_unknowns = n_unknowns
         self.rows: list[NDArray[np.float64]] = []
         self.limits: list[NDArray[np.float64]] = []
@@ -297,7 +351,7 @@ class _Planes:
                 best, upper = point, risk
             if upper - lower <= tolerance * (1 + abs(upper)):
                 break
-            found = self._lowest(bound)
+            found = None if self.deadline.passed else self._lowest(bound)
             if found is None:
                 return best, upper, np.inf
             point, lower = found

@@ -16,7 +16,8 @@ from demur.losses import AdditivePairwise, Loss, MultiplicativePairwise
 from demur.losses.pairwise import PairwiseLoss
 from demur.margins import MarginFunction
 from demur.theory.bayes import as_target, require_cost, require_n_classes
-from demur.theory.pointwise_risk import Deadline, find_minima
+from demur.theory.descent import Deadline
+from demur.theory.pointwise_risk import find_minima
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta, tops_around
 from demur.theory.subject import LossLike, Subject, as_loss, examine
 from demur.workers import single_threaded_kernels
@@ -118,9 +119,9 @@ def is_order_preserving(
     made = as_loss(loss, n_classes, cost, outputs=outputs)
     if made.n_outputs(n_classes) < n_classes:
         raise InputError(f"the order of scores needs one score per class; {made.name} has fewer.")
-    subject = examine(made, as_target(cost, n_classes))
+    subject = examine(made, as_target(cost, n_classes), deadline=Deadline(seconds))
     eta = _trials(made, n_classes, cost, seed)
-    found = find_minima(subject, eta, Deadline(seconds), seed=seed)
+    found = find_minima(subject, eta, seed=seed)
     classes = found.scores[:, :n_classes]
     swapped, tied = _order(eta, classes, room=1e-6 if subject.facts.twice and made.smooth else 1e-4)
     at_kink = ~found.converged

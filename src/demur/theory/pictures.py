@@ -13,7 +13,8 @@ from demur.losses import CrossEntropy, Loss
 from demur.theory.bayes import NoBoundError, as_target
 from demur.theory.calibration_check import describe
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
-from demur.theory.pointwise_risk import Deadline, find_minima
+from demur.theory.descent import Deadline
+from demur.theory.pointwise_risk import find_minima
 from demur.theory.subject import LossLike, RuleFunction, RuleName, as_loss, examine
 from demur.theory.theorem_four import beta_bounds
 
@@ -146,9 +147,9 @@ def _draw_decisions(axis: Axes, loss: Loss, n_classes: int, cost: float) -> None
         lone = torch.zeros(len(upper), n_classes, dtype=torch.float64)
         lone[:, 0], lone[:, 1] = upper, 1 - upper
         lines.append(("rest on one class", ORANGE, "--", lone))
-    subject = examine(loss, as_target(cost, n_classes))
+    subject = examine(loss, as_target(cost, n_classes), deadline=Deadline(60))
     for label, colour, style, eta in lines:
-        found = find_minima(subject, eta, Deadline(60))
+        found = find_minima(subject, eta)
         acceptance = loss.rule(found.scores, cost).acceptance.detach()
         axis.plot(eta[found.converged, 0], acceptance[found.converged], color=colour, linestyle=style, label=label)
     axis.axhline(0, color=GREY, linewidth=1)

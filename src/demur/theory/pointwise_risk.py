@@ -6,18 +6,23 @@ row of eta with three different values is then a problem in three unknowns, what
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from time import thread_time
 
 import torch
 from torch import Tensor
 
 from demur.losses import Loss
 from demur.losses.loss import Hyper
-from demur.theory.descent import Objective, minimise_convex_kinks, minimise_kinked_rows, minimise_rows
+from demur.theory.descent import (
+    ENDLESS,
+    Deadline,
+    Objective,
+    minimise_convex_kinks,
+    minimise_kinked_rows,
+    minimise_rows,
+)
 from demur.theory.subject import Scale, Subject, scale_of
 
 __all__ = [
-    "Deadline",
     "Minima",
     "RiskProblem",
     "Ties",
@@ -35,25 +40,6 @@ FAR_OUT = 3e4
 """Scores beyond this with a slope left say that the risk has no lower bound."""
 STUCK_AT_KINK = 1e-4
 """The same where gradients are sampled around a kink."""
-
-
-class Deadline:
-    """When to stop.
-
-    Parameters
-    ----------
-    seconds : float
-        Of this thread's computing time from now on, so that what else the machine does changes no verdict.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = thread_time() + seconds
-
-    @property
-    def passed(self) -> bool:
-        """Whether the time is up."""
-        return thread_time() > self._end
 
 
 def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tensor:
@@ -243,6 +229,8 @@ class RiskProblem:
     scale : Scale
     per_row : bool
         Whether a tensor of costs has one per row.
+    deadline : Deadline
+        When minimisations return what they have.
 
     Examples
     --------
@@ -255,8 +243,16 @@ class RiskProblem:
     """
 
     def __init__(
-        self, loss: Loss, ties: Ties, cost: Hyper, scale: Scale | None = None, *, per_row: bool = True
+        self,
+        loss: Loss,
+        ties: Ties,
+        cost: Hyper,
+        scale: Scale | None = None,
+        *,
+        per_row: bool = True,
+        deadline: Deadline = ENDLESS,
     ) -> None:
+        self.deadline = deadline
         self.loss = loss
         self.ties = ties
         self.cost = cost
@@ -267,7 +263,7 @@ class RiskProblem:
     @classmethod
     def of(cls, subject: Subject, ties: Ties) -> "RiskProblem":
         """Return the problem of a loss whose facts and scale are known."""
-        return cls(subject.loss, ties, subject.target.cost, subject.scale, per_row=False)
+        return cls(subject.loss, ties, subject.target.cost, subject.scale, per_row=False, deadline=subject.deadline)
 
     def risk(self, unknowns: Tensor, rows: Tensor) -> Tensor:
         """Return the risk of each row at its unknowns (m, n_unknowns); ``rows`` (m,) says which rows they are."""
@@ -288,13 +284,14 @@ class RiskProblem:
         Parameters
         ----------
         start : tensor of shape (n_rows, n_unknowns), optional
-            By default the best of a few guesses. Cutting planes, where a loss says that it has kinks and Newton's method
-            does not get to a place without a slope, need none.
+            By default the best of a few guesses. Cutting planes, where a loss says that it has kinks and Newton's
+            method does not get to a place without a slope, need none.
         """
-        if start is not None:
-            unknowns, slope = self.descend(self.risk, start)
-        else:
+        if start is None and self.loss.smooth:
             unknowns, slope = self.descend_from_guess(self.risk, self.ties.n_unknowns)
+        else:
+            start = self.guess() if start is None else start
+            unknowns, slope = self.descend(self.risk, start, max_steps=300 if self.loss.smooth else 40)
         if not self.loss.smooth:
             for row in (slope > STUCK).nonzero()[:, 0].tolist():
                 unknowns[row], slope[row] = self.cut_planes(row)
@@ -307,7 +304,13 @@ class RiskProblem:
         def terms(unknowns: Tensor) -> Tensor:
             return self._loss(self.ties.scores(unknowns, rows), self.ties.labels[row], rows)
 
-        return minimise_convex_kinks(terms, self.ties.weights[row], self.ties.n_unknowns)
+        return minimise_convex_kinks(terms, self.ties.weights[row], self.ties.n_unknowns, deadline=self.deadline)
+
+    def descend_kinks(self, start: Tensor, *, max_steps: int = 140, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """Minimise the risk by sampled gradients: the points, and the slope that is left."""
+        return minimise_kinked_rows(
+            self.risk, start, max_steps=max_steps, noise=self.scale.noise, seed=seed, deadline=self.deadline
+        )
 
     def descend_from_guess(self, objective: Objective, n_unknowns: int) -> tuple[Tensor, Tensor]:
         """Minimise an objective of the first unknowns from the best guess; rows that get nowhere, from the origin."""
@@ -324,7 +327,8 @@ class RiskProblem:
 
     def select(self, rows: Tensor) -> "RiskProblem":
         """Return the problem of some rows."""
-        return RiskProblem(self.loss, self.ties.select(rows), self.cost_of(rows), self.scale, per_row=self.per_row)
+        ties, cost = self.ties.select(rows), self.cost_of(rows)
+        return RiskProblem(self.loss, ties, cost, self.scale, per_row=self.per_row, deadline=self.deadline)
 
     def cost_of(self, rows: Tensor) -> Hyper:
         """Return the cost of some rows."""
@@ -371,6 +375,7 @@ class RiskProblem:
                 max_steps=max_steps,
                 tolerance=tolerance,
                 noise=self.scale.noise,
+                deadline=self.deadline,
             )
         return points, slope
 
@@ -415,11 +420,19 @@ class Minima:
     rival: Tensor
 
 
-def find_minima(subject: Subject, eta: Tensor, deadline: Deadline, *, seed: int = 0) -> Minima:
+def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[int, int] | None = None) -> Minima:
     """Minimise the pointwise risk at each eta, in the way that suits the loss; rows left at the deadline stay open.
 
     Convex: Newton's method, at kinks cutting planes and sampled gradients. Not convex: the same from many starts,
     single large scores among them, because the infimum may lie at infinity.
+
+    Parameters
+    ----------
+    subject : Subject
+    eta : tensor of shape (n_rows, n_classes)
+    seed : int
+    helpful : dict, optional
+        How many starts it takes to find the least risk, by the number of unknowns; what is found out is added to it.
 
     Examples
     --------
@@ -427,7 +440,7 @@ def find_minima(subject: Subject, eta: Tensor, deadline: Deadline, *, seed: int 
     >>> from demur.theory.bayes import as_target
     >>> from demur.theory.subject import examine
     >>> subject = examine(get("ce"), as_target(0.2, 3))
-    >>> found = find_minima(subject, torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64), Deadline(10))
+    >>> found = find_minima(subject, torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64))
     >>> subject.loss.proba(found.scores).round(decimals=6), found.converged
     (tensor([[0.7000, 0.2000, 0.1000]], dtype=torch.float64), tensor([True]))
     """
@@ -435,19 +448,23 @@ def find_minima(subject: Subject, eta: Tensor, deadline: Deadline, *, seed: int 
     shape = (len(eta), subject.n_outputs)
     scores, rival = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
     converged = torch.zeros(len(eta), dtype=torch.bool)
+    enough = {} if helpful is None else helpful
     for rows, ties in Ties.batches(eta, subject.n_outputs, symmetric=facts.symmetric):
         problem = RiskProblem.of(subject, ties)
         if facts.convex:
-            scores[rows], converged[rows] = _one_minimum(subject, problem, deadline)
+            scores[rows], converged[rows] = _one_minimum(subject, problem)
             rival[rows] = scores[rows]
         else:
-            scores[rows], converged[rows], rival[rows] = _many_starts(subject, problem, eta[rows], deadline, seed)
+            if ties.n_unknowns not in enough:
+                enough[ties.n_unknowns] = _starts_that_help(subject, problem, seed)
+            found = _many_starts(subject, problem, eta[rows], enough[ties.n_unknowns], seed)
+            scores[rows], converged[rows], rival[rows] = found
     parts = range(0, len(eta), 2000)
     risk = torch.cat([subject.risk(scores[i : i + 2000], eta[i : i + 2000]) for i in parts])
     return Minima(scores, risk, converged & risk.isfinite(), rival)
 
 
-def _one_minimum(subject: Subject, problem: RiskProblem, deadline: Deadline) -> tuple[Tensor, Tensor]:
+def _one_minimum(subject: Subject, problem: RiskProblem) -> tuple[Tensor, Tensor]:
     """Minimise convex risks by Newton's method; where it meets a kink, by cutting planes and by sampled gradients."""
     n_rows, n_unknowns = problem.n_rows, problem.ties.n_unknowns
     unknowns = torch.zeros(n_rows, n_unknowns, dtype=torch.float64)
@@ -459,8 +476,8 @@ def _one_minimum(subject: Subject, problem: RiskProblem, deadline: Deadline) -> 
     ways = [_by_samples, _by_planes] if subject.loss.smooth else [_by_planes, _by_samples]
     for way in ways:
         stuck = (~converged & ~lost).nonzero()[:, 0]
-        if len(stuck) and not deadline.passed:
-            unknowns[stuck], converged[stuck] = way(problem.select(stuck), unknowns[stuck], deadline)
+        if len(stuck) and not problem.deadline.passed:
+            unknowns[stuck], converged[stuck] = way(problem.select(stuck), unknowns[stuck])
     return problem.ties.scores(unknowns, torch.arange(n_rows)), converged
 
 
@@ -469,15 +486,15 @@ def _runaway(points: Tensor, slope: Tensor) -> Tensor:
     return (points.abs().amax(-1) > FAR_OUT) & (slope > STUCK)
 
 
-def _by_samples(problem: RiskProblem, start: Tensor, deadline: Deadline) -> tuple[Tensor, Tensor]:
-    points, slope = minimise_kinked_rows(problem.risk, start, noise=problem.scale.noise)
+def _by_samples(problem: RiskProblem, start: Tensor) -> tuple[Tensor, Tensor]:
+    points, slope = problem.descend_kinks(start)
     return points, slope <= STUCK_AT_KINK
 
 
-def _by_planes(problem: RiskProblem, start: Tensor, deadline: Deadline) -> tuple[Tensor, Tensor]:
+def _by_planes(problem: RiskProblem, start: Tensor) -> tuple[Tensor, Tensor]:
     points, converged = start.clone(), torch.zeros(problem.n_rows, dtype=torch.bool)
     for row in range(problem.n_rows):
-        if deadline.passed:
+        if problem.deadline.passed:
             break
         point, gap = problem.cut_planes(row)
         if gap <= 1e-9:
@@ -486,7 +503,7 @@ def _by_planes(problem: RiskProblem, start: Tensor, deadline: Deadline) -> tuple
 
 
 def _many_starts(
-    subject: Subject, problem: RiskProblem, eta: Tensor, deadline: Deadline, seed: int
+    subject: Subject, problem: RiskProblem, eta: Tensor, enough: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     everywhere = torch.arange(problem.n_rows)
     best = torch.zeros(problem.n_rows, problem.ties.n_unknowns, dtype=torch.float64)
@@ -494,14 +511,13 @@ def _many_starts(
     slope = torch.full((problem.n_rows,), torch.inf, dtype=torch.float64)
     ends: list[tuple[Tensor, Tensor]] = []
     newton = subject.facts.twice
-    enough = _starts_that_help(subject, problem, deadline, seed)
     for number, start in enumerate(_starts(problem, seed)):
-        if deadline.passed or number >= enough:
+        if problem.deadline.passed or number >= enough:
             break
         if newton:
             points, left = problem.descend(problem.risk, start, max_steps=60)
         else:
-            points, left = minimise_kinked_rows(problem.risk, start, max_steps=60, noise=problem.scale.noise, seed=seed)
+            points, left = problem.descend_kinks(start, max_steps=60, seed=seed)
         scores = problem.ties.scores(points, everywhere)
         risk = problem.risk_of_scores(scores)
         ends.append((scores, risk))
@@ -509,7 +525,7 @@ def _many_starts(
         best[lower], lowest[lower], slope[lower] = points[lower], risk[lower], left[lower]
     converged = slope <= (STUCK if newton else STUCK_AT_KINK)
     again = (~converged & lowest.isfinite() & ~_runaway(best, slope)).nonzero()[:, 0]
-    if len(again) and not deadline.passed:
+    if len(again) and not problem.deadline.passed:
         part = problem.select(again)
         if newton:
             best[again], slope[again] = part.descend(part.risk, best[again])
@@ -517,25 +533,25 @@ def _many_starts(
         kept = again[~converged[again]]
         if len(kept):
             part = problem.select(kept)
-            best[kept], slope[kept] = minimise_kinked_rows(part.risk, best[kept], noise=problem.scale.noise, seed=seed)
+            best[kept], slope[kept] = part.descend_kinks(best[kept], seed=seed)
             converged[kept] = slope[kept] <= STUCK_AT_KINK
     scores = problem.ties.scores(best, everywhere)
     return scores, converged, _rivals(subject, eta, scores, ends)
 
 
-def _starts_that_help(subject: Subject, problem: RiskProblem, deadline: Deadline, seed: int) -> int:
+def _starts_that_help(subject: Subject, problem: RiskProblem, seed: int) -> int:
     """Try every start on a few rows; return how many of them, in their order, it takes to find the least risk."""
     few = problem.select(torch.arange(0, problem.n_rows, max(1, problem.n_rows // 24)))
     everywhere = torch.arange(few.n_rows)
     lowest = torch.full((few.n_rows,), torch.inf, dtype=torch.float64)
     enough = 3
     for number, start in enumerate(_starts(few, seed)):
-        if deadline.passed:
+        if problem.deadline.passed:
             break
         if subject.facts.twice:
             points, _ = few.descend(few.risk, start, max_steps=60)
         else:
-            points, _ = minimise_kinked_rows(few.risk, start, max_steps=60, noise=few.scale.noise, seed=seed)
+            points, _ = few.descend_kinks(start, max_steps=60, seed=seed)
         risk = few.risk_of_scores(few.ties.scores(points, everywhere))
         if bool((risk < lowest - subject.tolerance).any()):
             enough = max(enough, number + 1)

@@ -11,6 +11,7 @@ from demur.losses import FunctionLoss, Loss, resolve
 from demur.losses.function_loss import LossFunction, RuleFunction, RuleName
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.theory.bayes import REJECT, LossContractError, Target
+from demur.theory.descent import ENDLESS, Deadline
 
 __all__ = [
     "Facts",
@@ -144,12 +145,15 @@ class Subject:
     target : Target
     facts : Facts
     scale : Scale
+    deadline : Deadline
+        When everything that is computed about it returns what there is.
     """
 
     loss: Loss
     target: Target
     facts: Facts
     scale: Scale
+    deadline: Deadline = ENDLESS
 
     @property
     def n_classes(self) -> int:
@@ -176,7 +180,7 @@ class Subject:
         return weigh(self.each_value(scores), eta)
 
     def each_value(self, scores: Tensor) -> Tensor:
-        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes): what risks at any eta are made of."""
+        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes): what every risk is made of."""
         n_rows, n_classes = len(scores), self.n_classes
         with torch.no_grad():
             y = torch.arange(n_classes).repeat(n_rows)
@@ -189,7 +193,7 @@ class Subject:
 
 
 def weigh(each: Tensor, eta: Tensor) -> Tensor:
-    """Return the risk that losses of each class, (..., n_classes), have at eta; a class of probability 0 does not count.
+    """Return the risk at eta of one loss per class, (..., n_classes); a class of probability 0 does not count.
 
     Examples
     --------
@@ -223,7 +227,7 @@ def _linked(loss: Loss, target: Target) -> bool:
     )
 
 
-def examine(loss: Loss, target: Target, *, seed: int = 0) -> Subject:
+def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = ENDLESS) -> Subject:
     """Check that a loss keeps its contract and find its facts.
 
     Raises
@@ -269,7 +273,7 @@ def examine(loss: Loss, target: Target, *, seed: int = 0) -> Subject:
         chow_on_link=single is not None and loss.has_link and _is_chow_on_link(loss, scores, single),
         never_answers=_never_answered(loss, target, generator),
     )
-    return Subject(loss, target, facts, scale)
+    return Subject(loss, target, facts, scale, deadline)
 
 
 @dataclass(frozen=True)

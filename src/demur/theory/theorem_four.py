@@ -16,6 +16,7 @@ from demur.errors import InputError, InputTypeError
 from demur.losses import AdditivePairwise, Loss, MultiplicativePairwise, PlusBound, get
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.theory.bayes import require_cost, require_n_classes
+from demur.theory.descent import ENDLESS, Deadline
 from demur.theory.pointwise_risk import RiskProblem, Ties
 from demur.theory.simplex import Region, extreme_over
 from demur.theory.subject import scale_of
@@ -73,7 +74,9 @@ class TheoremFour:
         return self.least_curvature > 0
 
 
-def theorem_four(loss: Loss, n_classes: int, cost: float, *, symmetric: bool, seed: int = 0) -> TheoremFour:
+def theorem_four(
+    loss: Loss, n_classes: int, cost: float, *, symmetric: bool, seed: int = 0, deadline: Deadline = ENDLESS
+) -> TheoremFour:
     """Find the supremum and the infimum of Theorem 4 (Eq. 5) and of Corollary 5 (Eq. 6).
 
     The class scores are those that minimise the risk at r = 0. The theorem takes them from the joint minimiser;
@@ -89,6 +92,8 @@ def theorem_four(loss: Loss, n_classes: int, cost: float, *, symmetric: bool, se
     symmetric : bool
         Whether the loss treats the classes alike.
     seed : int
+    deadline : Deadline
+        When to return what there is.
 
     Examples
     --------
@@ -101,7 +106,7 @@ def theorem_four(loss: Loss, n_classes: int, cost: float, *, symmetric: bool, se
     counts: list[int] = []
 
     def slope(eta: Tensor) -> Tensor:
-        h, curvature = rejector_slope(loss, eta, cost, symmetric=symmetric)
+        h, curvature = rejector_slope(loss, eta, cost, symmetric=symmetric, deadline=deadline)
         curvatures.append(float(curvature.min()))
         counts.append(len(eta))
         return h
@@ -128,7 +133,9 @@ def theorem_four(loss: Loss, n_classes: int, cost: float, *, symmetric: bool, se
     )
 
 
-def rejector_slope(loss: Loss, eta: Tensor, cost: float, *, symmetric: bool) -> tuple[Tensor, Tensor]:
+def rejector_slope(
+    loss: Loss, eta: Tensor, cost: float, *, symmetric: bool, deadline: Deadline = ENDLESS
+) -> tuple[Tensor, Tensor]:
     """Return dW/dr and d2W/dr2 at r = 0, with the class scores that are best there, for each row of eta.
 
     Examples
@@ -145,7 +152,7 @@ def rejector_slope(loss: Loss, eta: Tensor, cost: float, *, symmetric: bool) -> 
     n_outputs = loss.n_outputs(eta.shape[-1])
     scale = scale_of(loss, eta.shape[-1], cost)
     for rows, ties in Ties.batches(eta, n_outputs, symmetric=symmetric):
-        first[rows], second[rows] = _slope_of(RiskProblem(loss, ties, cost, scale))
+        first[rows], second[rows] = _slope_of(RiskProblem(loss, ties, cost, scale, deadline=deadline))
     return first * scale.unit, second * scale.unit
 
 

@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 from demur.array_types import AnyArray, Estimator
 from demur.columns import Schema, as_table
 from demur.columns.column import Column
+from demur.deferral import DeferOption
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, columns
 from demur.estimators import AutoClassifier, RejectOption
 from demur.tabular import TableModel
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 FEATURES = "features"
-OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba")
+OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba", "prices", "ask", "expected_cost")
 """What the graph itself calls its inputs and outputs."""
 
 _WORDS = {
@@ -45,7 +46,7 @@ def schema_of(model: Estimator) -> Schema | None:
     """Return the columns that a model reads by name, or None for a model of matrices."""
     if isinstance(model, TableModel):
         return model.schema
-    estimator = model.estimator_ if isinstance(model, RejectOption) else None
+    estimator = model.estimator_ if isinstance(model, RejectOption | DeferOption) else None
     estimator = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
     return estimator.codes_.schema if isinstance(estimator, AutoClassifier) else None
 

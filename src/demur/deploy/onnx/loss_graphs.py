@@ -23,6 +23,7 @@ from demur.deploy.onnx.onnx_graph import (
     two_sided,
 )
 from demur.estimators import RejectClassifier
+from demur.estimators.network_selection import FittedNetworks
 from demur.losses import (
     AbstainingClassifier,
     AdditivePairwise,
@@ -269,7 +270,7 @@ def network_decision(graph: Graph, features: str, model: RejectClassifier) -> tu
     proba = _calibrated(graph, found.proba, model)
     confidence = largest(graph, proba, _F)
     # Among equally likely classes (saturated links) the one with the best mean score.
-    by_score = _mean(graph, found.class_scores, len(networks.networks))
+    by_score = _mean(graph, found.class_scores, _n_linked(networks))
     wide = graph.op("Unsqueeze", confidence, np.array([-1], dtype=np.int64))
     likeliest = graph.op("Where", graph.op("Equal", proba, wide), by_score, np.array(-np.inf, dtype=_F))
     return Ruled(argmax(graph, likeliest), "", confidence), _as_predicted(graph, proba, model)
@@ -289,8 +290,13 @@ def _as_predicted(graph: Graph, proba: str, model: RejectClassifier) -> str:
 
 def _calibrated(graph: Graph, proba: str, model: RejectClassifier) -> str:
     networks = model.networks_
-    averaged = _mean(graph, proba, len(networks.networks))
+    averaged = _mean(graph, proba, _n_linked(networks))
     return averaged if networks.temperature is None else temperature(graph, averaged, networks.temperature, _F)
+
+
+def _n_linked(networks: FittedNetworks) -> int:
+    """Return how many members' probabilities are averaged; where their scores are, nothing is left to average."""
+    return 1 if networks.mean_of == "scores" else len(networks.networks)
 
 
 def _mean(graph: Graph, values: str, n_members: int) -> str:
@@ -300,7 +306,15 @@ def _mean(graph: Graph, values: str, n_members: int) -> str:
 
 
 def _scores(graph: Graph, features: str, model: RejectClassifier) -> str:
-    """Return the scores of all members, of shape (members, rows, outputs)."""
+    """Return the scores of all members, or their mean where that is linked, of shape (members or 1, rows, outputs)."""
+    scores, networks = _scores_of_members(graph, features, model), model.networks_
+    if networks.mean_of == "proba" or len(networks.networks) == 1:
+        return scores
+    total = graph.op("ReduceSum", scores, _FIRST, keepdims=1)
+    return graph.op("Div", total, np.array(len(networks.networks), dtype=_F))
+
+
+def _scores_of_members(graph: Graph, features: str, model: RejectClassifier) -> str:
     networks = model.networks_.networks
     architecture = networks.architecture
     if isinstance(architecture, TabularNet):

@@ -13,9 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur._version import __version__
 from demur.array_types import AnyArray, Estimator
+from demur.deferral import DeferOption
 from demur.deploy.onnx import tree_graphs
 from demur.deploy.onnx.classifier_graphs import option_proba
 from demur.deploy.onnx.decision_graphs import CostInput, Ruled, apply_rule, chow, fixed
+from demur.deploy.onnx.deferral_graphs import Asked, asked
 from demur.deploy.onnx.input_graphs import (
     OWN_NAMES,
     input_names,
@@ -88,6 +90,9 @@ def onnx_model(model: Estimator) -> Any:
         as the classes are; ``reject`` (rows,) bool; ``confidence`` (rows,) double; ``proba`` (rows, n_classes) double,
         where the model has probabilities.
 
+        A model that asks experts has ``ask`` (rows,) int64, the number of the expert in ``experts_`` or -1, and
+        ``expected_cost`` (rows,) double; and an input ``prices``, one double for each expert, which may be left out.
+
     The graph computes in the precision of the model and decides as it does: networks in single precision, all else in
     double. A row may fall on the other side of the rule only where its confidence is as close to it as programs differ
     in the order of additions: some 5e-7 for networks, 1e-14 otherwise. What the model refuses (NaN where it takes none)
@@ -98,7 +103,7 @@ def onnx_model(model: Estimator) -> Any:
 
     Parameters
     ----------
-    model : RejectClassifier, RejectOption or TableModel
+    model : RejectClassifier, RejectOption, DeferOption or TableModel
         Fitted.
 
     Returns
@@ -127,17 +132,23 @@ def onnx_model(model: Estimator) -> Any:
     """
     onnx = require_onnx()
     classifier = model.classifier if isinstance(model, TableModel) else model
-    if not isinstance(classifier, (RejectClassifier, RejectOption)):
+    if not isinstance(classifier, (RejectClassifier, RejectOption, DeferOption)):
         raise ExportError(
-            "only a fitted RejectClassifier, RejectOption or TableModel can be exported, got "
+            "only a fitted RejectClassifier, RejectOption, DeferOption or TableModel can be exported, got "
             f"{type(classifier).__name__}."
         )
     check_is_fitted(classifier)
     graph = Graph(OWN_NAMES)
     features = _features(graph, model, classifier)
-    ruled, cost, proba = _decided(graph, features, classifier)
     classes = class_values(model)
-    _outputs(graph, ruled, proba, classes)
+    if isinstance(classifier, DeferOption):
+        found = asked(graph, features, classifier)
+        cost = fixed(f"{classifier.explain()} Limits on what experts get are not part of the graph.")
+        _outputs(graph, found.ruled, found.proba, classes)
+        _asking_outputs(graph, found, list(classifier.experts_))
+    else:
+        ruled, cost, proba = _decided(graph, features, classifier)
+        _outputs(graph, ruled, proba, classes)
     proto = graph.model(_words(graph, cost), _metadata(model, classifier, classes, cost), __version__)
     if proto.ByteSize() > tree_graphs.MOST_BYTES:
         raise ExportError(
@@ -186,10 +197,22 @@ def _decided(graph: Graph, features: str, classifier: Estimator) -> tuple[Ruled,
     return ruled, fixed(words, price=classifier.fit_cost_), None
 
 
+def _given(graph: Graph, value: str) -> str:
+    """Drop the last row, which :func:`_with_one_more_row` has added."""
+    ends = (np.array([end], dtype=np.int64) for end in (0, -1, 0))
+    return graph.op("Slice", value, *ends)
+
+
+def _asking_outputs(graph: Graph, found: Asked, names: list[str]) -> None:
+    experts = ", ".join(f"{number} {name}" for number, name in enumerate(names))
+    graph.output(_given(graph, found.ask), "ask", np.int64, ["rows"], f"Who is asked: {experts}; -1 nobody.")
+    words = "What the row is expected to cost, price and mistakes."
+    graph.output(_given(graph, found.expected_cost), "expected_cost", np.float64, ["rows"], words)
+
+
 def _outputs(graph: Graph, ruled: Ruled, proba: str | None, classes: Any) -> None:
     def given(value: str) -> str:
-        ends = (np.array([end], dtype=np.int64) for end in (0, -1, 0))
-        return graph.op("Slice", value, *ends)
+        return _given(graph, value)
 
     kind: Any = str if classes.dtype.kind == "U" else classes.dtype
     label = graph.op("Gather", classes, given(ruled.label), axis=0)
@@ -236,7 +259,7 @@ def export_onnx(model: Estimator, path: str | os.PathLike[str], *, overwrite: bo
 
     Parameters
     ----------
-    model : RejectClassifier, RejectOption or TableModel
+    model : RejectClassifier, RejectOption, DeferOption or TableModel
         Fitted; see :func:`onnx_model` for the inputs and outputs of the graph.
     path : path
         The file to write. Its folder must exist.
@@ -270,7 +293,7 @@ class Agreement:
     Parameters
     ----------
     n_rows, n_labels, n_rejects : int
-        Rows compared, and among them those with another label, or another decision to reject.
+        Rows compared, and among them those with another label, or another decision to reject or whom to ask.
     confidence, proba : float
         The largest differences; NaN in both counts as equal, and ``proba`` is 0 where there is none.
     """
@@ -294,7 +317,7 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
 
     Parameters
     ----------
-    model : RejectClassifier, RejectOption or TableModel
+    model : RejectClassifier, RejectOption, DeferOption or TableModel
     exported : path or ModelProto
     rows : as the model takes them
     cost : float, optional
@@ -333,7 +356,7 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     return Agreement(
         len(decision.label),
         int(np.sum(found["label"] != class_values(model)[decision.label])),
-        int(np.sum(found["reject"] != decision.reject)),
+        int(np.sum((found["reject"] != decision.reject) | (found.get("ask", decision.ask) != decision.ask))),
         _largest_difference(found["confidence"], decision.confidence),
         proba,
     )

@@ -47,7 +47,9 @@
     const [first, second] = [String(found.first_choice), String(found.second_choice)];
     const sure = data.has_proba ? `${percent(found.confidence)} sure` : `score ${Number(found.confidence.toPrecision(4))}`;
     const needed = data.cost_adjustable ? ` At cost ${decidedFor} it takes more than ${percent(1 - decidedFor)} to answer.` : "";
-    if (found.rejected) {
+    if (found.rejected && found.ask) {
+      show(`Ask ${found.ask}`, `Expected cost ${Number(found.expected_cost.toPrecision(3))}. The model's first choice: ${first}, ${sure}. Second choice: ${second}.`);
+    } else if (found.rejected) {
       show("No answer: the model declines", `First choice: ${first}, ${sure}. Second choice: ${second}.${needed}`);
     } else {
       show(String(found.prediction), `${sure[0].toUpperCase()}${sure.slice(1)}. Second choice: ${second}.${needed}`, true);

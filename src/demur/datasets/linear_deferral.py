@@ -1,0 +1,189 @@
+"""Linear deferral: a person who is better on one side of a plane, a classifier on the other; the optimum is known.
+
+The synthetic setting of Mozannar et al. 2023 (Who should predict?), described in words and written afresh.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from demur.errors import InputError
+
+__all__ = ["DeferralRows", "LinearDeferral", "make_linear_deferral"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Seed = int | np.random.Generator | None
+
+_PROBES = 10_000
+_LEAST, _MOST = 0.2, 0.8
+_TRIES = 10_000
+
+
+class DeferralRows(NamedTuple):
+    """Rows with their classes, and what the person says of them."""
+
+    X: Floats
+    y: Integers
+    human: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class LinearDeferral:
+    r"""Two classes, one person, and a plane between those rows that only the person knows and the others.
+
+    Where the plane's side r(x) = 1, the class is a coin toss to any model of x. Where r(x) = 0 the class is that of a
+    linear classifier m(x) with probability 1 - e_m, and a coin toss else, so that m errs with probability e_m / 2. The
+    person errs with probability e_d where r(x) = 1 and e_n where r(x) = 0, whatever the class.
+
+    Parameters
+    ----------
+    rejector, classifier : arrays of shape (n_features + 1,)
+        The planes of r and m: weights, then the constant.
+    errors : (e_d, e_n, e_m)
+    centres, deviations : arrays of shape (n_components, n_features), or None
+        Of the Gaussian mixture that the features are drawn from; None for uniform features in [0, 1].
+
+    Examples
+    --------
+    The person is needed where the first feature is large; the second tells the class elsewhere:
+
+    >>> problem = LinearDeferral(np.array([1, 0, -0.5]), np.array([0, 1, -0.5]), errors=(0.1, 0.3, 0.2))
+    >>> problem.posterior([[0.9, 0.9], [0.1, 0.9]])
+    array([[0.5, 0.5], [0.1, 0.9]])
+    >>> problem.human_accuracy([[0.9, 0.9], [0.1, 0.9]])
+    array([0.9, 0.7])
+    >>> round(problem.bayes_risk([[0.9, 0.9], [0.1, 0.9]]), 12)  # the person where needed, the classifier elsewhere
+    0.1
+    """
+
+    rejector: Floats
+    classifier: Floats
+    errors: tuple[float, float, float]
+    centres: Floats | None = None
+    deviations: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.errors) != 3 or not all(0 <= rate <= 1 for rate in self.errors):
+            raise InputError(f"errors must be three numbers in [0, 1] (e_d, e_n, e_m), got {self.errors!r}.")
+
+    def features(self, n: int, seed: Seed = None) -> Floats:
+        """Draw the features of n rows."""
+        rng = np.random.default_rng(seed)
+        n_features = len(self.rejector) - 1
+        if self.centres is None or self.deviations is None:
+            return rng.uniform(size=(n, n_features))
+        component = rng.integers(len(self.centres), size=n)
+        drawn: Floats = self.centres[component] + self.deviations[component] * rng.normal(size=(n, n_features))
+        return drawn
+
+    def sample(self, n: int, seed: Seed = None) -> DeferralRows:
+        """Draw n rows with their classes and the person's answers.
+
+        Examples
+        --------
+        >>> make_linear_deferral(seed=0).sample(5, seed=0).X.shape
+        (5, 30)
+        """
+        rng = np.random.default_rng(seed)
+        X = self.features(n, rng)
+        y = (rng.random(n) < self.posterior(X)[:, 1]).astype(np.int64)
+        right = rng.random(n) < self.human_accuracy(X)
+        return DeferralRows(X, y, np.where(right, y, 1 - y))
+
+    def needs_human(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Return r(x): whether the class is a coin toss to a model."""
+        return _side(self.rejector, X)
+
+    def posterior(self, X: ArrayLike) -> Floats:
+        """Return the exact class probabilities, of shape (n, 2)."""
+        error = np.where(self.needs_human(X), 0.5, self.errors[2] / 2)
+        second = np.where(_side(self.classifier, X), 1 - error, error)
+        return np.column_stack([1 - second, second])
+
+    def human_accuracy(self, X: ArrayLike) -> Floats:
+        """Return the exact probability that the person is right, of shape (n,)."""
+        return np.where(self.needs_human(X), 1 - self.errors[0], 1 - self.errors[1])
+
+    def system_risk(self, X: ArrayLike, label: ArrayLike, ask: ArrayLike, price: float = 0.0) -> float:
+        """Return the exact expected cost of decisions on these rows: mistakes, and the price where the person is asked.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        label : array of int
+            The class that the model would answer.
+        ask : array of int
+            0 where the person is asked, -1 where the model answers, as in ``Decision.ask``.
+        price : float
+        """
+        rows = np.arange(len(np.asarray(label)))
+        answering = 1 - self.posterior(X)[rows, np.asarray(label)]
+        asking = price + 1 - self.human_accuracy(X)
+        return float(np.where(np.asarray(ask) >= 0, asking, answering).mean())
+
+    def bayes_risk(self, X: ArrayLike, price: float = 0.0) -> float:
+        """Return the least expected cost that any system can have on these rows."""
+        answering = 1 - self.posterior(X).max(axis=1)
+        return float(np.minimum(answering, price + 1 - self.human_accuracy(X)).mean())
+
+
+def make_linear_deferral(
+    n_features: int = 30,
+    n_components: int = 15,
+    errors: tuple[float, float, float] = (0.0, 0.3, 0.0),
+    *,
+    features: Literal["uniform", "mixture"] = "uniform",
+    seed: Seed = None,
+) -> LinearDeferral:
+    r"""Draw a problem: planes until between 20 % and 80 % of the rows lie on each side.
+
+    Weights and constants are uniform in :math:`\pm 1/\sqrt d`. The classifier's plane is judged on the rows that do not
+    need the person. A mixture has means from N(0, I) and standard deviations uniform in [0, 1].
+
+    Parameters
+    ----------
+    n_features, n_components : int
+    errors : (e_d, e_n, e_m)
+    features : {"uniform", "mixture"}
+    seed : int, Generator or None
+
+    Examples
+    --------
+    >>> problem = make_linear_deferral(10, 20, (0.1, 0.3, 0.2), features="mixture", seed=1)
+    >>> rows = problem.sample(20_000, seed=0)
+    >>> bool(0.2 < problem.needs_human(rows.X).mean() < 0.8)
+    True
+    """
+    if features not in ("uniform", "mixture"):
+        raise InputError(f'features must be "uniform" or "mixture", got {features!r}.')
+    if n_features < 1 or n_components < 1:
+        raise InputError(f"n_features and n_components must be at least 1, got {n_features} and {n_components}.")
+    rng = np.random.default_rng(seed)
+    centres = deviations = None
+    if features == "mixture":
+        centres, deviations = rng.normal(size=(n_components, n_features)), rng.uniform(size=(n_components, n_features))
+    nothing = np.zeros(n_features + 1)
+    X = LinearDeferral(nothing, nothing, errors, centres, deviations).features(_PROBES, rng)
+    rejector = _plane(X, rng)
+    classifier = _plane(X[~_side(rejector, X)], rng)
+    return LinearDeferral(rejector, classifier, errors, centres, deviations)
+
+
+def _plane(X: Floats, rng: np.random.Generator) -> Floats:
+    bound = X.shape[1] ** -0.5
+    for _ in range(_TRIES):
+        plane = rng.uniform(-bound, bound, size=X.shape[1] + 1)
+        if _LEAST <= _side(plane, X).mean() <= _MOST:
+            return plane
+    raise InputError(f"no plane with 20 to 80 % of the rows on each side was found in {_TRIES:,} draws.")
+
+
+def _side(plane: Floats, X: ArrayLike) -> NDArray[np.bool_]:
+    values = np.asarray(X, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != len(plane) - 1:
+        raise InputError(f"X must have shape (n, {len(plane) - 1}), got {values.shape}.")
+    side: NDArray[np.bool_] = values @ plane[:-1] + plane[-1] > 0
+    return side

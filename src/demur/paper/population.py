@@ -1,0 +1,124 @@
+"""What the pairwise losses decide at their population minimisers, on data whose class probabilities are known.
+
+A trained network errs for two reasons: its loss may ask for a wrong decision, and the network may not be able to do
+what its loss asks for. Where eta(x) is known, the first can be looked at by itself: minimise the pointwise risk at
+every point, and count. The rejector of the minimiser is positive iff the slope of the risk in r, at r = 0 and with the
+best class scores there, is negative (Theorem 4); nothing but its sign is needed.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from demur.losses import resolve
+from demur.losses.pairwise import PairwiseLoss
+from demur.paper.experiments import Experiment, SyntheticProtocol
+from demur.paper.problems import gaussians_of, seed_for
+from demur.theory.theorem_four import rejector_slope
+
+__all__ = ["MOST_POINTS", "PopulationErrors", "population_errors", "rejected_by_minimiser"]
+
+MOST_POINTS = 60_000
+"""How many test points are looked at."""
+
+
+@dataclass(frozen=True)
+class PopulationErrors:
+    """The decisions of population minimisers, against the best possible ones.
+
+    Parameters
+    ----------
+    n : int
+        How many points.
+    false_accepts : int
+        Points that are answered although max eta <= 1 - c.
+    false_rejects : int
+        Points that are declined although max eta > 1 - c.
+    """
+
+    n: int
+    false_accepts: int
+    false_rejects: int
+
+    def __str__(self) -> str:
+        return f"{_share(self.false_accepts, self.n)} / {_share(self.false_rejects, self.n)}"
+
+
+def _share(count: int, n: int) -> str:
+    """Return a percentage; 0 only where there is none at all."""
+    if not count:
+        return "0"
+    percent = 100 * count / n
+    return f"{percent:.1f}" if percent >= 0.05 else "<0.1"
+
+
+def population_errors(experiment: Experiment) -> dict[tuple[str, float], PopulationErrors]:
+    """Return the errors of the pairwise methods of a synthetic experiment, by name and cost, at its own test points.
+
+    Examples
+    --------
+    >>> from demur.paper.experiments import SYNTHETIC
+    >>> few = SYNTHETIC.with_settings({"n_test": "500", "costs": "0.2"}).only(methods=("APC+exp+acc", "APC+exp+rej"))
+    >>> found = population_errors(few)
+    >>> found["APC+exp+acc", 0.2].false_rejects, found["APC+exp+rej", 0.2].false_accepts
+    (0, 0)
+    """
+    protocol = experiment.protocol
+    assert isinstance(protocol, SyntheticProtocol)
+    gaussians = gaussians_of(protocol)
+    X, _ = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
+    eta = gaussians.posterior(X[:MOST_POINTS])
+    slopes: dict[PairwiseLoss, NDArray[np.float64]] = {}
+    errors = {}
+    for method in experiment.methods:
+        loss = resolve(method.loss)
+        if not isinstance(loss, PairwiseLoss) or len(method.betas) != 1:
+            continue
+        if loss not in slopes:
+            slopes[loss] = _slopes(loss, eta)
+        for cost in protocol.costs:
+            reject = _rejects(replace(loss, beta=method.betas[0]), slopes[loss], eta.shape[1], cost)
+            best = eta.max(axis=1) <= 1 - cost
+            errors[method.name, cost] = PopulationErrors(
+                len(eta), int((~reject & best).sum()), int((reject & ~best).sum())
+            )
+    return errors
+
+
+def rejected_by_minimiser(loss: PairwiseLoss, eta: NDArray[np.float64], cost: float) -> NDArray[np.bool_]:
+    """Return at which eta (n, n_classes) the minimiser of the pointwise risk declines.
+
+    Examples
+    --------
+    With two classes these losses are calibrated; with three the minimiser of this one declines more than it should:
+
+    >>> from demur.losses import get
+    >>> rejected_by_minimiser(get("apc+log"), np.array([[0.81, 0.19], [0.79, 0.21]]), 0.2)
+    array([False,  True])
+    >>> rejected_by_minimiser(get("apc+log"), np.array([[0.82, 0.09, 0.09]]), 0.2)
+    array([ True])
+    """
+    return _rejects(loss, _slopes(loss, eta), eta.shape[1], cost)
+
+
+def _slopes(loss: PairwiseLoss, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the part of the slope that neither the cost nor beta changes: what answering adds to it."""
+    unit, rejecting = replace(loss, beta=1.0), _slope_of_rejecting(loss)
+    slope, _ = rejector_slope(unit, torch.from_numpy(np.ascontiguousarray(eta)), 0.5, symmetric=True)
+    answering: NDArray[np.float64] = slope.numpy() - 0.5 * rejecting
+    return answering
+
+
+def _slope_of_rejecting(loss: PairwiseLoss) -> float:
+    """Return psi'(0): the slope of c psi(beta r) at r = 0 is c beta times it."""
+    zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(loss.psi_or_phi(zero).sum(), zero)
+    return float(slope)
+
+
+def _rejects(loss: PairwiseLoss, answering: NDArray[np.float64], n_classes: int, cost: float) -> NDArray[np.bool_]:
+    beta = float(loss.beta_value(n_classes, cost))
+    rejects: NDArray[np.bool_] = answering + cost * beta * _slope_of_rejecting(loss) >= 0
+    return rejects

@@ -1,0 +1,202 @@
+"""Experts in a table: which columns hold what they said, what a question costs, and how many each can take."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from demur.columns.column import Values
+from demur.columns.table_errors import TableError, did_you_mean, listed, shown
+from demur.deferral import Capacity
+from demur.deferral.experts import read_experts
+from demur.errors import InputTypeError
+from demur.tabular.class_labels import class_texts
+from demur.tabular.csv_files import column_of_text
+
+__all__ = ["ASKING_COLUMNS", "SYSTEM_ANSWER", "ExpertColumns", "given_answers"]
+
+ASKING_COLUMNS = ("ask", "expected_cost")
+"""What the answers of a model with experts have beside those of every model."""
+
+SYSTEM_ANSWER = "system_answer"
+"""The last column of the answers, where the table holds what the experts said."""
+
+_GAPS = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
+"""What stands for no answer, in any case, unless a class is called so."""
+
+
+@dataclass(frozen=True)
+class ExpertColumns:
+    """The columns with each expert's answers, and the limits on how many questions each gets.
+
+    Parameters
+    ----------
+    columns : dict of str to tuple of str
+        For each expert the columns with its answers, one for each of the people behind it.
+    prices : dict of str to float
+        What one question costs; a wrong answer costs 1.
+    limits : dict of str to int or float
+        The most rows of a table that an expert gets: a number of them, or a share below 1.
+
+    Examples
+    --------
+    >>> experts = ExpertColumns.of({"nurse": ("nurse says", 0.05)}, limits={"nurse": 40})
+    >>> experts
+    ExpertColumns(columns={'nurse': ('nurse says',)}, prices={'nurse': 0.05}, limits={'nurse': 40})
+    >>> table = pa.table({"nurse says": ["yes", None, "no "], "y": ["yes", "no", "no"]})
+    >>> experts.answers(table, ["no", "yes"])["nurse"].tolist()
+    [['yes'], [None], ['no']]
+    """
+
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, experts: Any, limits: Mapping[str, float] | None = None) -> "ExpertColumns":
+        """Read experts from a mapping of names to pairs: the column with the answers, or several, and the price."""
+        if isinstance(experts, ExpertColumns):
+            return experts
+        if not isinstance(experts, Mapping) or not all(_is_pair(pair) for pair in experts.values()):
+            raise InputTypeError(
+                "experts must be a mapping from names to a column and a price, such as "
+                f'{{"nurse": ("nurse_says", 0.05)}}, got {experts!r}.'
+            )
+        columns = {name: (named,) if isinstance(named, str) else tuple(named) for name, (named, _) in experts.items()}
+        priced = read_experts({name: price for name, (_, price) in experts.items()})
+        Capacity(limits or {}).check_names(list(columns))
+        for number, name in enumerate(columns):
+            for other in list(columns)[:number]:
+                if set(columns[name]) & set(columns[other]):
+                    shared = min(set(columns[name]) & set(columns[other]))
+                    raise TableError(
+                        f"the column {shown(shared)} is given for {shown(other)} and for {shown(name)}: each expert "
+                        "has answers of its own"
+                    )
+        return cls(columns, {name: one.price for name, one in priced.items()}, dict(limits or {}))
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns with answers."""
+        return tuple(column for columns in self.columns.values() for column in columns)
+
+    def found_in(self, header: Collection[str], where: str = "the table") -> "ExpertColumns":
+        """Return the same with columns that are there; "a,b" stands for two columns where no column is called so."""
+        found = {}
+        for name, columns in self.columns.items():
+            own = columns
+            if len(columns) == 1 and columns[0] not in header and "," in columns[0]:
+                own = tuple(part.strip() for part in columns[0].split(","))
+            missing = [column for column in own if column not in header]
+            if missing:
+                hint = did_you_mean(missing[0], header)
+                raise TableError(
+                    f"there is no column {shown(missing[0])} with the answers of {shown(name)}{hint}: {where} has "
+                    f"{listed(header)}"
+                )
+            if len(set(own)) < len(own):
+                raise TableError(f"the same column is given twice for {shown(name)}: give each person's once")
+            found[name] = own
+        return ExpertColumns(found, self.prices, self.limits)
+
+    def check_roles(self, target: str, others: Mapping[str, str]) -> None:
+        """Refuse a column that has another part already: the target, or one of ``others`` with what it is."""
+        for name, columns in self.columns.items():
+            for column in columns:
+                if column == target:
+                    raise TableError(
+                        f"the target {shown(target)} cannot also be what {shown(name)} says: name the column with the "
+                        "expert's own answers"
+                    )
+                if column in others:
+                    raise TableError(
+                        f"the column {shown(column)} is what {shown(name)} says, and cannot also be {others[column]}"
+                    )
+
+    def check_classes(self, classes: Collection[str]) -> None:
+        """Refuse an expert who is named like a class."""
+        for name in self.columns:
+            if name in classes:
+                raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
+
+    def present(self, columns: Collection[str]) -> bool:
+        """Say whether a table holds what at least one of the experts said."""
+        return any(column in columns for column in self.names)
+
+    def answers(
+        self, table: pa.Table | pa.RecordBatch, known: Collection[str], *, where: str = "the table", first: int = 0
+    ) -> dict[str, NDArray[np.object_]]:
+        """Return what each expert said, as text of shape (n_rows, n_people), None where there is no answer.
+
+        Parameters
+        ----------
+        table : pyarrow.Table or RecordBatch
+            A column that is not there holds no answers.
+        known : names
+            The classes, as text.
+        where : str
+            What messages call the table.
+        first : int
+            How many rows came before the first, for messages.
+        """
+        there, allowed = set(table.schema.names), set(known)
+        found = {}
+        for name, columns in self.columns.items():
+            people = [
+                _answers(table.column(column), allowed, column, where, first)
+                if column in there
+                else np.full(table.num_rows, None, dtype=object)
+                for column in columns
+            ]
+            found[name] = np.column_stack(people).astype(object)
+        return found
+
+
+def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Say which entries are answers, and not None.
+
+    Examples
+    --------
+    >>> given_answers(np.array(["yes", None], dtype=object))
+    array([ True, False])
+    """
+    return np.array([one is not None for one in people.ravel()], dtype=bool).reshape(people.shape)
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+        return False
+    columns = pair[0]
+    return isinstance(columns, str) or (
+        isinstance(columns, Sequence) and len(columns) > 0 and all(isinstance(one, str) for one in columns)
+    )
+
+
+def _answers(column: Values, known: set[str], name: str, where: str, first: int) -> NDArray[np.object_]:
+    """Return answers as class names: as they are written, without spaces around, or as they would be read."""
+    if isinstance(column, pa.Array):
+        column = pa.chunked_array([column])
+    texts = class_texts(column)
+    as_read = None
+    for row, text in enumerate(texts.tolist()):
+        if text is None or text in known:
+            continue
+        plain = text.strip()
+        if plain not in known and plain.lower() not in _GAPS:
+            if as_read is None:
+                as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
+            plain = as_read[row]
+            if plain not in known:
+                hint = did_you_mean(text, known)
+                raise TableError(
+                    f"{where}: column {shown(name)}, row {first + row + 1:,}, holds {shown(text)}, which is not one of "
+                    f"the classes {listed(sorted(known))}{hint}: leave the cell empty where there is no answer"
+                )
+        texts[row] = plain if plain in known else None
+    return texts

@@ -1,0 +1,209 @@
+"""Models that ask experts, saved and loaded, served, and as ONNX graphs."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from demur import Capacity, DeferOption
+from demur.deferral import Expert, StoredProbabilities
+from demur.deploy import load, save
+from demur.deploy.model_parts import ModelFileError, dump
+from demur.deploy.model_parts import load as undump
+from demur.deploy.onnx import compare_onnx, onnx_model
+from demur.deploy.onnx.onnx_graph import ExportError
+from demur.deploy.quick_paths import quick_model
+from demur.deploy.service import Decider
+from demur.deploy.service_schema import RefusedError, answer_type
+from demur.tabular import fit_table
+
+EXPERTS = {"nurse": ("nurse says", 0.05), "consultant": ("cons", 0.2)}
+
+
+def rows(n, seed=0, n_classes=3):
+    """Classes along two features; the nurse knows where the third is large, the consultant nearly always."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    X = rng.normal(size=(n, 3)) + 1.2 * np.column_stack([y == 0, y == 1, np.zeros(n)])
+    other = (y + rng.integers(1, n_classes, n)) % n_classes
+    nurse = np.where(rng.random(n) < expit(2 * X[:, 2]), y, other)
+    consultant = np.where(rng.random(n) < 0.95, y, other)
+    return X, y, np.column_stack([nurse, consultant])
+
+
+def table(n, seed=0):
+    X, y, answers = rows(n, seed)
+    columns = {name: X[:, k] for k, name in enumerate(("a", "b", "c"))}
+    said = {name: pa.array(answers[:, k], mask=np.arange(n) % 4 == k) for k, name in enumerate(("nurse says", "cons"))}
+    return pa.table({**columns, **said, "y": y})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit_table(table(400), "y", model="lr", experts=EXPERTS, capacity={"consultant": 30})
+
+
+@pytest.fixture(scope="module")
+def deferring():
+    X, y, answers = rows(400)
+    return DeferOption(LogisticRegression(), {"nurse": 0.05, "consultant": 0.2}).fit(X, y, answers=answers)
+
+
+def test_a_model_comes_back_as_it_was(model, tmp_path):
+    save(model, tmp_path / "model")
+    again, new = load(tmp_path / "model"), table(100, seed=1)
+    assert again.answers(new).equals(model.answers(new))
+    assert again.answers(new, prices={"nurse": 0.3}).equals(model.answers(new, prices={"nurse": 0.3}))
+    assert again.experts == model.experts
+    assert dump(again) == dump(model)
+
+
+@pytest.mark.parametrize("combine", [False, True])
+def test_an_estimator_comes_back_as_it_was(combine):
+    X, y, answers = rows(300)
+    experts = {"nurse": 0.05, "oracle": Expert(0.3, accuracy=1.0)}
+    given = {"nurse": answers[:, 0], "oracle": y}
+    fitted = DeferOption(GaussianNB(), experts, combine=combine).fit(X, y, answers=given)
+    again = undump(dump(fitted))
+    np.testing.assert_array_equal(again.decide(X).costs, fitted.decide(X).costs)
+    np.testing.assert_array_equal(again.predict(X, answers=given), fitted.predict(X, answers=given))
+    dearer = again.set_params(experts={"nurse": 0.4, "oracle": 0.3})
+    assert (dearer.decide(X).ask == 0).sum() < (fitted.decide(X).ask == 0).sum()
+
+
+def test_a_fitted_capacity_comes_back_as_it_was(deferring):
+    X = rows(200, seed=3)[0]
+    capacity = Capacity({"nurse": 0.2}).fit(deferring.decide(X), deferring.experts_)
+    again = undump(dump(capacity))
+    assert again.scarcity_ == capacity.scarcity_
+    np.testing.assert_array_equal(deferring.decide(X, capacity=again).ask, deferring.decide(X, capacity=capacity).ask)
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda model: model.combines_.pop("nurse"),
+        lambda model: model.reliability_.pop("nurse"),
+        lambda model: model.learners_.clear(),
+        lambda model: model.learners_.update(stranger=model.estimator_),
+    ],
+)
+def test_forged_parts_are_refused(deferring, forge):
+    forged = undump(dump(deferring))
+    forge(forged)
+    with pytest.raises(ModelFileError, match="does not fit them"):
+        undump(dump(forged))
+
+
+@pytest.mark.slow
+def test_the_quick_model_decides_alike():
+    trees = fit_table(table(200), "y", model="et", experts=EXPERTS)
+    new = table(50, seed=1)
+    assert quick_model(trees).answers(new).equals(trees.answers(new))
+
+
+def test_the_service_says_whom_to_ask(model):
+    decider = Decider(model, max_rows=10)
+    new = table(8, seed=1)
+    asked = [{name: one[name] for name in "abc"} for one in new.to_pylist()]
+    answer = json.loads(decider.answer(json.dumps({"rows": asked}).encode()))
+    expected = model.answers(new.select(["a", "b", "c"])).to_pylist()
+    assert answer["decisions"] == expected
+    assert answer["prices"] == {"nurse": 0.05, "consultant": 0.2}
+    free = json.loads(decider.answer(json.dumps({"rows": asked, "prices": {"consultant": 0}}).encode()))
+    assert {one["ask"] for one in free["decisions"]} <= {"consultant", "nurse", None}
+    assert sum(one["ask"] == "consultant" for one in free["decisions"]) >= 4
+    assert free["prices"] == {"nurse": 0.05, "consultant": 0.0}
+    assert "ask" in answer_type(model).__annotations__["decisions"].__args__[0].__annotations__
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"prices": {"doctor": 1}}, "a price was given for 'doctor'"),
+        ({"prices": {"nurse": -1}}, "must not be negative"),
+        ({"prices": {"nurse": "dear"}}, "prices must be an object of names and numbers"),
+        ({"prices": 3}, "prices must be an object of names and numbers"),
+        ({"price": {"nurse": 1}}, "did you mean 'prices'?"),
+        ({"cost": 0.1}, "it asks experts, each at a price of its own"),
+    ],
+)
+def test_the_service_refuses_in_words(model, more, words):
+    body = json.dumps({"row": {"a": 1, "b": 1, "c": 1}, **more}).encode()
+    with pytest.raises(RefusedError, match=words.replace("?", r"\?")):
+        Decider(model, max_rows=10).answer(body)
+
+
+@pytest.mark.parametrize("price", [None, 0.0, 0.3])
+def test_a_graph_decides_as_its_model(deferring, price):
+    import onnxruntime
+
+    X = rows(300, seed=1)[0]
+    proto = onnx_model(deferring)
+    feeds = {"features": X} | ({} if price is None else {"prices": np.array([price, price])})
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    ask, cost = session.run(["ask", "expected_cost"], feeds)
+    decision = deferring.decide(X, None if price is None else [price, price])
+    np.testing.assert_array_equal(ask, decision.ask)
+    np.testing.assert_allclose(cost, decision.costs.min(axis=1), atol=1e-12)
+    assert compare_onnx(deferring, proto, X).decisions_agree
+
+
+def test_a_graph_of_a_table_model(model):
+    agreement = compare_onnx(model, onnx_model(model), table(100, seed=1))
+    assert agreement.decisions_agree
+    assert agreement.confidence < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["share", "confusion", "confidence", "probabilities", "features"])
+def test_a_graph_for_every_way_of_knowing_an_expert(kind):
+    """Data on which each way wins: no pattern, a pattern by class, by confidence, by probabilities, by features."""
+    rng = np.random.default_rng(0)
+    X, y, _ = rows(1500)
+    model = GaussianNB().fit(X, y)
+    proba = model.predict_proba(X)
+    able = {
+        "share": np.full(1500, 0.8),
+        "confusion": np.array([0.95, 0.3, 0.7])[y],
+        "confidence": expit(8 * (proba.max(axis=1) - 0.6)),
+        "probabilities": expit(6 * (proba[:, 0] - proba[:, 1])),
+        "features": expit(2 * X[:, 2]),
+    }[kind]
+    said = np.where(rng.random(1500) < able, y, (y + 1) % 3)
+    estimator = GaussianNB() if kind == "features" else FrozenEstimator(model)
+    fitted = DeferOption(estimator, {"nurse": 0.02}).fit(X, y, answers=said)
+    assert kind != "features" or fitted.reliability_["nurse"].kind == kind  # of the others chance has a say
+    assert compare_onnx(fitted, onnx_model(fitted), X[:300]).decisions_agree
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "estimator",
+    [ExtraTreesClassifier(20, random_state=0), make_pipeline(StandardScaler(), LogisticRegression()), "auto"],
+    ids=["trees", "pipeline", "auto"],
+)
+def test_graphs_of_other_classifiers(estimator):
+    X, y, answers = rows(400)
+    model = DeferOption(estimator, {"nurse": 0.05, "consultant": 0.2}, time_budget=20)
+    model = (model if estimator == "auto" else clone(model)).fit(X, y, answers=answers)
+    assert compare_onnx(model, onnx_model(model), rows(200, seed=1)[0]).decisions_agree
+
+
+def test_what_has_no_graph_is_refused_in_words():
+    import pandas as pd
+
+    _, y, answers = rows(200)
+    proba = np.full((200, 3), 1 / 3)
+    frame = pd.DataFrame(proba, columns=list("abc")).assign(right=0.5)
+    stored = DeferOption(StoredProbabilities(list("abc")), {"nurse": Expert(0.1, model="right")})
+    with pytest.raises(ExportError, match="StoredProbabilities"):
+        onnx_model(stored.fit(frame, y, answers=answers[:, 0]))
