@@ -227,7 +227,7 @@ class TableModel:
     def _features(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
         return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
 
-    def reasons(self, table: Any, decision: Decision[AnyArray]) -> list[str | None]:
+    def reasons(self, table: Any, decision: Decision[AnyArray]) -> pa.Array:
         """Say why each row was declined: "ambiguous", or "novel" and the columns whose values lie outside.
 
         A value lies outside if it is beyond the range of the training rows, or a category that they do not hold.
@@ -243,13 +243,15 @@ class TableModel:
         >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": [0, 0, 0, 1, 1, 1] * 9})
         >>> from demur.tabular import fit_table
         >>> model, odd = fit_table(table, "y", model="lr"), pa.table({"size": [1.1, 1e6]})
-        >>> model.reasons(odd, model.decide(odd))
+        >>> model.reasons(odd, model.decide(odd)).to_pylist()
         [None, 'novel: size']
         """
-        reasons: list[str | None] = [reason or None for reason in decision.reason.tolist()]
-        rows = np.flatnonzero(decision.novel) if decision.novel is not None else np.empty(0, dtype=np.intp)
+        novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
+        rows = np.flatnonzero(novel)
+        known = pa.array(["ambiguous", "novel"]).take(pa.array(novel.astype(np.int8), mask=~decision.reject))
         if self.novelty is None or not len(rows):
-            return reasons
+            return known
+        reasons = known.to_pylist()
         given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
         some = given.take(pa.array(rows))
         outside = self.novelty.outside(self._marked(some, self.schema.encode(some)))
@@ -258,7 +260,7 @@ class TableModel:
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             if names:
                 reasons[row] = f"novel: {', '.join(names[:_MOST_NAMED])}{more}"
-        return reasons
+        return pa.array(reasons, pa.string())
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
@@ -405,7 +407,7 @@ class TableModel:
             pa.array(confidence),
             names.take(pa.array(label)),
             names.take(pa.array(others.argmax(axis=1))),
-            pa.array(self.reasons(table, decision), pa.string()),
+            self.reasons(table, decision),
         ]
         if self.experts:
             columns += self._asking(table, decision, names, where, first)
