@@ -51,8 +51,7 @@ _STRETCH = 1.5
 _BEYOND = 1.0
 """What it takes by default: a distance 1.5 times that of any training row, or one unit more outside than any."""
 _PER_UNSEEN = 2.0
-_PER_GAP = 0.25
-"""What a category that was never seen, and a value missing where none ever was, add to what lies outside."""
+"""What a category that was never seen adds to what lies outside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +145,6 @@ class Space:
         found[:, self.numeric] = np.log2(1 + np.fmin(np.fmax(beyond, 0.0), _INFINITE))
         if len(self.categorical):
             found[:, self.categorical] = np.where(self._met(X), 0.0, _PER_UNSEEN)
-        found[np.isnan(X) & ~self.has_gaps] = _PER_GAP
         return found
 
     def suspect(self, X: Floats) -> Mask:
@@ -155,8 +153,7 @@ class Space:
         found = ((numbers < self.low) | (numbers > self.high)).any(axis=1)
         if len(self.categorical):
             found |= ~self._met(X).all(axis=1)
-        gaps = np.isnan(X)
-        return np.asarray(found | (gaps & ~self.has_gaps).any(axis=1) if gaps.any() else found)
+        return np.asarray(found)
 
     def _met(self, X: Floats) -> Mask:
         """Return which categories are missing or were seen."""
@@ -235,7 +232,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     The score of a row is :math:`\max(d / d_0, o)`. Here d is the distance to the nearest training row, each number
     divided by its range in training, with :math:`d_0` the 99 % quantile of that distance among training rows; and o
     says how far its values lie outside: :math:`\log_2(1 + e)` for a number e ranges beyond its range, 2 for a category
-    that was never seen, 1/4 for a value missing where none ever was, added up. Of n training rows, each judged from
+    that was never seen, added up; a missing value lies nowhere. Of n training rows, each judged from
     the other folds, let m have a score of at least that of a new row; its p-value is
 
     .. math:: p = (m + 1) / (n + 1).
@@ -336,7 +333,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def outside(self, X: ArrayLike) -> Mask:
         """Return which values lie beyond the range of training, or are categories that it did not hold."""
-        return np.asarray(self.space_.outside(self._checked(X)) > _PER_GAP)
+        return np.asarray(self.space_.outside(self._checked(X)) > 0)
 
     def explain(self) -> str:
         """Say in words what is called novel, and how often by mistake."""
