@@ -1,16 +1,23 @@
-"""How many single-row requests the service answers in a second, and how long each takes.
+"""How many single-row requests the service answers in a second, beside a bare FastAPI server of the same model.
 
-The service runs in a second process, and ``wrk`` in a third; both share the cores of this machine. Run it with
-``python -m benchmarks service``.
+The bare server is what one would write in an hour: FastAPI, pydantic, and ONNX Runtime with the graph that demur
+exports. Both run under uvicorn, each in a process of its own; a third process asks them by turns, over as many
+connections as it is told, and compares every answer with that of ``demur predict``. All share the cores of this
+machine. Run it with ``python -m benchmarks service``.
+
+``--soak 50000`` sends so many requests to the service alone, of one row and of several, and watches its memory.
 """
 
 import argparse
 import json
+import os
 import re
-import shutil
+import selectors
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +25,64 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from demur.deploy import save
+from demur.deploy import load, save
+from demur.deploy.onnx import export_onnx
 from demur.tabular import fit_table
 
-MODELS = ("ce", "rf", "auto")
+MODELS = ("ce", "auto")
 CONNECTIONS = (1, 8, 32)
-SERVE = "import sys; from pathlib import Path; from demur.cli.serve import serve; serve(Path(sys.argv[1]), port=0)"
-SCRIPT = """
-wrk.method = "POST"
-wrk.headers["Content-Type"] = "application/json"
-local file = io.open("{body}")
-wrk.body = file:read("*a")
-file:close()
-done = function(summary, latency, requests)
-  local failed = summary.errors
-  io.write(string.format("\\n@ %d %d %f %f %d\\n", summary.requests, summary.duration, latency:percentile(50),
-    latency:percentile(99), failed.connect + failed.read + failed.write + failed.status + failed.timeout))
-end
+N_BODIES = 50
+SERVE = """
+import sys
+from pathlib import Path
+from demur.cli.serve import serve
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), port=0)
+"""
+BARE = """
+import json, socket, sys
+from typing import Any
+import numpy as np
+import onnxruntime as ort
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+ort.set_default_logger_severity(3)
+options = ort.SessionOptions()
+options.intra_op_num_threads = 1  # threads that share the work of one row take longer
+session = ort.InferenceSession(sys.argv[1], options)
+classes = json.loads(sys.argv[2])
+kinds = {one.name: object if "string" in one.type else np.float64 for one in session.get_inputs() if one.name != "cost"}
+app = FastAPI()
+
+
+class Question(BaseModel):
+    row: dict[str, float | str | bool | None]
+    cost: float = 0.2
+
+
+@app.post("/decide")
+async def decide(question: Question) -> dict[str, Any]:
+    inputs = {name: np.array([[question.row[name]]], dtype=kind) for name, kind in kinds.items()}
+    inputs["cost"] = np.array(question.cost)
+    label, reject, confidence, proba = session.run(None, inputs)
+    first, second = np.argsort(-proba[0])[:2]
+    return {
+        "prediction": None if reject[0] else classes[first],
+        "rejected": bool(reject[0]),
+        "confidence": float(confidence[0]),
+        "first_choice": classes[first],
+        "second_choice": classes[second],
+    }
+
+
+listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # as uvicorn makes its own
+listening.bind(("127.0.0.1", 0))
+listening.listen()
+print("bare server", flush=True)
+print("http://127.0.0.1:%d" % listening.getsockname()[1], flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
 """
 
 
@@ -49,50 +97,163 @@ def rows(n=2000, seed=0):
     return pa.table({**columns, "y": np.array(["ant", "bee", "cow"])[scores.argmax(axis=1)]})
 
 
-def load(address, script, connections, seconds):
-    """Return requests a second, median and 99th percentile in milliseconds, and errors."""
-    call = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script, f"{address}/decide"]
-    out = subprocess.run(call, check=True, capture_output=True, text=True).stdout
-    requests, microseconds, p50, p99, errors = map(float, re.search(r"^@ (.*)", out, re.MULTILINE)[1].split())
-    return requests / microseconds * 1e6, p50 / 1e3, p99 / 1e3, int(errors)
+class Server:
+    """A server in a process of its own, which prints its address on its second line."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([sys.executable, "-c", *arguments], stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)  # fmt: skip # a line for each request
+        self.process.stdout.readline()
+        self.port = int(re.search(r"http://[\d.]+:(\d+)", self.process.stdout.readline())[1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def megabytes(self):
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1e3
 
 
-def measure(name, folder, seconds, table):
+def request(document):
+    body = json.dumps(document).encode()
+    head = f"POST /decide HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"{head}\r\n\r\n".encode() + body
+
+
+class Load:
+    """Asks a server over several connections, each of which waits for its answer before it asks again."""
+
+    def __init__(self, port, requests, check, connections):
+        self.requests, self.check = requests, check
+        self.selector = selectors.DefaultSelector()
+        self.asked, self.errors, self.waits = 0, 0, []
+        for _ in range(connections):
+            connection = socket.create_connection(("127.0.0.1", port))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.selector.register(connection, selectors.EVENT_READ, [0, 0.0, b""])
+
+    def run(self, seconds=np.inf, most=np.inf):
+        """Return requests a second, median and 99th percentile in milliseconds, and errors."""
+        started = time.perf_counter()
+        for key in list(self.selector.get_map().values()):
+            self._ask(key)
+        open_ = len(self.selector.get_map())
+        while open_:
+            for key, _ in self.selector.select(timeout=60):
+                if self._answered(key):
+                    if time.perf_counter() - started < seconds and self.asked < most:
+                        self._ask(key)
+                    else:
+                        open_ -= 1
+        spent = time.perf_counter() - started
+        for key in list(self.selector.get_map().values()):
+            key.fileobj.close()
+        p50, p99 = np.quantile(self.waits, [0.5, 0.99]) * 1e3
+        return len(self.waits) / spent, p50, p99, self.errors
+
+    def _ask(self, key):
+        number = self.asked % len(self.requests)
+        self.asked += 1
+        key.data[:] = number, time.perf_counter(), b""
+        key.fileobj.sendall(self.requests[number])
+
+    def _answered(self, key):
+        key.data[2] += key.fileobj.recv(1 << 20)
+        head, _, body = key.data[2].partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if length is None or len(body) < int(length[1]):
+            return False
+        self.waits.append(time.perf_counter() - key.data[1])
+        if not head.startswith(b"HTTP/1.1 200") or not self.check(key.data[0], body):
+            self.errors += 1
+        return True
+
+
+def measure(name, folder, seconds, rounds, table):
+    data = rows()
+    model = fit_table(data, "y", model=name, time_budget=60)
+    save(model, folder / name)
+    model = load(folder / name)
+    export_onnx(model, folder / f"{name}.onnx")
+    some = data.drop(["y"]).slice(0, N_BODIES)
+    requests = [request({"row": row, "cost": 0.1}) for row in some.to_pylist()]
+    expected = model.answers(some, 0.1).to_pylist()
+
+    def exact(number, body):
+        return json.loads(body)["decisions"] == [expected[number]]
+
+    def near(number, body):
+        answer, own = json.loads(body), expected[number]
+        return answer["rejected"] == own["rejected"] and abs(answer["confidence"] - own["confidence"]) < 1e-4
+
+    classes = json.dumps(model.classes.tolist())
+    with Server(SERVE, str(folder / name)) as ours, Server(BARE, str(folder / f"{name}.onnx"), classes) as bare:
+        for server in (ours, bare):  # the first requests load what is loaded on demand
+            Load(server.port, requests, lambda *_: True, 1).run(1)
+        for connections in CONNECTIONS:
+            results = {"demur serve": [], "bare FastAPI": []}
+            for _ in range(rounds):  # by turns, since other programs come and go
+                results["demur serve"].append(Load(ours.port, requests, exact, connections).run(seconds / rounds))
+                results["bare FastAPI"].append(Load(bare.port, requests, near, connections).run(seconds / rounds))
+            rates = {server: np.mean([one[0] for one in found]) for server, found in results.items()}
+            for server, found in results.items():
+                _, p50, p99, errors = np.transpose(found)
+                ratio = f"{rates['demur serve'] / rates['bare FastAPI']:.2f}" if server == "demur serve" else ""
+                figures = (f"{rates[server]:.0f}", ratio, f"{np.median(p50):.1f}", f"{np.median(p99):.1f}")
+                table.add_row(name, server, str(connections), *figures, f"{int(errors.sum())}")
+            if sum(one[3] for one in results["demur serve"]):
+                raise SystemExit("the service gave wrong answers, or none")
+
+
+def soak(name, folder, n_requests):
+    """Send many requests to the service, and say what its memory does."""
     data = rows()
     save(fit_table(data, "y", model=name, time_budget=60), folder / name)
-    body = folder / f"{name}.json"
-    body.write_text(json.dumps({"row": data.drop(["y"]).slice(0, 1).to_pylist()[0], "cost": 0.1}))
-    script = folder / f"{name}.lua"
-    script.write_text(SCRIPT.format(body=body))
-    process = subprocess.Popen([sys.executable, "-c", SERVE, str(folder / name)], stdout=subprocess.PIPE, text=True)
-    try:
-        process.stdout.readline()
-        address = re.search(r"http://\S+", process.stdout.readline())[0]
-        load(address, script, 1, 1)  # the first requests load what is loaded on demand
-        for connections in CONNECTIONS:
-            rate, p50, p99, errors = load(address, script, connections, seconds)
-            table.add_row(name, str(connections), f"{rate:.0f}", f"{p50:.1f}", f"{p99:.1f}", str(errors))
-            if errors:
-                raise SystemExit(f"{errors} requests failed")
-    finally:
-        process.terminate()
-        process.wait()
+    model, some = load(folder / name), data.drop(["y"]).slice(0, N_BODIES)
+    plain = some.to_pylist()
+    documents = [{"row": row} for row in plain] + [{"rows": plain[:k], "cost": 0.1} for k in (2, 9, 50)]
+    expected = [[one] for one in model.answers(some).to_pylist()]
+    expected += [model.answers(some.slice(0, k), 0.1).to_pylist() for k in (2, 9, 50)]
+    with Server(SERVE, str(folder / name)) as server:
+        memory = []
+        errors = done = 0
+        while done < n_requests:
+            step = min(n_requests // 10, n_requests - done)
+            load_ = Load(
+                server.port,
+                list(map(request, documents)),
+                lambda k, body: json.loads(body)["decisions"] == expected[k],
+                16,
+            )
+            errors += load_.run(most=step)[3]
+            done += len(load_.waits)
+            memory.append(server.megabytes())
+            print(f"{done:,} requests, {errors} errors, {memory[-1]:.0f} MB", flush=True)
+    print(f"{name}: memory after a tenth {memory[0]:.0f} MB, at the end {memory[-1]:.0f} MB; {errors} errors")
 
 
 def main(arguments=None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=MODELS)
-    parser.add_argument("--seconds", type=int, default=10, help="for each number of connections")
+    parser.add_argument("--seconds", type=float, default=10, help="for each server and number of connections")
+    parser.add_argument("--rounds", type=int, default=4, help="turns that these seconds are divided into")
+    parser.add_argument("--soak", type=int, help="only send so many requests, and watch the memory")
     options, _ = parser.parse_known_args(arguments)
-    if shutil.which("wrk") is None:
-        raise SystemExit("this benchmark needs wrk, which most systems have as a package of that name")
-    table = Table(title="Single-row requests", title_justify="left")
-    for heading in ("model", "connections", "requests/s", "p50 ms", "p99 ms", "errors"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
+    table = Table(title=f"Single-row requests, {os.cpu_count()} cores", title_justify="left")
+    for heading in ("model", "server", "connections", "requests/s", "ratio", "p50 ms", "p99 ms", "errors"):
+        table.add_column(heading, justify="left" if heading in ("model", "server") else "right")
     with tempfile.TemporaryDirectory() as folder:
         for name in options.models:
-            measure(name, Path(folder), options.seconds, table)
-    Console().print(table)
+            if options.soak:
+                soak(name, Path(folder), options.soak)
+            else:
+                measure(name, Path(folder), options.seconds, options.rounds, table)
+    if not options.soak:
+        Console(width=110).print(table)
 
 
 if __name__ == "__main__":

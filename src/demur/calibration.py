@@ -4,7 +4,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.isotonic import IsotonicRegression
@@ -261,6 +260,8 @@ def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
 def _best_temperature(
     logs: FloatArray, columns: NDArray[np.integer[Any]], weights: NDArray[np.float64] | None
 ) -> float:
+    from scipy.optimize import minimize_scalar  # it takes a while to import
+
     rows = np.arange(len(logs))
     prior = 0.5 / max(float(len(logs) if weights is None else weights.sum()), 1.0)
 

@@ -5,7 +5,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi2
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
@@ -154,6 +153,8 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         gain = float(np.log(ratios @ new).sum())
         self.new_prior_ = new
         self.standard_error_, self.effective_sample_size_ = _precision(ratios, new)
+        from scipy.stats import chi2  # it takes a while to import
+
         self.p_value_ = float(chi2.sf(max(2 * gain, 0.0), len(old) - 1))
         self.n_rows_ = len(values)
         self._warn(share_certain=float(np.mean(values.max(axis=1) >= 1)))

@@ -4,17 +4,16 @@ Each states its own facts: value, inverse link of the one-versus-all loss, thres
 constants C and s of the excess risk bound (Theorem 7 and Table 1 of the paper). Derivatives come from autograd.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import log
 from typing import Any, ClassVar, TypeVar
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from demur.array_types import CostLike
 from demur.errors import InputTypeError
+from demur.lazy_torch import F, Tensor, torch
 from demur.named_classes import NamedClasses
 
 __all__ = [

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
 from sklearn.base import BaseEstimator
 
 from demur.array_types import AnyArray, CostLike, FloatArray, Label
@@ -522,6 +521,8 @@ def _rejecting_can_pay(matrix: NDArray[np.float64]) -> bool:
     Each class's savings may be rescaled, since the distribution can make up for it; that keeps the program well
     conditioned for costs of very different sizes.
     """
+    from scipy.optimize import linprog  # it takes a while to import
+
     n_classes = matrix.shape[0]
     saving = matrix[:, :-1] - matrix[:, -1:]
     saving = saving / np.maximum(np.abs(saving).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)

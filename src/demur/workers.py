@@ -4,14 +4,20 @@ Small tensor operations gain nothing from several threads and lose much where ot
 several workers with independent work gain from every core.
 """
 
+from __future__ import annotations
+
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
-import torch
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
+
+from demur.lazy_torch import torch
 
 __all__ = ["n_cores", "on_workers", "single_threaded_kernels"]
 
@@ -46,7 +52,7 @@ def on_workers(
     with single_threaded_kernels():
         if n_workers <= 1:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ThreadPoolExecutor(n_workers, initializer=_start_worker) as pool:
             futures = [pool.submit(function, item) for item in items]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
@@ -63,13 +69,28 @@ def on_workers(
 
 @contextmanager
 def single_threaded_kernels() -> Iterator[None]:
-    """Run the CPU's tensor operations on one thread each."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Run the CPU's tensor operations and matrix products on one thread each."""
+    is_loaded = "torch" in sys.modules
+    before = torch.get_num_threads() if is_loaded else 1
+    if is_loaded:
+        torch.set_num_threads(1)
     try:
-        yield
+        with _blas().limit(limits=1, user_api="blas"):
+            yield
     finally:
-        torch.set_num_threads(before)
+        if is_loaded:
+            torch.set_num_threads(before)
+
+
+def _start_worker() -> None:
+    if "torch" in sys.modules:
+        torch.set_num_threads(1)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Return what knows the libraries of matrix products; NumPy's and SciPy's are loaded by now."""
+    return ThreadpoolController()
 
 
 def n_cores() -> int:

@@ -108,8 +108,8 @@ def test_two_stages_learn_from_rows_the_classifier_has_not_seen():
     X = rng.normal(size=(120, 2))
     y = rng.integers(0, 2, 120)
     answers = np.where(rng.random(120) < 0.9, y, 1 - y)
-    model = DeferClassifier("two-stage", {"nurse": 0.0}, hidden_units=(200,), epochs=60, batch_size=48, learning_rate=0.05,
-                            weight_decay=0.0, random_state=0)  # fmt: skip
+    large = {"hidden_units": (200,), "epochs": 60, "batch_size": 48, "learning_rate": 0.05, "weight_decay": 0.0}
+    model = DeferClassifier("two-stage", {"nurse": 0.0}, **large, random_state=0)
     asked = model.fit(X, y, answers=answers).decide(rng.normal(size=(300, 2))).ask == 0
     assert asked.mean() > 0.75
 

@@ -17,12 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from demur import Capacity, DeferOption
 from demur.deferral import Expert, StoredProbabilities
 from demur.deploy import load, save
+from demur.deploy.decider import Decider
 from demur.deploy.model_parts import ModelFileError, dump
 from demur.deploy.model_parts import load as undump
 from demur.deploy.onnx import compare_onnx, onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
-from demur.deploy.quick_paths import quick_model
-from demur.deploy.service import Decider
 from demur.deploy.service_schema import RefusedError, answer_type
 from demur.tabular import fit_table
 
@@ -102,13 +101,6 @@ def test_forged_parts_are_refused(deferring, forge):
     forge(forged)
     with pytest.raises(ModelFileError, match="does not fit them"):
         undump(dump(forged))
-
-
-@pytest.mark.slow
-def test_the_quick_model_decides_alike():
-    trees = fit_table(table(200), "y", model="et", experts=EXPERTS)
-    new = table(50, seed=1)
-    assert quick_model(trees).answers(new).equals(trees.answers(new))
 
 
 def test_the_service_says_whom_to_ask(model):

@@ -12,7 +12,7 @@ from service_samples import CLASSES, HOSTILE, app, ask, good, json_rows, model, 
 
 from demur import Chow, CostMatrix, Coverage, RiskControl, Threshold
 from demur.deploy import create_app
-from demur.deploy.service import Decider
+from demur.deploy.decider import Decider
 from demur.tabular import ANSWER_COLUMNS, TableModel, fit_table
 
 SERVED = {
@@ -154,6 +154,7 @@ def test_a_defect_of_the_model_is_logged_and_the_service_lives(monkeypatch, capl
 
     with monkeypatch.context() as patched:
         patched.setattr(TableModel, "answers", broken)
+        patched.setattr(TableModel, "quick", broken)
         failed = ask(app(), good())
     assert failed.status_code == 500
     assert failed.json() == {"error": "the service failed on this request; its log says why."}

@@ -11,8 +11,8 @@ from service_samples import HOSTILE, app, ask, good, json_rows, model, send, tab
 
 from demur.costs import check_cost
 from demur.deploy import create_app
-from demur.deploy.service import Lanes
-from demur.deploy.service_schema import RefusedError
+from demur.deploy.decider import Lanes
+from demur.deploy.service_schema import Asked, RefusedError
 from demur.tabular import fit_table
 
 
@@ -179,9 +179,18 @@ def test_other_addresses_and_methods(method, path, status):
 def test_too_many_requests_at_once_are_told_to_come_again():
     release = threading.Event()
 
-    def compute(body):
-        release.wait(60)
-        return body.upper()
+    class Shouting:
+        is_quick, seconds = True, 1.0
+
+        def prepare(self, body):
+            return Asked([], None, codes=body)
+
+        def answers(self, asked):
+            return [self.answer(one.codes) for one in asked]
+
+        def answer(self, body):
+            release.wait(60)
+            return body.upper()
 
     async def crowd(lanes):
         waiting = [asyncio.ensure_future(lanes.run(b"a")) for _ in range(lanes.MOST_WAITING)]
@@ -193,7 +202,7 @@ def test_too_many_requests_at_once_are_told_to_come_again():
         assert await asyncio.gather(*waiting) == [b"A"] * lanes.MOST_WAITING
         assert await lanes.run(b"a" * 100_000) == b"A" * 100_000
 
-    asyncio.run(crowd(Lanes(compute)))
+    asyncio.run(crowd(Lanes(Shouting())))
 
 
 async def _never_ends(start=b"{"):

@@ -23,8 +23,8 @@ import demur
 from demur import Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
 from demur.columns import Schema, TableError
 from demur.deploy import create_app
+from demur.deploy.decider import Decider
 from demur.deploy.onnx import ExportError, compare_onnx, onnx_model
-from demur.deploy.service import Decider
 from demur.errors import InputError, InputTypeError
 from demur.tabular import TableModel, decide_file, evaluate_table, report_html
 
@@ -61,7 +61,7 @@ OWN = {
         "frame",
     ),
     "a matrix of numbers": (
-        RandomForestClassifier(5, random_state=0),
+        RandomForestClassifier(25, random_state=0, n_jobs=2),
         FRAME[["age", "tame"]].to_numpy(float),
         "numbers",
     ),
@@ -85,7 +85,12 @@ def as_frame(X):
     return X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=[f"c{k}" for k in range(X.shape[1])])
 
 
-@pytest.fixture(scope="module", params=OWN)
+SLOW = ("scores only", "a search", "networks", "categories by type")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in OWN]
+)
 def own(request):
     estimator, X, reads = OWN[request.param]
     estimator.fit(X, Y)

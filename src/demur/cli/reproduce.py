@@ -33,7 +33,9 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    which: Annotated[str, typer.Argument(help="synthetic, benchmark, all (these two), or modern (every loss)")] = "all",
+    which: Annotated[
+        str, typer.Argument(help="synthetic, benchmark, all (these two), modern (every loss), or deferral")
+    ] = "all",
     quick: Annotated[
         bool, typer.Option("--quick", help="A short version; without real data, on stand-ins of the same shape.")
     ] = False,
@@ -42,7 +44,7 @@ def reproduce(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where everything goes; results/paper, results/modern, or results/quick."),
+        typer.Option("--out", help="Where everything goes; results/paper, modern, deferral, or quick."),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:1")] = "auto",
     scheduler: Annotated[
@@ -86,6 +88,17 @@ def reproduce(
 
     if records_only and tables_only:
         raise CallError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
+    if which == "deferral":
+        unused = {"--scheduler": scheduler, "--published": published, "--pack": pack, "--json": as_json}
+        for option in (name for name, value in unused.items() if value):
+            raise CallError(f"{option} is for the paper's experiments; deferral runs here, in minutes.")
+        chosen_settings = settings or []
+        with _exit_codes(None):
+            _reproduce_deferral(
+                out or Path("results", "deferral-quick" if quick else "deferral"), data, quick, chosen_settings,
+                _names(problems), _names(methods), compute=not tables_only, draw=not records_only,
+            )  # fmt: skip
+        return
     folder = out or Path("results", "quick" if quick else "modern" if which == "modern" else "paper")
     place = DataPlace(data, stand_ins=quick)
     with wrong_call_if_refused():
@@ -113,6 +126,38 @@ def reproduce(
     if failure:
         complain(failure)
         raise typer.Exit(EXIT_FAILED)
+
+
+def _reproduce_deferral(
+    folder: Path,
+    data: str | None,
+    quick: bool,
+    settings: list[str],
+    problems: list[str],
+    methods: list[str],
+    *,
+    compute: bool,
+    draw: bool,
+) -> None:
+    """Compare the ways to defer, on stored answers and on tables."""
+    from demur.paper.deferral_experiment import (
+        DeferralProtocol,
+        compute_deferral,
+        with_deferral_settings,
+        write_deferral_page,
+    )
+    from demur.paper.experiments import parse_settings
+
+    protocol = DeferralProtocol().shortened() if quick else DeferralProtocol()
+    protocol = with_deferral_settings(protocol, parse_settings(settings))
+    if compute:
+        compute_deferral(
+            folder, data, protocol, problems=problems, methods=methods,
+            said=lambda line: print(line, file=sys.stderr, flush=True),
+        )  # fmt: skip
+    if draw:
+        page = write_deferral_page(folder)
+        console.print(f"Tables: {page}", markup=False, soft_wrap=True)
 
 
 def _names(text: str) -> list[str]:

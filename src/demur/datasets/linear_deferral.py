@@ -140,7 +140,7 @@ def make_linear_deferral(
 ) -> LinearDeferral:
     r"""Draw a problem: planes until between 20 % and 80 % of the rows lie on each side.
 
-    Weights and constants are uniform in :math:`\pm 1/\sqrt d`. The classifier's plane is judged on the rows that do not
+    Weights and constants are uniform in :math:`\pm 1/\sqrt{d}`. The classifier's plane is judged on the rows that do not
     need the person. A mixture has means from N(0, I) and standard deviations uniform in [0, 1].
 
     Parameters

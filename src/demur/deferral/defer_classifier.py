@@ -1,5 +1,7 @@
 """DeferClassifier: networks trained with a joint loss over classes and experts, as a scikit-learn estimator."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +9,11 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
-from torch import Tensor
-from torch.nn import functional as F
 
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
@@ -27,6 +26,7 @@ from demur.estimators.fold_networks import FeatureScale, Rows, recipe_for
 from demur.estimators.network_selection import ScaledNetworks
 from demur.estimators.reject_classifier import Examples, batch_size_for, filled_up, in_canonical_order
 from demur.estimators.splitting import Fold, folds_of, validation_rows
+from demur.lazy_torch import F, Tensor, torch
 from demur.losses import CrossEntropy
 from demur.losses.loss import Trainable
 from demur.progress import no_progress, progress_bar
@@ -42,7 +42,7 @@ _EPOCHS = 150
 """Of a plain perceptron, as in the paper on rejection."""
 
 
-def _has_estimates(self: "DeferClassifier") -> bool:
+def _has_estimates(self: DeferClassifier) -> bool:
     loss = resolve_joint(self.loss)
     if not loss.has_estimates:
         raise AttributeError(f"{loss.name} has no inverse link, so there are no probabilities; use decide().")
@@ -107,15 +107,16 @@ class DeferClassifier(DeferringClassifier):
 
     Examples
     --------
-    A nurse who knows two of three classes, at no price:
+    The first feature tells the class, the second whether the nurse knows it:
 
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> nurse = np.where(y == 2, 1, y)
-    >>> model = DeferClassifier("ms", experts={"nurse": 0.0}, hidden_units=(), epochs=50, random_state=0)
-    >>> model = model.fit(X[:, :2], y, answers=nurse)
-    >>> model.route(X[[0, 60, 110], :2])
-    array(['nurse', 'nurse', 'model'], dtype='<U5')
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> y = (X[:, 0] + np.random.default_rng(1).normal(size=400) > 0).astype(int)
+    >>> nurse = np.where(X[:, 1] > 0, y, 1 - y)
+    >>> model = DeferClassifier("ms", {"nurse": 0.05}, hidden_units=(), learning_rate=0.05, epochs=30, random_state=0)
+    >>> model.fit(X, y, answers=nurse).route([[0.0, 2.0], [0.0, -2.0], [3.0, -2.0]])
+    array(['nurse', 'model', 'model'], dtype='<U5')
+    >>> bool(model.decide([[0.0, 2.0]], prices={"nurse": 0.6}).reject[0])  # too dear: answer with a coin toss
+    False
     """
 
     __metadata_request__fit: ClassVar = {"answers": True, "groups": True}
@@ -310,7 +311,7 @@ class DeferClassifier(DeferringClassifier):
         parts: Sequence[Fold],
         seeds: Sequence[int],
         device: torch.device,
-    ) -> "_Found":
+    ) -> _Found:
         """Train one network per seed, each on all rows but those of one part, as one stack."""
         plain = self.hidden_units is not None
         everything = np.arange(len(rows.y))

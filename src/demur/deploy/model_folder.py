@@ -13,12 +13,12 @@ import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 import sklearn
-import torch
 
 from demur._version import __version__
 from demur.array_types import ByName, Estimator
@@ -106,7 +106,7 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
             "python": platform.python_version(),
             "numpy": np.__version__,
             "scikit-learn": sklearn.__version__,
-            "torch": torch.__version__,
+            "torch": version("torch"),
         },
         "files": {_MODEL: _facts(content)},
     }

@@ -21,6 +21,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from demur import losses, margins, rules
 from demur.array_types import ByName, Estimator
+from demur.deploy.part_builder import OtherPartsError, build
 from demur.deploy.part_checks import Archive, PartError, check_built, check_described, nodes_of
 from demur.errors import InputError, MissingExtraError
 from demur.estimators.boosted_trees import BoostedTrees, BoostedTreesError, library_of
@@ -84,6 +85,10 @@ _PARTS = (
     "demur.columns.column.Column",
     "demur.columns.schema.Schema",
     "demur.deferral.capacity.Capacity",
+    "demur.deferral.cascade.AnswerTable",
+    "demur.deferral.cascade.Cascade",
+    "demur.deferral.cascade.Policy",
+    "demur.deferral.cascade.Pool",
     "demur.deferral.defer_option.DeferOption",
     "demur.deferral.experts.Expert",
     "demur.deferral.reliability.LogitModel",
@@ -229,6 +234,8 @@ def _with_boosters_as_text(model: Estimator) -> Estimator:
     waiting, seen = [("model", model)], {id(model)}
     while waiting:
         place, value = waiting.pop()
+        if isinstance(value, BoostedTrees):
+            continue  # it is text already, whatever it has made of that
         if library_of(value) is not None:
             try:
                 memo[id(value)] = BoostedTrees.of(value)
@@ -244,9 +251,6 @@ def _with_boosters_as_text(model: Estimator) -> Estimator:
 
 def load(data: bytes) -> Any:
     """Return the model in an archive if all its types are trusted and its parts fit; nothing is built otherwise."""
-    import skops.io
-    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped]
-
     try:
         archive = Archive.read(data)
         for node, _ in nodes_of(archive.schema):
@@ -254,23 +258,36 @@ def load(data: bytes) -> Any:
                 class_named(node["__class__"])
                 node["__module__"] = __name__
         check_described(archive, class_named)
-        named = {node["__class__"] for node, _ in nodes_of(archive.schema) if node["__module__"] == __name__}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # the folder's reader warns, with our own class
-            model = skops.io.loads(archive.pack(), trusted=[*TRUSTED, *(f"{__name__}.{name}" for name in named)])
+            try:
+                model = build(archive, __name__, class_named)
+            except OtherPartsError:
+                model = _built_by_skops(archive)
         check_built(model)
     except PartError as error:
         raise ModelFileError(f"the model cannot be read: {error}") from error
+    except (ModelFileError, MissingExtraError):
+        raise
+    except Exception as error:  # the bytes are a stranger's, and each layer fails in its own way
+        raise ModelFileError(f"the model cannot be read ({type(error).__name__}: {error}).") from error
+    return model
+
+
+def _built_by_skops(archive: Archive) -> Any:
+    """Build a model with parts of scikit-learn's that only skops knows; it takes seconds to import."""
+    import skops.io
+    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped]
+
+    named = {f"{__name__}.{one['__class__']}" for one, _ in nodes_of(archive.schema) if one["__module__"] == __name__}
+    packed, trusted = archive.pack(), [*TRUSTED, *named]
+    try:
+        return skops.io.loads(packed, trusted=trusted)
     except UntrustedTypesFoundException as error:
-        names = sorted(set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED))
+        names = sorted(set(skops.io.get_untrusted_types(data=packed)) - set(trusted))
         raise ModelFileError(
             f"the model holds {', '.join(names)}, which no model may hold; nothing of it was loaded."
         ) from error
-    except (ModelFileError, MissingExtraError):
-        raise
-    except Exception as error:  # the bytes are a stranger's, and each layer of skops fails in its own way
-        raise ModelFileError(f"the model cannot be read ({type(error).__name__}: {error}).") from error
-    return model
 
 
 def _keys_survive(node: Mapping[str, Any]) -> bool:

@@ -465,10 +465,11 @@ def _check_boosted_trees(trees: Part) -> None:
 
 def _check_networks(trained: Part) -> None:
     words = "its weights do not fit its networks; it is not genuine."
-    vectors, failed = trained.vectors, trained.failed
+    vectors, failed = (trained.arrays()[name] for name in ("vectors", "failed"))
+    _demand(vectors.dtype == np.float32 and failed.dtype == np.bool_, words)
     _demand(vectors.ndim == 2 and vectors.shape[1] == trained.architecture.vector_length, words)
-    _demand(tuple(failed.shape) == (len(vectors),), words)
-    _demand(bool(vectors.isfinite().all()), "its weights are not numbers.")
+    _demand(failed.shape == (len(vectors),), words)
+    _demand(bool(np.isfinite(vectors).all()), "its weights are not numbers.")
 
 
 def _check_novelty(novelty: Part) -> None:

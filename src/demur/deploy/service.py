@@ -5,30 +5,16 @@ import ipaddress
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import pyarrow as pa
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # it has no types
-
 from demur._version import __version__
-from demur.columns import TableError
-from demur.deploy.operations import ApiKeys, Observed, Operations
-from demur.deploy.quick_paths import quick_model
-from demur.deploy.service_metrics import CONTENT_TYPE, ServiceMetrics
-from demur.deploy.service_schema import (
-    Question,
-    RefusedError,
-    Requests,
-    answer_type,
-    health_type,
-    ready_type,
-    refusal_type,
-)
+from demur.deploy.decider import Decider, Lanes
+from demur.deploy.operations import OPEN, ApiKeys, Observed, Operations
+from demur.deploy.service_metrics import CONTENT_TYPE
+from demur.deploy.service_schema import RefusedError, answer_type, health_type, ready_type, refusal_type
 from demur.deploy.try_page import REPORT_HEADERS, try_page
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
@@ -39,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Decider", "Lanes", "create_app"]
+__all__ = ["create_app"]
 
 _log = logging.getLogger("demur.deploy")
 
@@ -127,7 +113,7 @@ def create_app(
     question_type: Any = Annotated[decider.requests.type, Body()]
 
     def decide(question: question_type) -> None:
-        """For its types alone: the route reads, checks and answers in a lane."""
+        """For its types alone: what stands in front reads, checks and answers."""
 
     async def health() -> Any:
         return {
@@ -154,7 +140,6 @@ def create_app(
         redirect_slashes=False,
         exception_handlers={HTTPException: _say_where},
     )
-    app.router.route_class = _limited_route(Lanes(decider.answer), _Inflow(max_bytes, max_seconds))
     app.add_api_route(
         "/decide",
         decide,
@@ -168,131 +153,18 @@ def create_app(
     _add_page(app, "/health", health, "Whether the service runs", health_type())
     _add_page(app, "/ready", ready, "Whether requests are welcome", ready_type(), {503: "It is about to stop."})
     app.add_api_route("/metrics", told, summary="What it has counted, for Prometheus", response_class=PlainTextResponse)
+    app.add_api_route("/metrics", told, methods=["HEAD"], include_in_schema=False)
     _add_page(app, "/", *_fixed(*try_page(model, has_report=report is not None), "A page to try the model"))
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
         _add_page(app, "/report", *_fixed(page, REPORT_HEADERS, "How good the model is"))
+    app.add_middleware(_Deciding, lanes=Lanes(decider), inflow=_Inflow(max_bytes, max_seconds))
     if operations.api_keys:
+        _tell_of_keys(app)
         app.add_middleware(ApiKeys, keys=operations.api_keys)
     app.add_middleware(_KnownHosts, allowed=frozenset(map(str.lower, allowed_hosts)))
     app.add_middleware(Observed, metrics=metrics)  # the outermost, so that it sees what the others refuse
     return app
-
-
-class Decider:
-    """Answers requests with a model; it knows nothing of HTTP.
-
-    Parameters
-    ----------
-    model : TableModel
-    max_rows : int
-    metrics : ServiceMetrics, optional
-        Counts what was decided.
-
-    Examples
-    --------
-    >>> from demur.tabular import fit_table
-    >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
-    >>> decider = Decider(fit_table(table, "y", model="lr"), max_rows=10)
-    >>> answer = json.loads(decider.answer(b'{"row": {"size": 5.1}}'))
-    >>> answer["decisions"][0]["prediction"], answer["cost"]
-    ('b', 0.2)
-    """
-
-    def __init__(self, model: TableModel, max_rows: int, metrics: ServiceMetrics | None = None) -> None:
-        self.metrics = ServiceMetrics() if metrics is None else metrics
-        self.model = quick_model(model)
-        self.requests = Requests(model, max_rows)
-        self.about = {"name": str(model.facts.get("model", "model")), "target": model.target}
-
-    def answer(self, body: bytes) -> bytes:
-        """Return the answer to the body of a request as JSON, or raise a :class:`RefusedError`."""
-        document = self.decide(self.requests.read(body))
-        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
-
-    def decide(self, question: Question) -> dict[str, object]:
-        """Return the answer to a question; its cost is the one that decided, None where there is none."""
-        try:
-            if question.cost is not None:
-                self.model.check_cost(question.cost)
-            self.model.check_prices(question.prices)
-        except InputError as error:
-            raise RefusedError(str(error)) from error
-        cost = self.model.cost if question.cost is None else question.cost
-        answers = self._answers(question)
-        decisions = answers.select(list(self.model.answer_columns())).to_pylist()
-        if question.proba:
-            self._add_proba(answers, decisions)
-        self.metrics.decided(*([one[name] for one in decisions] for name in ("first_choice", "rejected", "confidence")))
-        answer = {"decisions": decisions, "cost": cost, "model": self.about}
-        if self.model.experts:
-            answer["prices"] = {**self.model.experts.prices, **(question.prices or {})}
-        return answer
-
-    def _add_proba(self, answers: pa.Table, decisions: list[dict[str, Any]]) -> None:
-        names = self.model.classes.tolist()
-        columns = [answers.column(name).to_pylist() for name in self.model.proba_columns]
-        for decision, *values in zip(decisions, *columns, strict=True):
-            decision["proba"] = dict(zip(names, values, strict=True))
-
-    def _answers(self, question: Question) -> pa.Table:
-        asked: dict[str, Any] = {"proba": question.proba, "prices": question.prices, "where": "the request"}
-        try:
-            answers = self.model.answers(question.table, question.cost, **asked)
-        except TableError as error:
-            raise RefusedError(str(error)) from error
-        certain = np.isfinite(answers["confidence"].to_numpy())
-        if not certain.all():  # a column of tiny numbers can make any other overflow once it is scaled
-            row = int(np.argmin(certain)) + 1
-            problem = f"row {row:,} holds a number too far from those that the model was fitted on"
-            raise RefusedError(f"{problem}: correct it or give null")
-        return answers
-
-
-class Lanes:
-    """Two threads that compute answers, small requests in one and large ones in the other, so that none waits long.
-
-    One thread for each lane is enough: deciding is bound by the processor, and what is large uses the cores by itself.
-
-    Parameters
-    ----------
-    compute : callable
-        From the body of a request to the body of its answer.
-
-    Examples
-    --------
-    >>> asyncio.run(Lanes(bytes.upper).run(b"answer"))
-    b'ANSWER'
-    """
-
-    MOST_WAITING = 128
-    """Requests under way; what each holds in memory is bounded by the largest body."""
-
-    _SMALL = 1 << 16
-    """The bytes of a body that is small."""
-
-    def __init__(self, compute: Callable[[bytes], bytes]) -> None:
-        self.compute = compute
-        self.under_way = 0
-        self._small = ThreadPoolExecutor(1, "demur-small", initializer=_one_thread)
-        self._large = ThreadPoolExecutor(1, "demur-large")
-
-    async def run(self, body: bytes) -> bytes:
-        """Return the answer to a body that has arrived; errors come through."""
-        if self.under_way >= self.MOST_WAITING:
-            problem = f"the service is busy with {self.under_way:,} requests"
-            raise RefusedError(f"{problem}: try again in a second", status=503)
-        self.under_way += 1
-        try:
-            lane = self._small if len(body) <= self._SMALL else self._large
-            return await asyncio.get_running_loop().run_in_executor(lane, self.compute, body)
-        finally:
-            self.under_way -= 1
-
-
-def _one_thread() -> None:
-    """Keep the few rows of a small request from being divided among threads, which takes longer than deciding."""
-    threadpool_limits(1, user_api="openmp")
 
 
 class _Inflow:
@@ -304,36 +176,42 @@ class _Inflow:
         self.max_bytes, self.max_seconds = max_bytes, max_seconds
         self.unfinished = 0
 
-    async def read(self, request: "Request") -> bytes:
+    async def read(self, headers: Mapping[bytes, bytes], receive: "Receive") -> bytes:
         """Return the body, and stop reading as soon as it is too large, whatever its length is said to be."""
-        _check_content_type(request.headers.get("content-type", ""))
-        announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and len(announced) < 20 and int(announced) > self.max_bytes:
+        _check_content_type(headers.get(b"content-type", b"").decode("latin-1"))
+        announced = headers.get(b"content-length", b"")
+        if announced.isdigit() and len(announced) < 20 and int(announced) > self.max_bytes:
             raise self._too_large()
         try:
             async with asyncio.timeout(self.max_seconds):
-                return await self._read(request)
+                return await self._read(receive)
         except TimeoutError:
             problem = f"the body did not arrive within {self.max_seconds:g} seconds"
             raise RefusedError(f"{problem}: send less at once, or over a faster connection", 408) from None
 
-    async def _read(self, request: "Request") -> bytes:
-        from starlette.requests import ClientDisconnect
-
+    async def _read(self, receive: "Receive") -> bytes:
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            whole: bytes = message.get("body", b"")
+            if len(whole) > self.max_bytes:
+                raise self._too_large()
+            return whole
         body = bytearray()
         try:
-            async for chunk in request.stream():
+            while message["type"] == "http.request":
+                chunk = message.get("body", b"")
                 body += chunk
                 self.unfinished += len(chunk)
                 if len(body) > self.max_bytes:
                     raise self._too_large()
                 if self.unfinished > max(self._MOST_AT_ONCE, 2 * self.max_bytes):
                     raise RefusedError("the service is busy with unfinished requests: try again in a second", 503)
-        except ClientDisconnect:
-            raise RefusedError("the connection ended before the body did", 400) from None
+                if not message.get("more_body", False):
+                    return bytes(body)
+                message = await receive()
+            raise RefusedError("the connection ended before the body did", 400)
         finally:
             self.unfinished -= len(body)
-        return bytes(body)
 
     def _too_large(self) -> RefusedError:
         return RefusedError(f"the body has more than {self.max_bytes:,} bytes: send the rows in several requests", 413)
@@ -347,30 +225,38 @@ def _check_content_type(content_type: str) -> None:
         raise RefusedError(f"the content type is {got[:60]!r}: send JSON, with Content-Type: application/json", 415)
 
 
-def _limited_route(lanes: Lanes, inflow: _Inflow) -> Any:
-    """Return a route for FastAPI that reads a body only as far as allowed, and checks and decides in a lane.
+class _Deciding:
+    """Answers ``POST /decide``, in front of FastAPI, which would read a body of any size and takes longer.
 
-    FastAPI's own reads a body of any size, and checks it in the one thread that all requests share.
+    FastAPI has the route too, for its document and for whoever comes with another method.
     """
-    from fastapi.routing import APIRoute
-    from starlette.responses import JSONResponse, Response
 
-    async def handle(request: "Request") -> Response:
+    def __init__(self, app: "ASGIApp", lanes: Lanes, inflow: _Inflow) -> None:
+        self.app, self.lanes, self.inflow = app, lanes, inflow
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http" or scope["path"] != "/decide" or scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        status, headers = 200, [_JSON]
         try:
-            answer = await lanes.run(await inflow.read(request))
+            answer = await self.lanes.run(await self.inflow.read(dict(scope["headers"]), receive))
         except RefusedError as error:
-            headers = {"Retry-After": "1"} if error.status == 503 else None
-            return JSONResponse({"error": str(error)}, error.status, headers)
+            status, answer = error.status, _said(str(error))
+            headers += [(b"retry-after", b"1")] if status == 503 else []
         except Exception:  # whatever a model may raise: the service goes on, and its log tells
-            _log.exception("a request failed", extra={"told": {"id": request.scope.get("demur.request_id")}})
-            return JSONResponse({"error": "the service failed on this request; its log says why."}, 500)
-        return Response(answer, media_type="application/json")
+            _log.exception("a request failed", extra={"told": {"id": scope.get("demur.request_id")}})
+            status, answer = 500, _said("the service failed on this request; its log says why.")
+        headers.append((b"content-length", str(len(answer)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
 
-    class LimitedRoute(APIRoute):
-        def get_route_handler(self) -> "Callable[[Request], Coroutine[Any, Any, Response]]":
-            return super().get_route_handler() if self.body_field is None else handle
 
-    return LimitedRoute
+_JSON = (b"content-type", b"application/json")
+
+
+def _said(words: str) -> bytes:
+    return json.dumps({"error": words}, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 def _add_page(
@@ -389,6 +275,21 @@ def _add_page(
     options: Any = {"summary": summary, "response_model": type_, "response_class": kind, "responses": responses}
     app.add_api_route(path, show, methods=["GET"], **options)
     app.add_api_route(path, show, methods=["HEAD"], include_in_schema=False, response_model=None)
+
+
+def _tell_of_keys(app: "FastAPI") -> None:
+    """Say in the document how a key is given, which is asked for before any route is reached."""
+    document = app.openapi()  # kept by the application from now on
+    schemes = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "password": {"type": "http", "scheme": "basic", "description": "The key is the password, under any name."},
+    }
+    document["components"]["securitySchemes"] = schemes
+    document["security"] = [{name: []} for name in schemes]
+    for path in OPEN:
+        for operation in document["paths"][path].values():
+            operation["security"] = []
 
 
 def _fixed(page: str, headers: dict[str, str], summary: str) -> tuple[Callable[[], Awaitable[Any]], str, Any]:

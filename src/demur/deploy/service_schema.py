@@ -15,7 +15,9 @@ from datetime import time
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from demur.columns import Column, Schema, TableError
 from demur.columns.column import as_type, no_such_value
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 __all__ = [
+    "Asked",
     "Question",
     "RefusedError",
     "Requests",
+    "Row",
     "answer_type",
     "column_array",
     "health_type",
@@ -45,6 +49,9 @@ TypeForm: TypeAlias = Any
 
 Value = str | float | int | bool | None
 """What a cell of a request may be."""
+
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a request: values by the names of the columns."""
 
 _LONGEST_SECONDS = 9e9
 """What a duration in nanoseconds can hold."""
@@ -116,6 +123,30 @@ class Question:
     prices: dict[str, float] | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A request that was read and checked.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+    cost : float or None
+        None for the model's own.
+    proba : bool, default False
+        Whether the probability of each class is to be told.
+    prices : dict of str to float, optional
+        Those of experts.
+    codes : array of shape (n_rows, n_columns), optional
+        The rows as the model takes them; None for a request that takes the long way.
+    """
+
+    rows: Sequence[Row]
+    cost: float | None
+    proba: bool = False
+    prices: Mapping[str, float] | None = None
+    codes: NDArray[np.float64] | None = None
+
+
 class Requests:
     """The requests to one model: their type, and how a body becomes a question.
 
@@ -163,6 +194,10 @@ class Requests:
 
     def read(self, body: bytes) -> Question:
         """Return the question, or raise a :class:`RefusedError` that says what is wrong with it."""
+        return self.question(self.read_rows(body))
+
+    def read_rows(self, body: bytes) -> "Asked":
+        """Return what a request asks, checked but as it was written."""
         from pydantic import ValidationError
 
         document = parse(body)
@@ -172,12 +207,15 @@ class Requests:
         except ValidationError as error:
             raise self._refusal(error) from None
         rows = [asked["row"]] if is_one else asked["rows"]
-        told = bool(asked.get("proba", False))
-        if told:
+        if asked.get("proba", False):
             self._check_proba(len(rows))
-        arrays = [column_array(column, [row[name] for row in rows]) for name, column in self.columns.items()]
+        return Asked(rows, asked.get("cost"), bool(asked.get("proba", False)), asked.get("prices"))
+
+    def question(self, asked: "Asked") -> Question:
+        """Return the question that these rows ask."""
+        arrays = [column_array(column, [row[name] for row in asked.rows]) for name, column in self.columns.items()]
         table = pa.Table.from_arrays(arrays, names=list(self.columns))
-        return Question(table, asked.get("cost"), told, asked.get("prices"))
+        return Question(table, asked.cost, asked.proba, asked.prices)
 
     def _check_proba(self, n_rows: int) -> None:
         """Refuse to tell probabilities where there are none, or more of them than an answer can hold."""

@@ -67,7 +67,8 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         found = library_of(estimator)
         assert found is not None
         trees = cls(found, _plain_parameters(estimator))
-        if not hasattr(estimator, "classes_") or not len(np.atleast_1d(estimator.classes_)):
+        is_fitted = estimator.is_fitted() if hasattr(estimator, "is_fitted") else hasattr(estimator, "classes_")
+        if not is_fitted:
             return trees
         text = _LIBRARIES[found].text(estimator)
         return trees._adopt(text, np.asarray(estimator.classes_), int(estimator.n_features_in_))

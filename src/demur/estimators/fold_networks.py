@@ -1,11 +1,12 @@
 """Networks for tables, one or more per fold: all trained as one stack, each judged on rows that it has not seen."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray
@@ -20,6 +21,7 @@ from demur.estimators.network_selection import (
     with_indicators,
 )
 from demur.estimators.splitting import Fold
+from demur.lazy_torch import torch
 from demur.rules import chow_acceptance
 from demur.training import NetworkSpec, Recipe, SmoothRobustScaler, TabularNet, TrainingData, train_tabular
 
@@ -80,7 +82,7 @@ class FeatureScale:
     @classmethod
     def robust(
         cls, X: AnyArray, weight: NDArray[np.float64] | None, indicators: NDArray[np.int64], *, scaled: bool = True
-    ) -> "FeatureScale":
+    ) -> FeatureScale:
         """Learn medians and quartiles, or with ``scaled`` false leave the features as they are."""
         joined = with_indicators(X, indicators)
         if not scaled:

@@ -1,18 +1,19 @@
 """The grid of hyper-parameters, the choice among trained networks, and the networks that are kept."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from demur.array_types import AnyArray, CostLike
 from demur.calibration import TemperatureScaling, at_temperature
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, torch
 from demur.losses import CrossEntropy, Loss, resolve
 from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
@@ -290,12 +291,17 @@ def scaled_inputs(
     array([1., 0.], dtype=float32)
     """
     with np.errstate(over="ignore"):
-        values = (X - mean) / scale
+        values = X - mean
+        values /= scale
         if clip is not None:
             np.clip(values, -1e100, 1e100, out=values)
-            values /= np.sqrt(1 + np.square(values / clip))
-        values[np.isnan(values)] = 0.0
-        return np.asarray(values, dtype=np.float32)
+            divisor = values / clip
+            np.square(divisor, out=divisor)
+            divisor += 1
+            values /= np.sqrt(divisor, out=divisor)
+        if values.size and np.isnan(values.min()):
+            values[np.isnan(values)] = 0.0
+        return values.astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,7 +449,7 @@ class FittedNetworks(ScaledNetworks):
         confidence = by_class.max(axis=0)
         likeliest = by_class == confidence
         label = likeliest.argmax(axis=0)
-        if likeliest.sum() > len(label):
+        if (likeliest.sum(axis=0) > 1).any():
             by_score = np.where(likeliest, self._class_scores(scores, len(by_class)), -np.inf)
             label = by_score.argmax(axis=0)
         return label, confidence, _normalised(by_class)
@@ -464,7 +470,7 @@ class FittedNetworks(ScaledNetworks):
 
         return np.asarray(self.over_pieces(X, of_classes)[0], dtype=np.float64)
 
-    def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> "FittedNetworks":
+    def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> FittedNetworks:
         """Return the same networks with a temperature chosen on these (already scaled) rows."""
         proba = replace(self, mean=None, scale=None, indicators=None).proba(X.numpy(), normalised=True)
         return replace(self, temperature=TemperatureScaling().fit(proba, y, weight))
@@ -486,7 +492,7 @@ def _linked(loss: Loss, scores: AnyArray) -> NDArray[np.float32]:
 
 
 def _in_vectors(scores: AnyArray) -> AnyArray:
-    """Fill up to a multiple of 64 rows: beyond the last full register torch rounds numbers by other instructions."""
+    """Fill up to a multiple of 64 rows: torch rounds what is beyond the last full register by other instructions."""
     filled = np.zeros((len(scores), scores.shape[1] + -scores.shape[1] % 64, scores.shape[2]), dtype=scores.dtype)
     filled[:, : scores.shape[1]] = scores
     return filled

@@ -1,5 +1,7 @@
 """RejectClassifier: a neural network trained with a rejection loss, as a scikit-learn estimator."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +9,6 @@ from numbers import Real
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
@@ -34,6 +35,7 @@ from demur.estimators.network_selection import (
 )
 from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
 from demur.estimators.table_codes import KnownRows
+from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
@@ -128,7 +130,7 @@ _MOST_DENSE = 1 << 27
 """Numbers to which a sparse matrix may be filled up, a gigabyte."""
 
 
-def _has_link(self: "RejectClassifier") -> bool:
+def _has_link(self: RejectClassifier) -> bool:
     if not self.has_proba:
         raise AttributeError(f"{self._loss().name} has no inverse link, so there are no probabilities; use decide().")
     return True
@@ -187,6 +189,9 @@ class RejectClassifier(RejectingClassifier):
         Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
         means and standard deviations). It is part of the estimator because a network trained on raw features fails
         silently, and because the statistics then travel with the model.
+    patience : int, optional
+        Early stopping of the default networks: one stops after so many epochs without a lower loss on the rows that it
+        holds out. Without it all epochs are trained; the best one is kept in any case.
     embeddings : PeriodicEmbeddings, optional
         Lets the default networks also see periodic functions of the features
         (:class:`~demur.training.PeriodicEmbeddings`).
@@ -212,7 +217,7 @@ class RejectClassifier(RejectingClassifier):
         The networks that predict.
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
-        out. None for a plain perceptron.
+        out, or a network had stopped. None for a plain perceptron. :class:`~demur.metrics.LossCurveDisplay` draws them.
     known_rows_ : KnownRows or None
         What tells rows that are unlike those of training.
     equal_rows_ : int
@@ -248,6 +253,7 @@ class RejectClassifier(RejectingClassifier):
         reject_label: Label = None,
         novelty: float | str | None = "auto",
         standardize: bool = True,
+        patience: int | None = None,
         embeddings: PeriodicEmbeddings | None = None,
         module: ModuleFactory | None = None,
         device: str = "auto",
@@ -268,6 +274,7 @@ class RejectClassifier(RejectingClassifier):
         self.reject_label = reject_label
         self.novelty = novelty
         self.standardize = standardize
+        self.patience = patience
         self.embeddings = embeddings
         self.module = module
         self.device = device
@@ -341,6 +348,7 @@ class RejectClassifier(RejectingClassifier):
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
+            patience=self.patience,
         )
         with self._progress(len(grid) * len(seeds) * recipe.epochs) as progress:
             found = fit_fold_networks(
@@ -555,7 +563,7 @@ class RejectClassifier(RejectingClassifier):
     def _check_parameters(self) -> None:
         if check_cost(self.cost).ndim:
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
-        for name in ("epochs", "batch_size", "n_members"):
+        for name in ("epochs", "batch_size", "n_members", "patience"):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -575,10 +583,10 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
         if self.calibration not in (None, "auto", "temperature"):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
-        if self.embeddings is not None and self._is_plain():
-            raise InputError(
-                "embeddings are for the default networks, of losses with a link; leave hidden_units and module out."
-            )
+        for name in ("embeddings", "patience"):
+            if getattr(self, name) is not None and self._is_plain():
+                only = "is for the default networks, of losses with a link"
+                raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
         loss = resolve(self.loss)
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)

@@ -1,12 +1,11 @@
 """Losses for two classes, with the score f > 0 for class 1 and f < 0 for class 0."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from demur.errors import InputError
+from demur.lazy_torch import F, Tensor, torch
 from demur.losses.loss import Hyper, Loss
 from demur.losses.pairwise import AdditivePairwise, PairwiseLoss
 from demur.losses.registry import register

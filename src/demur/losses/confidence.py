@@ -1,11 +1,11 @@
 """Confidence-based losses: train a classifier, then compare its probabilities with 1 - c (Section 4)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, Loss, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge

@@ -1,10 +1,10 @@
 """Cost-sensitive one-versus-rest: the cost weighs the two kinds of mistake of each class's own binary problem."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, Loss, over_classes
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction, SquaredHinge

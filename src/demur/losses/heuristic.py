@@ -9,13 +9,13 @@ c instead of a coverage, SelectiveNet's objective becomes a loss times the accep
 mean absolute error as that loss, it is :class:`~demur.losses.PredictorRejector`.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError
-from demur.losses.loss import Hyper, Loss, score_of_label
+from demur.lazy_torch import Tensor, torch
+from demur.losses.loss import Hyper, Loss, all_between, score_of_label
 from demur.losses.registry import register
 from demur.losses.score_based import PlusOneLoss
 from demur.rules import Decision
@@ -49,8 +49,7 @@ class DeepGamblers(PlusOneLoss):
     why = "bets little just above max eta = 1 - c, so that every threshold tau < 1 declines too much"
 
     def __post_init__(self) -> None:
-        tau = torch.as_tensor(self.tau)
-        if not bool(((tau > 0) & (tau < 1)).all()):
+        if not all_between(self.tau, 0, 1):
             raise InputError(f"tau must lie strictly between 0 and 1, got {self.tau}.")
 
     @property
@@ -103,7 +102,7 @@ class AbstainingClassifier(PlusOneLoss):
     why = "declines by the entropy of eta, which settles max eta at K = 2 only"
 
     def __post_init__(self) -> None:
-        if self.alpha is not None and not bool(torch.all(torch.as_tensor(self.alpha) > 0)):
+        if self.alpha is not None and not all_between(self.alpha, 0):
             raise InputError(f"alpha must be positive, got {self.alpha}.")
 
     @property

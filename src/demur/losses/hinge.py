@@ -1,15 +1,14 @@
 """Multiclass hinge losses that contain the cost (Ramaswamy et al. 2018); their thresholds tau are free in a range."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import ClassVar
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from demur.errors import InputError
-from demur.losses.loss import Hyper, Loss, over_classes, score_of_label
+from demur.lazy_torch import F, Tensor, torch
+from demur.losses.loss import Hyper, Loss, all_between, over_classes, score_of_label
 from demur.losses.registry import register
 from demur.rules import Decision
 
@@ -31,8 +30,7 @@ class _HingeLoss(Loss):
 
     def __post_init__(self) -> None:
         low, high = self.tau_range
-        tau = torch.as_tensor(self.tau)
-        if not bool(((tau > low) & (tau < high)).all()):
+        if not all_between(self.tau, low, high):
             raise InputError(f"tau must lie strictly between {low:g} and {high:g}, got {self.tau}.")
 
     def variants_to_decide(self) -> list[Loss]:
@@ -157,7 +155,7 @@ class BinaryEncodedHinge(_HingeLoss):
     def n_outputs(self, n_classes: int) -> int:
         return ceil(log2(n_classes))
 
-    def for_classes(self, n_classes: int) -> "BinaryEncodedHinge":
+    def for_classes(self, n_classes: int) -> BinaryEncodedHinge:
         self._check_n_classes(n_classes)
         return replace(self, n_classes=n_classes)
 

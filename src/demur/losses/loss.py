@@ -1,19 +1,20 @@
 """What a rejection loss is: a value to train with and a rule to decide with."""
 
+from __future__ import annotations
+
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, final
 
-import torch
-from torch import Tensor
-
 from demur.array_types import CostLike
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
+from demur.lazy_torch import Tensor, torch
 from demur.margins import NoInverseLinkError
 from demur.rules import Decision
 
-__all__ = ["Family", "Hyper", "Loss", "Trainable", "over_classes", "score_of_label"]
+__all__ = ["Family", "Hyper", "Loss", "Trainable", "all_between", "over_classes", "score_of_label"]
 
 Hyper: TypeAlias = float | Tensor
 """A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
@@ -111,16 +112,16 @@ class Loss(Trainable):
         """Return whether the loss claims calibration for rejection with this many classes."""
         return n_classes == 2 or not self.binary_only
 
-    def for_classes(self, n_classes: int) -> "Loss":
+    def for_classes(self, n_classes: int) -> Loss:
         """Return the loss for a problem of ``n_classes`` classes, or refuse if it cannot have that many."""
         self._check_n_classes(n_classes)
         return self
 
-    def variants_to_train(self) -> "list[Loss]":
+    def variants_to_train(self) -> list[Loss]:
         """Return what model selection should train where the user names only the loss."""
         return [self]
 
-    def variants_to_decide(self) -> "list[Loss]":
+    def variants_to_decide(self) -> list[Loss]:
         """Return what model selection should decide with, given scores trained with this loss."""
         return [self]
 
@@ -217,6 +218,20 @@ class Loss(Trainable):
         values = check_cost(cost.detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
         if not self.defined_at_zero_cost() and (values == 0).any():
             raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
+
+
+def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
+    """Say whether a hyper-parameter lies strictly between two numbers, that of every network of a stack.
+
+    Examples
+    --------
+    >>> all_between(2.0, 0), all_between(torch.tensor([0.5, 1.0]), 0, 1)
+    (True, False)
+    """
+    if isinstance(value, (int, float)):
+        return low < value < high
+    values = torch.as_tensor(value)
+    return bool(((values > low) & (values < high)).all())
 
 
 def over_classes(value: Hyper) -> Hyper:

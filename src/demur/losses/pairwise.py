@@ -5,16 +5,16 @@ beta / alpha: ``"acc"`` makes false rejects impossible and over-accepts, ``"rej"
 and over-rejects, ``"mean"`` lies between them. At K = 2 all three agree.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import log
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError
-from demur.losses.loss import Hyper, Loss, over_classes, score_of_label
+from demur.lazy_torch import Tensor, torch
+from demur.losses.loss import Hyper, Loss, all_between, over_classes, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -49,7 +49,7 @@ class PairwiseLoss(Loss):
         if isinstance(self.beta, str) and self.beta not in get_args(BetaSide):
             raise InputError(f"beta must be a positive number, 'acc', 'rej' or 'mean', got {self.beta!r}.")
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not isinstance(value, str) and not bool(torch.all(torch.as_tensor(value) > 0)):
+            if not isinstance(value, str) and not all_between(value, 0):
                 raise InputError(f"{name} must be positive, got {value}.")
 
     @property

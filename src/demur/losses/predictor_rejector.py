@@ -5,13 +5,13 @@ eta is spread below its maximum. These losses succeed by making it depend on max
 multiplies is, at its least, the error 1 - max eta.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError
-from demur.losses.loss import Hyper, Loss, score_of_label
+from demur.lazy_torch import Tensor, torch
+from demur.losses.loss import Hyper, Loss, all_between, score_of_label
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction
 from demur.rules import Decision
@@ -64,7 +64,7 @@ class PredictorRejector(_WithRejector):
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not bool(torch.all(torch.as_tensor(value) > 0)):
+            if not all_between(value, 0):
                 raise InputError(f"{name} must be positive, got {value}.")
 
     @property

@@ -5,13 +5,13 @@ places. Each has an inverse link of its own, derived from its pointwise minimise
 training serves every cost.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, torch
 from demur.losses.confidence import ConfidenceLoss
 from demur.losses.loss import Hyper, score_of_label
 from demur.losses.registry import register

@@ -5,14 +5,14 @@ probability 1 - c. With :math:`w = (\eta_1, ..., \eta_K, 1 - c)` the best action
 rule. Every loss below makes the scores follow the order of w, each by another argument, given in its docstring.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError
-from demur.losses.loss import Family, Hyper, Loss, score_of_label
+from demur.lazy_torch import Tensor, torch
+from demur.losses.loss import Family, Hyper, Loss, all_between, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -60,7 +60,7 @@ class MozannarSontag(PlusOneLoss):
     why = "strictly proper over K + 1 actions: softmax of the minimiser is (eta, 1 - c) / (2 - c)"
 
     def __post_init__(self) -> None:
-        if not bool(torch.all(torch.as_tensor(self.alpha) > 0)):
+        if not all_between(self.alpha, 0):
             raise InputError(f"alpha must be positive, got {self.alpha}.")
 
     @property

@@ -36,9 +36,12 @@ def _published(default: Any, where: str) -> Any:  # as dataclasses.field itself,
     return field(default=default, metadata={"where": where})
 
 
-def _chosen(default: Any, why: str) -> Any:
-    """Declare a value that the paper leaves open, with the reason for ours."""
-    return field(default=default, metadata={"why": why})
+def _chosen(default: Any, why: str, *, later: bool = False) -> Any:
+    """Declare a value that the paper leaves open, with the reason for ours.
+
+    One that was declared later is left out of specifications where it has its default, so that older records count.
+    """
+    return field(default=default, metadata={"why": why, "later": later})
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,9 @@ class Protocol:
     """How networks are trained, selected and scored; the same for every method.
 
     In each trial, a random fifth of the training data is kept for validation and the networks of the grid are
-    trained on the rest. At each cost the network (and threshold) with the least 0-1-c risk on the validation part is
-    chosen, the first in the order of the grid among equals; it alone is scored on the test data, without a refit.
+    trained on the rest. At each cost one network (and threshold) is chosen by the validation part; it alone is scored
+    on the test data. By default that is the one of least 0-1-c risk, the first in the order of the grid among equals,
+    without a refit.
     """
 
     hidden_units: int = _published(50, "Section 5")
@@ -103,8 +107,34 @@ class Protocol:
     scaling: str = _chosen(
         "standard",
         "each feature has mean 0 and variance 1 on the training data: the usual way to let one learning rate suit "
-        "features in the thousands (covtype) and below 1 (yeast). 'range' maps the training data to [-1, 1], 'none' "
-        "leaves the features as they are",
+        "features in the thousands (covtype) and below 1 (yeast). 'range' maps the training data to [-1, 1], 'unit' to "
+        "[0, 1], 'none' leaves the features as they are, 'source' is 'unit' for covtype, 'none' for yeast, and else "
+        "'range'",
+    )
+    decay: str = _chosen("l2", "a penalty in the gradient, as in torch.optim.Adam; or 'decoupled'", later=True)
+    initialisation: str = _chosen("torch", "PyTorch's default; or 'glorot', 'he', 'lecun'", later=True)
+    criterion: str = _chosen(
+        "risk",
+        "what validation chooses by: the 0-1-c risk at the cost in question, which is reported; or 'mean_risk', "
+        "its mean over all costs, for networks that serve them all; 'surrogate', the loss that was trained; 'error', "
+        "the share of wrong answers if none is declined; 'accuracy', that of right answers among those given",
+        later=True,
+    )
+    ties: str = _chosen(
+        "first", "of equals the first in the order of the grid; or 'last', 'rejects_most', 'rejects_least'", later=True
+    )
+    refit: str = _chosen("no", "whether the chosen network is trained again on all training rows: or 'yes'", later=True)
+    rejector: str = _chosen(
+        "joint",
+        "the rejector of a pairwise loss is one more output of the classifier's network; 'separate' gives it a network "
+        "of its own, with as many hidden units",
+        later=True,
+    )
+    thresholds: str = _chosen(
+        "validation",
+        "the threshold tau of a hinge loss is chosen with the network; with 'test' the one of least risk on the test "
+        "rows is taken, which no method may do",
+        later=True,
     )
     seed: int = _chosen(
         0, "split, initial weights and order of rows of a trial follow from it, the data set and the trial's number"
@@ -122,6 +152,9 @@ class Protocol:
         """Return everything that decides the outcome of one trial: all values but the number of trials."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         del values["trials"]
+        for item in fields(self):
+            if item.metadata.get("later") and values[item.name] == item.default:
+                del values[item.name]
         return values
 
 
@@ -133,6 +166,12 @@ class BenchmarkProtocol(Protocol):
         0,
         "vehicle and yeast have no official split: rows in the order of `frame.sample(frac=1, random_state=0)`, "
         "then the first 700 and 1,000 for training, so that the sizes are the paper's",
+    )
+    split: str = _chosen(
+        "shuffled",
+        "of vehicle and yeast: as said; 'file', the first rows of the file train; 'file_end', its last; 'sklearn', "
+        "as train_test_split with that seed",
+        later=True,
     )
     max_train_rows: int | None = None
     max_test_rows: int | None = None

@@ -3,16 +3,17 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from demur.columns.column import as_type
 from demur.columns.frames import check_names
 from demur.columns.table_errors import TableError, listed, shown
 from demur.tabular.table_sources import TableFormat, TableReader
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 __all__ = ["ArrowReader", "FolderReader", "ParquetReader", "files_of_folder", "partition_columns"]
 
@@ -63,6 +64,8 @@ class ParquetReader(TableReader):
     """One Parquet file, read row group by row group."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
+        import pyarrow.parquet as pq  # Parquet takes a while to import, and most tables are CSV
+
         with _explained(name, "Parquet file"):
             self._file = pq.ParquetFile(_seekable(stream))
             columns = _types(self._file.schema_arrow, name)
@@ -122,16 +125,20 @@ def _is_hidden(path: Path) -> bool:
 
 def partition_columns(folder: Path, paths: list[Path]) -> pa.Schema:
     """Return the columns that the names of folders such as ``year=2024`` stand for, with types that fit all of them."""
+    import pyarrow.parquet as pq
+
     with _explained(folder.name, "folder of Parquet files"):
-        found = _dataset(folder, paths, ds.partitioning(flavor="hive")).schema
+        found = _dataset(folder, paths).schema
         own = set(pq.read_schema(paths[0]).names)
     return pa.schema([field for field in found if field.name not in own])
 
 
 def _dataset(
-    folder: Path, paths: list[Path], partitioning: ds.Partitioning, schema: pa.Schema | None = None
-) -> ds.Dataset:
-    names = [str(path) for path in paths]
+    folder: Path, paths: list[Path], partitions: pa.Schema | None = None, schema: pa.Schema | None = None
+) -> "ds.Dataset":
+    import pyarrow.dataset as ds  # it loads pandas, where that is installed
+
+    names, partitioning = [str(path) for path in paths], ds.partitioning(partitions, flavor="hive")
     return ds.dataset(names, schema, format="parquet", partitioning=partitioning, partition_base_dir=str(folder))
 
 
@@ -154,6 +161,8 @@ class FolderReader(TableReader):
             raise TableError(
                 f"{shown(folder)} is a folder without Parquet files: give a file, or a folder of *.parquet"
             )
+        import pyarrow.parquet as pq
+
         schemas = []
         for path in paths:
             with _explained(path.name, "Parquet file"):
@@ -167,7 +176,7 @@ class FolderReader(TableReader):
             partitions = partition_columns(folder, paths) if partitions is None else partitions
             schema = pa.unify_schemas(schemas, promote_options="permissive")
             schema = pa.unify_schemas([schema, partitions])
-            self._files = _dataset(folder, paths, ds.partitioning(partitions, flavor="hive"), schema)
+            self._files = _dataset(folder, paths, partitions, schema)
             columns = _types(schema, name)
         super().__init__(name, columns)
 

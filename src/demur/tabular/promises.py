@@ -3,8 +3,6 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from scipy.stats import betabinom, binom
-
 from demur.guarantees import Coverage, RiskControl
 from demur.rules import Rule
 from demur.tabular.evaluation_words import percent
@@ -86,6 +84,8 @@ class RiskPromise(Promise):
             sentence = f"{beside} The promise is kept on these rows."
             return KeptOrNot("wrong_among_answers", self.at_most, seen, n_rows, None, sentence)
         # The exact chance of as many wrong answers or more at the largest risk that the promise allows.
+        from scipy.stats import binom  # it takes a while to import
+
         chance = float(binom.sf(counts.n_wrong - 1, n_rows, self.at_most))
         if chance < _SURPRISING:
             sentence = (
@@ -131,6 +131,8 @@ class CoveragePromise(Promise):
         if seen >= self.at_least:
             return KeptOrNot("coverage", self.at_least, seen, n_rows, None, beside)
         left_out = self.n_calibration - self.n_accepted
+        from scipy.stats import betabinom
+
         chance = float(betabinom.cdf(counts.n_answered, n_rows, self.n_accepted + 1, left_out)) if left_out else 0.0
         if chance < _SURPRISING:
             sentence = (

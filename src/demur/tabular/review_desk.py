@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta, betabinom
 
 from demur.errors import InputError
 from demur.rules import CostMatrix
@@ -142,6 +141,8 @@ class ReviewThreshold:
             raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
         n = len(values)
         ranks = np.arange(1, n + 1)
+        from scipy.stats import beta  # it takes a while to import
+
         kept = np.flatnonzero(beta.ppf(1 - delta, ranks, n - ranks + 1) <= share)
         threshold = float(values[kept[-1]]) if len(kept) else math.inf
         return cls(threshold, float(share), float(delta), n, int((values > threshold).sum()))
@@ -154,4 +155,6 @@ class ReviewThreshold:
         """Return how many of the next rows will be reviewed at the most, with this confidence in a single look."""
         if math.isinf(self.threshold):
             return 0
+        from scipy.stats import betabinom
+
         return int(betabinom.ppf(confidence, n_rows, self.n_above + 1, self.n_rows - self.n_above))

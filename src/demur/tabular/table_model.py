@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from demur.columns.schema import Schema
 from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
+from demur.estimators.quick_paths import QuickParts
 from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision, Rule
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
@@ -36,6 +38,9 @@ LARGEST = 1e30
 _PIECE = 64
 _MOST_NAMED = 8
 """Columns that a reason names."""
+
+_quick: "WeakKeyDictionary[TableModel, QuickParts]" = WeakKeyDictionary()
+"""Made on first use, and no part of what is saved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +213,7 @@ class TableModel:
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the rows as numbers: what the classifier takes, unless it reads rows in another way."""
-        return self._features(self._codes(table, where)[0])
+        return self.quick().features(self._codes(table, where)[0])
 
     def _codes(self, table: Any, where: str) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
         """Return the codes of rows, and which rows are novel: None where that is not looked at."""
@@ -224,8 +229,12 @@ class TableModel:
         unseen = self.schema.unseen(table, codes)
         return np.where(unseen, UNSEEN, codes) if unseen.any() else codes
 
-    def _features(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
-        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+    def quick(self) -> QuickParts:
+        """Return the parts that decide, without what scikit-learn checks at every step."""
+        parts = _quick.get(self)
+        if parts is None:
+            parts = _quick[self] = QuickParts(self.dense, self.classifier)
+        return parts
 
     def reasons(self, table: Any, decision: Decision[AnyArray]) -> pa.Array:
         """Say why each row was declined: "ambiguous", or "novel" and the columns whose values lie outside.
@@ -296,8 +305,7 @@ class TableModel:
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none.
 
-        Neither depends, to the last bit, on how many rows are asked for at once: products of a few rows use other
-        kernels, so that what needs numbers on one scale gets full pieces of rows. Trees do not mind.
+        Neither depends, to the last bit, on how many rows are asked for at once.
         """
         if cost is not None:
             self.check_cost(cost)
@@ -305,25 +313,29 @@ class TableModel:
         if self.reads != "codes":
             return self._ask_as_it_reads(table, cost, where)
         codes, novel = self._codes(table, where)
-        features = self._features(codes)
-        n_rows, missing = len(features), -len(features) % _PIECE
+        features = self.quick().features(codes)
+        if self.experts:
+            return self._ask_with_experts(features, {**self.experts.prices, **(prices or {})})
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
+        decision, scores = self.quick().classifier.decide_and_score(features, costs)
+        return (decision if novel is None else decision.declining(novel)), scores
+
+    def _ask_with_experts(
+        self, features: NDArray[np.float64], prices: Mapping[str, float]
+    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+        """Ask a classifier that knows experts, in full pieces of rows: products of a few rows use other kernels."""
+        n_rows, missing = len(features), -len(features) % _PIECE
         if self.dense is not None and missing:
             features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
-            if costs is not None and costs.ndim:
-                costs = np.concatenate([costs, np.zeros(missing)])
-        if self.experts:
-            decision, scores = self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})})
-        else:
-            asked = float(costs) if costs is not None and not costs.ndim else costs
-            decision, scores = self.classifier.decide_and_score(features, asked)
-        decided = _first_rows(decision, n_rows)
-        return (decided if novel is None else decided.declining(novel)), scores[:n_rows]
+        decision, scores = self.classifier.decide_and_score(features, prices)
+        return _first_rows(decision, n_rows), scores[:n_rows]
 
     def _ask_as_it_reads(
         self, table: Any, cost: ArrayLike | None, where: str
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Ask a classifier that was fitted elsewhere, in full pieces of rows as well."""
+        from joblib import parallel_config
+
         from demur.tabular import own_models
 
         if not isinstance(table, (pa.Table, pa.RecordBatch)):
@@ -339,7 +351,10 @@ class TableModel:
             prices = np.concatenate([prices, np.zeros(missing)])
         asked = float(prices) if prices is not None and not prices.ndim else prices
         try:
-            decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
+            with parallel_config(
+                backend="sequential"
+            ):  # threads add trees up in any order, and the last bit would differ
+                decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
         except (ValueError, TypeError) as error:
             raise own_models.refusal(error, self.classifier, where) from error
         return _first_rows(decision, n_rows), scores[:n_rows]

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Literal, Self, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from demur.columns.table_errors import TableError, listed, shown
 from demur.whole_file import part_of
@@ -79,7 +78,7 @@ class TableWriter:
         self._inputs = list(inputs)
         self._destination: _Destination | None = None
         self._sink: Any = None
-        self._columnar: pq.ParquetWriter | pa.RecordBatchWriter | None = None
+        self._columnar: Any = None
         self._schema: pa.Schema | None = None
 
     @property
@@ -131,6 +130,8 @@ class TableWriter:
     def _begin(self, schema: pa.Schema) -> None:
         self._schema = schema
         if self.format == "parquet":
+            import pyarrow.parquet as pq  # it takes a while to import
+
             self._columnar = pq.ParquetWriter(self._sink, schema)
         elif self.format == "arrow":
             self._columnar = pa.ipc.new_file(self._sink, schema)

@@ -1,10 +1,11 @@
 """What the engine needs to know of a kind of network."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-import torch
-from torch import Tensor, nn
+from demur.lazy_torch import Tensor, nn, torch
 
 __all__ = ["Architecture", "Stack", "one_vector"]
 

@@ -1,11 +1,11 @@
 """Training on a CUDA device: each stack's step is captured once as a graph and replayed, several stacks at a time."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
-import torch
-from torch import Tensor
-
+from demur.lazy_torch import Tensor, torch
 from demur.training.training_step import Batches, TrainingStep
 
 __all__ = ["GraphedSteps", "train_with_graphs"]

@@ -1,15 +1,15 @@
 """The stacked engine: trains many independent networks as few tensor programs."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 from demur.errors import InputError, UserError
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 from demur.training.cuda import train_with_graphs
@@ -240,7 +240,7 @@ def _train_stacks(jobs: Sequence[Job], how: _How, stack_size: int | None) -> lis
 
 def _plan(
     jobs: Sequence[Job], waiting: Sequence[Sequence[int]], how: _How, stack_size: int | None
-) -> tuple[list["_Work"], int]:
+) -> tuple[list[_Work], int]:
     """Cut what is waiting into stacks, and say how many of them train at a time."""
     work: list[_Work] = []
     workers = [1]
@@ -258,7 +258,7 @@ def _plan(
     return work, 1 if any(job.architecture.one_by_one for job in jobs) else max(workers)
 
 
-def _run(work: Sequence["_Work"], how: _How, n_workers: int) -> Iterator[tuple["_Work", tuple[Tensor, Tensor]]]:
+def _run(work: Sequence[_Work], how: _How, n_workers: int) -> Iterator[tuple[_Work, tuple[Tensor, Tensor]]]:
     """Train every stack, and yield each with its outcome."""
     stop = threading.Event()
 

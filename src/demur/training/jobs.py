@@ -1,15 +1,16 @@
 """What to train and what comes out: data, one specification per network, and a vector for each that is trained."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from demur.array_types import ByName
+from demur.array_types import AnyArray, ByName
+from demur.lazy_torch import Tensor, nn, torch, without_gradients
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 from demur.training.numpy_networks import NumpyNetworks, numpy_networks
@@ -34,7 +35,7 @@ class TrainingData:
     y: Tensor
     weight: Tensor | None = None
 
-    def to(self, device: torch.device) -> "TrainingData":
+    def to(self, device: torch.device) -> TrainingData:
         """Return the data on another device."""
         weight = None if self.weight is None else self.weight.to(device)
         return TrainingData(self.X.to(device), self.y.to(device), weight)
@@ -117,7 +118,7 @@ class Trained:
     _numpy: ClassVar[NumpyNetworks | None] = None  # of each object, once it was asked for
 
     @classmethod
-    def empty(cls, architecture: Architecture, n_networks: int, device: torch.device) -> "Trained":
+    def empty(cls, architecture: Architecture, n_networks: int, device: torch.device) -> Trained:
         """Return a place for results."""
         length = architecture.vector_length
         return cls(
@@ -136,25 +137,40 @@ class Trained:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def take(self, members: Sequence[int]) -> "Trained":
+    def take(self, members: Sequence[int]) -> Trained:
         """Return some of the networks, in the given order."""
         index = torch.as_tensor(members, device=self.vectors.device)
         return Trained(self.architecture, self.vectors[index], self.failed[index])
 
-    def to(self, device: torch.device | str) -> "Trained":
+    def to(self, device: torch.device | str) -> Trained:
         """Return the networks on another device."""
         return Trained(self.architecture, self.vectors.to(device), self.failed.to(device))
 
+    def arrays(self) -> dict[str, AnyArray]:
+        """Return the vectors and what failed as NumPy arrays, without torch where they came as such."""
+        held = self.__dict__.get("_arrays")
+        return held or {name: getattr(self, name).detach().cpu().numpy() for name in ("vectors", "failed")}
+
     def __getstate__(self) -> ByName:
         """Give the tensors as NumPy arrays, so that whatever stores plain objects can store networks."""
-        arrays = {name: getattr(self, name).detach().cpu().numpy() for name in ("vectors", "failed")}
-        return {"architecture": self.architecture, **arrays}
+        return {"architecture": self.architecture, **self.arrays()}
 
     def __setstate__(self, state: ByName) -> None:
-        tensors = {name: torch.tensor(state[name]) for name in ("vectors", "failed")}  # in torch's own, aligned memory
-        self.__dict__.update(architecture=state["architecture"], **tensors)
+        arrays = {name: np.array(state[name]) for name in ("vectors", "failed")}
+        self.__dict__.update(architecture=state["architecture"], _arrays=arrays)
 
-    @torch.no_grad()
+    def __getattr__(self, name: str) -> Tensor:
+        """Make the tensors of arrays that were loaded, when somebody asks for them."""
+        arrays = self.__dict__.get("_arrays")
+        if arrays is None or name not in arrays:
+            raise AttributeError(name)
+        for own, array in arrays.items():
+            self.__dict__[own] = torch.tensor(array)  # in torch's own, aligned memory
+        del self.__dict__["_arrays"]  # they may change from now on
+        tensor: Tensor = self.__dict__[name]
+        return tensor
+
+    @without_gradients
     def scores(self, x: Tensor) -> Tensor:
         """Return the scores of every network for the rows x, of shape (n_networks, n_rows, n_outputs).
 
@@ -164,8 +180,9 @@ class Trained:
 
     def on_numpy(self) -> NumpyNetworks | None:
         """Return the networks as NumPy runs them; None on a GPU, and for modules of the user's own."""
-        if self._numpy is None and self.vectors.device.type == "cpu":
-            self.__dict__["_numpy"] = numpy_networks(self.architecture, self.vectors.detach().numpy())
+        is_here = "_arrays" in self.__dict__ or self.vectors.device.type == "cpu"
+        if self._numpy is None and is_here:
+            self.__dict__["_numpy"] = numpy_networks(self.architecture, self.arrays()["vectors"])
         return self._numpy
 
     def module(self, member: int) -> nn.Module:

@@ -4,6 +4,7 @@ A row's scores must not depend, to the last bit, on the rows that it comes with.
 where the library takes the kernels that add up in one order, so that the promise is tried out on the machine at hand.
 """
 
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from math import pi, prod
@@ -76,25 +77,31 @@ class NumpyNetworks:
         self.least = self._least_rows()
 
     def scores(self, inputs: _Single) -> _Single:
-        """Return the scores (n_networks, n_rows, n_outputs) for rows that the networks share or, in three dimensions,
-        for rows of each network's own.
+        """Return the scores (n_networks, n_rows, n_outputs).
+
+        The networks share the rows; in three dimensions, each has rows of its own.
         """
         n_rows = inputs.shape[-2]
         if self.least is None:
             filled = _filled(inputs, n_rows + -n_rows % _TILE)
             tiles = [self._run(filled[..., start : start + _TILE, :]) for start in range(0, filled.shape[-2], _TILE)]
             return np.concatenate(tiles, axis=1)[:, :n_rows]
-        return self._run(_filled(inputs, max(n_rows, self.least)))[:, :n_rows]
+        if n_rows <= _TILE or self.n_networks == 1:
+            return self._run(_filled(inputs, max(n_rows, self.least)))[:, :n_rows]
+        each = [slice(number, number + 1) for number in range(self.n_networks)]  # what one leaves stays in the cache
+        return np.concatenate([self._run(inputs[one] if inputs.ndim == 3 else inputs, one) for one in each])
 
     def _run(self, inputs: _Single, which: slice = _ALL) -> _Single:
         activation = inputs if inputs.ndim == 3 else inputs[None]
         if self._waves is not None:
             activation = self._waves.joined(activation, which)
         last = len(self._weights) - 1
-        for depth, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
-            sums = np.matmul(activation, weight[which])
-            sums += bias[which]
-            activation = self._bend(depth, sums, which) if depth < last else sums
+        with np.errstate(all="ignore"):  # whoever decides looks at what comes out
+            for depth, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
+                shape = (len(weight[which]), activation.shape[1], weight.shape[2])
+                sums = np.matmul(activation, weight[which], out=_scratch(depth % 2, shape) if depth < last else None)
+                sums += bias[which]
+                activation = self._bend(depth, sums, which) if depth < last else sums
         return activation[..., : self.n_outputs]
 
     def _least_rows(self) -> int | None:
@@ -107,6 +114,19 @@ class NumpyNetworks:
             if not np.array_equal(self._run(tried[:, :n_rows], one), expected[:, :n_rows]):
                 least = n_rows + 1
         return least if least <= _TILE else None
+
+
+_of_thread = threading.local()
+
+
+def _scratch(number: int, shape: tuple[int, ...]) -> _Single:
+    """Return memory of this thread's to compute in, since asking for it anew takes longer than computing."""
+    held: dict[int, _Single] = _of_thread.__dict__
+    found = held.get(number)
+    size = prod(shape)
+    if found is None or found.size < size:
+        found = held[number] = np.empty(size, dtype=np.float32)
+    return found[:size].reshape(shape)
 
 
 def _filled(inputs: _Single, n_rows: int) -> _Single:
@@ -224,9 +244,9 @@ class _Blends:
         self._rest = [(-_SELU_SCALE * one).astype(np.float32) for one in wide]
 
     def __call__(self, depth: int, sums: _Single, which: slice) -> _Single:
-        negative = np.minimum(sums, 0)
+        negative = np.minimum(sums, 0, out=_scratch(2, sums.shape))
         sums *= self._above[depth][which]
-        curve = np.expm1(negative)
+        curve = np.expm1(negative, out=_scratch(3, sums.shape))
         curve *= self._below[depth][which]
         sums += curve
         negative *= self._rest[depth][which]

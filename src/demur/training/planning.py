@@ -1,5 +1,7 @@
 """Where and in which stacks networks train, read from the machine's cores, caches and memory."""
 
+from __future__ import annotations
+
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from demur.errors import InputError
+from demur.lazy_torch import torch
 from demur.training.architecture import Architecture
 from demur.training.jobs import NetworkSpec
 from demur.workers import n_cores

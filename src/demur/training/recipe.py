@@ -3,6 +3,8 @@
 Stacks of networks take turns, a few steps at a time, so that they advance together and can stop together.
 """
 
+from __future__ import annotations
+
 import heapq
 import threading
 import time
@@ -11,12 +13,10 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.optim.adam import adam
 
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
 from demur.training.jobs import NetworkSpec, Trained, TrainingData
@@ -60,6 +60,9 @@ class Recipe:
         Compare the epochs by the validation loss that the best temperature of each would give, where the loss has a
         link: what counts if the probabilities are calibrated afterwards. An epoch whose network is too sure of itself
         need not be a bad one then.
+    patience : int, optional
+        Stop a network after so many epochs without a lower validation loss. The rate rises again with every cycle, and
+        the loss with it: less than half of the epochs may give up too soon.
 
     Examples
     --------
@@ -77,11 +80,14 @@ class Recipe:
     dropout: float = 0.15
     betas: tuple[float, float] = (0.9, 0.95)
     tempered: bool = True
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         for name, value, least in (("epochs", self.epochs, 0), ("batch_size", self.batch_size, 1)):
             if value < least:
                 raise InputError(f"{name} must be at least {least}, got {value}.")
+        if self.patience is not None and self.patience < 1:
+            raise InputError(f"patience must be at least 1, got {self.patience}.")
 
     def rate(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the factor of the learning rate at times t in [0, 1]."""
@@ -303,7 +309,7 @@ class _Pace:
 class _Turns:
     """Whose turn it is: that of the run that has come least far and is not under way."""
 
-    def __init__(self, runs: Sequence["_Run"]) -> None:
+    def __init__(self, runs: Sequence[_Run]) -> None:
         self._waiting = [(0.0, number, run) for number, run in enumerate(runs)]
         self._lock = threading.Lock()
 
@@ -358,6 +364,7 @@ class _Run:
         self.best = torch.full((len(specs),), torch.inf, device=device)
         self.best_epoch = torch.zeros(len(specs), dtype=torch.int64, device=device)
         self.sharpness = torch.zeros(len(specs), device=device)
+        self._stopped = torch.zeros(len(specs), dtype=torch.bool, device=device)
         self.vectors = self._step.stack.vectors()
 
     def turn(self, pace: _Pace, stop: threading.Event) -> bool:
@@ -405,15 +412,20 @@ class _Run:
 
     def _end_epoch(self) -> None:
         self.epoch += 1
-        self.training_loss.append(self._step.mean_loss(self._position))
+        self.training_loss.append(torch.where(self._stopped, torch.nan, self._step.mean_loss(self._position)))
         self._position = 0
         value, vectors = self._validation.look()
+        value = torch.where(self._stopped, torch.nan, value)
         self.validation_loss.append(value)
         better = (value < self.best) | self._validation.without
         self.best = torch.where(better, value, self.best)
         self.best_epoch = torch.where(better, self.epoch, self.best_epoch)
         self.sharpness = torch.where(better, self._validation.sharpness, self.sharpness)
         self.vectors = torch.where(better[:, None], vectors, self.vectors)
+        if self._recipe.patience is not None:
+            self._stopped |= self.epoch - self.best_epoch >= self._recipe.patience
+            if bool(self._stopped.all()):
+                self._left = 0  # as one network alone would stop: what the others do changes nothing for it
         if self._listeners.progress is not None:
             self._listeners.progress(len(self.members))
         if self._listeners.on_epoch is not None:
@@ -529,6 +541,8 @@ class _FusedUpdate:
         self._counts = [torch.zeros(()) for _ in self._each]
 
     def __call__(self, rates: Tensor, shrinkages: Tensor) -> None:
+        from torch.optim.adam import adam
+
         for part, factor in self._decaying:
             part.mul_(1 - factor * shrinkages[:, None])
         rates_now = rates.tolist()

@@ -8,6 +8,8 @@ Parameters that learn faster or slower than the weights are stored divided by th
 depend on the scale of a gradient, so one learning rate then serves all of them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,11 +17,9 @@ from math import pi, prod
 from typing import NamedTuple
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from demur.errors import InputError
+from demur.lazy_torch import F, Tensor, nn, torch
 from demur.training.architecture import Architecture, Stack, one_vector
 
 __all__ = ["PeriodicEmbeddings", "StackedTabularNet", "TabularNet"]
@@ -129,7 +129,7 @@ class TabularNet(Architecture):
             start += prod(shape)
         return parts
 
-    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> "StackedTabularNet":
+    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> StackedTabularNet:
         return StackedTabularNet(self, seeds, n_groups, device)
 
     def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
@@ -138,7 +138,9 @@ class TabularNet(Architecture):
         return folded_scores(self, self.folded(vectors), rows)
 
     def module(self, vector: Tensor) -> nn.Module:
-        return _TabularModule(self, {name: part[0] for name, part in self.folded(vector.unsqueeze(0)).items()})
+        from demur.training.tabular_module import TabularModule  # a class of torch's cannot wait for torch
+
+        return TabularModule(self, {name: part[0] for name, part in self.folded(vector.unsqueeze(0)).items()})
 
     @property
     def _trained_parts(self) -> dict[str, _Part]:
@@ -209,19 +211,6 @@ def folded_scores(net: TabularNet, parts: Mapping[str, Tensor], x: Tensor) -> Te
         if depth < last:
             activation = torch.lerp(activation, F.selu(activation), parts[f"blend{depth}"].unsqueeze(-1))
     return activation.transpose(1, 2)
-
-
-class _TabularModule(nn.Module):
-    """One trained network, with its parts as parameters."""
-
-    def __init__(self, net: TabularNet, parts: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.net = net
-        self.parts = nn.ParameterDict({name: nn.Parameter(part.clone()) for name, part in parts.items()})
-
-    def forward(self, x: Tensor) -> Tensor:
-        parts = {name: part.unsqueeze(0) for name, part in self.parts.items()}
-        return folded_scores(self.net, parts, x.unsqueeze(0)).squeeze(0)
 
 
 class StackedTabularNet(Stack):

@@ -1,19 +1,18 @@
 """A user's own torch module as an architecture: stacked with ``torch.func`` where that works, one by one where not."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import torch
-from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state
+from typing import Any, TypeAlias
 
 from demur.errors import InputError
+from demur.lazy_torch import Tensor, nn, torch
 from demur.training.architecture import Architecture, Stack, one_vector
 
 __all__ = ["ModuleArchitecture", "ModuleFactory"]
 
-ModuleFactory = Callable[[int, int], nn.Module]
+ModuleFactory: TypeAlias = "Callable[[int, int], nn.Module]"
 """Makes a network from the number of features and the number of outputs."""
 
 _global_generator = threading.Lock()
@@ -105,8 +104,8 @@ class ModuleArchitecture(Architecture):
             )
 
     def _can_be_stacked(self) -> bool:
-        parameters, _ = stack_module_state([self._template, self._template])
-        call = torch.func.vmap(lambda p, x: functional_call(self._template, p, (x,)), randomness="error")
+        parameters, _ = torch.func.stack_module_state([self._template, self._template])
+        call = torch.func.vmap(lambda p, x: torch.func.functional_call(self._template, p, (x,)), randomness="error")
         try:
             call(parameters, torch.zeros(2, 4, self.n_features))
         except RuntimeError:
@@ -152,7 +151,7 @@ class _StackedModule(Stack):
         return self._scores.detach()
 
     def _call(self, parameters: dict[str, Tensor], x: Tensor) -> Any:
-        return functional_call(self._module, parameters, (x,))
+        return torch.func.functional_call(self._module, parameters, (x,))
 
     def _alone(self, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
         """Run with random numbers that depend on this network alone."""

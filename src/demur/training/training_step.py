@@ -3,17 +3,17 @@
 Every group of networks walks through its own rows in its own order, and every parameter has its own weight decay.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.optim.adam import adam
 
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Stack
 from demur.training.jobs import NetworkSpec, TrainingData
@@ -195,6 +195,8 @@ class AMSGrad:
 
     def step(self) -> None:
         """Update the parameters from the gradients."""
+        from torch.optim.adam import adam
+
         if self._kept is None:
             self._gradients.addcmul_(self._parameters, self._weight_decay)
         else:
