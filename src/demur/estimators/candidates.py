@@ -154,7 +154,7 @@ def _members_per_fold(n_train: int) -> int:
 
 
 def _networks(task: Task) -> RejectClassifier:
-    return RejectClassifier("ce", random_state=task.random_state)
+    return RejectClassifier("ce", novelty=None, random_state=task.random_state)
 
 
 def _periodic_networks(task: Task) -> RejectClassifier:
