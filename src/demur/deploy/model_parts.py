@@ -53,6 +53,8 @@ TRUSTED = (
     "sklearn.calibration._TemperatureScaling",
     "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # what is in these, part_checks looks at
+    "sklearn.feature_selection._univariate_selection.chi2",  # by which features are chosen: called in fit alone
+    "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
     "sklearn.metrics._dist_metrics.ManhattanDistance64",
     "sklearn.metrics._dist_metrics.MinkowskiDistance64",
@@ -111,9 +113,13 @@ _PARTS = (
     "demur.estimators.network_selection.Candidate",
     "demur.estimators.network_selection.FittedNetworks",
     "demur.estimators.network_selection.ScaledNetworks",
+    "demur.estimators.table_codes.KnownRows",
     "demur.estimators.table_codes.TableCodes",
     "demur.guarantees.risk_control.Certificate",
     "demur.label_shift.LabelShift",
+    "demur.novelty.KeptRows",
+    "demur.novelty.Novelty",
+    "demur.novelty.Space",
     "demur.rules.Decision",
     "demur.tabular.expert_columns.ExpertColumns",
     "demur.tabular.table_model.TableModel",
