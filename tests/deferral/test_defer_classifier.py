@@ -227,6 +227,7 @@ def test_weights_count_as_copies_do():
     np.testing.assert_array_equal(weighted.predict_right(X), copied.predict_right(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", available_joint())
 def test_a_saved_model_decides_as_before(fitted, name, tmp_path):
     models, (X, _, _) = fitted
