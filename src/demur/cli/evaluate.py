@@ -30,6 +30,9 @@ def evaluate(
             "--cost", "-c", help="Judge it at another price of declining; an assumed one where it decides by none."
         ),
     ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="A column such as the site: judge each of its groups as well.")
+    ] = None,
     price: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=PRICE", help="Judge it at another price of asking an expert; may be repeated."),
@@ -70,8 +73,9 @@ def evaluate(
             decimal=decimal,
             dayfirst=dayfirst,
             strict=not allow_extra,
+            allowed=() if group is None else (group,),
         )
-        judged = evaluate_table(fitted, table, cost=cost, prices=prices, where=data)
+        judged = evaluate_table(fitted, table, cost=cost, prices=prices, group=group, where=data)
         if report is not None:
             from demur.tabular import write_report
 

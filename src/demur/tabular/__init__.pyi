@@ -28,5 +28,8 @@ from .table_files import read_table as read_table
 from .table_fit import fit_table as fit_table
 from .table_model import ANSWER_COLUMNS as ANSWER_COLUMNS
 from .table_model import TableModel as TableModel
+from .table_refit import Refitted as Refitted
+from .table_refit import refit_table as refit_table
+from .table_refit import review_weights as review_weights
 from .table_sources import TableReader as TableReader
 from .table_writer import TableWriter as TableWriter
