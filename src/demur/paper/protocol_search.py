@@ -508,7 +508,7 @@ def run_search(
         store.path(protocol, problem): (protocol, problem)
         for problem in problems
         for protocol in protocols
-        if not store.path(protocol, problem).exists()
+        if store.read(protocol, problem) is None
     }
     for problem in problems:
         ensure(problem, BenchmarkProtocol(), place)
@@ -564,10 +564,9 @@ def score_all(store: SearchStore, published: Numbers, protocols: Sequence[Benchm
     """Score every protocol of which the store has all data sets, with every way to choose."""
     found = []
     for protocol in protocols:
-        if not all(store.path(protocol, problem).exists() for problem in BENCHMARK.problems):
-            continue
-        for problem in BENCHMARK.problems:
-            pairs = [(one, _printed(published, one)) for one in store.read(protocol, problem) or []]
+        tried = {problem: store.read(protocol, problem) for problem in BENCHMARK.problems}
+        for problem, own in tried.items() if None not in tried.values() else ():
+            pairs = [(one, _printed(published, one)) for one in own or ()]
             for way in ways_to_choose():
                 agrees = sum((_agrees(one, way, printed) for one, printed in pairs), Agreement())
                 found.append(Found(name_of(protocol), way, problem, agrees))
