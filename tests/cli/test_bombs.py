@@ -102,9 +102,8 @@ def test_what_the_memory_does_not_hold_is_said(folder, tmp_path):
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29)); "
     call = "sys.argv = ['demur', *sys.argv[1:]]; from demur.cli import main; main()"
     table = tmp_path / "large.parquet"
-    pq.write_table(
-        pa.table({"size": np.random.default_rng(0).normal(size=30_000_000), "y": repeated("b", 30_000_000)}), table
-    )
+    numbers = np.random.default_rng(0).normal(size=30_000_000)
+    pq.write_table(pa.table({"size": numbers, "y": repeated("b", len(numbers))}), table)
     arguments = ["fit", str(table), "--target", "y", "--model", "lr", "--out", str(tmp_path / "new")]
     ended = subprocess.run([sys.executable, "-c", limit + call, *arguments], capture_output=True, text=True)
     assert ended.returncode == 2
