@@ -112,7 +112,7 @@ def test_options_reach_the_loss(demur, tmp_path):
     ("name", "title"), [("own:brier", "brier"), ("own:wrapped", "my own"), ("own.py:Own", "own ce")]
 )
 def test_a_loss_of_ones_own(demur, name, title, folder):
-    result = demur(name, "--classes", 3, cwd=folder)
+    result = demur(name, "--classes", 2, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith(f"CALIBRATED: {title}")
 
@@ -122,6 +122,9 @@ def test_any_number_of_scores(demur, folder):
     result = demur(*call, "--outputs", 4, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert "with 4 scores" in result.stdout
+    plain = demur("own.py:four", "--outputs", 4, "--classes", 3, "--cost", 0.2, cwd=folder)
+    assert plain.returncode == 0, plain.stderr
+    assert "score 4 was taken for that of declining" in plain.stdout
     assumed = demur(*call, cwd=folder)
     assert assumed.returncode in (3, 4)
     assert "never answered class 2" in assumed.stdout
@@ -129,7 +132,7 @@ def test_any_number_of_scores(demur, folder):
 
 
 def test_an_inconclusive_check_is_exit_code_4_and_says_what_would_settle_it(demur, folder):
-    result = demur("own.py:constant", "--json", cwd=folder)
+    result = demur("own.py:constant", "--classes", 2, "--json", cwd=folder)
     assert result.returncode == 4, result.stderr
     report = json.loads(result.stdout)
     assert report["verdict"] == "inconclusive"
@@ -153,7 +156,7 @@ def test_other_costs(demur, folder, tmp_path):
 
 
 def test_a_rule_of_ones_own(demur, folder):
-    result = demur("own:brier", "--rule", "own:half", "--classes", 3, cwd=folder)
+    result = demur("own:brier", "--rule", "own:half", "--classes", 2, cwd=folder)
     assert result.returncode == 3, result.stderr
     assert "false accepts" in result.stdout
 
@@ -179,6 +182,7 @@ def test_a_rule_of_ones_own(demur, folder):
         (("ce", "--figure", "no/such/folder/x.png"), "there is no folder"),
         (("ce", "--rule", "softmax"), "brings its own decision rule"),
         (("ce", "--outputs", 7), "says itself that it takes 3 scores"),
+        (("own:brier", "--outputs", 6), "needs a rule of its own"),
         (("ce", "--cost", "cheap"), "is not a number"),
         (("ce", "--cost", "0.1,0.2"), "3 numbers"),
     ],

@@ -284,6 +284,43 @@ def test_12_13_rows_of_one_group_stay_on_one_side(fit, tmp_path):
     assert "cannot also say" in fit(data, "--group-split", "y", "--force").complaint
 
 
+# 14: time, seeds and names
+
+
+def test_14_the_latest_rows_are_judged(fit, tmp_path):
+    day = [f"2026-{1 + (7 * k) % 12:02}-{1 + k % 28:02}" for k in range(200)]
+    table = rows_of(day=day)
+    data = csv_of(table, tmp_path / "data.csv")
+    fitted = fit_file(data, "y", model="lr", time_split="day")
+    judged = np.isin(table["size"].to_pylist(), fitted.held_out["size"].to_pylist())
+    assert min(np.array(day)[judged]) > max(np.array(day)[~judged])
+    assert abs(judged.sum() - 40) < 5
+    assert fitted.model.schema.set_aside["day"] == "it says when a row was"
+    assert "judged on the latest" in fitted.notes[-1]
+    result = fit(data, "--time-split", "day", "--model", "lr")
+    assert result.code == 0, result
+    assert "judged on the latest" in result.errors
+    assert "did you mean 'day'?" in fit(data, "--time-split", "dya", "--force").complaint
+    assert "cannot also say" in fit(data, "--time-split", "y", "--force").complaint
+    words = csv_of(rows_of(day=["soon", "late"] * 100), tmp_path / "words.csv")
+    assert "no order in time" in fit(words, "--time-split", "day", "--force").complaint
+    gaps = csv_of(rows_of(day=[None, *day[1:]]), tmp_path / "gaps.csv")
+    assert "is empty in 1 of the 200 rows" in fit(gaps, "--time-split", "day", "--force").complaint
+
+
+def test_14_a_seed_chooses_other_rows_and_another_model(tmp_path):
+    data = csv_of(rows_of(), tmp_path / "data.csv")
+    first, again, other = (fit_file(data, "y", model="et", seed=seed) for seed in (1, 1, 2))
+    table = first.held_out
+    assert table.equals(again.held_out)
+    assert not table.equals(other.held_out)
+    proba = [one.model.decide_and_score(table)[1] for one in (first, again, other)]
+    np.testing.assert_array_equal(proba[0], proba[1])
+    assert not np.array_equal(proba[0], proba[2])
+    with pytest.raises(ValueError, match="seed must be a whole number"):
+        fit_file(data, "y", seed=-1)
+
+
 # 12.18: words
 
 

@@ -72,7 +72,7 @@ def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):
         (("predict", "rule", "new.csv"), "holds a Chow, which is not a classifier"),
         (
             ("predict", "pipeline", "new.csv", "--allow-extra"),
-            "column 'pet', row 1, holds 'cat', which is not a number",
+            "row 1, holds 'cat', which is not a number",
         ),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--calibrate"), "there is no column 'class' to predict"),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--coverage", "0.9"), "are fitted on labelled rows"),

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import demur
 from demur import Capacity, DeferClassifier
 from demur.deferral import Expert, Votes, available_joint, get_joint
 from demur.errors import InputError, InputTypeError
@@ -108,8 +109,8 @@ def test_two_stages_learn_from_rows_the_classifier_has_not_seen():
     X = rng.normal(size=(120, 2))
     y = rng.integers(0, 2, 120)
     answers = np.where(rng.random(120) < 0.9, y, 1 - y)
-    model = DeferClassifier("two-stage", {"nurse": 0.0}, hidden_units=(200,), epochs=60, batch_size=48, learning_rate=0.05,
-                            weight_decay=0.0, random_state=0)  # fmt: skip
+    large = {"hidden_units": (200,), "epochs": 60, "batch_size": 48, "learning_rate": 0.05, "weight_decay": 0.0}
+    model = DeferClassifier("two-stage", {"nurse": 0.0}, **large, random_state=0)
     asked = model.fit(X, y, answers=answers).decide(rng.normal(size=(300, 2))).ask == 0
     assert asked.mean() > 0.75
 
@@ -224,3 +225,13 @@ def test_weights_count_as_copies_do():
         np.repeat(X, weight, axis=0), np.repeat(y, weight), answers=np.repeat(answers, weight)
     )
     np.testing.assert_array_equal(weighted.predict_right(X), copied.predict_right(X))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", available_joint())
+def test_a_saved_model_decides_as_before(fitted, name, tmp_path):
+    models, (X, _, _) = fitted
+    demur.save(models[name], tmp_path / "model")
+    decision, again = models[name].decide(X), demur.load(tmp_path / "model").decide(X)
+    np.testing.assert_array_equal(decision.ask, again.ask)
+    np.testing.assert_array_equal(decision.acceptance, again.acceptance)

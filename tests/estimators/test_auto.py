@@ -22,7 +22,7 @@ from demur.estimators.auto_classifier import mixture_weights
 from demur.estimators.candidates import CANDIDATES, TimeBudget, fit_in_pieces
 
 QUICK = ("logistic regression", "extra trees")
-NAMES = tuple(candidate.name for candidate in CANDIDATES)
+NAMES = tuple(candidate.name for candidate in CANDIDATES if candidate.library is None)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -55,7 +55,7 @@ def noisy():
 
 @pytest.fixture(scope="module")
 def fitted(noisy):
-    return AutoClassifier(time_budget=None, random_state=0).fit(*noisy)
+    return AutoClassifier(NAMES, time_budget=None, random_state=0).fit(*noisy)
 
 
 def test_every_candidate_is_tried_and_reported(fitted):
@@ -225,6 +225,20 @@ def test_a_model_in_pieces_is_the_same_model(estimator, noisy):
     assert pieces.get_params() == whole.get_params()
 
 
+@pytest.mark.parametrize(
+    ("estimator", "done"),
+    [
+        (ExtraTreesClassifier(20, random_state=0), 1.0),
+        (HistGradientBoostingClassifier(max_iter=20, early_stopping=False, random_state=0), 0.25),
+    ],
+    ids=["trees", "boosting"],
+)
+def test_the_last_fit_is_no_surer_than_those_that_it_is_calibrated_by(estimator, done, noisy):
+    """A temperature found for five iterations would make a hundred far too sure; more trees make nothing surer."""
+    for seconds in (1e9, np.inf):
+        assert fit_in_pieces(clone(estimator), *noisy, {}, seconds=seconds, at_most=0.25) == done
+
+
 def test_a_budget_counts_what_is_spent(clock):
     budget = TimeBudget(12.0)
     clock[0] = 5.0
@@ -375,7 +389,7 @@ def test_rules_that_need_rows_get_rows_that_the_blend_has_not_seen(monkeypatch):
 def test_rare_classes():
     X, y = load_iris(return_X_y=True)
     keep = np.r_[0:50, 50:100, 100]  # one row of the third class
-    model = AutoClassifier(time_budget=None, cv=3, random_state=0).fit(X[keep], y[keep])
+    model = AutoClassifier(NAMES, time_budget=None, cv=3, random_state=0).fit(X[keep], y[keep])
     assert model.predict_proba(X).shape == (150, 3)
 
 

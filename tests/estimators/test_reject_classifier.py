@@ -21,6 +21,7 @@ from demur.estimators.fold_networks import fit_fold_networks
 from demur.estimators.network_selection import scaled_inputs
 from demur.losses import CrossEntropy, available, get
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
+from demur.training import PeriodicEmbeddings
 
 X, Y = load_iris(return_X_y=True)
 QUICK = {
@@ -224,7 +225,7 @@ def test_read_only_rows(ce):
 
 @pytest.mark.parametrize("loss", ["ova+sq", "ova+sqhin", "ce", "ova+log"])
 def test_decisions_are_the_losss_own(loss):
-    model = RejectClassifier(loss, **QUICK).fit(X, Y)
+    model = RejectClassifier(loss, novelty=None, **QUICK).fit(X, Y)
     far = np.r_[X, 20 * X - 80]
     scaled = torch.from_numpy(((far - model.networks_.mean) / model.networks_.scale).astype(np.float32))
     own = model.loss_.decide(model.networks_.networks.scores(scaled)[0], 0.2).numpy()
@@ -377,6 +378,17 @@ def test_the_default_is_a_function_of_the_rows_and_not_of_their_order(default):
     np.testing.assert_array_equal(again.predict_proba(X), default.predict_proba(X))
     pieces = np.concatenate([default.predict_proba(X[:7]), default.predict_proba(X[7:])])
     np.testing.assert_array_equal(pieces, default.predict_proba(X))
+
+
+def test_patience_and_embeddings_are_for_the_default_networks():
+    options = {"epochs": 6, "n_members": 2, "random_state": 0}
+    model = RejectClassifier(patience=1, embeddings=PeriodicEmbeddings(4, 2), **options).fit(X, Y)
+    assert model.networks_.networks.architecture.embeddings == PeriodicEmbeddings(4, 2)
+    trained = np.isfinite(model.validation_curve_).sum(1)
+    np.testing.assert_array_equal(trained, np.minimum(np.nanargmin(model.validation_curve_, 1) + 2, 6))
+    for own in ({"patience": 3}, {"embeddings": PeriodicEmbeddings()}):
+        with pytest.raises(ValueError, match="is for the default networks"):
+            RejectClassifier(**QUICK, **own).fit(X, Y)
 
 
 def test_losses_with_a_link_are_chosen_by_log_loss():

@@ -10,6 +10,8 @@ from demur.losses.pairwise import PairwiseLoss
 from demur.theory import minimise_pointwise_risk
 
 CLASSES = (2, 3, 5, 8)
+QUICK = (3,)
+"""With how many classes each loss is tried in the quick suite."""
 
 
 def random_etas(n_classes, cost, n, seed):
@@ -53,10 +55,15 @@ HOLLOW = ("brier", "cao", "dac", "focal", "gce", "mao+mae", "pr+mae")
 """Not convex: minimising them takes many starts."""
 
 
-@pytest.mark.parametrize(("name", "n_classes"), CALIBRATED)
+def some_slow(name, n_classes):
+    quick = n_classes in QUICK or get(name).binary_only
+    return pytest.param(name, n_classes, marks=[] if quick else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize(("name", "n_classes"), [some_slow(*case) for case in CALIBRATED])
 def test_calibrated_losses_decide_as_chow(name, n_classes):
     loss = get(name).for_classes(n_classes)
-    n = 4 if name in HOLLOW else 60 if loss.smooth else 8
+    n = 4 if name in HOLLOW else 40 if loss.smooth else 4
     eta, cost = problems(lambda c: random_etas(n_classes, c, n=n, seed=n_classes))
     assert mistakes(loss, eta, cost) == {"false_reject": 0, "false_accept": 0, "misclassify": 0}
 
@@ -79,7 +86,9 @@ def extremes(n_classes, cost, step=0.002):
 PAIRWISE = [name for name in available(n_classes=3) if isinstance(get(name), PairwiseLoss)]
 
 
-@pytest.mark.parametrize("n_classes", [3, 5, 8])
+@pytest.mark.parametrize(
+    "n_classes", [pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(8, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", PAIRWISE)
 @pytest.mark.parametrize(
     ("beta", "expected"),

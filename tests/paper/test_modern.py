@@ -11,6 +11,10 @@ from demur.paper.experiments import chosen_experiments
 from demur.paper.published_tables import Published
 from demur.paper.result_files import write_outputs
 from demur.paper.trial_means import Numbers
+from demur.theory import check_calibration
+from demur.theory.bayes import as_target
+from demur.theory.certificate import certify
+from demur.theory.subject import examine
 
 LOSSES = ("ce", "ms", "pr+mae", "gamblers", "mpc+log")
 
@@ -28,6 +32,8 @@ def test_the_page_of_losses_has_a_row_for_each():
     assert sorted(verdicts) == available(n_classes=3)
     for name, verdict in verdicts.items():
         assert verdict.startswith("calibrated" if get(name).calibrated_for(3) else "refuted")
+        proved = certify(examine(get(name).for_classes(3), as_target(0.2, 3))) is not None
+        assert ("theorem" in verdict.partition("(")[0]) == proved
         needs = next(row for row in table if f"`{name}`" in row).split("|")[4]
         assert ("one per cost" in needs) == get(name).trained_for_cost
 
@@ -54,9 +60,10 @@ def test_the_page_has_one_row_for_each_loss_and_says_what_it_is(page):
     assert "synthetic stand-in" in text
     summary = {row.split("|")[1].strip(): row for row in text.split("## 0-1-c risk")[0].splitlines() if "| one " in row}
     assert set(summary) == set(LOSSES)
-    assert "| yes | one for all costs |" in summary["ce"]
-    assert "| yes | one per cost |" in summary["pr+mae"]
-    assert "| no | one per cost |" in summary["gamblers"]
+    assert "| calibrated | one for all costs |" in summary["ce"]
+    assert "| calibrated | one per cost |" in summary["pr+mae"]
+    assert "| not calibrated | one per cost |" in summary["gamblers"]
+    assert "a quick run does not check it" in text
     assert len(figures.splitlines()) == 1 + 3 * 2 * len(LOSSES)
 
 
@@ -67,3 +74,14 @@ def test_the_lowest_risk_of_a_cell_is_bold(page):
         cells = [row[column] for row in rows]
         means = [float(re.search(r"0\.\d+", cell).group()) for cell in cells]
         assert "**" in cells[means.index(min(means))]
+
+
+@pytest.mark.slow
+def test_the_stored_page_has_the_checkers_verdicts():
+    text = (Path(__file__).parents[2] / "results" / "modern" / "README.md").read_text()
+    rows = [row.split("|") for row in text.split("## 0-1-c risk")[0].splitlines() if "| one " in row]
+    verdicts = {row[1].strip(): row[3].strip() for row in rows}
+    assert sorted(verdicts) == available(n_classes=3)
+    for name, verdict in verdicts.items():
+        report = check_calibration(name, 3, 0.2)
+        assert verdict == f"{report.verdict}: {report.evidence}"

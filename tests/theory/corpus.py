@@ -340,12 +340,117 @@ def never_two(s, c):
     return p[:, :2].argmax(-1), p.amax(-1) <= 1 - c
 
 
+def tsallis(q):
+    """The proper score of Tsallis's entropy: Brier's at q = 2, the logarithm's towards q = 1."""
+
+    def loss(s, y, c):
+        p = softmax(s)
+        return (-q * own(p, y) ** (q - 1) + (q - 1) * (p**q).sum(-1)) / (q - 1)
+
+    return loss
+
+
+def tilted(t):
+    """Tilted cross-entropy, (p^-t - 1) / t, whose minimiser has p proportional to eta^(1 / (1 + t))."""
+    return lambda s, y, c: torch.expm1(t * ce(s, y, c)) / t
+
+
+def normalised_logits(s, y, c):
+    """Cross-entropy of scores divided by their length: it cannot know how long they are, and the rule reads that."""
+    return ce(10 * s / (s.norm(dim=-1, keepdim=True) + 1e-7), y, c)
+
+
+def rounded_hinge(z):
+    """The hinge with its corner rounded over a tenth."""
+    u = 1 - z
+    return torch.where(u <= 0, torch.zeros_like(u), torch.where(u < 0.1, u.square() / 0.2, u - 0.05))
+
+
+def huber(s, y, c):
+    return F.huber_loss(s, 2 * one_hot(y, s) - 1, reduction="none", delta=0.5).sum(-1)
+
+
+def answer_and_doubt(s, y, c):
+    """2K scores: cross-entropy for the answer, and for each class whether it would be worth answering."""
+    g, h = s[:, : s.shape[-1] // 2], s[:, s.shape[-1] // 2 :]
+    return ce(g, y, c) + weighted_ova(logistic)(h, y, c)
+
+
+def doubt_of_answer(s, c):
+    g, h = s[:, : s.shape[-1] // 2], s[:, s.shape[-1] // 2 :]
+    return g.argmax(-1), own(h, g.argmax(-1)) <= 0
+
+
+def doubt_of_all(s, c):
+    g, h = s[:, : s.shape[-1] // 2], s[:, s.shape[-1] // 2 :]
+    return g.argmax(-1), h.sum(-1) <= 0
+
+
+def share_of_answers(s, c):
+    """K + 1 scores, but Chow's rule on what the classes have among themselves."""
+    p = softmax(s)[:, :-1]
+    share = p / p.sum(-1, keepdim=True)
+    return share.argmax(-1), share.amax(-1) <= 1 - c
+
+
+def nearly_last(s, c):
+    return s[:, :-1].argmax(-1), s[:, -1] >= s[:, :-1].amax(-1) - 0.1
+
+
+WEIGHTS = torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64)
+
+
+def weighted_classes(s, y, c):
+    return ce(s, y, c) * WEIGHTS[y]
+
+
+def unweighted(s):
+    p = softmax(s) / WEIGHTS
+    return p / p.sum(-1, keepdim=True)
+
+
+def jumping(s, y, c):
+    """Cross-entropy and a fine for a wrong argmax: it jumps, but away from the minimum."""
+    return ce(s, y, c) + 0.3 * (s.argmax(-1) != y).to(s.dtype)
+
+
+def arctangent_rejector(s, y, c):
+    accept = 0.5 + torch.atan(s[:, -1]) / np.pi
+    return (1 - own(softmax(s[:, :-1]), y)) * accept + c * (1 - accept)
+
+
+def doubted_ce(s, y, c):
+    """Cross-entropy instead of an error, times the acceptance: declines by the entropy of eta."""
+    accept = torch.sigmoid(s[:, -1])
+    return ce(s[:, :-1], y, c) * accept + c * (1 - accept)
+
+
+def evidence(s):
+    return 1 + F.softplus(s)
+
+
+def evidential(s, y, c):
+    """The expected logarithm under a Dirichlet distribution; its minimum is where the evidence is endless."""
+    a = evidence(s)
+    return torch.digamma(a.sum(-1)) - torch.digamma(own(a, y))
+
+
+def steep_hinge(s, y, c):
+    """Bartlett and Wegkamp 2008: two classes, one score."""
+    z = (2 * y - 1).to(s.dtype) * s[:, 0]
+    return torch.where(z < 0, 1 - (1 - c) / c * z, F.relu(1 - z))
+
+
+def never_answers(s, c):
+    return s.argmax(-1), torch.ones(len(s), dtype=torch.bool)
+
+
 MATRIX = np.array([[0.0, 1.0, 2.0, 0.3], [3.0, 0.0, 1.0, 0.3], [1.0, 1.0, 0.0, 0.2]])
 PRICES = np.array([0.1, 0.3, 0.4])
 
 CASES = [
     # What is calibrated.
-    Case("ce", CALIBRATED, ce, quick=True),
+    Case("ce", CALIBRATED, ce),
     Case("ce, two classes", CALIBRATED, ce, classes=2),
     Case("ce, eight classes", CALIBRATED, ce, classes=8),
     Case("ce x 1e-9", CALIBRATED, times(ce, 1e-9)),
@@ -354,7 +459,7 @@ CASES = [
     Case("ce + 1000", CALIBRATED, times(ce, plus=1000.0)),
     Case("ce - 1e6", CALIBRATED, times(ce, plus=-1e6)),
     Case("ce, kinks suspected", CALIBRATED, ce, smooth=False),
-    Case("clamp(ce, min=.1)", CALIBRATED, lambda s, y, c: ce(s, y, c).clamp(min=0.1), quick=True),
+    Case("clamp(ce, min=.1)", CALIBRATED, lambda s, y, c: ce(s, y, c).clamp(min=0.1)),
     Case(
         "ce of half the scores", CALIBRATED, times(lambda s, y, c: ce(s / 2, y, c)), chow_on(lambda s: softmax(s / 2))
     ),
@@ -368,7 +473,7 @@ CASES = [
         outputs=6,
     ),
     Case("brier", CALIBRATED, brier),
-    Case("brier, kinks suspected", CALIBRATED, brier, smooth=False, quick=True),
+    Case("brier, kinks suspected", CALIBRATED, brier, smooth=False),
     Case("brier x 1e-9", CALIBRATED, times(brier, 1e-9)),
     Case("spherical", CALIBRATED, spherical),
     Case("spherical, kinks suspected", CALIBRATED, spherical, smooth=False),
@@ -429,11 +534,55 @@ CASES = [
     Case("ce, cost matrix", CALIBRATED, ce, cost=MATRIX, quick=True),
     Case("brier, cost matrix", CALIBRATED, brier, least_cost_on(softmax), cost=MATRIX),
     Case("prices by class", CALIBRATED, class_costs, last_wins, outputs=4, cost=PRICES, quick=True),
+    Case("tsallis 1.5", CALIBRATED, tsallis(1.5)),
+    Case("tsallis 3, K = 4", CALIBRATED, tsallis(3.0), classes=4),
+    Case("tilted ce with its link", CALIBRATED, tilted(0.5), chow_on(lambda s: softmax(1.5 * s))),
+    Case("rounded hinge, weighted", CALIBRATED, weighted_ova(rounded_hinge), positive),
+    Case("answer and doubt, 2K scores", CALIBRATED, answer_and_doubt, doubt_of_answer, outputs=6, quick=True),
+    Case("share of the answers", CALIBRATED, mozannar_sontag, share_of_answers, outputs=4),
+    Case("class weights undone", CALIBRATED, weighted_classes, chow_on(unweighted), quick=True),
+    Case("class weights undone, x 1e9", CALIBRATED, times(weighted_classes, 1e9), chow_on(unweighted)),
+    Case(
+        "scores in another order",
+        CALIBRATED,
+        lambda s, y, c: ce(s.roll(1, -1), y, c),
+        chow_on(lambda s: softmax(s.roll(1, -1))),
+    ),
+    Case("jumping", CALIBRATED, jumping),
+    Case("arctangent rejector", CALIBRATED, arctangent_rejector, "rejector"),
+    Case("evidential", CALIBRATED, evidential, chow_on(lambda s: evidence(s) / evidence(s).sum(-1, keepdim=True))),
+    Case(
+        "steep hinge",
+        CALIBRATED,
+        steep_hinge,
+        lambda s, c: ((s[:, 0] > 0).long(), s[:, 0].abs() <= 0.5),
+        1,
+        2,
+        smooth=False,
+    ),
+    Case(
+        "steep hinge, kinks unsuspected",
+        CALIBRATED,
+        steep_hinge,
+        lambda s, c: ((s[:, 0] > 0).long(), s[:, 0].abs() <= 0.5),
+        1,
+        2,
+    ),
     # What is wrong, each as people get it wrong.
+    Case("tilted ce", REFUTED, tilted(0.5)),
+    Case("ce with a polynomial term", REFUTED, lambda s, y, c: ce(s, y, c) + 2 * mae(s, y, c)),
+    Case("margins added to the scores", REFUTED, lambda s, y, c: ce(s - 0.5 * one_hot(y, s), y, c)),
+    Case("huber for squared", REFUTED, huber, chow_on(lambda s: (1 + s) / 2)),
+    Case("doubt of all classes", REFUTED, answer_and_doubt, doubt_of_all, outputs=6),
+    Case("nearly the last", REFUTED, mozannar_sontag, nearly_last, outputs=4),
+    Case("scores in another order, unnoticed", REFUTED, lambda s, y, c: ce(s.roll(1, -1), y, c)),
+    Case("ce times the acceptance", REFUTED, doubted_ce, "rejector"),
+    Case("never answers", REFUTED, ce, never_answers),
+    Case("threshold 1 - c + .001", REFUTED, ce, threshold_at(lambda c: 1 - c + 0.001)),
     Case("no rejection term", REFUTED, pairwise(3.2, weight=0.0), "rejector", quick=True),
     Case("rejector with the wrong sign", REFUTED, pairwise(3.0, sign=1.0), "rejector"),
     Case("pairwise, K = 3", REFUTED, pairwise(3.2), "rejector"),
-    Case("pairwise, half the rejection term", REFUTED, pairwise(3.2, weight=0.5), "rejector", classes=2, quick=True),
+    Case("pairwise, half the rejection term", REFUTED, pairwise(3.2, weight=0.5), "rejector", classes=2),
     Case("pairwise trained for c = .4", REFUTED, lambda s, y, c: pairwise(2.4)(s, y, 0.4), "rejector", classes=2),
     Case(
         "against the rejector",
@@ -447,7 +596,7 @@ CASES = [
     Case("threshold c", REFUTED, ce, threshold_at(lambda c: c)),
     Case("threshold 1 - c + .01", REFUTED, ce, threshold_at(lambda c: 1 - c + 0.01)),
     Case("threshold 1 - c + .01, x 1e-9", REFUTED, times(ce, 1e-9), threshold_at(lambda c: 1 - c + 0.01)),
-    Case("last class masked", REFUTED, masked_last_class, quick=True),
+    Case("last class masked", REFUTED, masked_last_class),
     Case("labels swapped", REFUTED, swapped_labels),
     Case("softmax twice", REFUTED, lambda s, y, c: ce(softmax(s), y, c)),
     Case("temperature forgotten", REFUTED, lambda s, y, c: ce(s / 2, y, c)),
@@ -467,10 +616,10 @@ CASES = [
     Case("ova+exp read with a sigmoid", REFUTED, ova(exponential), chow_on(torch.sigmoid)),
     Case("ova+log read with a softmax", REFUTED, ova(logistic), chow_on(softmax)),
     Case("exponential pairs read as logits", REFUTED, exponential_pairs),
-    Case("unweighted ova+hin", REFUTED, ova(hinge), positive, smooth=False, quick=True),
+    Case("unweighted ova+hin", REFUTED, ova(hinge), positive, smooth=False),
     Case("weston-watkins", REFUTED, weston_watkins, wide_lead, smooth=False),
     Case("crammer-singer", REFUTED, crammer_singer, wide_lead, smooth=False),
-    Case("deep gamblers", REFUTED, deep_gamblers, last_wins, outputs=4, quick=True),
+    Case("deep gamblers", REFUTED, deep_gamblers, last_wins, outputs=4),
     Case("reject score with weight c", REFUTED, reject_weighted(lambda c: c), last_wins, outputs=4),
     Case("reject score with weight 1", REFUTED, reject_weighted(lambda c: 1.0), last_wins, outputs=4),
     Case(
@@ -483,7 +632,7 @@ CASES = [
     Case("mao's scores with weight c", REFUTED, lambda s, y, c: mao_scores(s, y, 1 - c), last_wins, outputs=4),
     Case("mao's rejector, double price", REFUTED, lambda s, y, c: mao_rejector(s, y, 2 * c), "rejector"),
     Case("class 2 is never answered", REFUTED, ce, never_two, outputs=3),
-    Case("one price for a matrix", REFUTED, ce, lambda s, costs: chow_on(softmax)(s, 0.2), cost=MATRIX, quick=True),
+    Case("one price for a matrix", REFUTED, ce, lambda s, costs: chow_on(softmax)(s, 0.2), cost=MATRIX),
     Case(
         "prices of other classes",
         REFUTED,
@@ -494,5 +643,8 @@ CASES = [
     ),
     # What minimising alone cannot decide: the loss does not tell right from wrong.
     Case("constant", INCONCLUSIVE, lambda s, y, c: 1 + 0 * s.sum(-1), quick=True),
+    Case("normalised logits", INCONCLUSIVE, normalised_logits),
+    Case("rounded to tenths", INCONCLUSIVE, lambda s, y, c: (10 * ce(s, y, c)).round() / 10),
+    Case("a step", INCONCLUSIVE, lambda s, y, c: (s.argmax(-1) != y).to(s.dtype) + 0 * s.sum(-1)),
     Case("flat where it matters", INCONCLUSIVE, lambda s, y, c: F.relu(ce(s, y, c) - 3.0)),
 ]

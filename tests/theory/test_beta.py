@@ -20,7 +20,9 @@ def test_computed_and_closed_form_agree_for_2_to_50_classes(name):
         assert computed == pytest.approx(closed, abs=1e-6), n_classes
 
 
-@pytest.mark.parametrize("name", PAIRWISE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "apc+log" else pytest.mark.slow) for name in PAIRWISE]
+)
 def test_the_local_search_finds_nothing_beyond_the_closed_form(name):
     n_classes = 2 if get(name).binary_only else 6
     closed, computed = beta_bounds(name, n_classes, 0.3), numeric_beta_bounds(name, n_classes, 0.3, rounds=4)
@@ -43,8 +45,8 @@ def test_the_paper_and_cortes_et_al(cost):
     ("kind", "phi", "psi"),
     [
         (AdditivePairwise, Logistic(), Exponential()),
-        (AdditivePairwise, SquaredHinge(), Logistic()),
-        (AdditivePairwise, Squared(), Exponential()),
+        pytest.param(AdditivePairwise, SquaredHinge(), Logistic(), marks=pytest.mark.slow),
+        pytest.param(AdditivePairwise, Squared(), Exponential(), marks=pytest.mark.slow),
         pytest.param(MultiplicativePairwise, Exponential(), Logistic(), marks=pytest.mark.slow),
         pytest.param(MultiplicativePairwise, Squared(), Exponential(), marks=pytest.mark.slow),
     ],
@@ -66,6 +68,7 @@ def test_beta_scales_with_alpha():
     assert computed == pytest.approx(twice, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_side_without_closed_form_is_computed_for_the_check():
     report = check_calibration(AdditivePairwise(SquaredHinge(), beta="rej"), 3, 0.2)
     assert report.fails == {"false_reject"}

@@ -11,7 +11,7 @@ from demur.theory import check_calibration, minimise_pointwise_risk
 from demur.theory.simplex import random_eta
 
 MODERN = [name for name in available() if name not in PAPER]
-QUICK = ("ms", "mao+exp", "vn", "csova+log", "csova+sqhin", "ls", "pr+mae", "dac")
+QUICK = ("ms", "mao+exp", "vn", "csova+sqhin", "ls")
 
 
 def cases(n_classes, quick):

@@ -13,7 +13,12 @@ from demur.theory import FunctionLoss, is_order_preserving
 ONE_SCORE_EACH = [name for name in PAPER if get(name).n_outputs(4) >= 4]
 
 
-@pytest.mark.parametrize("name", ONE_SCORE_EACH)
+QUICK = ("ce", "ova+log", "apc+log")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in ONE_SCORE_EACH]
+)
 def test_every_registered_loss_with_a_score_per_class_keeps_the_order(name):
     loss = get(name)
     report = is_order_preserving(name, 4, 0.2)
@@ -49,7 +54,7 @@ def test_the_hinge_is_order_preserving_for_mpc_but_not_strictly_by_the_theorem()
     assert _conditions(Hinge(), torch.zeros(1, dtype=torch.float64)) == (True, False)
 
 
-@pytest.mark.parametrize("differentiable", [True, False])
+@pytest.mark.parametrize("differentiable", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_weston_watkins_keeps_the_order_but_not_strictly(differentiable):
     """Where no class has the majority its best scores are all equal; no row may be dropped on the way to that."""
 

@@ -216,6 +216,25 @@ def test_the_best_epoch_is_kept():
         assert float(again) == pytest.approx(curve.min(), rel=1e-4)
 
 
+def test_a_network_without_improvement_stops_as_it_would_alone():
+    """The labels are noise, so that the loss on other rows soon rises; each network loses patience by itself."""
+    rng = np.random.default_rng(0)
+    noise = TrainingData(torch.randn(200, 5), torch.from_numpy(rng.integers(4, size=200)))
+    patient = replace(SHORT, epochs=24, patience=2)
+    together = train_tabular(CE, net(), noise, folds(), recipe=patient, stack_size=5, n_workers=1)
+    n_epochs = np.isfinite(together.validation_loss).sum(1)
+    np.testing.assert_array_equal(n_epochs, together.best_epoch + 2)
+    assert n_epochs.max() < 24
+    assert together.complete
+    alone = train_tabular(CE, net(), noise, folds()[:1], recipe=patient)
+    assert torch.allclose(alone.trained.vectors[0], together.trained.vectors[0], atol=2e-5)
+    np.testing.assert_array_equal(np.isfinite(alone.training_loss).sum(1), n_epochs[:1])
+    whole = train_tabular(CE, net(), noise, folds(), recipe=replace(patient, patience=None))
+    np.testing.assert_allclose(  # until then nothing differs
+        together.validation_loss[:, 0], whole.validation_loss[:, 0], rtol=1e-4
+    )
+
+
 def test_without_validation_rows_it_is_the_last():
     specs = [replace(folds()[0], validation=None), folds()[0]]
     run = train_tabular(CE, net(), data(), specs, recipe=SHORT, stack_size=2)

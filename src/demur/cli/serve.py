@@ -105,9 +105,11 @@ def serve(
     if workers == 1:
         service.run(listening)
     else:
+        from demur.deploy.operations import shared_metrics
         from demur.deploy.serving import run_workers
 
-        run_workers(workers, _work, (served,), listening)
+        with shared_metrics():
+            run_workers(workers, _work, (served,), listening, drain=drain_seconds)
     console.print("Stopped.")
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from demur.array_types import ByName
 from demur.cli.console import CallError, check_free, console, warnings_as_notes, wrong_call_if_refused
 from demur.cli.fit import rule_of
 
@@ -69,7 +70,7 @@ def wrap(
             raise CallError(f"{model} knows its columns already, and can be used as it is.")
         with open_table(data, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
             table = reader.read()
-            notation = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
+            notation: ByName = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
         named = target if target in table.column_names else None
         schema = replace(Schema.from_frame(table, target=named, drop=drop or ()), **notation)
         wrapped = TableModel.wrap(

@@ -4,6 +4,7 @@ from demur.deferral.capacity import Capacity
 from demur.deferral.cascade import Cascade, CascadeRun
 from demur.deferral.defer_classifier import DeferClassifier
 from demur.deferral.defer_option import DeferOption
+from demur.deferral.deferral_check import DeferralReport, check_deferral
 from demur.deferral.deferral_metrics import (
     DeferralCurve,
     DeferralCurveDisplay,
@@ -40,6 +41,7 @@ __all__ = [
     "DeferOption",
     "DeferralCurve",
     "DeferralCurveDisplay",
+    "DeferralReport",
     "Expert",
     "ExpertCalibration",
     "JointLoss",
@@ -51,6 +53,7 @@ __all__ = [
     "TwoStageDeferral",
     "Votes",
     "available_joint",
+    "check_deferral",
     "expert_load",
     "get_joint",
     "register_joint",

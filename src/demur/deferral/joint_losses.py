@@ -79,6 +79,11 @@ class JointLoss(Trainable):
         return True
 
     @property
+    def smooth(self) -> bool:
+        """True if the loss is continuously differentiable in the scores; a class may set it to False."""
+        return True
+
+    @property
     def stages(self) -> bool:
         """True if the class scores are trained first, by cross-entropy, and the experts' scores afterwards."""
         return False
@@ -369,6 +374,7 @@ class AsymmetricDeferral(JointLoss):
     tensor(1.3863)
     """
 
+    smooth = False
     equation = "Cao et al. 2023"
     why = "the class part is proper, and so is each expert's: its sigmoid is rho_j whatever the class scores are"
 
@@ -447,11 +453,16 @@ class RealizableDeferral(JointLoss):
         d = torch.where(asked, d, _OUT)
         total = torch.logsumexp(torch.cat([g, d], -1), -1)
         own = score_of_label(g, label)
+        if d.shape[-1] == 1:
+            return self._psi(total - own) - self._saved(own, d, worth, total)
         saved = self._saved(own, d, worth.clamp(min=0.0), total) - self._saved(own, d, (-worth).clamp(min=0.0), total)
         return self._psi(total - own) - saved
 
     def _saved(self, own: Tensor, d: Tensor, amount: Tensor, total: Tensor) -> Tensor:
         """Return the sum over layers of (Psi(p_y) - Psi(p_y + their experts' p)), each as thick as the layer."""
+        if d.shape[-1] == 1:
+            surprise = total - torch.logaddexp(own, d[..., 0])
+            return amount[..., 0] * (self._psi(total - own) - self._psi(surprise))
         sorted_amount = amount.sort(dim=-1, descending=True)
         thickness = -torch.diff(sorted_amount.values, dim=-1, append=torch.zeros_like(amount[..., :1]))
         pooled = torch.logcumsumexp(d.gather(-1, sorted_amount.indices), -1)
@@ -531,9 +542,10 @@ class TwoStageDeferral(JointLoss):
 
     Mao et al. 2023, who give the classifier and train only the second stage. Here
     :class:`~demur.deferral.DeferClassifier` trains both, the second with what h says of rows that it has not seen:
-    on rows that it has learnt, a classifier is right more often than elsewhere. The softmax s of the minimiser is
-    proportional to :math:`(\eta_h, \rho)`, so :math:`\rho_j = \max_k p_k\, e^{d_j}`, cut at 1, and prices count when
-    deciding.
+    on rows that it has learnt, a classifier is right more often than elsewhere. The sum of both stages, which this loss
+    returns, is not to be minimised as a whole: a wrong class makes the second stage cheaper. The softmax s of the
+    second stage's minimiser is proportional to :math:`(\eta_h, \rho)`, so :math:`\rho_j = \max_k p_k\, e^{d_j}`, cut at
+    1, and prices count when deciding.
 
     Examples
     --------
@@ -542,6 +554,7 @@ class TwoStageDeferral(JointLoss):
     tensor(1.0064)
     """
 
+    smooth = False
     equation = "Mao et al. 2023"
     why = "cross-entropy gives h = argmax eta, and the second stage is proper over (eta_h, rho)"
 

@@ -6,6 +6,7 @@ answer.
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import json
@@ -14,14 +15,15 @@ import os
 import queue
 import re
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, ClassVar, TextIO
 
 from demur.deploy.service_metrics import ServiceMetrics
 from demur.errors import InputError, UserError
@@ -40,6 +42,7 @@ __all__ = [
     "one_line",
     "read_api_keys",
     "request_id_of",
+    "shared_metrics",
     "write_logs",
 ]
 
@@ -65,12 +68,23 @@ class Operations:
     api_keys : collection of str
         Keys of which a request must give one; none for a service that anybody may ask.
     metrics : ServiceMetrics
+        By default one of its own; one that is summed with those of the other processes where the environment variable
+        ``DEMUR_METRICS_FOLDER`` names a folder that they share.
     stopping : bool
         Whether the service has been told to end.
+
+    Examples
+    --------
+    >>> operations = Operations(api_keys=["3yXr0TnYw2mG8kqD"])
+    >>> operations.ready()
+    (200, {'status': 'ready'})
+    >>> operations.stop()
+    >>> operations.ready()
+    (503, {'status': 'stopping'})
     """
 
     api_keys: Collection[str] = ()
-    metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
+    metrics: ServiceMetrics = field(default_factory=lambda: _metrics_of_process())
     stopping: bool = False
 
     def stop(self) -> None:
@@ -86,6 +100,38 @@ class Operations:
         if self.metrics.reload_failing:
             words["reload"] = "the newer model in the folder cannot be loaded, see the log; the one before answers"
         return 200, words
+
+
+_METRICS_FOLDER = "DEMUR_METRICS_FOLDER"
+
+
+def _metrics_of_process() -> ServiceMetrics:
+    folder = os.environ.get(_METRICS_FOLDER)
+    metrics = ServiceMetrics(Path(folder) if folder else None)
+    metrics.share()
+    return metrics
+
+
+@contextlib.contextmanager
+def shared_metrics() -> Iterator[Path]:
+    """Let the processes that are started inside tell the sum of what they count, through a folder of theirs.
+
+    Examples
+    --------
+    >>> with shared_metrics() as folder:
+    ...     Operations().metrics.shared == folder
+    True
+    """
+    before = os.environ.get(_METRICS_FOLDER)
+    with tempfile.TemporaryDirectory(prefix="demur-metrics-", ignore_cleanup_errors=True) as folder:
+        os.environ[_METRICS_FOLDER] = folder
+        try:
+            yield Path(folder)
+        finally:
+            if before is None:
+                del os.environ[_METRICS_FOLDER]
+            else:
+                os.environ[_METRICS_FOLDER] = before
 
 
 # Who asks -------------------------------------------------------------------------------------------------------------
@@ -152,20 +198,18 @@ class Observed:
             level = logging.DEBUG if path in _PROBES else logging.INFO
             if _access.isEnabledFor(level):
                 client = scope.get("client")
-                _access.log(
-                    level,
-                    "request",
-                    extra={
-                        "told": {
-                            "id": request_id,
-                            "client": client[0] if client else None,
-                            "method": scope["method"],
-                            "path": path,
-                            "status": status,
-                            "ms": round(1000 * seconds, 2),
-                        }
-                    },
-                )
+                told = {
+                    "id": request_id,
+                    "client": client[0] if client else None,
+                    "method": scope["method"],
+                    "path": path,
+                    "status": status,
+                    "ms": round(1000 * seconds, 2),
+                }
+                if LogWriter.in_use is None:
+                    _access.log(level, "request", extra={"told": told})
+                else:  # a record of logging's takes longer to make than many an answer
+                    LogWriter.in_use.tell(level, told)
 
 
 class ApiKeys:
@@ -291,15 +335,18 @@ class _Formatter(logging.Formatter):
         self.as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         told: dict[str, object] = getattr(record, "told", {})
-        message = record.getMessage()
         trace = "" if record.exc_info is None else "".join(traceback.format_exception(*record.exc_info))
+        return self.line(record.created, record.levelname, record.getMessage(), told, trace)
+
+    def line(self, created: float, level: str, message: str, told: dict[str, object], trace: str = "") -> str:
+        """Write one record."""
+        moment = f"{datetime.fromtimestamp(created, UTC):%Y-%m-%dT%H:%M:%S}.{int(created * 1000) % 1000:03}Z"
         if self.as_json:
-            document = {"time": moment, "level": record.levelname.lower(), "message": message, **told}
+            document = {"time": moment, "level": level.lower(), "message": message, **told}
             return json.dumps(document | ({"traceback": trace} if trace else {}), default=str)
-        values = "".join(f" {name}={_value(value)}" for name, value in told.items())
-        lines = [f"{moment} {record.levelname} {one_line(message)}{values}"]
+        values = "".join([f" {name}={_value(value)}" for name, value in told.items()])
+        lines = [f"{moment} {level} {one_line(message)}{values}"]
         lines += [f"    | {one_line(line)}" for line in trace.splitlines()]
         return "\n".join(lines)
 
@@ -327,45 +374,62 @@ class LogWriter(logging.Handler):
     MOST_WAITING = 10_000
     _AT_ONCE = 100
 
+    in_use: "ClassVar[LogWriter | None]" = None
+    """The one that requests are told to."""
+
     def __init__(self, stream: TextIO, *, as_json: bool, metrics: ServiceMetrics) -> None:
         super().__init__()
         self.stream, self.metrics = stream, metrics
-        self.setFormatter(_Formatter(as_json))
-        self._lines: queue.Queue[str | None] = queue.Queue(self.MOST_WAITING)
+        self._format = _Formatter(as_json)
+        self.setFormatter(self._format)
+        self._waiting: queue.SimpleQueue[str | tuple[float, int, dict[str, object]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="demur-log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a record; it is formatted here, while what it speaks of is still as it was."""
         try:
-            self._lines.put_nowait(self.format(record))
-        except queue.Full:
-            self.metrics.dropped()
+            self._put(self.format(record))
         except Exception:  # as logging's own handlers do: a log must not bring down what it tells of
             self.handleError(record)
 
+    def tell(self, level: int, told: dict[str, object]) -> None:
+        """Queue what there is to tell of a request; it becomes a line in the writer's own thread."""
+        self._put((time.time(), level, told))
+
+    def _put(self, line: str | tuple[float, int, dict[str, object]]) -> None:
+        if self._waiting.qsize() >= self.MOST_WAITING:
+            self.metrics.dropped()
+        else:
+            self._waiting.put(line)
+
     def close(self, seconds: float = 2.0) -> None:
         """Write what waits, but not for longer than this."""
-        try:
-            self._lines.put(None, timeout=seconds)
-            self._thread.join(seconds)
-        except queue.Full:
-            pass
+        if LogWriter.in_use is self:
+            LogWriter.in_use = None
+        self._waiting.put(None)
+        self._thread.join(seconds)
         super().close()
 
     def _write(self) -> None:
         ends = False
         while not ends:
-            lines = [self._lines.get()]
-            while len(lines) < self._AT_ONCE and not self._lines.empty():
-                lines.append(self._lines.get_nowait())
-            ends = None in lines
-            text = [line for line in lines if line is not None]
+            waiting = [self._waiting.get()]
+            while len(waiting) < self._AT_ONCE and not self._waiting.empty():
+                waiting.append(self._waiting.get())
+            ends = None in waiting
+            lines = [self._written(one) for one in waiting if one is not None]
             try:
-                self.stream.write("".join(f"{line}\n" for line in text))
+                self.stream.write("".join(lines))
                 self.stream.flush()
             except (OSError, ValueError):  # the reader has gone, or the stream is closed
-                self.metrics.dropped(len(text))
+                self.metrics.dropped(len(lines))
+
+    def _written(self, line: str | tuple[float, int, dict[str, object]]) -> str:
+        if isinstance(line, str):
+            return f"{line}\n"
+        created, level, told = line
+        return f"{self._format.line(created, logging.getLevelName(level), 'request', told)}\n"
 
 
 def write_logs(
@@ -383,7 +447,7 @@ def write_logs(
     stream : text stream, optional
         Standard error by default.
     """
-    handler = LogWriter(stream or sys.stderr, as_json=as_json, metrics=metrics)
+    handler = LogWriter.in_use = LogWriter(stream or sys.stderr, as_json=as_json, metrics=metrics)
     for name in ("demur", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
@@ -423,6 +487,17 @@ class ReloadingApp:
     ----------
     app, model
         Those that answer now.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import demur
+    >>> folder, operations = Path(tempfile.mkdtemp(), "model"), Operations()
+    >>> demur.save(demur.Chow(0.2), folder)
+    >>> service = ReloadingApp(folder, demur.load, repr, operations)  # build is create_app, where there is a TableModel
+    >>> demur.save(demur.Chow(0.1), folder, overwrite=True)
+    >>> service.look(), service.app
+    (True, 'Chow(cost=0.1)')
     """
 
     def __init__(

@@ -298,6 +298,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
 
     from demur.deferral import DeferOption
     from demur.estimators.boosted_trees import BoostedTrees
+    from demur.novelty import Novelty
     from demur.tabular import TableModel
     from demur.training.jobs import Trained
 
@@ -317,6 +318,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
         (Trained, _check_networks),
         (DeferOption, _check_deferring),
         (TableModel, _check_table_model),
+        (Novelty, _check_novelty),
     )
 
 
@@ -488,6 +490,17 @@ def _check_networks(trained: Part) -> None:
     _demand(bool(np.isfinite(vectors).all()), "its weights are not numbers.")
 
 
+def _check_novelty(novelty: Part) -> None:
+    """Check that what tells novel rows fits together, by asking it about one."""
+    if not hasattr(novelty, "space_"):
+        return  # not fitted
+    try:
+        told = novelty.novel(np.zeros((1, int(novelty.n_features_in_))))
+    except Exception as error:  # whatever arrays of any shape may raise
+        raise PartError(f"what tells novel rows does not fit together ({error}); it is not genuine.") from error
+    _demand(told.shape == (1,), "what tells novel rows does not fit together; it is not genuine.")
+
+
 def _check_table_model(model: Part) -> None:
     """Check that the columns of a table are those that the first step takes."""
     from demur.tabular.table_model import Reads
@@ -498,6 +511,8 @@ def _check_table_model(model: Part) -> None:
     width = getattr(first, "n_features_in_", None)
     words = f"it reads {len(model.schema.columns)} columns, and its classifier takes {width}."
     _demand(width is None or width == len(model.schema.columns), words)
+    novelty = getattr(model.novelty, "n_features_in_", len(model.schema.columns))
+    _demand(novelty == len(model.schema.columns), "what tells novel rows is for another number of columns.")
     asked = list(getattr(model.classifier, "experts_", ()))
     words = f"it reads the answers of {list(model.experts.columns)}, and its classifier asks {asked}."
     _demand(asked == list(model.experts.columns) == list(model.experts.prices), words)

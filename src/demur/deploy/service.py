@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from demur._version import __version__
 from demur.deploy.decider import Decider, Lanes
-from demur.deploy.operations import ApiKeys, Observed, Operations
+from demur.deploy.operations import OPEN, ApiKeys, Observed, Operations
 from demur.deploy.service_metrics import CONTENT_TYPE
 from demur.deploy.service_schema import RefusedError, answer_type, health_type, ready_type, refusal_type
 from demur.deploy.try_page import REPORT_HEADERS, try_page
@@ -153,12 +153,14 @@ def create_app(
     _add_page(app, "/health", health, "Whether the service runs", health_type())
     _add_page(app, "/ready", ready, "Whether requests are welcome", ready_type(), {503: "It is about to stop."})
     app.add_api_route("/metrics", told, summary="What it has counted, for Prometheus", response_class=PlainTextResponse)
+    app.add_api_route("/metrics", told, methods=["HEAD"], include_in_schema=False)
     _add_page(app, "/", *_fixed(*try_page(model, has_report=report is not None), "A page to try the model"))
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
         _add_page(app, "/report", *_fixed(page, REPORT_HEADERS, "How good the model is"))
     app.add_middleware(_Deciding, lanes=Lanes(decider), inflow=_Inflow(max_bytes, max_seconds))
     if operations.api_keys:
+        _tell_of_keys(app)
         app.add_middleware(ApiKeys, keys=operations.api_keys)
     app.add_middleware(_KnownHosts, allowed=frozenset(map(str.lower, allowed_hosts)))
     app.add_middleware(Observed, metrics=metrics)  # the outermost, so that it sees what the others refuse
@@ -273,6 +275,21 @@ def _add_page(
     options: Any = {"summary": summary, "response_model": type_, "response_class": kind, "responses": responses}
     app.add_api_route(path, show, methods=["GET"], **options)
     app.add_api_route(path, show, methods=["HEAD"], include_in_schema=False, response_model=None)
+
+
+def _tell_of_keys(app: "FastAPI") -> None:
+    """Say in the document how a key is given, which is asked for before any route is reached."""
+    document = app.openapi()  # kept by the application from now on
+    schemes = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "password": {"type": "http", "scheme": "basic", "description": "The key is the password, under any name."},
+    }
+    document["components"]["securitySchemes"] = schemes
+    document["security"] = [{name: []} for name in schemes]
+    for path in OPEN:
+        for operation in document["paths"][path].values():
+            operation["security"] = []
 
 
 def _fixed(page: str, headers: dict[str, str], summary: str) -> tuple[Callable[[], Awaitable[Any]], str, Any]:

@@ -1,6 +1,5 @@
 """What a service counts, and how Prometheus reads it."""
 
-import contextlib
 import json
 import math
 import os
@@ -72,7 +71,9 @@ class ServiceMetrics:
         self.reload_failing = False
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, _Labels], float] = {}
-        self._histograms: dict[tuple[str, _Labels], list[float]] = {}
+        self._requests: dict[tuple[str, int], int] = {}
+        self._decisions: dict[tuple[object, bool], int] = {}
+        self._histograms: dict[tuple[str, str], list[float]] = {}
         self._classes: frozenset[str] | None = None
         self._in_progress = 0
         self._changed = False
@@ -98,20 +99,17 @@ class ServiceMetrics:
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Count a request, and how long it took."""
         with self._lock:
-            self._add("demur_requests_total", (("path", path), ("status", str(status))))
-            self._observe("demur_request_seconds", (("path", path),), (seconds,))
+            key = (path, status)
+            self._requests[key] = self._requests.get(key, 0) + 1
+            self._observe("demur_request_seconds", path, (seconds,))
 
     def decided(self, choices: Sequence[object], rejected: Sequence[bool], confidence: Sequence[float]) -> None:
         """Count rows: the first choice of each, whether it was declined, and how sure the model was."""
         with self._lock:
-            self._add("demur_rows_total", (), len(choices))
-            self._add("demur_rows_rejected_total", (), sum(rejected))
-            for choice, declined in zip(choices, rejected, strict=True):
-                name = _written(choice)
-                if self._classes is not None and name not in self._classes:
-                    name = _OTHER
-                self._add("demur_decisions_total", (("class", name), ("rejected", "true" if declined else "false")))
-            self._observe("demur_confidence", (), confidence)
+            decisions = self._decisions
+            for one in zip(choices, rejected, strict=True):
+                decisions[one] = decisions.get(one, 0) + 1
+            self._observe("demur_confidence", "", confidence)
 
     def reloaded(self, outcome: str) -> None:
         """Count a model that was loaded, or that could not be."""
@@ -129,9 +127,9 @@ class ServiceMetrics:
         self._counts[key] = self._counts.get(key, 0) + amount
         self._changed = True
 
-    def _observe(self, name: str, labels: _Labels, values: Sequence[float]) -> None:
+    def _observe(self, name: str, path: str, values: Sequence[float]) -> None:
         bounds = _HISTOGRAMS[name][1]
-        key = (name, labels)
+        key = (name, path)
         counts = self._histograms.get(key)
         if counts is None:
             counts = self._histograms[key] = [0.0] * (len(bounds) + 2)  # buckets, those above all, the sum
@@ -148,8 +146,10 @@ class ServiceMetrics:
         def write() -> None:
             while True:
                 time.sleep(seconds)
-                with contextlib.suppress(OSError):  # the folder goes when the service ends
+                try:
                     self.flush()
+                except OSError:  # the folder goes when the service ends
+                    return
 
         threading.Thread(target=write, name="demur-metrics", daemon=True).start()
 
@@ -167,10 +167,23 @@ class ServiceMetrics:
         part.replace(self.shared / self._own_file)
 
     def _document(self) -> ByName:
-        return {
-            "counts": [[name, labels, value] for (name, labels), value in self._counts.items()],
-            "histograms": [[name, labels, list(values)] for (name, labels), values in self._histograms.items()],
-        }
+        """Return the own counts, with labels as they are told."""
+        counts = [[name, labels, value] for (name, labels), value in self._counts.items()]
+        for (path, status), number in self._requests.items():
+            counts.append(["demur_requests_total", (("path", path), ("status", str(status))), number])
+        for (choice, declined), number in self._decisions.items():
+            labels = (("class", self._class_name(choice)), ("rejected", "true" if declined else "false"))
+            counts.append(["demur_decisions_total", labels, number])
+            counts.append(["demur_rows_total", (), number])
+            counts.append(["demur_rows_rejected_total", (), number if declined else 0])
+        histograms = [
+            [name, (("path", path),) if path else (), list(values)] for (name, path), values in self._histograms.items()
+        ]
+        return {"counts": counts, "histograms": histograms}
+
+    def _class_name(self, choice: object) -> str:
+        name = str(choice).lower() if isinstance(choice, bool) else str(choice)
+        return name if self._classes is None or name in self._classes else _OTHER
 
     def _documents(self) -> Iterator[ByName]:
         with self._lock:
@@ -220,10 +233,6 @@ class ServiceMetrics:
         failing = "Whether a newer model in the folder could not be loaded, so that an older one answers."
         yield "demur_model_reload_failing", failing, float(self.reload_failing)
         yield "demur_start_timestamp_seconds", "When this process began to serve.", self.started
-
-
-def _written(choice: object) -> str:
-    return str(choice).lower() if isinstance(choice, bool) else str(choice)
 
 
 def _family(name: str, kind: str, words: str, values: dict[_Labels, float]) -> list[str]:

@@ -197,7 +197,12 @@ def _signals_end_here() -> Iterator[None]:
 
 
 def run_workers(
-    n_workers: int, work: Callable[..., None], arguments: tuple[Any, ...], listening: socket.socket
+    n_workers: int,
+    work: Callable[..., None],
+    arguments: tuple[Any, ...],
+    listening: socket.socket,
+    *,
+    drain: float = 0.0,
 ) -> None:
     """Run so many processes that take connections from one socket, until this one is told to stop.
 
@@ -211,6 +216,8 @@ def run_workers(
     arguments : tuple
         What can be pickled.
     listening : socket
+    drain : float, default 0
+        For how long the processes go on once they are told to stop.
     """
     context = multiprocessing.get_context("spawn")
     stop = threading.Event()
@@ -230,16 +237,16 @@ def run_workers(
                     processes[place] = started()
     finally:
         listening.close()
-        _end(processes)
+        _end(processes, drain)
         for sign, handler in before.items():
             signal.signal(sign, handler)
 
 
-def _end(processes: list[Any]) -> None:
+def _end(processes: list[Any], drain: float) -> None:
     for process in processes:
         if process.is_alive():
             os.kill(process.pid, signal.SIGTERM)
-    ends = time.monotonic() + SECONDS_TO_STOP + _SECONDS_FOR_BODY
+    ends = time.monotonic() + drain + SECONDS_TO_STOP + _SECONDS_FOR_BODY
     for process in processes:
         process.join(max(ends - time.monotonic(), 0.1))
         if process.is_alive():

@@ -27,10 +27,18 @@ from demur.metrics.zero_one_c import (
 )
 
 if TYPE_CHECKING:
-    from demur.metrics.displays import CostCurveDisplay, RejectConfusionMatrixDisplay, RiskCoverageDisplay
+    from demur.metrics.displays import (
+        CostCurveDisplay,
+        LossCurveDisplay,
+        RejectConfusionMatrixDisplay,
+        RiskCoverageDisplay,
+    )
 
 __getattr__, _, _ = _lazy.attach(
-    __name__, submod_attrs={"displays": ["CostCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]}
+    __name__,
+    submod_attrs={
+        "displays": ["CostCurveDisplay", "LossCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]
+    },
 )
 
 __all__ = [
@@ -38,6 +46,7 @@ __all__ = [
     "CostCurve",
     "CostCurveDisplay",
     "Interval",
+    "LossCurveDisplay",
     "RejectConfusionMatrixDisplay",
     "RiskCoverage",
     "RiskCoverageDisplay",

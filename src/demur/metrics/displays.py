@@ -17,7 +17,7 @@ from demur.metrics.zero_one_c import marker_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CostCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]
+__all__ = ["CostCurveDisplay", "LossCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]
 
 _MOST_POINTS = 5000
 """More points than this cannot be told apart on a screen."""
@@ -261,6 +261,103 @@ class CostCurveDisplay(CurveDisplay[CostCurve]):
                 f"a cost curve needs probabilities, which {type(estimator).__name__} has not; draw its "
                 "RiskCoverageDisplay instead."
             )
+
+
+class LossCurveDisplay:
+    """Draw the loss of networks over the epochs of their training, and the best epoch of each.
+
+    Parameters
+    ----------
+    training : array of shape (n_networks, n_epochs)
+        The mean loss of each epoch; NaN where a network had stopped.
+    validation : array of shape (n_networks, n_epochs), optional
+        The loss on rows that a network has not seen, after each epoch.
+
+    Attributes
+    ----------
+    ax_, figure_, lines_
+        What :meth:`plot` has drawn; ``lines_`` are the mean of the training losses, and that of the validation losses
+        where there are any.
+
+    Examples
+    --------
+    >>> display = LossCurveDisplay([[0.9, 0.5, 0.3]], [[0.8, 0.6, 0.7]]).plot()
+    >>> display.best_epoch.tolist(), display.ax_.get_xlabel()
+    ([2], 'epoch')
+    """
+
+    def __init__(self, training: ArrayLike, validation: ArrayLike | None = None) -> None:
+        self.training = _curves(training, "training")
+        self.validation = None
+        if validation is not None:
+            self.validation = _curves(validation, "validation")
+            if self.validation.shape != self.training.shape:
+                raise InputError(
+                    f"validation must have the shape of training, {self.training.shape}, got {self.validation.shape}."
+                )
+            if np.isnan(self.validation).all():
+                self.validation = None
+
+    @classmethod
+    def from_estimator(cls, estimator: Estimator, *, ax: "Axes | None" = None) -> Self:
+        """Draw how the networks of a fitted :class:`~demur.RejectClassifier` were trained.
+
+        Parameters
+        ----------
+        estimator : RejectClassifier
+            Or whatever has ``loss_curve_`` and ``validation_curve_``.
+        ax : matplotlib.axes.Axes, optional
+        """
+        training = getattr(estimator, "loss_curve_", None)
+        if training is None or np.ndim(training) != 2:
+            raise InputTypeError(
+                f"{type(estimator).__name__} has no loss curves to draw; a fitted RejectClassifier with the default "
+                "networks has."
+            )
+        return cls(training, getattr(estimator, "validation_curve_", None)).plot(ax)
+
+    @property
+    def best_epoch(self) -> NDArray[np.int64]:
+        """The epoch of least validation loss of each network, counted from 1; its last one without validation."""
+        judged = self.validation
+        if judged is None:
+            return np.asarray(np.isfinite(self.training).sum(axis=1), dtype=np.int64)
+        return np.asarray(np.where(np.isnan(judged), np.inf, judged).argmin(axis=1) + 1, dtype=np.int64)
+
+    def plot(self, ax: "Axes | None" = None) -> Self:
+        """Draw a thin line for each network, and a bold one for their mean.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            A new figure by default.
+        """
+        ax = _axes_or_new(ax)
+        epochs = np.arange(1, self.training.shape[1] + 1)
+        self.lines_ = []
+        kinds = [(self.training, "training", "C0"), (self.validation, "held-out rows", "C1")]
+        for curves, label, colour in kinds:
+            if curves is None:
+                continue
+            ax.plot(epochs, curves.T, color=colour, alpha=0.3, linewidth=0.8)
+            known = np.isfinite(curves)
+            mean = np.where(known, curves, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+            reached = known.any(axis=0)
+            self.lines_ += ax.plot(epochs[reached], mean[reached], color=colour, label=label)
+        if self.validation is not None:
+            best = self.best_epoch
+            ax.plot(best, self.validation[np.arange(len(best)), best - 1], "o", color="C1", label="best epochs")
+        ax.set(xlabel="epoch", ylabel="loss")
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _curves(values: ArrayLike, name: str) -> FloatArray:
+    curves = np.asarray(values, dtype=np.float64)
+    if curves.ndim != 2 or not curves.size:
+        raise InputError(f"{name} must have shape (n_networks, n_epochs), got {curves.shape}.")
+    return curves
 
 
 class RejectConfusionMatrixDisplay:

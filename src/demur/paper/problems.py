@@ -3,7 +3,8 @@
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import lru_cache
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from demur.datasets import GaussianClasses, load, make_gaussian_classes, paper_gaussians
-from demur.datasets.uci import SOURCES, fingerprint, is_local
+from demur.datasets.uci import SOURCES, Dataset, Split, fingerprint, is_local
 from demur.errors import InputError
 from demur.paper.experiments import BenchmarkProtocol, Protocol, SyntheticProtocol
 
@@ -24,6 +25,7 @@ __all__ = [
     "gaussians_of",
     "identify",
     "prepare",
+    "scaling_of",
     "seed_for",
     "training_rows",
 ]
@@ -134,7 +136,7 @@ def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.devic
         n_classes = SOURCES[name].n_classes
         X, y = _some_rows(train, protocol.max_train_rows, seed_for(protocol.seed, name, "train rows"))
         X_test, y_test = _some_rows(test, protocol.max_test_rows, seed_for(protocol.seed, name, "test rows"))
-    shift, scale = _scaling(X, protocol.scaling)
+    shift, scale = _scaling(name, X, protocol.scaling)
     return Problem(
         name,
         n_classes,
@@ -181,8 +183,14 @@ def _draw(size: int, protocol: SyntheticProtocol) -> tuple[Rows, Rows, NDArray[n
 
 
 def _real(name: str, protocol: BenchmarkProtocol, place: DataPlace) -> tuple[Rows, Rows]:
-    data = load(name, place.folder, split_seed=protocol.split_seed)
+    data = _loaded(name, place.folder, protocol.split_seed, cast(Split, protocol.split))
     return (data.X_train, data.y_train), (data.X_test, data.y_test)
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, folder: str | None, split_seed: int, split: Split) -> Dataset:
+    """Read a data set once for all protocols that are tried on it in turn."""
+    return load(name, folder, split_seed=split_seed, split=split)
 
 
 def _stand_in(name: str) -> tuple[Rows, Rows]:
@@ -204,17 +212,31 @@ def _some_rows(data: Rows, limit: int | None, seed: int) -> Rows:
     return X[rows], y[rows]
 
 
-def _scaling(X: NDArray[np.float64], scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def scaling_of(name: str, scaling: str) -> str:
+    """Return the scaling that is applied to a data set: "source" differs between them.
+
+    Examples
+    --------
+    >>> scaling_of("yeast", "source"), scaling_of("letter", "source"), scaling_of("yeast", "unit")
+    ('none', 'range', 'unit')
+    """
+    return ("none" if name == "yeast" else "range") if scaling == "source" else scaling
+
+
+def _scaling(name: str, X: NDArray[np.float64], scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what to subtract from each feature and what to divide it by; a constant feature becomes 0."""
+    scaling = scaling_of(name, scaling)
     if scaling == "none":
         return np.zeros(X.shape[1]), np.ones(X.shape[1])
+    low, high = X.min(axis=0), X.max(axis=0)
     if scaling == "range":
-        low, high = X.min(axis=0), X.max(axis=0)
         shift, scale = (low + high) / 2, (high - low) / 2
+    elif scaling == "unit":
+        shift, scale = low, high - low
     elif scaling == "standard":
         shift, scale = X.mean(axis=0), X.std(axis=0)
     else:
-        raise InputError(f"scaling must be 'standard', 'range' or 'none', got {scaling!r}.")
+        raise InputError(f"scaling must be 'standard', 'range', 'unit', 'source' or 'none', got {scaling!r}.")
     return shift, np.where(scale > 0, scale, 1.0)
 
 

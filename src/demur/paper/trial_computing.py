@@ -1,7 +1,8 @@
 """Computing a job: train its networks, choose by validation, score the chosen ones once on the test data.
 
 The grid of hyper-parameters and the choice are :class:`demur.RejectClassifier`'s own
-(:mod:`demur.estimators.network_selection`). What is added here: trials, several costs, and counting on large test sets.
+(:mod:`demur.estimators.network_selection`). What is added here: trials, several costs, other ways to choose, and
+counting on large test sets.
 """
 
 import time
@@ -14,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from demur.estimators.network_selection import GridEntry, grid_of, least_risk, try_out
+from demur.errors import InputError
+from demur.estimators.network_selection import GridEntry, grid_of, try_out
 from demur.losses import Loss, resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Method, Protocol
@@ -23,19 +25,31 @@ from demur.paper.records import Record, Score, describe_environment
 from demur.paper.trial_jobs import TrialJob
 from demur.rules import chow_acceptance
 from demur.training import MLP, NetworkSpec, Trained, TrainingData, train
+from demur.training.engine import Decay
+from demur.training.mlp import Initialisation
+from demur.training.training_step import stacked_loss
 
 __all__ = [
+    "CRITERIA",
+    "TIES",
     "AllDivergedError",
     "Answerer",
     "Counts",
     "Split",
     "TrialGrid",
+    "Validation",
     "Workplace",
+    "choose",
     "compute",
     "count",
     "make_grid",
+    "make_network",
     "split_rows",
+    "surrogates",
 ]
+
+CRITERIA = ("risk", "mean_risk", "surrogate", "error", "accuracy")
+TIES = ("first", "last", "rejects_most", "rejects_least")
 
 NUMBERS_AT_A_TIME = 2**24
 """Bounds the memory of one block of test rows: networks x rows x hidden units."""
@@ -92,17 +106,23 @@ def compute(job: TrialJob, workplace: Workplace, progress: Callable[[int], None]
     grid = make_grid(job.method, problem.n_classes, job.protocol, splits)
     loss = resolve(job.method.loss).for_classes(problem.n_classes)
     training_started = time.perf_counter()
-    trained = _train(job, loss, problem, grid, workplace, progress)
+    trained = _train(job, loss, problem, grid.networks, workplace, progress)
     training = time.perf_counter() - training_started
     chosen = [answer for part in grid.parts for answer in _choose(job, problem, part, trained, splits[part.trial])]
+    n_networks, n_failed = len(grid.networks), int(trained.failed.sum())
+    if job.protocol.refit != "no":
+        chosen, trained = _refitted(job, loss, problem, grid, chosen, workplace)
+        n_networks, n_failed = n_networks + len(trained), n_failed + int(trained.failed.sum())
+    if job.protocol.thresholds != "validation":
+        chosen = _best_thresholds(job, problem, chosen, trained)
     scores = _score(job, problem, chosen, trained)
     return Record(
         spec=job.spec,
         trials=job.trials,
         note=job.data.note,
         scores=tuple(scores),
-        networks=len(grid.networks),
-        failed=int(trained.failed.sum()),
+        networks=n_networks,
+        failed=n_failed,
         seconds_training=round(training, 3),
         seconds_other=round(time.perf_counter() - started - training, 3),
         environment=describe_environment(workplace.device),
@@ -192,23 +212,31 @@ def _subjects(method: Method, loss: Loss) -> Sequence[str | Loss]:
     return [replace(loss, beta=cast(BetaSide, side)) for side in method.betas]
 
 
+def make_network(problem: Problem, loss: Loss, protocol: Protocol) -> MLP:
+    """Return the networks' shape and how their initial weights are drawn."""
+    own_units = loss.has_rejector and protocol.rejector == "separate"
+    n_hidden = (2 if own_units else 1) * protocol.hidden_units
+    sizes = (problem.X.shape[1], n_hidden, loss.n_outputs(problem.n_classes))
+    return MLP(sizes, cast(Initialisation, protocol.initialisation), own_units)
+
+
 def _train(
     job: TrialJob,
     loss: Loss,
     problem: Problem,
-    grid: TrialGrid,
+    networks: Sequence[NetworkSpec],
     workplace: Workplace,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], None] | None = None,
 ) -> Trained:
-    sizes = (problem.X.shape[1], job.protocol.hidden_units, loss.n_outputs(problem.n_classes))
     trained = train(
         loss,
-        MLP(sizes),
+        make_network(problem, loss, job.protocol),
         TrainingData(problem.X, problem.y),
-        grid.networks,
+        networks,
         epochs=job.protocol.epochs,
         batch_size=job.protocol.batch_size,
         learning_rate=job.protocol.learning_rate,
+        decay=cast(Decay, job.protocol.decay),
         device=workplace.device,
         n_workers=workplace.n_workers,
         progress=progress,
@@ -246,15 +274,117 @@ class Answerer:
     rivals: tuple[float | None, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """How candidates do on the validation rows; leading axes, such as trials, may come before those named here.
+
+    Parameters
+    ----------
+    costs : tuple of float
+    n : int
+        The number of rows.
+    wrong, rejected : arrays of shape (n_costs, n_candidates)
+        How many rows they answer wrongly and decline; NaN where the network diverged.
+    surrogate, error : arrays of shape (n_costs, n_candidates), or None
+        The mean of the loss that they were trained with, and the share of wrong answers if none is declined.
+    """
+
+    costs: tuple[float, ...]
+    n: int
+    wrong: NDArray[np.float64]
+    rejected: NDArray[np.float64]
+    surrogate: NDArray[np.float64] | None = None
+    error: NDArray[np.float64] | None = None
+
+    @property
+    def risk(self) -> NDArray[np.float64]:
+        """The 0-1-c risk."""
+        return np.asarray((self.wrong + np.array(self.costs)[:, None] * self.rejected) / self.n)
+
+    def values(self, criterion: str, *, same_networks: bool = True) -> NDArray[np.float64]:
+        """Return what to choose by, the least being the best; the networks may be the same at every cost, or not."""
+        if criterion == "risk" or (criterion == "mean_risk" and not same_networks):
+            return self.risk
+        if criterion == "mean_risk":
+            return np.broadcast_to(self.risk.mean(-2, keepdims=True), self.wrong.shape)
+        if criterion == "accuracy":
+            answered = self.n - self.rejected
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return np.where(answered == 0, 1.0, self.wrong / answered)
+        if criterion not in ("surrogate", "error"):
+            raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}.")
+        found = self.surrogate if criterion == "surrogate" else self.error
+        assert found is not None
+        return np.where(np.isnan(self.wrong), np.nan, found)
+
+
+def choose(tried: Validation, criterion: str, ties: str, *, same_networks: bool = True) -> Ints:
+    """Return the position of the chosen candidate at each cost; one that diverged only where all did.
+
+    Examples
+    --------
+    >>> tried = Validation((0.1,), 10, wrong=np.array([[1.0, 0, 0]]), rejected=np.array([[0.0, 10, 10]]))
+    >>> [choose(tried, "risk", ties).tolist() for ties in TIES]
+    [[0], [2], [1], [0]]
+    """
+    if ties not in TIES:
+        raise InputError(f"ties must be one of {', '.join(TIES)}, got {ties!r}.")
+    values = tried.values(criterion, same_networks=same_networks)
+    values = np.where(np.isnan(values), np.inf, values)
+    among_best = values == values.min(-1, keepdims=True)
+    if ties == "last":
+        return np.asarray(values.shape[-1] - 1 - among_best[..., ::-1].argmax(-1), dtype=np.int64)
+    if ties == "first":
+        return np.asarray(among_best.argmax(-1), dtype=np.int64)
+    rejected = np.nan_to_num(tried.rejected) * (1 if ties == "rejects_most" else -1)
+    return np.asarray(np.where(among_best, rejected, -np.inf).argmax(-1), dtype=np.int64)
+
+
+def surrogates(
+    entries: Sequence[GridEntry], networks: Trained, X: Tensor, y: Tensor, cost: Sequence[float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return, for each network, the mean of its loss on some rows, and the share of wrong answers if none is declined.
+
+    Parameters
+    ----------
+    entries : sequence of GridEntry
+        One per network.
+    networks : Trained
+    X, y : tensor
+    cost : sequence of float
+        The cost that each network was trained for.
+    """
+    members = [NetworkSpec(np.arange(0), hyper=entry.hyper) for entry in entries]
+    loss = stacked_loss(entries[0].loss, members, X.device)
+    costs = torch.tensor(cost, dtype=torch.float32, device=X.device).unsqueeze(1)
+    scores = networks.scores(X)
+    labels = y.expand(len(scores), -1)
+    surrogate = loss.forward(scores, labels, costs).double().mean(1)
+    error = (entries[0].loss.rule(scores, costs).label != labels).double().mean(1)
+    return surrogate.cpu().numpy(), error.cpu().numpy()
+
+
 def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, split: Split) -> list[Answerer]:
-    """Choose by the 0-1-c risk on the validation rows, at each cost of a part."""
+    """Choose by the validation rows, at each cost of a part."""
     rows = torch.as_tensor(split.validation, device=problem.X.device)
+    X, y = problem.X[rows], problem.y[rows]
     networks = trained.take(range(part.first, part.first + len(part.entries)))
-    ones = torch.ones(len(rows), dtype=torch.float64)
+    tried = try_out(part.entries, networks, 1, X, y, torch.ones(len(rows), dtype=torch.float64), part.costs)
+    rejected = np.array([[(1 - one.coverage) * len(rows) for one in candidates] for candidates in tried])
+    risks = np.array([[np.nan if one.failed else one.risk for one in candidates] for candidates in tried])
+    validation = Validation(
+        part.costs, len(rows), np.rint(risks * len(rows) - np.array(part.costs)[:, None] * rejected), np.rint(rejected)
+    )
+    if job.protocol.criterion in ("surrogate", "error"):
+        per_network = surrogates(part.entries, networks, X, y, part.costs[:1] * len(part.entries))
+        repeats = [len(entry.deciders) for entry in part.entries]
+        surrogate, error = (np.tile(np.repeat(values, repeats), (len(part.costs), 1)) for values in per_network)
+        validation = replace(validation, surrogate=surrogate, error=error)
     chosen = []
-    tried = try_out(part.entries, networks, 1, problem.X[rows], problem.y[rows], ones, part.costs)
-    for cost, candidates in zip(part.costs, tried, strict=True):
-        best = least_risk(candidates)
+    for place, cost, candidates in zip(
+        choose(validation, job.protocol.criterion, job.protocol.ties), part.costs, tried, strict=True
+    ):
+        best = candidates[place]
         if best.failed:
             raise AllDivergedError(
                 f"every network of {job.method.name} on {job.problem} diverged in trial {part.trial} at cost {cost:g}; "
@@ -267,12 +397,38 @@ def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, s
     return chosen
 
 
+def _refitted(
+    job: TrialJob, loss: Loss, problem: Problem, grid: TrialGrid, chosen: Sequence[Answerer], workplace: Workplace
+) -> tuple[list[Answerer], Trained]:
+    """Train the chosen networks again, on all training rows."""
+    different = sorted({one.network for one in chosen})
+    everything = np.arange(len(problem.X), dtype=np.int64)
+    networks = [replace(grid.networks[number], rows=everything) for number in different]
+    trained = _train(job, loss, problem, networks, workplace)
+    if bool(trained.failed.any()):
+        raise AllDivergedError(f"a chosen network of {job.method.name} on {job.problem} diverged on all training rows.")
+    return [replace(one, network=different.index(one.network)) for one in chosen], trained
+
+
 def _told_apart_by(chosen: Loss, method: Method) -> dict[str, float | str]:
     """Return the fields of a chosen loss in which it may differ from its rivals."""
     loss = resolve(method.loss)
     variants = [*loss.variants_to_train(), *loss.variants_to_decide()]
     names = [name for name in vars(loss) if len({getattr(one, name) for one in variants}) > 1]
     return {name: getattr(chosen, name) for name in names}
+
+
+def _best_thresholds(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Answerer]:
+    """Replace each threshold by the candidate of least risk on the test rows, the first of equals."""
+    variants = [one.loss.variants_to_decide() for one in chosen]
+    everybody = [replace(one, loss=loss) for one, losses in zip(chosen, variants, strict=True) for loss in losses]
+    scores = iter(_score(job, problem, everybody, trained))
+    found = []
+    for one, losses in zip(chosen, variants, strict=True):
+        risks = [next(scores).risk for _ in losses]
+        best = losses[int(np.argmin(risks))]
+        found.append(replace(one, loss=best, hyper={**one.hyper, **_told_apart_by(best, job.method)}))
+    return found
 
 
 def _score(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Score]:

@@ -230,6 +230,8 @@ class _Desk:
         choice = answers.column("first_choice")
         prediction = pc.if_else(chosen, pa.scalar(None, choice.type), choice)
         answers = answers.set_column(0, "prediction", prediction).set_column(1, "rejected", chosen)
+        why = pc.if_else(chosen, pc.fill_null(answers.column("reason"), "ambiguous"), pa.scalar(None, pa.string()))
+        answers = answers.set_column(answers.column_names.index("reason"), "reason", why)
         return answers.append_column(SAVES, pa.array(self.saves[part]))
 
 

@@ -42,8 +42,11 @@ _WARPS = 8
 _ROWS_AT_A_TIME = 128
 """Larger batches are worked through in pieces of this many rows, which fit into registers."""
 
-_MOST_WEIGHTS = 8192
-"""Padded weights of a network whose moments and gradients fit into the registers of one program."""
+_MOST_WEIGHTS = 10240
+"""Padded weights of a network that one program can train."""
+
+_WIDE = 8192
+"""With more padded weights than these, registers hold only half as many rows at a time."""
 
 _MOST_ORDER = 1 << 26
 """Row numbers that wait on the device at a time; a launch covers as many epochs as that allows."""
@@ -190,7 +193,7 @@ class FusedStack:
         self._loss, self._margin = kind
         self._shape = _Shape(*architecture.sizes)
         self._data, self._orders, self._precision = data, orders, precision
-        self._learning_rate, self._decoupled = learning_rate, decoupled
+        self._learning_rate, self._decoupled, self._own_units = learning_rate, decoupled, architecture.own_units
         self._n_networks = len(networks)
         self._state = torch.zeros(4, len(networks), self._shape.n_parameters, device=device)
         self._state[0] = _initial_vectors(architecture, [one.seed for one in networks]).to(device)
@@ -219,15 +222,18 @@ class FusedStack:
         weighted = self._data.weight is not None
         return (
             shape, self._loss, self._margin, weighted, self._precision, self._decoupled, self._rows, self._in_pieces,
+            self._own_units,
         )  # fmt: skip
 
     @property
     def _rows(self) -> int:
-        return min(_ROWS_AT_A_TIME, _padded(self._orders.batch_size))
+        shape = self._shape
+        wide = _padded(shape.n_hidden) * (_padded(shape.n_features) + _padded(shape.n_outputs)) > _WIDE
+        return min(_ROWS_AT_A_TIME // (2 if wide else 1), _padded(self._orders.batch_size))
 
     @property
     def _in_pieces(self) -> bool:
-        return self._orders.batch_size > _ROWS_AT_A_TIME
+        return self._orders.batch_size > self._rows
 
     def train(self, first_epoch: int, n_epochs: int, block: Tensor) -> None:
         """Train on a block of epochs, without waiting for the device."""
@@ -256,7 +262,8 @@ class FusedStack:
             "features": _padded(shape.n_features), "hidden": _padded(shape.n_hidden),
             "outputs": _padded(shape.n_outputs), "rows": self._rows, "in_pieces": self._in_pieces,
             "loss": self._loss, "margin": self._margin, "weighted": weight is not None,
-            "decoupled": self._decoupled, "precision": self._precision, "num_warps": _WARPS,
+            "decoupled": self._decoupled, "own_units": self._own_units, "precision": self._precision,
+            "num_warps": _WARPS,
         }  # fmt: skip
         return numbers, constants
 

@@ -161,6 +161,7 @@ def train_networks(
     n_outputs, n_parameters,
     features: tl.constexpr, hidden: tl.constexpr, outputs: tl.constexpr, rows: tl.constexpr, in_pieces: tl.constexpr,
     loss: tl.constexpr, margin: tl.constexpr, weighted: tl.constexpr, decoupled: tl.constexpr, precision: tl.constexpr,
+    own_units: tl.constexpr,
 ):  # fmt: skip
     """Train one network on ``n_steps`` batches; its state is read before and written after.
 
@@ -179,6 +180,8 @@ def train_networks(
 
     at_w1, has_w1 = _at(h, f, n_hidden, n_features)
     at_w2, has_w2 = _at(o, h, n_outputs, n_hidden)
+    if own_units:
+        has_w2 = has_w2 & ((o[:, None] == n_outputs - 1) == (h[None, :] >= n_hidden // 2))
     at_w2 += (n_features + 1) * n_hidden
     at_b1, has_b1 = n_features * n_hidden + h, h < n_hidden
     at_b2, has_b2 = (n_features + 1) * n_hidden + n_hidden * n_outputs + o, o < n_outputs
@@ -207,6 +210,8 @@ def train_networks(
                     x_ptr, y_ptr, weight_ptr, order + start, place + start, start + b < batch_size, w1, b1, w2, b2,
                     cost, alpha, beta, f, b, o, n_features, n_outputs, loss, margin, weighted, precision)  # fmt: skip
                 g1, g1_bias, g2, g2_bias = g1 + more1, g1_bias + more1_bias, g2 + more2, g2_bias + more2_bias
+        if own_units:
+            g2 = tl.where(has_w2, g2, 0.0)
         size, root = tl.load(step_ptr + 2 * step), tl.load(step_ptr + 2 * step + 1)
         b2, b2_mean, b2_square, b2_largest = _updated(
             b2, g2_bias, b2_mean, b2_square, b2_largest, decay, shrink, size, root, decoupled)  # fmt: skip

@@ -33,6 +33,9 @@ class MLP(Architecture):
         How initial weights are drawn, n being a layer's inputs and m its outputs. "torch": weights and biases uniform
         within 1 / sqrt(n), as ``torch.nn.Linear`` has them. The others have biases of zero, and weights that are
         uniform within sqrt(6 / (n + m)) ("glorot"), or normal with variance 2 / n ("he") or 1 / n ("lecun").
+    own_units : bool, default=False
+        With one hidden layer: whether the last output has the second half of the hidden units for itself and the other
+        outputs the first half, as if a network of its own decided what to reject.
 
     Examples
     --------
@@ -42,6 +45,11 @@ class MLP(Architecture):
 
     sizes: tuple[int, ...]
     initialisation: Initialisation = "torch"
+    own_units: bool = False
+
+    def __post_init__(self) -> None:
+        if self.own_units and (len(self.sizes) != 3 or self.sizes[1] % 2):
+            raise InputError(f"own_units needs one hidden layer of an even number of units, got sizes {self.sizes}.")
 
     @property
     def n_parameters(self) -> int:
@@ -52,7 +60,7 @@ class MLP(Architecture):
         return sum(self.sizes)
 
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> StackedMLP:
-        return StackedMLP(self.sizes, seeds, n_groups, device, self.initialisation)
+        return StackedMLP(self, seeds, n_groups, device)
 
     def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
         activation, start = x.t().unsqueeze(0), 0
@@ -85,15 +93,13 @@ class StackedMLP(Stack):
 
     Parameters
     ----------
-    sizes : sequence of int
-        Features, hidden units of each layer, outputs.
+    architecture : MLP
     seeds : sequence of int
         One per network: its initial weights are, by default, those of ``torch.nn.Linear`` layers made after
         ``torch.manual_seed(seed)``.
     n_groups : int
         The networks form this many groups of equal size; a group shares its batches.
     device : torch.device
-    initialisation : str
 
     Attributes
     ----------
@@ -101,18 +107,12 @@ class StackedMLP(Stack):
         Weights (M, out, in) and biases (M, out, 1) of each layer, views into ``parameters``.
     """
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        seeds: Sequence[int],
-        n_groups: int,
-        device: torch.device,
-        initialisation: Initialisation = "torch",
-    ) -> None:
-        self.sizes = tuple(sizes)
+    def __init__(self, architecture: MLP, seeds: Sequence[int], n_groups: int, device: torch.device) -> None:
+        self.sizes = architecture.sizes
         self.n_networks = len(seeds)
         self.n_groups = n_groups
-        self.parameters = one_vector(_initial_weights(self.sizes, seeds, initialisation), device)
+        self.parameters = one_vector(_initial_weights(architecture, seeds), device)
+        self._connected = connected(architecture).to(device) if architecture.own_units else None
         self.gradients = torch.zeros_like(self.parameters)
         self.layers = self._views(self.parameters)
         gradients = self._views(self.gradients)
@@ -172,36 +172,49 @@ class StackedMLP(Stack):
             wide_gradient, bias_gradient = self._wide_gradients[depth]
             wide_signal = signal if depth else signal.reshape(self.n_groups, -1, signal.shape[-1])
             torch.bmm(wide_signal, below.transpose(1, 2), out=wide_gradient)
+            if depth and self._connected is not None:
+                wide_gradient.mul_(self._connected)
             torch.sum(signal, 2, keepdim=True, out=bias_gradient)
             if depth:
                 signal = torch.bmm(self._transposed_weights[depth], signal)
                 signal = torch.ops.aten.threshold_backward(signal, below, 0)
 
 
-def _initial_weights(sizes: Sequence[int], seeds: Sequence[int], initialisation: Initialisation) -> list[Tensor]:
+def connected(architecture: MLP) -> Tensor:
+    """Return which hidden units each output of a network with ``own_units`` sees, as 1 or 0: (outputs, hidden)."""
+    _, n_hidden, n_outputs = architecture.sizes
+    is_last = torch.arange(n_outputs).unsqueeze(1) == n_outputs - 1
+    return (is_last == (torch.arange(n_hidden) >= n_hidden // 2)).float()
+
+
+def _initial_weights(architecture: MLP, seeds: Sequence[int]) -> list[Tensor]:
     """Return weights and biases layer by layer, each of shape (M, ...)."""
     per_network = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         parts = []
-        for fan_in, fan_out in pairwise(sizes):
-            parts += _drawn(fan_in, fan_out, initialisation, generator)
+        for depth, (fan_in, fan_out) in enumerate(pairwise(architecture.sizes)):
+            halved = depth > 0 and architecture.own_units
+            weight, bias = _drawn(fan_in, fan_out, fan_in // 2 if halved else fan_in, architecture, generator)
+            parts += [weight * connected(architecture) if halved else weight, bias]
         per_network.append(parts)
     return [torch.stack(part) for part in zip(*per_network, strict=True)]
 
 
-def _drawn(fan_in: int, fan_out: int, initialisation: Initialisation, generator: torch.Generator) -> list[Tensor]:
-    """Draw a layer's weights and its biases."""
-    weight, bias = torch.empty(fan_out, fan_in), torch.zeros(fan_out)
-    if initialisation == "torch":
-        bound = fan_in**-0.5
+def _drawn(
+    fan_in: int, fan_out: int, seen: int, architecture: MLP, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Draw a layer's weights and its biases; each of its units sees ``seen`` of the ``fan_in`` below."""
+    weight, bias, how = torch.empty(fan_out, fan_in), torch.zeros(fan_out), architecture.initialisation
+    if how == "torch":
+        bound = seen**-0.5
         weight.uniform_(-bound, bound, generator=generator)
         bias.uniform_(-bound, bound, generator=generator)
-    elif initialisation == "glorot":
-        bound = (6 / (fan_in + fan_out)) ** 0.5
+    elif how == "glorot":
+        bound = (6 / (seen + fan_out)) ** 0.5
         weight.uniform_(-bound, bound, generator=generator)
-    elif initialisation in ("he", "lecun"):
-        weight.normal_(0.0, ((2 if initialisation == "he" else 1) / fan_in) ** 0.5, generator=generator)
+    elif how in ("he", "lecun"):
+        weight.normal_(0.0, ((2 if how == "he" else 1) / seen) ** 0.5, generator=generator)
     else:
-        raise InputError(f"initialisation must be 'torch', 'glorot', 'he' or 'lecun', got {initialisation!r}.")
-    return [weight, bias]
+        raise InputError(f"initialisation must be 'torch', 'glorot', 'he' or 'lecun', got {how!r}.")
+    return weight, bias

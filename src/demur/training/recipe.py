@@ -60,6 +60,9 @@ class Recipe:
         Compare the epochs by the validation loss that the best temperature of each would give, where the loss has a
         link: what counts if the probabilities are calibrated afterwards. An epoch whose network is too sure of itself
         need not be a bad one then.
+    patience : int, optional
+        Stop a network after so many epochs without a lower validation loss. The rate rises again with every cycle, and
+        the loss with it: less than half of the epochs may give up too soon.
 
     Examples
     --------
@@ -77,11 +80,14 @@ class Recipe:
     dropout: float = 0.15
     betas: tuple[float, float] = (0.9, 0.95)
     tempered: bool = True
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         for name, value, least in (("epochs", self.epochs, 0), ("batch_size", self.batch_size, 1)):
             if value < least:
                 raise InputError(f"{name} must be at least {least}, got {value}.")
+        if self.patience is not None and self.patience < 1:
+            raise InputError(f"patience must be at least 1, got {self.patience}.")
 
     def rate(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the factor of the learning rate at times t in [0, 1]."""
@@ -358,6 +364,7 @@ class _Run:
         self.best = torch.full((len(specs),), torch.inf, device=device)
         self.best_epoch = torch.zeros(len(specs), dtype=torch.int64, device=device)
         self.sharpness = torch.zeros(len(specs), device=device)
+        self._stopped = torch.zeros(len(specs), dtype=torch.bool, device=device)
         self.vectors = self._step.stack.vectors()
 
     def turn(self, pace: _Pace, stop: threading.Event) -> bool:
@@ -405,15 +412,20 @@ class _Run:
 
     def _end_epoch(self) -> None:
         self.epoch += 1
-        self.training_loss.append(self._step.mean_loss(self._position))
+        self.training_loss.append(torch.where(self._stopped, torch.nan, self._step.mean_loss(self._position)))
         self._position = 0
         value, vectors = self._validation.look()
+        value = torch.where(self._stopped, torch.nan, value)
         self.validation_loss.append(value)
         better = (value < self.best) | self._validation.without
         self.best = torch.where(better, value, self.best)
         self.best_epoch = torch.where(better, self.epoch, self.best_epoch)
         self.sharpness = torch.where(better, self._validation.sharpness, self.sharpness)
         self.vectors = torch.where(better[:, None], vectors, self.vectors)
+        if self._recipe.patience is not None:
+            self._stopped |= self.epoch - self.best_epoch >= self._recipe.patience
+            if bool(self._stopped.all()):
+                self._left = 0  # as one network alone would stop: what the others do changes nothing for it
         if self._listeners.progress is not None:
             self._listeners.progress(len(self.members))
         if self._listeners.on_epoch is not None:

@@ -1,0 +1,184 @@
+"""Boosted trees of other libraries: as candidates of "auto", as wrapped models, and as text in model folders.
+
+These tests need the libraries, which are no dependency of the tests: ``pip install catboost lightgbm xgboost``.
+"""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import demur
+from demur import AutoClassifier, RejectOption
+from demur.deploy import model_parts
+from demur.deploy.model_parts import ModelFileError
+from demur.errors import MissingExtraError
+from demur.estimators import boosted_trees, candidates
+from demur.estimators.boosted_trees import BoostedTrees, BoostedTreesError, is_installed, library_of
+
+SIZE = {"catboost": "iterations", "lightgbm": "n_estimators", "xgboost": "n_estimators"}
+CLASSIFIER = {"catboost": "CatBoostClassifier", "lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
+QUIET = {"catboost": {"verbose": False, "allow_writing_files": False}, "lightgbm": {"verbose": -1, "n_jobs": 1}}
+
+
+def needs(library):
+    reason = f"{library} is not installed (pip install {library})"
+    return pytest.param(library, marks=pytest.mark.skipif(not is_installed(library), reason=reason))
+
+
+each_library = pytest.mark.parametrize("library", [needs(name) for name in SIZE])
+
+
+@pytest.fixture(scope="module", params=["two classes", "three classes"])
+def rows(request):
+    load = load_breast_cancer if request.param == "two classes" else load_iris
+    X, y = load(return_X_y=True)
+    X[::7, 1] = np.nan
+    return X, np.array(["no", "yes", "perhaps"])[y]
+
+
+def native(library, size=9):
+    cls = getattr(pytest.importorskip(library), CLASSIFIER[library])
+    return cls(**{SIZE[library]: size}, **QUIET.get(library, {}))
+
+
+@each_library
+def test_the_text_predicts_what_the_library_does(library, rows):
+    X, labels = rows
+    classes, y = np.unique(labels, return_inverse=True)
+    own = native(library).fit(X, y)
+    text = BoostedTrees.of(own)
+    np.testing.assert_allclose(text.predict_proba(X), own.predict_proba(X), rtol=1e-6, atol=1e-9)
+    fitted = BoostedTrees(library, {SIZE[library]: 9}).fit(X, labels)
+    assert fitted.classes_.tolist() == classes.tolist()
+    assert (fitted.predict(X) == labels).mean() > 0.9
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    assert not hasattr(pickle.loads(pickle.dumps(fitted)), "_booster")
+
+
+@each_library
+def test_a_deadline_stops_after_a_tree(library, rows):
+    trees = BoostedTrees(library, {SIZE[library]: 200})
+    assert trees.fit_within(*rows, {}, seconds=0.0) <= 0.02
+    assert trees.fit_within(*rows, {}, seconds=np.inf, at_most=0.05) == 0.05
+    assert np.isfinite(trees.predict_proba(rows[0])).all()
+
+
+@each_library
+def test_a_wrapped_model_is_saved_as_text_and_decides_the_same(library, rows, tmp_path):
+    X, labels = rows
+    model = RejectOption(make_pipeline(StandardScaler(), native(library)), cost=0.1, cv=2).fit(X, labels)
+    demur.save(model, tmp_path / "model")
+    again = demur.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), rtol=1e-6, atol=1e-9)
+    assert library_of(model.estimator.steps[-1][1]) == library  # the model itself stays as it was
+    parameters = again.estimator.steps[-1][1].parameters
+    assert parameters[SIZE[library]] == 9
+    demur.save(again, tmp_path / "second")
+    assert (tmp_path / "second/model.skops").read_bytes() == (tmp_path / "model/model.skops").read_bytes()
+
+
+@each_library
+def test_a_forged_text_is_noticed(library, rows, monkeypatch):
+    """A tree that asks for a feature that is not there, would be followed without a look."""
+    trees = BoostedTrees(library, {SIZE[library]: 3}).fit(*rows)
+    text = trees.content_.tobytes().decode()
+    width = trees.n_features_in_
+    if library == "lightgbm":
+        line = next(line for line in text.splitlines() if line.startswith("split_feature="))
+        worse = line.replace(line.partition("=")[2].split()[0], str(width - 1 + 10**6), 1)
+        forged = {text.replace(line, worse, 1), text.replace("num_leaves=", "num_leaves=9", 1), text.replace("=", "?")}
+    else:
+        forged = set()
+        for path, value in FORGED[library](width):
+            document = json.loads(text)
+            place = document
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            forged.add(json.dumps(document))
+        forged.add(text[:-20])
+    archive = model_parts.dump(trees)
+    assert model_parts.load(archive).n_features_in_ == width
+    for one in forged:
+        trees.content_ = np.frombuffer(one.encode(), dtype=np.uint8)
+        with pytest.raises(BoostedTreesError, match="not genuine"):
+            trees.check()
+        with pytest.raises(ModelFileError, match="not genuine"):
+            model_parts.load(model_parts.dump(trees))
+
+
+FORGED = {
+    "xgboost": lambda width: [
+        (("learner", "gradient_booster", "model", "trees", 0, "split_indices", 0), width),
+        (("learner", "gradient_booster", "model", "trees", 0, "left_children", 0), 0),
+        (("learner", "gradient_booster", "model", "trees", 0, "right_children", 0), 10**6),
+        (("learner", "gradient_booster", "model", "tree_info", 0), 77),
+        (("learner", "learner_model_param", "num_feature"), str(width + 1)),
+    ],
+    "catboost": lambda width: [
+        (("oblivious_trees", 0, "splits", 0, "float_feature_index"), width),
+        (("oblivious_trees", 0, "splits", 0, "split_index"), 10**6),
+        (("oblivious_trees", 0, "leaf_values"), [0.5]),
+        (("features_info", "float_features", 0, "flat_feature_index"), width),
+    ],
+}
+
+
+@each_library
+def test_what_cannot_be_checked_is_not_saved(library):
+    X, y = load_iris(return_X_y=True)
+    odd = {
+        "lightgbm": {"linear_tree": True}, "xgboost": {"booster": "gblinear"}, "catboost": {"grow_policy": "Depthwise"}
+    }[library]  # fmt: skip
+    model = native(library).set_params(**odd).fit(X, y)
+    with pytest.raises(ModelFileError, match=r"cannot save model: .*(not|only)"):
+        model_parts.dump(model)
+
+
+@each_library
+def test_onnx_export_refuses_in_words(library, rows):
+    pytest.importorskip("onnx")
+    from demur.deploy.onnx import ExportError, onnx_model
+
+    for model in (native(library), BoostedTrees(library, {SIZE[library]: 2})):
+        with pytest.raises(ExportError, match=f"trees of {library} have no ONNX form in demur; convert"):
+            onnx_model(RejectOption(model, calibration=None).fit(*rows))
+
+
+@pytest.mark.parametrize("name", [needs("lightgbm"), needs("catboost")])
+def test_a_candidate_of_auto_is_blended_saved_and_keeps_its_time(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(candidates, "_ITERATIONS", 8)
+    X, y = load_iris(return_X_y=True)
+    codes = np.c_[X[:, :3], np.digitize(X[:, 3], [0.8, 1.7])]
+    model = AutoClassifier((name, "lr"), time_budget=None, cv=2, categorical_features=[3], random_state=0)
+    model.fit(codes, y)
+    assert {one.name for one in model.tried_ if one.weight} == {name, "logistic regression"}
+    demur.save(RejectOption(model, cv=2), tmp_path / "unfitted")
+    option = RejectOption(model, calibration=None).fit(codes, y)
+    demur.save(option, tmp_path / "model")
+    np.testing.assert_array_equal(demur.load(tmp_path / "model").predict_proba(codes), option.predict_proba(codes))
+    short = AutoClassifier((name,), time_budget=1e-3, random_state=0).fit(codes, y)
+    assert "shortened" in short.tried_[0].outcome
+
+
+def test_without_the_library_a_candidate_is_left_out_and_a_model_says_what_to_install(monkeypatch):
+    for module in (boosted_trees, candidates):
+        monkeypatch.setattr(module, "is_installed", lambda library: False)
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(MissingExtraError, match=r"pip install demur\[boost\]"):
+        AutoClassifier(("catboost",)).fit(X, y)
+    with pytest.raises(MissingExtraError, match="lightgbm: pip install"):
+        BoostedTrees("lightgbm").fit(X, y)
+    assert not {"catboost", "lightgbm"} & {one.name for one in AutoClassifier()._wanted()}
+
+
+def test_other_classifiers_are_nobodys():
+    assert library_of(StandardScaler()) is None
+    with pytest.raises(ValueError, match="library must be one of"):
+        BoostedTrees("sklearn").fit([[0.0], [1.0]], [0, 1])
