@@ -16,6 +16,7 @@ ALL = (
     "service",
     "rooms",
     "monitoring",
+    "novelty",
 )
 
 

@@ -96,6 +96,27 @@ def risk_alarms(change: int, worse: float, n_runs: int, n_rows: int, rng: np.ran
     return alarms
 
 
+def against_mapie(change: int, n_runs: int, n_rows: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return how late demur and MAPIE's risk monitoring raise their alarm on the same streams; both at level delta.
+
+    MAPIE halves its level between the reference and the stream. The threshold is given here, as it is to demur, so that
+    it gets twice the level and spends all of delta on the stream. It looks once at each stream, whose bounds it keeps.
+    """
+    from mapie.exchangeability_testing import RiskMonitoring
+
+    wrong = rng.uniform(size=(n_runs, n_rows)) < np.where(np.arange(n_rows) >= change, 2 * MAX_RISK, MAX_RISK)
+    capital = RiskBets(MAX_RISK, (n_runs,)).bet(wrong)
+    raised = {"demur": capital >= np.log(1 / DELTA), "demur, delta / 4": capital >= np.log(4 / DELTA)}
+    bounds = []
+    for run in wrong:
+        watch = RiskMonitoring("accuracy", test_level=2 * DELTA, threshold=MAX_RISK, warn=False)
+        watch.update(np.ones(n_rows, dtype=int), np.where(run, 0, 1))
+        bounds.append(watch.online_risk_lower_bound_sequence_history)
+    raised["MAPIE"] = np.array(bounds) > MAX_RISK
+    late = {name: now[:, change:] for name, now in raised.items()}
+    return {name: np.where(now.any(axis=1), now.argmax(axis=1) + 1, n_rows) for name, now in late.items()}
+
+
 def misses(n_runs: int, n_rows: int, rng: np.random.Generator) -> float:
     """Return the share of runs whose confidence sequence ever misses the mean risk, which drifts up and down."""
     missed, wrong, total = np.zeros(n_runs, dtype=bool), np.zeros(n_runs), 0.0
@@ -114,11 +135,11 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks monitoring", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--only", choices=("drift", "risk"), help="one half of it")
+    parser.add_argument("--only", choices=("drift", "risk", "mapie"), help="a part of it; mapie needs that package")
     asked = parser.parse_args(list(arguments))
     n_runs, n_rows, rng = asked.runs, asked.rows, np.random.default_rng(0)
     start = perf_counter()
-    if asked.only != "risk":
+    if asked.only in (None, "drift"):
         print(f"\nDrift: {n_runs:,} runs of {n_rows:,} rows, {N_REFERENCE} reference rows; each check at {DELTA} alone")
         for name, shares in KINDS.items():
             false = (first_alarms(shares, shares, n_runs, n_rows, n_rows, DELTA, rng) < n_rows).mean()
@@ -135,7 +156,12 @@ def main(arguments: Sequence[str] = ()) -> None:
                 alarm = first_alarms(shares, more[name], fewer, change + 5000, change, DELTA / 4, rng)
                 delays.append(f"{np.median(alarm[alarm >= change] - change + 1):,.0f} after {change:,}")
             print(f"{name:>16}: median delay in rows, at delta / 4: {', '.join(delays)}", flush=True)
-    if asked.only != "drift":
+    if asked.only == "mapie":
+        for change in (0, 1000, 10_000):
+            print(f"the risk doubles after {change:,} audited rows; median delay, and that of nine in ten")
+            for name, late in against_mapie(change, 100, change + 12_000, rng).items():
+                print(f"{name:>28}: {np.median(late):>8,.0f} {np.quantile(late, 0.9):>8,.0f}", flush=True)
+    elif asked.only in (None, "risk"):
         print(f"\nRisk: {n_runs:,} runs of {n_rows:,} audited rows, allowed {MAX_RISK}")
         for name, alarm in risk_alarms(0, 1, n_runs, n_rows, rng).items():
             print(f"{name:>28}: false alarms in {(alarm < n_rows).mean():.3f} of the runs", flush=True)

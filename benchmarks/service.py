@@ -32,7 +32,13 @@ from demur.tabular import fit_table
 MODELS = ("ce", "auto")
 CONNECTIONS = (1, 8, 32)
 N_BODIES = 50
-SERVE = "import sys; from pathlib import Path; from demur.cli.serve import serve; serve(Path(sys.argv[1]), port=0)"
+SERVE = """
+import sys
+from pathlib import Path
+from demur.cli.serve import serve
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), port=0)
+"""
 BARE = """
 import json, socket, sys
 from typing import Any
@@ -95,7 +101,8 @@ class Server:
     """A server in a process of its own, which prints its address on its second line."""
 
     def __init__(self, *arguments):
-        self.process = subprocess.Popen([sys.executable, "-c", *arguments], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([sys.executable, "-c", *arguments], stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)  # fmt: skip # a line for each request
         self.process.stdout.readline()
         self.port = int(re.search(r"http://[\d.]+:(\d+)", self.process.stdout.readline())[1])
 

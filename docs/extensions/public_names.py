@@ -17,6 +17,7 @@ MODULES = (
     "guarantees",
     "calibration",
     "label_shift",
+    "novelty",
     "costs",
     "metrics",
     "losses",

@@ -11,6 +11,7 @@ from . import label_shift as label_shift
 from . import losses as losses
 from . import margins as margins
 from . import metrics as metrics
+from . import novelty as novelty
 from . import paper as paper
 from . import rules as rules
 from . import tabular as tabular

@@ -6,7 +6,7 @@ where the acceptance r(x) is positive and rejected where it is zero or negative,
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -55,6 +55,8 @@ class Decision(Generic[Array]):
         nobody in particular is asked.
     costs : array of shape (n, n_classes + n_experts), optional
         What each action is expected to cost: answering each class, then asking each expert.
+    novel : array of bool, optional
+        Where the example is unlike those of training. None where nobody has looked.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class Decision(Generic[Array]):
     confidence: Array
     ask: Array | None = None
     costs: Array | None = None
+    novel: Array | None = None
 
     @classmethod
     def from_acceptance(cls, label: Array, acceptance: Array, confidence: Array | None = None) -> Self:
@@ -78,6 +81,31 @@ class Decision(Generic[Array]):
         comparable: Any = acceptance
         reject = ~(comparable > 0)
         return cls(label, reject, acceptance, acceptance if confidence is None else confidence)
+
+    @property
+    def reason(self) -> NDArray[np.str_]:
+        """Why each example is declined: "novel" (unlike those of training), "ambiguous" (between classes), or "".
+
+        Examples
+        --------
+        >>> decision = Chow(cost=0.2).decide([[0.9, 0.1], [0.6, 0.4], [1.0, 0.0]])
+        >>> decision.declining([False, False, True]).reason.tolist()
+        ['', 'ambiguous', 'novel']
+        """
+        decision = self.numpy()
+        reason = np.where(decision.reject, "ambiguous", "")
+        return reason if decision.novel is None else np.where(decision.novel, "novel", reason)
+
+    def declining(self, novel: ArrayLike) -> "Decision[AnyArray]":
+        """Return the same decisions, with these examples declined as novel, whatever a rule said.
+
+        Their confidence and their acceptance become 0, or stay where they are lower: no price makes them an answer.
+        """
+        decision, mask = self.numpy(), np.asarray(novel, dtype=bool)
+        acceptance = np.where(mask, np.fmin(decision.acceptance, 0), decision.acceptance)
+        confidence = np.where(mask, np.fmin(decision.confidence, 0), decision.confidence)
+        declined = Decision.from_acceptance(decision.label, acceptance, confidence)
+        return replace(declined, ask=decision.ask, costs=decision.costs, novel=mask)
 
     def numpy(self) -> "Decision[AnyArray]":
         """Return the same decision with NumPy arrays, whatever it held before."""

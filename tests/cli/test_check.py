@@ -122,6 +122,9 @@ def test_any_number_of_scores(demur, folder):
     result = demur(*call, "--outputs", 4, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert "with 4 scores" in result.stdout
+    plain = demur("own.py:four", "--outputs", 4, "--classes", 3, "--cost", 0.2, cwd=folder)
+    assert plain.returncode == 0, plain.stderr
+    assert "score 4 was taken for that of declining" in plain.stdout
     assumed = demur(*call, cwd=folder)
     assert assumed.returncode in (3, 4)
     assert "never answered class 2" in assumed.stdout
@@ -179,6 +182,7 @@ def test_a_rule_of_ones_own(demur, folder):
         (("ce", "--figure", "no/such/folder/x.png"), "there is no folder"),
         (("ce", "--rule", "softmax"), "brings its own decision rule"),
         (("ce", "--outputs", 7), "says itself that it takes 3 scores"),
+        (("own:brier", "--outputs", 6), "needs a rule of its own"),
         (("ce", "--cost", "cheap"), "is not a number"),
         (("ce", "--cost", "0.1,0.2"), "3 numbers"),
     ],

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from demur import Cascade
+from demur.deploy.model_parts import dump
+from demur.deploy.model_parts import load as undump
 from demur.errors import InputError
 from demur.guarantees import NoGuaranteeError
 
@@ -27,7 +29,7 @@ def services(n, seed=0, n_classes=3):
 
 @pytest.fixture(scope="module")
 def cascade():
-    return Cascade(PRICES).fit(*services(3000))
+    return Cascade(PRICES).fit(*services(1200))
 
 
 def test_more_money_buys_more_right_answers(cascade):
@@ -48,6 +50,18 @@ def test_a_mistake_has_a_price(cascade):
     assert spent == sorted(spent)
 
 
+@pytest.mark.parametrize("n_rows", [400, pytest.param(1200, marks=pytest.mark.slow)], ids=["without trees", "with"])
+def test_a_cascade_comes_back_as_it_was(n_rows):
+    answers, confidence, _ = services(500, seed=1)
+    cascade = Cascade(PRICES).fit(*services(n_rows))
+    again = undump(dump(cascade))
+    for goal in ({"mistake": 5.0}, {"budget": 1.0}, {"budget": 3.0}):
+        here, there = cascade.run(answers, confidence, **goal), again.run(answers, confidence, **goal)
+        np.testing.assert_array_equal(here.label, there.label)
+        np.testing.assert_array_equal(here.asked, there.asked)
+    assert dump(again) == dump(cascade)
+
+
 def test_answers_that_are_not_bought_are_not_looked_at(cascade):
     answers, confidence, _ = services(1000, seed=1)
     run = cascade.run(answers, confidence, mistake=10)
@@ -58,7 +72,7 @@ def test_answers_that_are_not_bought_are_not_looked_at(cascade):
 
 
 def test_an_answer_outside_the_classes_is_an_answer_like_others(cascade):
-    answers, confidence, y = services(2000, seed=2)
+    answers, confidence, y = services(450, seed=2)
     unknown = np.where((answers == 2) & (np.arange(3) == 0), 99, answers)
     fitted = Cascade(PRICES, mistake=1.0).fit(unknown, confidence, y)
     run = fitted.run(unknown, confidence)
@@ -69,7 +83,7 @@ def test_the_promise_about_the_best_service_is_kept():
     """30 samples at delta = 0.2: the certified policy is worse than the best service by more than 0.02 as rarely."""
     answers_new, confidence_new, y_new = services(3000, seed=999)
     best = (answers_new == y_new[:, None]).mean(axis=0).max()
-    base = Cascade(PRICES).fit(*services(1500))
+    base = Cascade(PRICES).fit(*services(450))
     broken, spent = [], []
     for seed in range(30):
         base.certify(*services(400, seed=seed + 1), within=0.02, delta=0.2)
@@ -117,10 +131,9 @@ def test_hostile_rows_are_refused_in_words(cascade):
 @pytest.mark.skipif(not DATA.is_dir(), reason="the stored answers are not there")
 @pytest.mark.parametrize(("name", "share"), [("ferplus", 0.34), ("yelp", 0.79), ("audiomnist", 0.08)])
 def test_stored_curves(name, share):
-    """Five halvings, read off at equal spending: above the stored curves at the budgets, up to 0.004 in one place.
+    """Five halvings, read off at equal spending: at or above the stored curves at every budget in the mean.
 
-    On ferplus, with 3,179 rows to learn from, the cascade is some 0.003 below at a budget of 4.5; at all other
-    budgets it is above.
+    What the cascade is made of was chosen on parts of the fitting halves alone.
     """
     prices = pd.read_csv(DATA / "frugal_services.csv.gz").query("set == @name").set_index("service")
     prices = prices[next(column for column in prices if "price" in column or "usd" in column.lower())].to_dict()
@@ -142,8 +155,7 @@ def test_stored_curves(name, share):
     best = np.mean(alone, axis=0)
     at_budget = np.interp(stored.index, spent, np.maximum.accumulate(accuracy))
     ahead = at_budget - stored.to_numpy()
-    assert (ahead >= -0.004).all()
-    assert (ahead >= 0).sum() >= len(ahead) - 1
+    assert (ahead >= 0).all()
     assert ahead.mean() > 0.001
     assert (spent <= stored.index.to_numpy() * 1.1).all()
     matched = np.interp(best.max(), np.maximum.accumulate(accuracy), spent)

@@ -64,8 +64,8 @@ def test_the_text_predicts_what_the_library_does(library, rows):
 @each_library
 def test_a_deadline_stops_after_a_tree(library, rows):
     trees = BoostedTrees(library, {SIZE[library]: 200})
-    share = trees.fit_within(*rows, {}, seconds=0.0)
-    assert share <= 0.02
+    assert trees.fit_within(*rows, {}, seconds=0.0) <= 0.02
+    assert trees.fit_within(*rows, {}, seconds=np.inf, at_most=0.05) == 0.05
     assert np.isfinite(trees.predict_proba(rows[0])).all()
 
 
@@ -139,6 +139,16 @@ def test_what_cannot_be_checked_is_not_saved(library):
     model = native(library).set_params(**odd).fit(X, y)
     with pytest.raises(ModelFileError, match=r"cannot save model: .*(not|only)"):
         model_parts.dump(model)
+
+
+@each_library
+def test_onnx_export_refuses_in_words(library, rows):
+    pytest.importorskip("onnx")
+    from demur.deploy.onnx import ExportError, onnx_model
+
+    for model in (native(library), BoostedTrees(library, {SIZE[library]: 2})):
+        with pytest.raises(ExportError, match=f"trees of {library} have no ONNX form in demur; convert"):
+            onnx_model(RejectOption(model, calibration=None).fit(*rows))
 
 
 @pytest.mark.parametrize("name", [needs("lightgbm"), needs("catboost")])

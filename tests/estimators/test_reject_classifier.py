@@ -225,7 +225,7 @@ def test_read_only_rows(ce):
 
 @pytest.mark.parametrize("loss", ["ova+sq", "ova+sqhin", "ce", "ova+log"])
 def test_decisions_are_the_losss_own(loss):
-    model = RejectClassifier(loss, **QUICK).fit(X, Y)
+    model = RejectClassifier(loss, novelty=None, **QUICK).fit(X, Y)
     far = np.r_[X, 20 * X - 80]
     scaled = torch.from_numpy(((far - model.networks_.mean) / model.networks_.scale).astype(np.float32))
     own = model.loss_.decide(model.networks_.networks.scores(scaled)[0], 0.2).numpy()

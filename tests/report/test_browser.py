@@ -202,6 +202,51 @@ def test_a_phone_needs_no_sideways_scrolling(visit, sample):
         assert page.eval_on_selector("#confusion", "table => table.offsetWidth > table.parentElement.clientWidth")
 
 
+READABLE = """selector => {
+    const light = color => {
+        const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
+            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const behind = one => {
+        for (; one; one = one.parentElement) {
+            const color = getComputedStyle(one).backgroundColor;
+            if (!/, 0\\)$|transparent/.test(color)) return color;
+        }
+        return "rgb(255, 255, 255)";
+    };
+    const worst = [...document.querySelectorAll(selector)].map(one => {
+        const style = getComputedStyle(one);
+        const [a, b] = [light(one instanceof SVGElement ? style.fill : style.color), light(behind(one))]
+            .sort((x, y) => y - x);
+        return [(a + 0.05) / (b + 0.05), one.className.baseVal || one.className, one.textContent];
+    });
+    return worst.sort((x, y) => x[0] - y[0])[0];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_charts_and_shades_can_be_read_in_the_light_and_in_the_dark(visit, scheme):
+    page = visit(free())
+    page.emulate_media(color_scheme=scheme)
+    contrast, *which = page.evaluate(
+        READABLE, "h1, h2, p, th, td, dt, dd, label, button:enabled, figcaption, .chart text"
+    )
+    assert contrast >= 4.5, which
+    stroke = "getComputedStyle(document.querySelector('.line.model')).stroke"
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(stroke) != page.evaluate(paper)
+
+
+def test_paper_is_white_and_small_tables_stay_whole(visit):
+    page = visit(free())
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    broken = "[...document.querySelectorAll('.box')].map(box => getComputedStyle(box).breakInside)"
+    assert {one for one in page.evaluate(broken) if one == "auto"} == set()
+    assert not page.is_visible(".control")
+
+
 def test_a_fixed_cost_has_no_slider(visit):
     evaluation = fixed()
     page = visit(evaluation)

@@ -8,6 +8,7 @@ import logging
 import re
 import threading
 import time
+from functools import cache
 
 import httpx
 import numpy as np
@@ -25,6 +26,9 @@ from demur.tabular import TableModel, fit_table
 JSON = {"content-type": "application/json"}
 LINE = re.compile(r'(\w+)(?:\{((?:\w+="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (\S+)')
 LABEL = re.compile(r'(\w+)="((?:[^"\\\n]|\\[\\"n])*)"')
+
+
+plain_app = cache(lambda: create_app(model()))
 
 
 def unescaped(found):
@@ -226,7 +230,7 @@ def ask_raw(served, path, headers=()):
 )
 def test_no_request_can_write_a_line_of_its_own(logged, path, as_json):
     lines = logged(as_json=as_json)
-    ask_raw(create_app(model()), path, [(b"x-request-id", b"1\nERROR"), (b"authorization", b"Bearer hush")])
+    ask_raw(plain_app(), path, [(b"x-request-id", b"1\nERROR"), (b"authorization", b"Bearer hush")])
     written = lines()
     assert len(written) == 1
     assert written[0].isprintable()
@@ -256,7 +260,7 @@ def test_a_traceback_cannot_begin_a_line(logged):
 @pytest.mark.parametrize(("level", "n_lines"), [("debug", 2), ("info", 1), ("warning", 0), ("error", 0)])
 def test_the_level_decides_what_is_written(logged, level, n_lines):
     lines = logged(level)
-    served = create_app(model())
+    served = plain_app()
     send(served, {}, path="/health", method="GET")
     send(served, {"json": good()})
     assert len(lines()) == n_lines
@@ -329,13 +333,17 @@ def test_a_key_opens(guarded, headers):
         {"Cookie": "key=first-key-of-two"},
     ],
 )
-@pytest.mark.parametrize("path", ["/decide", "/", "/metrics", "/openapi.json", "/no/such"])
-def test_without_a_key_nothing_is_told(guarded, headers, path):
-    method = "POST" if path == "/decide" else "GET"
-    answer = send(guarded, {"headers": headers}, path=path, method=method)[0]
+def test_without_a_key_there_is_no_answer(guarded, headers):
+    answer = send(guarded, {"headers": headers})[0]
     assert answer.status_code == 401
     assert set(answer.headers.get_list("www-authenticate")) == {'Basic realm="demur", charset="UTF-8"', "Bearer"}
-    assert "size" not in answer.text
+
+
+def test_without_a_key_nothing_is_told(guarded):
+    for path in ("/", "/metrics", "/openapi.json", "/no/such", "/decide/", "//ready", "/Ready"):
+        answer = send(guarded, {}, path=path, method="GET")[0]
+        assert answer.status_code == 401, path
+        assert "size" not in answer.text
 
 
 def test_probes_need_no_key_and_tell_nothing_of_the_model(guarded):

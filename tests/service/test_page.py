@@ -156,6 +156,59 @@ def test_every_control_has_a_name_and_a_phone_needs_no_sideways_scrolling(visit)
     assert page.get_attribute("#decision", "aria-live") == "polite"
 
 
+def test_a_novel_row_is_said_to_be_one(visit):
+    page = visit(model())
+    page.fill("#field-0", "1e9")
+    assert "Outside of what it has seen" in shown(page, "unlike the training rows")
+
+
+@pytest.mark.parametrize("height", [844, 420])  # the second is what a keyboard on the screen leaves
+def test_on_a_phone_the_decision_never_lies_over_what_is_typed(visit, height):
+    page = visit(model(), width=390)
+    page.set_viewport_size({"width": 390, "height": height})
+    on_top = """input => {
+        const box = input.getBoundingClientRect();
+        const found = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+        return found === input;
+    }"""
+    for field in page.query_selector_all("#form input, #form select, #cost-slider, #cost-number"):
+        field.focus()
+        assert field.evaluate(on_top)
+
+
+READABLE = """selector => {
+    const light = color => {
+        const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
+            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const behind = one => {
+        for (; one; one = one.parentElement) {
+            const color = getComputedStyle(one).backgroundColor;
+            if (!/, 0\\)$|transparent/.test(color)) return color;
+        }
+        return "rgb(255, 255, 255)";
+    };
+    const worst = [...document.querySelectorAll(selector)].map(one => {
+        const style = getComputedStyle(one);
+        const [a, b] = [light(one instanceof SVGElement ? style.fill : style.color), light(behind(one))]
+            .sort((x, y) => y - x);
+        return [(a + 0.05) / (b + 0.05), one.className.baseVal || one.className, one.textContent];
+    });
+    return worst.sort((x, y) => x[0] - y[0])[0];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everything_can_be_read_in_the_light_and_in_the_dark(visit, scheme):
+    page = visit(model())
+    page.emulate_media(color_scheme=scheme)
+    contrast, *which = page.evaluate(READABLE, "h1, .quiet, label, .field input, select, button, a, #headline, code")
+    assert contrast >= 4.5, which
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+
+
 def test_a_fixed_cost_has_no_slider(visit):
     page = visit(model("ova+hin"))
     assert page.query_selector("#cost-slider") is None

@@ -109,11 +109,13 @@ def test_a_number_beyond_all_floats_is_too_large():
 def test_a_number_that_overflows_once_it_is_scaled_is_refused():
     scale = 1e-20
     rows = pa.table({"size": [scale * k for k in range(40)], "y": ["a"] * 20 + ["b"] * 20})
-    served = create_app(fit_table(rows, "y", model="apc+log"))
+    served = create_app(fit_table(rows, "y", model="apc+log", novelty=None))
     assert ask(served, {"rows": [{"size": scale}, {"size": 40 * scale}]}).status_code == 200
     refused = ask(served, {"rows": [{"size": scale}, {"size": 1e29}]})
     assert refused.status_code == 422
     assert "row 2 holds a number too far from those" in refused.json()["error"]
+    careful = ask(create_app(fit_table(rows, "y", model="apc+log")), {"row": {"size": 1e29}}).json()["decisions"][0]
+    assert (careful["prediction"], careful["reason"]) == (None, "novel: size")
 
 
 @pytest.mark.parametrize(

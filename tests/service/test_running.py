@@ -151,3 +151,30 @@ def test_a_key_from_the_environment_is_in_no_log(tmp_path, monkeypatch):
         process.wait(30)
     assert "status=401" in log.read_text()
     assert key not in log.read_text()
+
+
+def test_workers_tell_the_sum_of_what_they_count(tmp_path):
+    folder = tmp_path / "model"
+    save(model_of(0.1), folder)
+    body, headers = json.dumps({"row": {"size": 0.3}}), {"Content-Type": "application/json"}
+    with service(folder, "--workers", "2", "--drain-seconds", "1") as (port, process, _):
+        until(lambda: _answers(port))
+        asked = 0
+        for _ in range(40):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("POST", "/decide", body, headers)
+            assert connection.getresponse().read()
+            connection.close()
+            asked += 1
+        until(lambda: f"\ndemur_rows_total {asked}\n" in get(port, "/metrics")[1])
+        told = {re.search(r"demur_rows_total (\d+)", get(port, "/metrics")[1])[1] for _ in range(10)}
+        assert told == {str(asked)}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def _answers(port):
+    try:
+        return get(port, "/ready")[0] == 200
+    except OSError:
+        return False

@@ -1,5 +1,7 @@
 """A fitted table model: laws of its answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -38,9 +40,10 @@ def test_columns_may_stand_in_any_order_and_the_label_is_not_needed(model, table
 
 def test_what_is_missing_unseen_infinite_or_too_large_is_decided_alike(model):
     odd = pa.table({"size": [None, float("inf"), -1e300, float("nan")], "pet": ["cat"] * 4})
-    confidence = model.answers(odd)["confidence"].to_pylist()
+    confidence = replace(model, novelty=None).answers(odd)["confidence"].to_pylist()
     assert len(set(confidence)) == 1
     assert 0.5 <= confidence[0] <= 1
+    assert model.answers(odd)["reason"].to_pylist()[2] == "novel: size"
     assert model.answers(pa.table({"size": [0.0], "pet": ["newt"]})).num_rows == 1
 
 

@@ -644,6 +644,7 @@ CASES = [
     # What minimising alone cannot decide: the loss does not tell right from wrong.
     Case("constant", INCONCLUSIVE, lambda s, y, c: 1 + 0 * s.sum(-1), quick=True),
     Case("normalised logits", INCONCLUSIVE, normalised_logits),
+    Case("rounded to tenths", INCONCLUSIVE, lambda s, y, c: (10 * ce(s, y, c)).round() / 10),
     Case("a step", INCONCLUSIVE, lambda s, y, c: (s.argmax(-1) != y).to(s.dtype) + 0 * s.sum(-1)),
     Case("flat where it matters", INCONCLUSIVE, lambda s, y, c: F.relu(ce(s, y, c) - 3.0)),
 ]

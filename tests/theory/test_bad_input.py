@@ -21,7 +21,7 @@ BROKEN = {
     "without lower bound": (lambda s, y, c: s.gather(-1, y[:, None])[:, 0], "could not be minimised"),
     "depends on the batch": (lambda s, y, c: s.square().sum(-1) + s.mean(), "depends on the other rows"),
     "depends on chance": (lambda s, y, c: s.square().sum(-1) * torch.rand(len(s)), "a random number"),
-    "changes its own input": (lambda s, y, c: torch.exp(s).mul_(2).exp_().sum(-1), "cannot be differentiated"),
+    "changes what it needs": (lambda s, y, c: torch.exp(s).mul_(2).sum(-1), "cannot be differentiated"),
     "wants four scores": (lambda s, y, c: s[:, 3] + 0 * s.sum(-1), "say how many"),
 }
 
@@ -83,7 +83,7 @@ def test_what_is_no_loss_is_refused(loss, error, message):
 def test_a_rule_for_a_loss_that_has_one_is_refused():
     with pytest.raises(TypeError, match="brings its own decision rule"):
         check_calibration("ce", 3, 0.2, rule="softmax")
-    with pytest.raises(ValueError, match="'softmax', 'rejector' or a function"):
+    with pytest.raises(ValueError, match="'softmax', 'rejector', 'reject-score' or a function"):
         check_calibration(get("ce").forward, 3, 0.2, rule="majority")
 
 

@@ -16,6 +16,7 @@ from demur.cli.fit import fit
 from demur.cli.methods import methods
 from demur.cli.monitor import monitor
 from demur.cli.predict import predict
+from demur.cli.refit import refit
 from demur.cli.reproduce import reproduce
 from demur.cli.serve import serve
 from demur.cli.wrap import wrap
@@ -38,6 +39,7 @@ app.command()(evaluate)
 app.command()(export)
 app.command()(serve)
 app.command()(monitor)
+app.command()(refit)
 app.command()(check)
 app.command()(methods)
 app.command()(reproduce)

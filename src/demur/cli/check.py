@@ -41,7 +41,9 @@ def check(
     ] = None,
     rule: Annotated[
         str | None,
-        typer.Option(help="How a plain function decides: softmax, rejector, or file.py:function of (scores, cost)."),
+        typer.Option(
+            help="How a plain function decides: softmax, rejector, reject-score, or file.py:function of (scores, cost)."
+        ),
     ] = None,
     kinks: Annotated[bool, typer.Option("--kinks", help="The plain function has kinks.")] = False,
     alpha: Annotated[float | None, typer.Option(help="alpha of a pairwise loss.")] = None,
@@ -83,6 +85,8 @@ def check(
         typer.echo(json.dumps({**report.as_dict(), "tightest": bounds}, indent=2))
     else:
         notes = [f"Note: {warning.message}" for warning in caught]
+        if rule is None and outputs == classes + 1:
+            notes.append(f"Note: no --rule was given; score {outputs} was taken for that of declining (reject-score).")
         console.print("\n".join([str(report), *_bound_lines(bounds), *notes]), markup=False, soft_wrap=True)
     code = {"refuted": EXIT_REFUTED, "inconclusive": EXIT_INCONCLUSIVE}.get(report.verdict)
     if code is not None:

@@ -40,6 +40,8 @@ def export(
         loaded = load(model)
         export_onnx(loaded, target, overwrite=force)
         console.print(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).", markup=False, soft_wrap=True)
+        if getattr(loaded, "novelty", None) is not None:
+            console.print("It decides by the rule alone, and does not tell rows that are unlike those of training.")
         if check is None:
             return
         from demur.deploy.onnx import compare_onnx

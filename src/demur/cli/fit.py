@@ -88,6 +88,16 @@ def fit(
         str | None,
         typer.Option(help="A column that says which rows belong together: they stay on one side of every split."),
     ] = None,
+    risk_group: Annotated[
+        str | None, typer.Option(help="With --max-risk: a column such as the site; the promise holds in each group.")
+    ] = None,
+    novelty: Annotated[
+        str,
+        typer.Option(
+            help="Decline rows unlike those of training: auto (only absurd ones), off, or the share of ordinary rows "
+            "that may be declined by mistake, such as 0.01."
+        ),
+    ] = "auto",
     time_split: Annotated[
         str | None,
         typer.Option(help="A column of dates or numbers: train on the earlier rows, and judge on the latest."),
@@ -133,6 +143,8 @@ def fit(
         }
         _check_experts(experts, limits, [option for option, value in given.items() if value is not None])
         rule = rule_of(cost, coverage, max_risk, delta, cost_matrix)
+        if risk_group is not None and (max_risk is None or proba is not None):
+            raise CallError("--risk-group is for a promise about the risk of a model that is trained: give --max-risk.")
         _check_header(data, target, delimiter)
         from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
@@ -156,6 +168,8 @@ def fit(
                 fitted = fit_proba(data, target, kind=proba_kind, calibration=learnt, **options)
             else:
                 options |= {
+                    "novelty": _rate(novelty),
+                    "risk_group": risk_group,
                     "time_split": time_split,
                     "dayfirst": dayfirst,
                     "time_budget": time_budget or None,
@@ -184,6 +198,18 @@ def fit(
         console.print("It was not judged: no rows were held out.")
     written = f"Wrote {out}" + (f" and {report}" if report and judged is not None else "")
     console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
+
+
+def _rate(novelty: str) -> float | str | None:
+    """Return the rate of false alarms that --novelty asks for."""
+    if novelty in ("auto", "off"):
+        return "auto" if novelty == "auto" else None
+    try:
+        rate = float(novelty)
+    except ValueError:
+        raise CallError(f"--novelty must be auto, off or a share such as 0.01, got {novelty!r}.") from None
+    check_share("--novelty", rate, zero=False)
+    return rate
 
 
 def _check_experts(experts: object, limits: object, others: list[str]) -> None:

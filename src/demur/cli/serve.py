@@ -1,15 +1,11 @@
 """``demur serve``: a model as a small HTTP service."""
 
-import contextlib
 import ipaddress
-import math
 import os
 import socket
-import time
-import warnings
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -66,6 +62,7 @@ def serve(
         float,
         typer.Option(min=0, help="How long to go on after SIGTERM, with /ready saying no, before it takes no more."),
     ] = 0.0,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes that answer, one per core.")] = 1,
 ) -> None:
     """Answer HTTP requests with a model, until Ctrl+C: POST /decide for programs, a page at / for people.
 
@@ -76,23 +73,17 @@ def serve(
     if report is not None and not report.is_file():
         raise CallError(f"there is no report {report}: make it with demur evaluate --report.")
     with wrong_call_if_refused(), warnings_as_notes():
-        from demur.deploy.operations import Operations, ReloadingApp, read_api_keys, write_logs
+        from demur.deploy.operations import read_api_keys
 
-        keys = read_api_keys(api_key_file, os.environ.get("DEMUR_API_KEY"))
-        operations = Operations(keys)
-        hosts = [host, *(allow_host or ())]
-
-        def app_of(served: "TableModel") -> "FastAPI":
-            return _app(served, report or model / "report.html", max_rows, max_bytes, hosts, operations)
-
-        app: FastAPI | ReloadingApp
-        if reload:
-            app = ReloadingApp(model, load_table_model, app_of, operations)
-            loaded = app.model
-        else:
-            loaded = load_table_model(model)
-            app = app_of(loaded)
+        keys = tuple(read_api_keys(api_key_file, os.environ.get("DEMUR_API_KEY")))
+        hosts = (host, *(allow_host or ()))
+        page = report or model / "report.html"
+        served = _Served(
+            model, page, max_rows, max_bytes, hosts, keys, reload, log_level.value, log_json, drain_seconds
+        )
+        service = served.service()
         listening = _listen(host, port)
+    loaded = service.model
     place, taken = listening.getsockname()[:2]
     shown = f"[{place}]" if ":" in place else place
     name, n_classes = loaded.facts.get("model", "a model"), len(loaded.classes)
@@ -111,13 +102,14 @@ def serve(
         notes.print(f"Note: whoever reaches {shown}:{taken} {asked}.", markup=False)
     if any(len(key) < _SHORTEST_KEY for key in keys):
         notes.print(f"Note: a key of fewer than {_SHORTEST_KEY} characters can be guessed: make a longer one.")
-    log = write_logs(log_level.value, metrics=operations.metrics, as_json=log_json)
-    if isinstance(app, ReloadingApp):
-        app.watch()
-    try:
-        _run(app, listening, operations, drain_seconds)
-    finally:
-        log.close()
+    if workers == 1:
+        service.run(listening)
+    else:
+        from demur.deploy.operations import shared_metrics
+        from demur.deploy.serving import run_workers
+
+        with shared_metrics():
+            run_workers(workers, _work, (served,), listening, drain=drain_seconds)
     console.print("Stopped.")
 
 
@@ -140,52 +132,67 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _app(
-    model: "TableModel", report: Path, max_rows: int, max_bytes: int, hosts: list[str], operations: "Operations"
-) -> "FastAPI":
-    from demur.deploy import create_app
+@dataclass(frozen=True)
+class _Served:
+    """What a process must know to serve."""
 
-    shown = report if report.is_file() else None
-    limits = {"max_rows": max_rows, "max_bytes": max_bytes}
-    return create_app(model, report=shown, allowed_hosts=hosts, operations=operations, **limits)
+    folder: Path
+    report: Path
+    max_rows: int
+    max_bytes: int
+    hosts: tuple[str, ...]
+    keys: tuple[str, ...]
+    reload: bool
+    log_level: str
+    log_json: bool
+    drain: float
+
+    def service(self) -> "_Service":
+        """Load the model, and return what serves it."""
+        from demur.deploy.operations import Operations, ReloadingApp
+
+        operations = Operations(self.keys)
+
+        def app_of(model: "TableModel") -> "FastAPI":
+            return self._app(model, operations)
+
+        if self.reload:
+            app = ReloadingApp(self.folder, load_table_model, app_of, operations)
+            return _Service(self, app, app.model, operations)
+        model = load_table_model(self.folder)
+        return _Service(self, app_of(model), model, operations)
+
+    def _app(self, model: "TableModel", operations: "Operations") -> "FastAPI":
+        from demur.deploy import create_app
+
+        report = self.report if self.report.is_file() else None
+        limits = {"max_rows": self.max_rows, "max_bytes": self.max_bytes}
+        return create_app(model, report=report, allowed_hosts=self.hosts, operations=operations, **limits)
 
 
-_MOST_CONNECTIONS = 1000
-_SECONDS_TO_STOP = 10
+@dataclass(frozen=True)
+class _Service:
+    """A model in service."""
+
+    served: _Served
+    app: "FastAPI | ReloadingApp"
+    model: "TableModel"
+    operations: "Operations"
+
+    def run(self, listening: socket.socket) -> None:
+        """Answer until the process is told to stop."""
+        from demur.deploy.operations import ReloadingApp, write_logs
+        from demur.deploy.serving import run_app
+
+        log = write_logs(self.served.log_level, metrics=self.operations.metrics, as_json=self.served.log_json)
+        if isinstance(self.app, ReloadingApp):
+            self.app.watch()
+        try:
+            run_app(self.app, listening, self.operations, drain=self.served.drain)
+        finally:
+            log.close()
 
 
-def _run(app: "FastAPI | ReloadingApp", listening: socket.socket, operations: "Operations", drain: float) -> None:
-    """Serve until the process is told to stop; requests under way have some seconds to end then."""
-    import uvicorn
-
-    from demur.costs import CostWarning
-
-    class Server(uvicorn.Server):
-        """Says that it is not ready before it stops, and goes on for as long as whoever asks may need to notice."""
-
-        stop_at = math.inf
-
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            first = not operations.stopping
-            operations.stop()
-            if first and drain:
-                self.stop_at = time.monotonic() + drain
-            else:
-                super().handle_exit(sig, frame)
-
-        async def on_tick(self, counter: int) -> bool:
-            return await super().on_tick(counter) or time.monotonic() >= self.stop_at
-
-    # whoever asks names the cost and sees it in the answer; the service's log is no place to warn them
-    warnings.filterwarnings("ignore", category=CostWarning)
-    server = Server(
-        uvicorn.Config(
-            app,
-            log_config=None,  # what is logged, and how, is settled already
-            access_log=False,
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_graceful_shutdown=_SECONDS_TO_STOP,
-        )
-    )
-    with contextlib.suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
+def _work(served: _Served, listening: socket.socket) -> None:
+    """Serve in a process of its own, which others of its kind share a socket with."""
+    served.service().run(listening)

@@ -7,6 +7,8 @@ from demur._version import __version__
 from demur.cli.console import console, plain_table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from demur.tabular import Evaluation, TableModel
     from demur.tabular.asking import Asking
 
@@ -96,10 +98,32 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
         between = f"{written(found.low, kind)} to {written(found.high, kind)}" if found.low == found.low else ""
         table.add_row(name, value, between, meaning)
     console.print(table)
+    if evaluation.groups is not None:
+        console.print(_by_group(evaluation))
     if evaluation.asking is not None:
         _print_experts(evaluation.asking)
     for sentence in evaluation.sentences():
         console.print(sentence, markup=False)
+
+
+def _by_group(evaluation: "Evaluation") -> "Table":
+    """Return a line for each group, with intervals that hold for all groups together."""
+    priced = evaluation.cost is not None
+    column = "" if evaluation.groups is None else evaluation.groups.column
+    table = plain_table(f"By {column}, with 95 % intervals for all groups together")
+    headings = ("group", "rows", "answered %", "", "of these wrong %", "", *(("risk", "") if priced else ()))
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "group" else "right")
+    for one in evaluation.by_group:
+        cells = [_in_line(one.name), f"{one.counts.n_rows:,}"]
+        for found in (one.coverage, one.errors):
+            given = found.estimate == found.estimate
+            between = f"{100 * found.low:.1f} to {100 * found.high:.1f}"
+            cells += [f"{100 * found.estimate:.1f}", between] if given else ["", ""]
+        if one.risk is not None:
+            cells += [f"{one.risk.estimate:.3f}", f"{one.risk.low:.3f} to {one.risk.high:.3f}"]
+        table.add_row(*cells)
+    return table
 
 
 def _print_experts(asking: "Asking") -> None:
@@ -134,11 +158,13 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
     from demur.tabular.evaluation_words import counted
 
     facts = model.facts
+    novelty = {} if model.novelty is None else {"Novel rows": model.novelty.explain()}
     trained = {"Trained on": counted(facts["rows"], "row", "rows")} if "rows" in facts else {}
     if facts.get("calibrated_on"):
         trained["Calibrated on"] = counted(facts["calibrated_on"], "row", "rows")
     return {
         "Model": facts.get("model_in_words", "a model"),
+        **novelty,
         **trained,
         "Judged on": data,
         "Date": datetime.date.today().isoformat(),

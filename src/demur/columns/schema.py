@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import ByName, Features
-from demur.columns.column import KINDS, Column, Values, as_type, kind_of_type
+from demur.columns.column import KINDS, Column, Values, as_type, kind_of_type, plain_array
 from demur.columns.frames import as_table
 from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
@@ -204,6 +204,32 @@ class Schema:
         for position, column in enumerate(self.columns):
             encoded[:, position] = column.encode(table.column(column.name), where)
         return encoded
+
+    def unseen(self, table: pa.Table | pa.RecordBatch, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which cells hold a category that the model was not fitted on; their codes are those of missing ones.
+
+        Parameters
+        ----------
+        table : pyarrow.Table or RecordBatch
+        codes : array of shape (n_rows, n_columns)
+            What :meth:`encode` made of it.
+
+        Examples
+        --------
+        >>> schema = Schema((Column("pet", "category", ("cat", "dog")),))
+        >>> table = pa.table({"pet": ["dog", "newt", None]})
+        >>> schema.unseen(table, schema.encode(table)).ravel()
+        array([False,  True, False])
+        """
+        found = np.zeros(codes.shape, dtype=bool)
+        for position in np.flatnonzero(self.categorical):
+            missing = np.isnan(codes[:, position])
+            if missing.any():
+                values = plain_array(table.column(self.columns[position].name))
+                if pa.types.is_dictionary(values.type):
+                    values = pc.cast(values, values.type.value_type)
+                found[:, position] = missing & np.asarray(pc.is_valid(values), dtype=bool)
+        return found
 
     def describe(self) -> tuple[str, ...]:
         """Return sentences that say what is used, how, and what is not."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray
@@ -32,6 +33,11 @@ _LEVELS = np.array([0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.
 _LEAST = 25
 """So many answers at the least stand between two of these quantiles."""
 _PRIOR = 4.0
+_ROWS_FOR_TREES = 500
+"""With fewer rows a forest knows less than the weighted log probabilities alone."""
+_TREES, _LEAF = 100, 6
+_MOST_LABELS = 30
+_FLOOR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,16 +169,19 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         codes = np.searchsorted(self.classes_, labels)
         fold = np.random.RandomState(self.random_state).permutation(len(codes)) % self.n_folds
         n_classes, n_services = len(self.classes_), len(services)
-        self.tables_ = [_Table.fit(said[:, s], sure[:, s], codes, n_classes) for s in range(n_services)]
+        self.tables_ = [AnswerTable.fit(said[:, s], sure[:, s], codes, n_classes) for s in range(n_services)]
         logs = np.empty((n_services, len(codes), n_classes))
         for s in range(n_services):
             for part in range(self.n_folds):
                 train, test = fold != part, fold == part
-                table = _Table.fit(said[train, s], sure[train, s], codes[train], n_classes)
+                table = AnswerTable.fit(said[train, s], sure[train, s], codes[train], n_classes)
                 logs[s, test] = table.predict(said[test, s], sure[test, s])
         subsets = _subsets(n_services)
-        self.pools_ = {some: _Pool.fit(logs[_members(some)], codes) for some in subsets}
-        pooled = {some: self.pools_[some].predict(logs[_members(some)]) for some in subsets}
+        self.pools_, pooled = {}, {}
+        for some in subsets:
+            own = _members(some)
+            self.pools_[some] = Pool.fit(logs[own], said[:, own], sure[:, own], codes, self.random_state)
+            pooled[some] = self.pools_[some].out_of_bag(logs[own])
         right = {some: np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64) for some in subsets}
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
         self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
@@ -303,7 +312,10 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """Return what is seen on new rows, and class probabilities from each set of answers."""
         said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
         logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
-        pooled = {some: pool.predict(logs[_members(some)]) for some, pool in self.pools_.items()}
+        pooled = {}
+        for some, pool in self.pools_.items():
+            own = _members(some)
+            pooled[some] = pool.predict(logs[own], said[:, own], sure[:, own])
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
         outlook: dict[Asked, dict[Asked, Floats]] = {}
         for some, models in self.outlooks_.items():
@@ -315,14 +327,16 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def _follow(self, policy: Policy, seen: _Seen) -> Ints:
         """Return the set of services that is asked on each row."""
-        at = np.full(len(seen.said), 1 << policy.first, dtype=np.int64)
-        going = np.ones(len(at), dtype=bool)
-        if policy.cuts:
-            at, going = _second(policy, seen), np.full(len(at), policy.goes_on)
-            going &= at != 1 << policy.first
+        if not policy.cuts:
+            return self._go_on(np.full(len(seen.said), 1 << policy.first), policy, seen)
+        second = _second(policy, seen.said, seen.sure)
+        return self._go_on(second, policy, seen) if policy.goes_on else second
+
+    def _go_on(self, at: Ints, policy: Policy, seen: _Seen) -> Ints:
+        """Ask on as long as what is expected of it pays; a cut that has said to stop after the first is obeyed."""
         for some in seen.outlook:
-            rows = np.flatnonzero((at == some) & going)
-            if not len(rows):
+            rows = np.flatnonzero(at == some)
+            if not len(rows) or (policy.cuts and some == 1 << policy.first):
                 continue
             plans = list(seen.outlook[some])
             extra = np.array([self._price(more & ~some) for more in plans])
@@ -343,9 +357,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _by_outlook(self, seen: _Seen, right: Mapping[Asked, Floats]) -> list[Policy]:
         """Return the policies that go by what is expected of further questions."""
         return [
-            self._judged(Policy(first, float(rate), 0.0, 0.0), seen, right)
+            self._judged(policy, self._follow(policy, seen), right)
             for first in range(len(self.prices_))
-            for rate in self._rates()
+            for policy in (Policy(first, float(rate), 0.0, 0.0) for rate in self._rates())
         ]
 
     def _by_cuts(self, seen: _Seen, right: Mapping[Asked, Floats], fold: Ints) -> list[Policy]:
@@ -361,20 +375,18 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             chosen = gains.best(rates, np.ones(len(fold), dtype=bool))
             apart = [gains.best(rates, fold != part) for part in range(self.n_folds)]
             for number, rate in enumerate(rates):
+                policy = Policy(first, float(rate), 0.0, 0.0, chosen[number])
+                second = np.empty(len(fold), dtype=np.int64)
+                for part in range(self.n_folds):
+                    rows = np.flatnonzero(fold == part)
+                    second[rows] = _second(replace(policy, cuts=apart[part][number]), seen.said[rows], seen.sure[rows])
                 for goes_on in (False, True):
-                    cost = accuracy = 0.0
-                    for part in range(self.n_folds):
-                        test = fold == part
-                        trial = Policy(first, float(rate), 0.0, 0.0, apart[part][number], goes_on)
-                        states = self._follow(trial, seen)[test]
-                        cost += float(sum((states == some).sum() * self._price(some) for some in np.unique(states)))
-                        accuracy += float(_chosen({some: one[test] for some, one in right.items()}, states).sum())
-                    share = 1 / len(fold)
-                    found.append(Policy(first, float(rate), cost * share, accuracy * share, chosen[number], goes_on))
+                    states = self._go_on(second.copy(), policy, seen) if goes_on else second
+                    found.append(self._judged(replace(policy, goes_on=goes_on), states, right))
         return found
 
-    def _judged(self, policy: Policy, seen: _Seen, right: Mapping[Asked, Floats]) -> Policy:
-        states = self._follow(policy, seen)
+    def _judged(self, policy: Policy, states: Ints, right: Mapping[Asked, Floats]) -> Policy:
+        """Return the policy with what it costs and brings, where it leads to these sets of services."""
         cost = sum(float((states == some).mean()) * self._price(some) for some in np.unique(states).tolist())
         return replace(policy, cost=cost, accuracy=float(_chosen(right, states).mean()))
 
@@ -404,7 +416,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class AnswerTable:
     """Class frequencies by a service's answer and confidence."""
 
     edges: list[Floats]
@@ -412,7 +424,7 @@ class _Table:
     sorted: list[Floats]
 
     @classmethod
-    def fit(cls, said: Ints, sure: Floats, y: Ints, n_classes: int) -> "_Table":
+    def fit(cls, said: Ints, sure: Floats, y: Ints, n_classes: int) -> "AnswerTable":
         prior = (np.bincount(y, minlength=n_classes) + 1.0) / (len(y) + n_classes)
         edges, logs = [], []
         for answer in range(n_classes + 1):
@@ -449,14 +461,18 @@ class _Table:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pool:
-    """Probabilities from several services: the softmax of weighted log probabilities and a level for each class."""
+class Pool:
+    """Probabilities from several services: the softmax of weighted log probabilities and a level for each class.
+
+    With enough rows a forest, which knows how the services err together, has half a say.
+    """
 
     weights: Floats
     levels: Floats
+    forest: Any = None
 
     @classmethod
-    def fit(cls, logs: Floats, y: Ints) -> "_Pool":
+    def fit(cls, logs: Floats, said: Ints, sure: Floats, y: Ints, seed: int) -> "Pool":
         n_services, n_rows, n_classes = logs.shape
         if n_services == 1:
             return cls(np.ones(1), np.zeros(n_classes))
@@ -472,12 +488,44 @@ class _Pool:
 
         start = np.r_[np.full(n_services, 1.0 / n_services), np.zeros(n_classes)]
         found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
-        return cls(found[:n_services], found[n_services:])
+        forest = None
+        if n_rows >= _ROWS_FOR_TREES:
+            forest = ExtraTreesClassifier(
+                _TREES, min_samples_leaf=_LEAF, bootstrap=True, oob_score=True, random_state=seed
+            ).fit(_inputs(logs, said, sure), y)
+        return cls(found[:n_services], found[n_services:], forest)
 
-    def predict(self, logs: Floats) -> Floats:
+    def predict(self, logs: Floats, said: Ints, sure: Floats) -> Floats:
+        """Return the probabilities of rows that it was not fitted on."""
+        own = self._weighted(logs)
+        return own if self.forest is None else _blended(own, self.forest.predict_proba(_inputs(logs, said, sure)))
+
+    def out_of_bag(self, logs: Floats) -> Floats:
+        """Return the probabilities of the rows that it was fitted on, each from trees that have not seen the row."""
+        own = self._weighted(logs)
+        return own if self.forest is None else _blended(own, self.forest.oob_decision_function_)
+
+    def _weighted(self, logs: Floats) -> Floats:
         scores = np.tensordot(self.weights, logs, axes=1) + self.levels
         proba: Floats = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
         return proba
+
+
+def _inputs(logs: Floats, said: Ints, sure: Floats) -> Floats:
+    """Return what a forest is given: answers, confidences, and the class frequencies that go with them."""
+    n_classes = logs.shape[2]
+    parts = []
+    for s, own in enumerate(logs):
+        answer = np.eye(n_classes + 1)[said[:, s]] if n_classes <= _MOST_LABELS else np.empty((len(own), 0))
+        parts.append(np.column_stack([answer, sure[:, s], own]))
+    return np.column_stack(parts)
+
+
+def _blended(one: Floats, other: Floats) -> Floats:
+    """Return the geometric mean of two sets of probabilities, neither of which may rule a class out alone."""
+    mean = np.sqrt((one + _FLOOR) * (other + _FLOOR))
+    blended: Floats = mean / mean.sum(axis=1, keepdims=True)
+    return blended
 
 
 @dataclass(frozen=True, eq=False)
@@ -529,13 +577,13 @@ class _CutGains:
         return [tuple(one) for one in found]
 
 
-def _second(policy: Policy, seen: _Seen) -> Ints:
-    """Return who is asked after the first answer and the second, if its confidence asks for one."""
-    said, sure = seen.said[:, policy.first], seen.sure[:, policy.first]
-    cuts = np.array([cut for cut, _ in policy.cuts])
-    whom = np.array([second for _, second in policy.cuts])
-    asks = (sure <= cuts[said]) & (whom[said] >= 0)
-    return np.where(asks, 1 << policy.first | 1 << np.maximum(whom[said], 0), 1 << policy.first)
+def _second(policy: Policy, said: Ints, sure: Floats) -> Ints:
+    """Return the first service of a policy, and the second where the confidence is not above the answer's cut."""
+    own, level = said[:, policy.first], sure[:, policy.first]
+    cuts = np.array([cut for cut, _ in policy.cuts])[own]
+    whom = np.array([second for _, second in policy.cuts])[own]
+    asks = (level <= cuts) & (whom >= 0)
+    return np.where(asks, 1 << policy.first | 1 << np.maximum(whom, 0), 1 << policy.first)
 
 
 def _chosen(right: Mapping[Asked, Any], states: Ints) -> Floats:

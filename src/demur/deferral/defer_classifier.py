@@ -107,15 +107,16 @@ class DeferClassifier(DeferringClassifier):
 
     Examples
     --------
-    A nurse who knows two of three classes, at no price:
+    The first feature tells the class, the second whether the nurse knows it:
 
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True)
-    >>> nurse = np.where(y == 2, 1, y)
-    >>> model = DeferClassifier("ms", experts={"nurse": 0.0}, hidden_units=(), epochs=50, random_state=0)
-    >>> model = model.fit(X[:, :2], y, answers=nurse)
-    >>> model.route(X[[0, 60, 110], :2])
-    array(['nurse', 'nurse', 'model'], dtype='<U5')
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> y = (X[:, 0] + np.random.default_rng(1).normal(size=400) > 0).astype(int)
+    >>> nurse = np.where(X[:, 1] > 0, y, 1 - y)
+    >>> model = DeferClassifier("ms", {"nurse": 0.05}, hidden_units=(), learning_rate=0.05, epochs=30, random_state=0)
+    >>> model.fit(X, y, answers=nurse).route([[0.0, 2.0], [0.0, -2.0], [3.0, -2.0]])
+    array(['nurse', 'model', 'model'], dtype='<U5')
+    >>> bool(model.decide([[0.0, 2.0]], prices={"nurse": 0.6}).reject[0])  # too dear: answer with a coin toss
+    False
     """
 
     __metadata_request__fit: ClassVar = {"answers": True, "groups": True}

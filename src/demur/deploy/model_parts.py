@@ -53,6 +53,8 @@ TRUSTED = (
     "sklearn.calibration._TemperatureScaling",
     "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # what is in these, part_checks looks at
+    "sklearn.feature_selection._univariate_selection.chi2",  # by which features are chosen: called in fit alone
+    "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
     "sklearn.metrics._dist_metrics.ManhattanDistance64",
     "sklearn.metrics._dist_metrics.MinkowskiDistance64",
@@ -85,8 +87,19 @@ _PARTS = (
     "demur.columns.column.Column",
     "demur.columns.schema.Schema",
     "demur.deferral.capacity.Capacity",
+    "demur.deferral.cascade.AnswerTable",
+    "demur.deferral.cascade.Cascade",
+    "demur.deferral.cascade.Policy",
+    "demur.deferral.cascade.Pool",
+    "demur.deferral.defer_classifier.DeferClassifier",
     "demur.deferral.defer_option.DeferOption",
     "demur.deferral.experts.Expert",
+    "demur.deferral.joint_losses.AsymmetricDeferral",
+    "demur.deferral.joint_losses.DecoupledDeferral",
+    "demur.deferral.joint_losses.OneVsAllDeferral",
+    "demur.deferral.joint_losses.RealizableDeferral",
+    "demur.deferral.joint_losses.SoftmaxDeferral",
+    "demur.deferral.joint_losses.TwoStageDeferral",
     "demur.deferral.reliability.LogitModel",
     "demur.deferral.reliability.Reliability",
     "demur.deferral.stored.StoredProbabilities",
@@ -99,9 +112,14 @@ _PARTS = (
     "demur.estimators.reject_option.RejectOption",
     "demur.estimators.network_selection.Candidate",
     "demur.estimators.network_selection.FittedNetworks",
+    "demur.estimators.network_selection.ScaledNetworks",
+    "demur.estimators.table_codes.KnownRows",
     "demur.estimators.table_codes.TableCodes",
     "demur.guarantees.risk_control.Certificate",
     "demur.label_shift.LabelShift",
+    "demur.novelty.KeptRows",
+    "demur.novelty.Novelty",
+    "demur.novelty.Space",
     "demur.rules.Decision",
     "demur.tabular.expert_columns.ExpertColumns",
     "demur.tabular.table_model.TableModel",
@@ -226,6 +244,8 @@ def _with_boosters_as_text(model: Estimator) -> Estimator:
     waiting, seen = [("model", model)], {id(model)}
     while waiting:
         place, value = waiting.pop()
+        if isinstance(value, BoostedTrees):
+            continue  # it is text already, whatever it has made of that
         if library_of(value) is not None:
             try:
                 memo[id(value)] = BoostedTrees.of(value)

@@ -6,6 +6,7 @@ answer.
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import json
@@ -14,10 +15,11 @@ import os
 import queue
 import re
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +42,7 @@ __all__ = [
     "one_line",
     "read_api_keys",
     "request_id_of",
+    "shared_metrics",
     "write_logs",
 ]
 
@@ -65,6 +68,8 @@ class Operations:
     api_keys : collection of str
         Keys of which a request must give one; none for a service that anybody may ask.
     metrics : ServiceMetrics
+        By default one of its own; one that is summed with those of the other processes where the environment variable
+        ``DEMUR_METRICS_FOLDER`` names a folder that they share.
     stopping : bool
         Whether the service has been told to end.
 
@@ -79,7 +84,7 @@ class Operations:
     """
 
     api_keys: Collection[str] = ()
-    metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
+    metrics: ServiceMetrics = field(default_factory=lambda: _metrics_of_process())
     stopping: bool = False
 
     def stop(self) -> None:
@@ -95,6 +100,38 @@ class Operations:
         if self.metrics.reload_failing:
             words["reload"] = "the newer model in the folder cannot be loaded, see the log; the one before answers"
         return 200, words
+
+
+_METRICS_FOLDER = "DEMUR_METRICS_FOLDER"
+
+
+def _metrics_of_process() -> ServiceMetrics:
+    folder = os.environ.get(_METRICS_FOLDER)
+    metrics = ServiceMetrics(Path(folder) if folder else None)
+    metrics.share()
+    return metrics
+
+
+@contextlib.contextmanager
+def shared_metrics() -> Iterator[Path]:
+    """Let the processes that are started inside tell the sum of what they count, through a folder of theirs.
+
+    Examples
+    --------
+    >>> with shared_metrics() as folder:
+    ...     Operations().metrics.shared == folder
+    True
+    """
+    before = os.environ.get(_METRICS_FOLDER)
+    with tempfile.TemporaryDirectory(prefix="demur-metrics-", ignore_cleanup_errors=True) as folder:
+        os.environ[_METRICS_FOLDER] = folder
+        try:
+            yield Path(folder)
+        finally:
+            if before is None:
+                del os.environ[_METRICS_FOLDER]
+            else:
+                os.environ[_METRICS_FOLDER] = before
 
 
 # Who asks -------------------------------------------------------------------------------------------------------------

@@ -255,6 +255,8 @@ def check_built(model: Part) -> None:
         if id(one) in seen or isinstance(one, (str, bytes, int, float)):
             continue
         seen.add(id(one))
+        if type(one).__module__.startswith("demur.") and hasattr(one, "__dict__") and not isinstance(one, type):
+            _fill_in_defaults(one)
         for cls, check in checks:
             if isinstance(one, cls):
                 check(one)
@@ -267,8 +269,6 @@ def check_built(model: Part) -> None:
         elif isinstance(one, functools.partial):  # looking at its __dict__ would make one
             waiting.extend((*one.args, *one.keywords.values()))
         elif hasattr(one, "__dict__") and not isinstance(one, type):
-            if type(one).__module__.startswith("demur."):
-                _fill_in_defaults(one)
             waiting.extend(vars(one).values())
 
 
@@ -283,6 +283,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     from sklearn.ensemble._forest import BaseForest
     from sklearn.ensemble._gb import BaseGradientBoosting
     from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
+    from sklearn.linear_model._base import LinearClassifierMixin
     from sklearn.neighbors import BallTree, KDTree
     from sklearn.neighbors._base import NeighborsBase
     from sklearn.preprocessing import OneHotEncoder
@@ -292,6 +293,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
 
     from demur.deferral import DeferOption
     from demur.estimators.boosted_trees import BoostedTrees
+    from demur.novelty import Novelty
     from demur.tabular import TableModel
     from demur.training.jobs import Trained
 
@@ -307,9 +309,11 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
         (OneHotEncoder, _check_one_hot),
         (BaseLibSVM, _check_support_vectors),
         (BoostedTrees, _check_boosted_trees),
+        (LinearClassifierMixin, _check_coefficients),
         (Trained, _check_networks),
         (DeferOption, _check_deferring),
         (TableModel, _check_table_model),
+        (Novelty, _check_novelty),
     )
 
 
@@ -461,6 +465,17 @@ def _check_boosted_trees(trees: Part) -> None:
         trees.booster()
 
 
+def _check_coefficients(model: Part) -> None:
+    words = "its coefficients are not numbers, or do not fit its columns; it is not genuine."
+    for name in ("coef_", "intercept_"):
+        found = vars(model).get(name)
+        if found is not None:
+            values = np.asarray(found)
+            _demand(values.dtype.kind in "fiu" and np.isfinite(values).all(), words)
+    if {"coef_", "n_features_in_"} <= vars(model).keys():
+        _demand(np.asarray(model.coef_).shape[-1:] == (model.n_features_in_,), words)
+
+
 def _check_networks(trained: Part) -> None:
     words = "its weights do not fit its networks; it is not genuine."
     vectors, failed = (trained.arrays()[name] for name in ("vectors", "failed"))
@@ -468,6 +483,17 @@ def _check_networks(trained: Part) -> None:
     _demand(vectors.ndim == 2 and vectors.shape[1] == trained.architecture.vector_length, words)
     _demand(failed.shape == (len(vectors),), words)
     _demand(bool(np.isfinite(vectors).all()), "its weights are not numbers.")
+
+
+def _check_novelty(novelty: Part) -> None:
+    """Check that what tells novel rows fits together, by asking it about one."""
+    if not hasattr(novelty, "space_"):
+        return  # not fitted
+    try:
+        told = novelty.novel(np.zeros((1, int(novelty.n_features_in_))))
+    except Exception as error:  # whatever arrays of any shape may raise
+        raise PartError(f"what tells novel rows does not fit together ({error}); it is not genuine.") from error
+    _demand(told.shape == (1,), "what tells novel rows does not fit together; it is not genuine.")
 
 
 def _check_table_model(model: Part) -> None:
@@ -480,6 +506,8 @@ def _check_table_model(model: Part) -> None:
     width = getattr(first, "n_features_in_", None)
     words = f"it reads {len(model.schema.columns)} columns, and its classifier takes {width}."
     _demand(width is None or width == len(model.schema.columns), words)
+    novelty = getattr(model.novelty, "n_features_in_", len(model.schema.columns))
+    _demand(novelty == len(model.schema.columns), "what tells novel rows is for another number of columns.")
     asked = list(getattr(model.classifier, "experts_", ()))
     words = f"it reads the answers of {list(model.experts.columns)}, and its classifier asks {asked}."
     _demand(asked == list(model.experts.columns) == list(model.experts.prices), words)

@@ -1,6 +1,5 @@
 """What a service counts, and how Prometheus reads it."""
 
-import contextlib
 import json
 import math
 import os
@@ -147,8 +146,10 @@ class ServiceMetrics:
         def write() -> None:
             while True:
                 time.sleep(seconds)
-                with contextlib.suppress(OSError):  # the folder goes when the service ends
+                try:
                     self.flush()
+                except OSError:  # the folder goes when the service ends
+                    return
 
         threading.Thread(target=write, name="demur-metrics", daemon=True).start()
 

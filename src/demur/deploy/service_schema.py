@@ -71,6 +71,11 @@ _MOST_CLASSES = 100
 
 _LONGEST_NAME = 100
 
+_REASON = (
+    'Why it declines: "ambiguous" (between classes), or "novel" (unlike the training rows) and the columns whose '
+    "values they do not hold; null where it answers."
+)
+
 _MOST_PROBA = 1_000_000
 """Probabilities that one answer tells."""
 
@@ -115,7 +120,7 @@ class Question:
     table: pa.Table
     cost: float | None
     proba: bool = False
-    prices: dict[str, float] | None = None
+    prices: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -483,6 +488,7 @@ def answer_type(model: TableModel) -> TypeForm:
         Annotated[float, Field(description=confidence)],
         _described(Any, label),
         _described(Any, label),
+        Annotated[str | None, Field(description=_REASON)],
     ]
     words = "Who is to be asked, or null where the model answers."
     if model.experts:

@@ -34,6 +34,7 @@ from demur.estimators.network_selection import (
     with_indicators,
 )
 from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
+from demur.estimators.table_codes import KnownRows
 from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.progress import no_progress, progress_bar
@@ -179,6 +180,11 @@ class RejectClassifier(RejectingClassifier):
     reject_label : object, optional
         What ``predict`` returns where it declines. By default -1 for numbers (or the next integer below all
         classes if -1 is a class) and "reject" for strings. A label that is a class is an error.
+    novelty : "auto", float or None, default="auto"
+        Which rows are declined because they are unlike those of training, as :class:`~demur.novelty.Novelty` tells:
+        "auto" only what lies far outside of all that was seen, a number such as 0.01 what is stranger than all but that
+        share of ordinary rows; None looks for none. Read when predicting, so that ``set_params`` needs no refit unless
+        it was None.
     standardize : bool, default=True
         Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
         means and standard deviations). It is part of the estimator because a network trained on raw features fails
@@ -212,6 +218,8 @@ class RejectClassifier(RejectingClassifier):
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
         out, or a network had stopped. None for a plain perceptron. :class:`~demur.metrics.LossCurveDisplay` draws them.
+    known_rows_ : KnownRows or None
+        What tells rows that are unlike those of training.
     equal_rows_ : int
         How many rows had the features of an earlier row, a weight of 2 counting as two rows.
 
@@ -243,6 +251,7 @@ class RejectClassifier(RejectingClassifier):
         calibration: str | None = "auto",
         class_weight: Any = None,
         reject_label: Label = None,
+        novelty: float | str | None = "auto",
         standardize: bool = True,
         patience: int | None = None,
         embeddings: PeriodicEmbeddings | None = None,
@@ -263,6 +272,7 @@ class RejectClassifier(RejectingClassifier):
         self.calibration = calibration
         self.class_weight = class_weight
         self.reject_label = reject_label
+        self.novelty = novelty
         self.standardize = standardize
         self.patience = patience
         self.embeddings = embeddings
@@ -307,6 +317,7 @@ class RejectClassifier(RejectingClassifier):
         self.loss_ = self.best_candidate_.loss
         self.fit_cost_ = float(self.cost)
         self.equal_rows_ = examples.blocks.equal_rows
+        self.known_rows_ = KnownRows.learn(examples.X, self.novelty, blocks=examples.blocks.of_row)
         warn_if_silent(self.best_candidate_, self.fit_cost_)
         return self
 
@@ -363,6 +374,7 @@ class RejectClassifier(RejectingClassifier):
         self.candidates_, self.best_candidate_, self.networks_ = found.candidates, found.chosen, found.networks
         self.loss_, self.fit_cost_, self.equal_rows_ = found.chosen.loss, float(self.cost), 0
         self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
+        self.known_rows_ = None
         return self
 
     def _fit_held_out(
@@ -469,7 +481,11 @@ class RejectClassifier(RejectingClassifier):
                 f"{self.loss_.name} was trained for cost {self.fit_cost_:g} and cannot decide for cost {cost}: refit "
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
-        return self.networks_.decide_and_score(array, cost, len(self.classes_))
+        decision, scores = self.networks_.decide_and_score(array, cost, len(self.classes_))
+        known = getattr(self, "known_rows_", None)
+        if known is None or self.novelty is None:
+            return decision, scores
+        return decision.declining(known.novel(array, self.novelty)), scores
 
     @property
     def has_proba(self) -> bool:
@@ -569,9 +585,8 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
         for name in ("embeddings", "patience"):
             if getattr(self, name) is not None and self._is_plain():
-                raise InputError(
-                    f"{name} is for the default networks of losses with a link; leave it or hidden_units and module out."
-                )
+                only = "is for the default networks, of losses with a link"
+                raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
         loss = resolve(self.loss)
         if not loss.defined_at_zero_cost() and self.cost == 0:
             loss.check_cost(self.cost)

@@ -29,6 +29,7 @@ from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import AroundAnEstimator, RejectingClassifier, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
+from demur.estimators.table_codes import KnownRows
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
 
@@ -90,6 +91,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         group where ``fit`` is told the groups.
     reject_label : object, optional
         What ``predict`` returns where it declines; see :class:`~demur.RejectClassifier`.
+    novelty : "auto", float or None, default="auto"
+        Which rows are declined because they are unlike those of training, as :class:`~demur.novelty.Novelty` tells:
+        "auto" only what lies far outside of all that was seen, a number such as 0.01 what is stranger than all but that
+        share of ordinary rows; None looks for none. Read when predicting, so that ``set_params`` needs no refit unless
+        it was None.
     time_budget : float or None, default=90
         Seconds that "auto" may take, None for no limit; no other estimator looks at it.
     random_state : int, RandomState or None, default=0
@@ -107,6 +113,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         The class frequencies among the rows that ``fit`` was given.
     label_shift_ : LabelShift or None
         The correction that :meth:`adapt` found.
+    known_rows_ : KnownRows or None
+        What tells rows that are unlike those of training.
     equal_rows_ : int
         How many rows had the features of an earlier row.
     classes_, reject_label_
@@ -138,6 +146,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         calibration: Any = "auto",
         cv: Any = 5,
         reject_label: Label = None,
+        novelty: float | str | None = "auto",
         time_budget: float | None = 90.0,
         random_state: Any = 0,
     ) -> None:
@@ -147,6 +156,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self.calibration = calibration
         self.cv = cv
         self.reject_label = reject_label
+        self.novelty = novelty
         self.time_budget = time_budget
         self.random_state = random_state
 
@@ -194,12 +204,19 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             of_rows, proba = held_out
             codes = np.searchsorted(self.classes_, labels[of_rows])
             self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[of_rows])
+        self.known_rows_ = KnownRows.learn(
+            _safe_indexing(X, rows.train), self.novelty, blocks=rows.blocks.of_row[rows.train]
+        )
         self.fitted_rule_: Any = None
         if _needs_fit(self.rule):
-            self._fit_rule(_safe_indexing(X, rows.aside), labels[rows.aside], rows.blocks.of_row[rows.aside])
+            aside = _safe_indexing(X, rows.aside)
+            rule = _of_rows(self.rule, rows.aside)
+            self._fit_rule(rule, aside, labels[rows.aside], rows.blocks.of_row[rows.aside], self._novel(aside))
         return self
 
-    def fit_rule(self, X: Features, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit_rule(
+        self, X: Features, y: ArrayLike, groups: ArrayLike | None = None, novel: ArrayLike | None = None
+    ) -> Self:
         """Fit ``rule`` alone, on rows that you kept apart yourself; estimator and calibration stay as they are.
 
         Parameters
@@ -209,6 +226,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             nothing in the rows tells.
         groups : array-like of shape (n_rows,), optional
             Where a rule promises something, one row of each group counts.
+        novel : array of bool, optional
+            Rows that will be declined as novel whatever the rule says; by default those that ``novelty`` tells.
 
         Examples
         --------
@@ -226,18 +245,22 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         X, y, groups = indexable(X, y, groups)
         labels = self._checked_labels(y)
         self._check_known(labels)
-        self._fit_rule(X, labels, blocks_of(X, labels, groups).of_row)
+        declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
+        self._fit_rule(self.rule, X, labels, blocks_of(X, labels, groups).of_row, declined)
         return self
 
     def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
-        return self.decide_proba(self.predict_proba(X), cost)
+        return self.decide_and_score(X, cost)[0]
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         proba = self.predict_proba(X)
-        return self.decide_proba(proba, cost), proba
+        decision, novel = self.decide_proba(proba, cost), self._novel(X)
+        return (decision if novel is None else decision.declining(novel)), proba
 
     def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
         """Decide from the probabilities that :meth:`predict_proba` gave, which spares computing them again.
+
+        They do not tell which rows are novel: only :meth:`decide` does.
 
         Parameters
         ----------
@@ -427,7 +450,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return None
         return rows.train[blend.held_out_rows_], blend.held_out_proba_
 
-    def _fit_rule(self, X: Features, labels: AnyArray, block: NDArray[np.int64]) -> None:
+    def _fit_rule(
+        self, rule: Any, X: Features, labels: AnyArray, block: NDArray[np.int64], novel: NDArray[np.bool_] | None
+    ) -> None:
+        """Fit the rule on rows, of which novel ones are declined in any case.
+
+        A promise about answers is about the others. A share of answers is one of all rows, so that the novel ones
+        count there as the least certain.
+        """
         every = np.arange(len(labels))
         counted = every
         if getattr(self.rule, "counts_independent_rows", True):
@@ -439,9 +469,19 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 EqualRowsWarning,
                 stacklevel=3,
             )
+        if novel is not None and getattr(self.rule, "counts_independent_rows", True):
+            counted = counted[~novel[counted]]
         proba = self._calibrated_proba(_safe_indexing(X, counted))
+        if novel is not None:
+            proba[novel[counted]] = 1 / proba.shape[1]
         codes = np.searchsorted(self.classes_, labels[counted])
-        self.fitted_rule_ = clone(self.rule).fit(proba, codes)
+        self.fitted_rule_ = clone(_of_rows(rule, counted)).fit(proba, codes)
+        if getattr(self.rule, "groups", None) is not None:
+            self.fitted_rule_.groups = self.rule.groups
+
+    def _novel(self, X: Features) -> NDArray[np.bool_] | None:
+        known = getattr(self, "known_rows_", None)
+        return None if known is None or self.novelty is None else known.novel(X, self.novelty)
 
     def _base(self) -> Any:
         if isinstance(self.estimator, str):
@@ -506,6 +546,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
 def _needs_fit(rule: Any) -> bool:
     return rule is not None and bool(rule.needs_fit)
+
+
+def _of_rows(rule: Any, rows: NDArray[np.int64]) -> Any:
+    """Return a rule with the groups of these rows, where it has groups."""
+    return rule.of_rows(rows) if getattr(rule, "groups", None) is not None else rule
 
 
 def _name(rule: Any) -> str:

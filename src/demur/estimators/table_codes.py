@@ -8,12 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from demur.array_types import AnyArray, Estimator, Features
-from demur.errors import InputError
+from demur.errors import InputError, UserError
+from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty, check_rate
 
 if TYPE_CHECKING:
     from demur.columns import Schema
 
-__all__ = ["TableCodes"]
+__all__ = ["KnownRows", "TableCodes"]
 
 _MOST_CODES = 255
 """As many categories as gradient boosting can tell apart."""
@@ -70,6 +71,87 @@ class TableCodes:
 
         validate_data(estimator, X, reset=False, skip_check_array=True)
         return self.schema.encode(as_table(X))
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """The rows that a classifier was trained on, as far as it takes to tell others that are unlike them.
+
+    Parameters
+    ----------
+    schema : Schema or None
+        The columns of a DataFrame that does not hold numbers alone.
+    novelty : Novelty
+    """
+
+    schema: "Schema | None"
+    novelty: Novelty
+
+    @classmethod
+    def learn(cls, X: Features, rate: float | str | None, blocks: ArrayLike | None = None) -> "KnownRows | None":
+        """Look at the rows to train on; None without a rate, or with "auto" where rows cannot be compared.
+
+        Parameters
+        ----------
+        X : array or table
+        rate : float, "auto" or None
+            As for :class:`~demur.novelty.Novelty`.
+        blocks : array of int, optional
+            Rows of one block belong together.
+        """
+        if rate is None:
+            return None
+        check_rate(rate)
+        found = _comparable(X)
+        if found is None or len(found[1]) < FEWEST_ROWS:
+            if rate == "auto":
+                return None
+            why = (
+                "they are no table of numbers, categories and dates" if found is None else f"there are {len(found[1])}"
+            )
+            raise InputError(f"novelty={rate!r} compares rows with each other, and {why}: leave it out, or give None.")
+        schema, codes = found
+        categorical = None if schema is None else schema.categorical
+        return cls(schema, Novelty(rate).fit(codes, categorical, blocks))
+
+    def novel(self, X: Features, rate: float | str | None) -> NDArray[np.bool_]:
+        """Return which rows are unlike those of training, at this rate."""
+        if self.schema is None:
+            return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
+        from demur.columns import as_table
+
+        table = as_table(X)
+        codes = self.schema.encode(table)
+        codes[self.schema.unseen(table, codes)] = UNSEEN
+        return self.novelty.novel(codes, rate)
+
+
+def _comparable(X: Features) -> "tuple[Schema | None, NDArray[np.float64]] | None":
+    """Return rows as numbers and codes, with the schema of a DataFrame that holds more than numbers; or None."""
+    if hasattr(X, "toarray"):
+        return None  # a sparse matrix may be too large to be filled up
+    array = _numbers(X)
+    if array is not None:
+        return None, array
+    if _is_frame(X):
+        from demur.columns import Schema, as_table
+
+        try:
+            table = as_table(X)
+            schema = Schema.learn(table, keep=table.column_names)
+            return schema, schema.encode(table)
+        except UserError:
+            return None
+    return None
+
+
+def _numbers(X: Features) -> NDArray[np.float64] | None:
+    """Return a matrix of numbers, or None for what is no such thing."""
+    try:
+        array = np.asarray(X)
+        return array.astype(np.float64) if array.ndim == 2 and array.shape[1] and array.dtype.kind in "biuf" else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _is_frame(X: Features) -> bool:

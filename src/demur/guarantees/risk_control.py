@@ -6,8 +6,8 @@ the exact binomial statements that they rest on.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,11 +91,17 @@ class RiskControl(FittedThreshold):
         In (0, 1): the probability, over the calibration sample, that the promise may fail.
     method : {"auto", "fixed-sequence", "sgr"}
         How the threshold is chosen; see Notes.
+    groups : array of shape (n,), optional
+        The group (a site, a machine, a sex) of each row that :meth:`fit` gets. The promise then holds in every group at
+        once, for one threshold, and new rows need not say which group they are of. For a rule in a
+        :class:`~demur.RejectOption`, one for each row of its ``fit``.
 
     Attributes
     ----------
     certificate_ : Certificate
-        The threshold, what it accepted on the calibration sample, and its bound.
+        The threshold, what it accepted on the calibration sample, and its bound: with groups, the largest of theirs.
+    group_certificates_ : dict of str to Certificate
+        The same for each group; empty without groups.
     threshold_ : float
         That of the certificate: new rows with a larger confidence are answered.
 
@@ -114,6 +120,10 @@ class RiskControl(FittedThreshold):
       mean coverage is the higher one for every sample size and target tried in ``tests/test_guarantees.py``. Strong
       overconfidence with a few hundred rows can turn this around.
 
+    - With ``groups``, a threshold passes only if it does so in *each* group at the level at hand: a test of the
+      hypothesis "the risk is too large in some group" whose p-value is the largest of the groups', so that delta need
+      not be divided among them. The price is paid by the smallest group: it must hold rows enough by itself.
+
     The bound is not monotone in the threshold: a higher threshold lowers the risk but leaves fewer rows to show it.
 
     Nothing in the numbers tells whether the model has seen the calibration rows. A model that was trained on them is
@@ -124,6 +134,7 @@ class RiskControl(FittedThreshold):
     ----------
     Geifman, El-Yaniv (2017), Selective classification for deep neural networks, NeurIPS.
     Angelopoulos, Bates, Candes, Jordan, Lei (2021), Learn then test, arXiv:2110.01052.
+    Berger (1982), Multiparameter hypothesis testing and acceptance sampling, Technometrics.
     Wiens (2003), A fixed sequence Bonferroni procedure for testing multiple endpoints, Pharmaceutical Statistics.
 
     Examples
@@ -146,11 +157,16 @@ class RiskControl(FittedThreshold):
     name = "risk-control"
 
     def __init__(
-        self, target_risk: float, delta: float = 0.05, method: Literal["auto", "fixed-sequence", "sgr"] = "auto"
+        self,
+        target_risk: float,
+        delta: float = 0.05,
+        method: Literal["auto", "fixed-sequence", "sgr"] = "auto",
+        groups: ArrayLike | None = None,
     ) -> None:
         self.target_risk = target_risk
         self.delta = delta
         self.method = method
+        self.groups = groups
         self._check()
 
     def _check(self) -> None:
@@ -158,6 +174,14 @@ class RiskControl(FittedThreshold):
         check_share("delta", self.delta, closed=False)
         if self.method not in _METHODS:
             raise InputError(f"method must be 'auto', 'fixed-sequence' or 'sgr', got {self.method!r}.")
+        if self.groups is not None and self.method == "sgr":
+            raise InputError("method='sgr' makes no promise in each group: leave method out, or groups.")
+
+    def of_rows(self, rows: NDArray[np.integer[Any]]) -> "RiskControl":
+        """Return the same rule for some of the rows: only their groups are kept."""
+        if self.groups is None:
+            return self
+        return RiskControl(self.target_risk, self.delta, self.method, np.asarray(self.groups)[rows])
 
     def fit(self, proba: ArrayLike, y: ArrayLike) -> Self:
         """Find the threshold that this calibration sample gives.
@@ -203,7 +227,16 @@ class RiskControl(FittedThreshold):
                 f"fixed-sequence testing needs confidences in [0, 1], got {scores.min():g} to {scores.max():g}; use "
                 "method='sgr' for another scale."
             )
-        self.certificate_ = choose(scores, errors, float(self.target_risk), float(self.delta))
+        self.group_certificates_: dict[str, Certificate] = {}
+        if self.groups is None:
+            self.certificate_ = choose(scores, errors, float(self.target_risk), float(self.delta))
+            return self
+        names, codes = np.unique(np.asarray(self.groups).astype(str), return_inverse=True)
+        if codes.shape != scores.shape:
+            raise InputError(f"groups must have shape {scores.shape}, one for each calibration row, got {codes.shape}.")
+        self.certificate_ = fixed_sequence(scores, errors, float(self.target_risk), float(self.delta), codes, names)
+        for code, name in enumerate(names.tolist()):
+            self.group_certificates_[name] = _of_group(self.certificate_, scores[codes == code], errors[codes == code])
         return self
 
     @property
@@ -221,15 +254,18 @@ class RiskControl(FittedThreshold):
         )
         if not self.__sklearn_is_fitted__():
             return f"Will answer as many rows as it can such that {promise}; not fitted yet."
-        seen = self.certificate_
+        seen, by_group = self.certificate_, getattr(self, "group_certificates_", {})
+        together = "together, not about each class or group"
+        if by_group:
+            together = f"in each of {len(by_group)} groups, not about each class"
         condition = " and if the true risk does not fall as the coverage grows" if seen.method == "sgr" else ""
         return (
             f"Answers where the confidence exceeds {seen.threshold:.6g}: {seen.n_accepted:,} of {seen.n_rows:,} "
             f"calibration rows, {seen.n_wrong:,} of them wrongly. It promises that, {promise} (the upper bound is "
             f"{seen.bound:.4g}, by {seen.method} at level {seen.level:.4g}). This holds if new rows and "
             f"calibration rows are exchangeable, drawn independently from one source{condition}, and if the model was "
-            "not trained on the calibration rows. It is a statement about all answers together, not about each class "
-            "or group, and a shift of the data voids it."
+            "not trained on the calibration rows. "
+            f"It is a statement about all answers {together}, and a shift of the data voids it."
         )
 
 
@@ -298,7 +334,14 @@ def fixed_thresholds(target_risk: float) -> tuple[Floats, Floats]:
     return thresholds, parts / parts.sum()
 
 
-def fixed_sequence(confidence: Floats, wrong: NDArray[np.bool_], target_risk: float, delta: float) -> Certificate:
+def fixed_sequence(
+    confidence: Floats,
+    wrong: NDArray[np.bool_],
+    target_risk: float,
+    delta: float,
+    groups: NDArray[np.integer[Any]] | None = None,
+    names: NDArray[np.str_] | None = None,
+) -> Certificate:
     """Test fixed thresholds from the most cautious down (learn then test, Angelopoulos et al. 2021).
 
     The hypothesis "the risk above t exceeds the target" is tested for each threshold of :func:`fixed_thresholds` by
@@ -309,10 +352,16 @@ def fixed_sequence(confidence: Floats, wrong: NDArray[np.bool_], target_risk: fl
     Given how many rows are accepted at a fixed threshold, their errors are binomial. So the guarantee is exact for
     every distribution, with ties and without a monotone risk. The order matters for power only: risk is expected to
     grow as the threshold falls, so that levels add up on the way to the lowest threshold that can be rejected.
+
+    With groups the hypothesis is "the risk above t exceeds the target in some group". It is a union, and rejecting each
+    member at a level rejects the union at that level (Berger 1982): the largest p-value is one for the union.
     """
     thresholds, parts = fixed_thresholds(target_risk)
     accepted, errors = _Sample(confidence, wrong).above(thresholds)
-    p_values = p_value(errors, accepted, target_risk)
+    codes = np.zeros(len(confidence), dtype=np.intp) if groups is None else groups
+    each = [_Sample(confidence[codes == code], wrong[codes == code]) for code in range(codes.max() + 1)]
+    of_group = np.array([sample.above(thresholds) for sample in each])  # group, accepted or wrong, threshold
+    p_values = p_value(of_group[:, 1], of_group[:, 0], target_risk).max(axis=0)
     own = delta * parts
     level, chosen, chosen_level = 0.0, -1, 0.0
     for index, (part, p) in enumerate(zip(own.tolist(), p_values.tolist(), strict=True)):
@@ -323,17 +372,27 @@ def fixed_sequence(confidence: Floats, wrong: NDArray[np.bool_], target_risk: fl
             level = 0.0
     found = chosen >= 0
     if not found:
-        bounds = upper_bound(errors, accepted, own)
+        bounds = upper_bound(of_group[:, 1], of_group[:, 0], own).max(axis=0)
         chosen = int(bounds.argmin() if bounds.min() < 1 else own.argmax())
         chosen_level = float(own[chosen])
-    bound = float(upper_bound(errors[chosen], accepted[chosen], chosen_level))
+    bounds_there = upper_bound(of_group[:, 1, chosen], of_group[:, 0, chosen], chosen_level)
+    bound = float(bounds_there.max())
     certificate = Certificate(
         float(thresholds[chosen]), len(confidence), int(accepted[chosen]), int(errors[chosen]), chosen_level, bound,
         "fixed-sequence",
     )  # fmt: skip
     if not found:
-        raise _no_guarantee(certificate, target_risk, delta, rows_needed(target_risk, delta))
+        worst = int(bounds_there.argmax())
+        weakest = None if names is None else (str(names[worst]), each[worst].n_rows)
+        raise _no_guarantee(certificate, target_risk, delta, rows_needed(target_risk, delta), weakest)
     return certificate
+
+
+def _of_group(all_rows: Certificate, confidence: Floats, wrong: NDArray[np.bool_]) -> Certificate:
+    """Return what a threshold that was chosen for all groups did in one."""
+    n_accepted, n_wrong = (int(count) for count in _Sample(confidence, wrong).above(all_rows.threshold))
+    bound = float(upper_bound(n_wrong, n_accepted, all_rows.level))
+    return replace(all_rows, n_rows=len(confidence), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
 
 
 class _Sample:
@@ -358,11 +417,18 @@ class _Sample:
         return 0.0 if self.confidence[0] > 0 else -math.inf
 
 
-def _no_guarantee(best: Certificate, target_risk: float, delta: float, needed: int) -> NoGuaranteeError:
+def _no_guarantee(
+    best: Certificate, target_risk: float, delta: float, needed: int, weakest: tuple[str, int] | None = None
+) -> NoGuaranteeError:
+    where = ""
+    if weakest is not None:
+        name, n_rows = weakest
+        where = f" in every group (the weakest, {name!r}, has {n_rows:,} of the rows)"
     error = NoGuaranteeError(
-        f"no threshold guarantees a risk of at most {target_risk:g} with probability {1 - delta:g}: on these "
+        f"no threshold guarantees a risk of at most {target_risk:g} with probability {1 - delta:g}{where}: on these "
         f"{best.n_rows:,} calibration rows the smallest bound is {best.bound:.3g} (accepting {best.n_accepted:,} rows, "
-        f"{best.n_wrong:,} of them wrong), and even without any error at least {needed:,} accepted rows are needed. "
+        f"{best.n_wrong:,} of them wrong), and even without any error at least {needed:,} accepted rows are needed"
+        f"{'' if weakest is None else ' in each group'}. "
         "More calibration rows, a higher target_risk, a larger delta or a better model would help."
     )
     error.best, error.rows_needed = best, needed

@@ -14,7 +14,7 @@ from demur.rules import Decision, chow_acceptance
 __all__ = ["FunctionLoss", "LossFunction", "RuleFunction", "RuleName"]
 
 LossFunction: TypeAlias = Callable[[Tensor, Tensor, Any], Tensor]
-RuleName: TypeAlias = Literal["softmax", "rejector"]
+RuleName: TypeAlias = Literal["softmax", "rejector", "reject-score"]
 RuleFunction: TypeAlias = Callable[[Tensor, Any], Any]
 
 
@@ -27,12 +27,13 @@ class FunctionLoss(Loss):
     function : callable
         From scores (n, n_outputs), labels (n,) and the cost to one loss per row, (n,), in differentiable torch
         operations.
-    decision_rule : "softmax", "rejector" or callable
+    decision_rule : "softmax", "rejector", "reject-score" or callable
         "softmax": one score per class, Chow's rule on their softmax. "rejector": one score per class and a last
-        score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). Or a function of (scores, cost)
-        that returns a :class:`~demur.rules.Decision`, or a pair (label, reject).
+        score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). "reject-score": one score per class
+        and a last one for declining; answer the largest class score, accept iff it is above the last. Or a function of
+        (scores, cost) that returns a :class:`~demur.rules.Decision`, or a pair (label, reject).
     outputs : int, optional
-        How many scores there are; by default one per class, and one more with "rejector".
+        How many scores there are; by default one per class, and one more with "rejector" and "reject-score".
     title : str, optional
         The name to print; the function's own by default.
     differentiable : bool
@@ -64,8 +65,8 @@ class FunctionLoss(Loss):
     def __post_init__(self) -> None:
         if isinstance(self.decision_rule, str) and self.decision_rule not in get_args(RuleName):
             raise InputError(
-                f"the decision rule must be 'softmax', 'rejector' or a function of (scores, cost), got "
-                f"{self.decision_rule!r}."
+                f"the decision rule must be 'softmax', 'rejector', 'reject-score' or a function of (scores, cost), "
+                f"got {self.decision_rule!r}."
             )
         # Facts that a class of losses states once are, for a function, facts of this one object.
         object.__setattr__(self, "has_rejector", self.decision_rule == "rejector")
@@ -80,7 +81,7 @@ class FunctionLoss(Loss):
         return self.differentiable
 
     def n_outputs(self, n_classes: int) -> int:
-        return self.outputs or n_classes + (self.decision_rule == "rejector")
+        return self.outputs or n_classes + (self.decision_rule in ("rejector", "reject-score"))
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         if scores.ndim == 2:
@@ -97,6 +98,9 @@ class FunctionLoss(Loss):
             return Decision.from_acceptance(scores.argmax(-1), chow_acceptance(top, cost), top)
         if self.decision_rule == "rejector":
             return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
+        if self.decision_rule == "reject-score":
+            best = scores[..., :-1].max(-1)
+            return Decision.from_acceptance(best.indices, best.values - scores[..., -1])
         assert callable(self.decision_rule)
         decision = self.decision_rule(scores, cost)
         if isinstance(decision, Decision):

@@ -148,7 +148,7 @@ def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | Ru
         object or a plain function of (scores, y, cost). **The file is run** (once per process): name only files that
         you trust as your own programs. A class is made with its default fields; a function becomes a
         :class:`~demur.losses.FunctionLoss`.
-    rule : "softmax", "rejector" or callable, optional
+    rule : "softmax", "rejector", "reject-score" or callable, optional
         How a plain function decides, "softmax" by default; every other loss brings its own rule.
 
     Raises

@@ -321,8 +321,8 @@ class LossCurveDisplay:
         """The epoch of least validation loss of each network, counted from 1; its last one without validation."""
         judged = self.validation
         if judged is None:
-            return np.isfinite(self.training).sum(axis=1)
-        return np.where(np.isnan(judged), np.inf, judged).argmin(axis=1) + 1
+            return np.asarray(np.isfinite(self.training).sum(axis=1), dtype=np.int64)
+        return np.asarray(np.where(np.isnan(judged), np.inf, judged).argmin(axis=1) + 1, dtype=np.int64)
 
     def plot(self, ax: "Axes | None" = None) -> Self:
         """Draw a thin line for each network, and a bold one for their mean.

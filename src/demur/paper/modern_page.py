@@ -15,8 +15,10 @@ HEAD = """\
 All registered losses that take many classes, trained and selected as in the benchmark of Ni et al. 2019: {networks:,}
 networks, {diverged} of which diverged, {seconds:,.0f} s of training on {devices}.
 
-**verdict**: {verdict} **trainings**: whether another cost needs another training. **best or equivalent**: cells (data set x cost) in which no loss is better beyond chance.
-**mean rank**: over all cells, 1 is the lowest mean risk. Bold in the tables of each data set: the same cells.
+**verdict**: {verdict}
+**trainings**: whether another cost needs another training. **best or equivalent**: cells (data set x cost) in which no
+loss is better beyond chance. **mean rank**: over all cells, 1 is the lowest mean risk. Bold in the tables of each data
+set: the same cells.
 
 {test}"""
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
+from demur.columns.table_errors import TableError, listed, shown
 from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
@@ -31,8 +32,10 @@ from demur.tabular.evaluation_words import (
     headline,
     matrix_baselines,
     matrix_headline,
+    percent,
     shares,
 )
+from demur.tabular.group_figures import GroupFigures, Groups, group_json
 from demur.tabular.judged_rows import (
     Case,
     ClassFigures,
@@ -83,6 +86,8 @@ class Evaluation:
     promise : Promise, or None
     n_unlabelled : int
         Rows that were left out because they have no label.
+    groups : Groups, or None
+        Which group each row is of, to judge them one by one.
     asking : Asking, or None
         Who was asked, where the model can ask experts: what is declined then is what somebody is asked about.
 
@@ -118,6 +123,7 @@ class Evaluation:
     cost_matrix: NDArray[np.float64] | None = None
     promise: Promise | None = None
     n_unlabelled: int = 0
+    groups: Groups | None = None
     asking: Asking | None = None
 
     @classmethod
@@ -138,6 +144,7 @@ class Evaluation:
         cost_matrix: ArrayLike | None = None,
         promise: Promise | None = None,
         n_unlabelled: int = 0,
+        groups: Groups | None = None,
         asking: Asking | None = None,
     ) -> "Evaluation":
         """Judge decisions on labelled rows.
@@ -162,7 +169,7 @@ class Evaluation:
             The original columns, to show single rows to people.
         row_numbers : sequence of length n, optional
             What to call each row; 1, 2, 3, ... by default.
-        cost_assumed, why_cost_fixed, promise, n_unlabelled, asking
+        cost_assumed, why_cost_fixed, promise, n_unlabelled, asking, groups
             As for the class.
         cost_matrix : array of shape (n_classes, n_classes + 1), optional
             The costs that the decisions were made by; their mean is then the first figure.
@@ -187,7 +194,7 @@ class Evaluation:
         table.check_length(len(true))
         return cls(
             names, true, found, price, cost_adjustable, values, explanation, table, cost_assumed, why_cost_fixed,
-            matrix, promise, n_unlabelled, asking,
+            matrix, promise, n_unlabelled, groups, asking,
         )  # fmt: skip
 
     def at(self, cost: float) -> "Evaluation":
@@ -197,7 +204,8 @@ class Evaluation:
             raise InputError(f"these decisions were made {made}; fit or decide again for cost {cost:g}.")
         price, old = _one_cost(cost), self.decision
         acceptance = chow_acceptance(old.confidence, np.asarray(price))
-        return replace(self, cost=price, decision=Decision.from_acceptance(old.label, acceptance, old.confidence))
+        new = Decision.from_acceptance(old.label, acceptance, old.confidence)
+        return replace(self, cost=price, decision=replace(new, novel=old.novel))
 
     @property
     def n_rows(self) -> int:
@@ -219,6 +227,11 @@ class Evaluation:
         """Rows, answers, wrong answers."""
         accept = ~self.decision.reject
         return Counts(self.n_rows, int(accept.sum()), int((accept & self.wrong).sum()))
+
+    @cached_property
+    def n_novel(self) -> int | None:
+        """The number of rows declined because they are unlike those of training; None where nobody has looked."""
+        return None if self.decision.novel is None else int(self.decision.novel.sum())
 
     @property
     def risk(self) -> float:
@@ -287,6 +300,11 @@ class Evaluation:
         return figures_by_class(self.class_names, self.confusion)
 
     @cached_property
+    def by_group(self) -> list[GroupFigures]:
+        """The figures of each group; empty without groups."""
+        return [] if self.groups is None else self.groups.figures(self.decision.reject, self.wrong, self.cost)
+
+    @cached_property
     def answer_confidence(self) -> FloatArray:
         """The probability given to each answer; without probabilities, the decision's confidence."""
         if self.proba is None:
@@ -353,6 +371,17 @@ class Evaluation:
     def remarks(self) -> list[str]:
         """Say whether a promise was kept, and what is odd about the rows."""
         sentences = [] if self.kept is None else [self.kept.sentence]
+        for one in self.by_group:
+            if one.differs:
+                share = percent(float(one.errors.estimate))
+                given = counted(one.counts.n_answered, "answer", "answers")
+                sentences.append(
+                    f"Group {one.name} has {one.differs} errors than all rows: {share} of its {given} are wrong, which "
+                    "chance does not explain."
+                )
+        if self.n_novel:
+            rows = counted(self.n_novel, "row is", "rows are")
+            sentences.append(f"{rows} declined as novel: unlike those of training, whatever the probabilities say.")
         if self.asking is not None:
             sentences += self.asking.remarks()
         if self.n_unlabelled:
@@ -401,10 +430,13 @@ class Evaluation:
                 "answered": self.counts.n_answered,
                 "rejected": self.counts.n_rejected,
                 "wrong": self.counts.n_wrong,
+                "novel": self.n_novel,
             },
             "figures": {name: interval_json(found) for name, found in self.figures.items()},
             "baselines": {"answer_everything": answered, "reject_everything": _finite(rejected)},
             "by_class": self._classes_json(),
+            "group": None if self.groups is None else self.groups.column,
+            "by_group": [group_json(one) for one in self.by_group],
             "confusion": self.confusion.tolist(),
             "calibration": None if self.reliability is None else _reliability_json(self.reliability),
             "asking": None if self.asking is None else self.asking.to_json(),
@@ -441,6 +473,7 @@ def evaluate_table(
     table: Any,
     *,
     cost: float | None = None,
+    group: str | None = None,
     prices: Mapping[str, float] | None = None,
     where: str = "the table",
 ) -> Evaluation:
@@ -454,6 +487,8 @@ def evaluate_table(
     cost : float, optional
         Another than the model's, where it can be adjusted. For a model whose rule has no price, it is an assumed one
         that prices the rejections and changes no decision. A cost matrix prices everything already: then it is refused.
+    group : str, optional
+        A column such as the site: its groups are judged one by one as well.
     prices : mapping of names to float, optional
         Of asking experts, other than the model's.
     where : str
@@ -475,6 +510,8 @@ def evaluate_table(
         raise InputError(f"there is no one cost to judge this model by: {model.why_cost_fixed}.")
     assumed = cost is not None and model.cost is None
     rows, labels = labelled_rows(table, model.target, where=where)
+    if group is not None and group not in rows.column_names:
+        raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(rows.column_names)}")
     decision, scores = model.decide_and_score(rows, None if assumed else cost, prices=prices, where=where)
     asking = None
     if model.experts:
@@ -497,6 +534,7 @@ def evaluate_table(
         cost_matrix=matrix,
         promise=None if rule is None else promise_of(rule),
         n_unlabelled=table.num_rows - rows.num_rows,
+        groups=None if group is None else Groups.of(group, class_texts(rows[group]).tolist()),
         asking=asking,
     )
 

@@ -70,6 +70,8 @@ def fit_file(
     test: Source | None = None,
     holdout: float = 0.2,
     group_split: str | None = None,
+    risk_group: str | None = None,
+    novelty: float | str | None = "auto",
     experts: ByName | None = None,
     capacity: Mapping[str, float] | None = None,
     time_split: str | None = None,
@@ -107,6 +109,11 @@ def fit_file(
     group_split : str, optional
         A column that says which rows belong together, such as those of one patient: they stay on one side of every
         split. The column is not a feature.
+    risk_group : str, optional
+        A column such as the site: a :class:`~demur.RiskControl` then keeps its promise in each of its groups. It stays
+        a feature unless it is dropped.
+    novelty : "auto", float or None
+        Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
     experts : mapping, optional
         Who can be asked instead of declining: from names to a column with the expert's answers, or several for several
         people behind one expert, and the price of a question: ``{"nurse": ("nurse_says", 0.05)}``. Empty cells are rows
@@ -151,7 +158,8 @@ def fit_file(
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
     left_out = [*drop, *(name for name in (group_split, time_split) if name is not None)]
-    table, notation = _read(path, target, (*keep, *left_out), model, (delimiter, decimal, dayfirst))
+    named = (*keep, *left_out, *([] if risk_group is None else [risk_group]))
+    table, notation = _read(path, target, named, model, (delimiter, decimal, dayfirst))
     asked = None
     if experts is not None:
         from demur.tabular.expert_columns import ExpertColumns
@@ -190,6 +198,8 @@ def fit_file(
         train, held_out = parts.train, rows.take(parts.aside) if len(parts.aside) else None
     from demur.tabular.table_fit import fit_table
 
+    if risk_group is not None:
+        chosen = _in_groups(chosen, rows[risk_group].take(pa.array(train)))
     started = time.perf_counter()
     fitted = fit_table(
         rows.take(train),
@@ -200,6 +210,7 @@ def fit_file(
         keep=keep,
         drop=[name for name in left_out if asked is None or name not in asked.names],
         groups=None if groups is None else groups[train],
+        novelty=novelty,
         experts=asked,
         answer_classes=classes,
         time_budget=time_budget,
@@ -249,6 +260,19 @@ def groups_of(column: pa.ChunkedArray, name: str, target: str) -> NDArray[np.str
         raise TableError(f"the target {shown(target)} cannot also say which rows belong together: name another column")
     texts = class_texts(column)
     return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+
+
+def _in_groups(rule: Rule | None, column: pa.ChunkedArray) -> Rule:
+    """Return a promise of risk that holds in each group; rows without one are a group as well."""
+    from sklearn.base import clone
+
+    from demur.guarantees import RiskControl
+
+    if not isinstance(rule, RiskControl):
+        raise InputError("risk_group is for a promise about the risk: give a RiskControl, or --max-risk.")
+    texts = ["(none)" if text is None else text for text in class_texts(column)]
+    grouped: Rule = clone(rule).set_params(groups=np.array(texts))
+    return grouped
 
 
 def _times(rows: pa.Table, name: str, target: str, notation: ByName) -> NDArray[np.float64]:

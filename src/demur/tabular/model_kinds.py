@@ -63,7 +63,7 @@ class ModelKind:
         seed : int
             The same table and seed give the same model.
         """
-        options: ByName = {"cost": cost, "rule": rule}
+        options: ByName = {"cost": cost, "rule": rule, "novelty": None}  # the table's own columns tell
         if self.name == "auto":
             auto = AutoClassifier(
                 time_budget=time_budget, categorical_features=categorical, random_state=seed, verbose=verbose
@@ -129,6 +129,7 @@ class ModelKind:
             loss if ":" in self.name else self.name,
             cost=cost,
             calibration=None if with_rule else "auto",
+            novelty=None,
             random_state=seed,
             verbose=verbose,
         )

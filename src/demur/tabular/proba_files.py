@@ -236,7 +236,11 @@ class _Given:
             self.notes += (f"no row has the label {listed(unseen)}, which the model can answer nevertheless.",)
         values, labels = self.values[self.labelled][train], labels[train]
         option = RejectOption(
-            FrozenEstimator(self.estimator), cost=cost, calibration=calibration, reject_label=_free_label(self.classes)
+            FrozenEstimator(self.estimator),
+            cost=cost,
+            calibration=calibration,
+            reject_label=_free_label(self.classes),
+            novelty=None,  # it knows what was said of the rows, and not the rows
         )
         if rule is None or not rule.needs_fit:
             return option.fit(values, labels).set_params(rule=rule), 0

@@ -141,6 +141,7 @@ def read_labelled(
     decimal: str | None = None,
     dayfirst: bool | None = None,
     strict: bool = True,
+    allowed: Collection[str] = (),
 ) -> pa.Table:
     r"""Read a table with labels, each column as the type that the schema knows.
 
@@ -159,6 +160,8 @@ def read_labelled(
         How a CSV file writes numbers and dates; by default as the one that the schema was learnt from.
     strict : bool
         Whether extra columns are an error.
+    allowed : names
+        Extra columns that are none.
 
     Examples
     --------
@@ -172,7 +175,9 @@ def read_labelled(
     decimal = schema.decimal if decimal is None else decimal
     dayfirst = schema.dayfirst if dayfirst is None else dayfirst
     with open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
-        schema.check(reader.columns, strict=strict, where=reader.name)
+        extra = {name for name in allowed if name not in schema.names}
+        there = {name: kind for name, kind in reader.columns.items() if name not in extra}
+        schema.check(there, strict=strict, where=reader.name)
         if target not in reader.columns:
             problem = f"{reader.name} has no column {shown(target)} with the labels: it has {listed(reader.columns)}"
             raise TableError(f"{problem}; add it")

@@ -9,13 +9,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
-from demur.array_types import AnyArray, Estimator
+from demur.array_types import AnyArray, ByName, Estimator
 from demur.columns.schema import Schema
 from demur.columns.table_errors import TableError, shown
 from demur.estimators.splitting import Partition, blocks_of, set_aside
+from demur.novelty import FEWEST_ROWS, Novelty
 from demur.rules import Rule
 from demur.tabular.class_labels import check_classes, class_texts, label_type, labelled_rows
 from demur.tabular.expert_columns import ExpertColumns, given_answers
@@ -39,6 +41,7 @@ def fit_table(
     keep: Collection[str] = (),
     drop: Collection[str] = (),
     groups: ArrayLike | None = None,
+    novelty: float | str | None = "auto",
     experts: Any = None,
     capacity: Mapping[str, float] | None = None,
     answer_classes: Collection[str] = (),
@@ -61,13 +64,16 @@ def fit_table(
         One of :func:`model_names`.
     cost : float, default=0.2
     rule : Rule, optional
-        As for :class:`~demur.RejectOption`.
+        As for :class:`~demur.RejectOption`. The groups of a :class:`~demur.RiskControl` are one for each row of the
+        table; the model does not keep them.
     schema : Schema, optional
         What is known about the columns; learnt from the rows to train on by default.
     keep, drop : names
         For :meth:`Schema.learn`.
     groups : array of shape (n_rows,), optional
         Rows of one group, a patient or a machine, stay on one side of every split.
+    novelty : "auto", float or None
+        Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
     experts : mapping, optional
         Who can be asked instead of declining: from names to the column with the expert's answers, or several for
         several people, and the price, as in ``{"nurse": ("nurse_says", 0.05)}``. These columns are not features.
@@ -100,6 +106,7 @@ def fit_table(
             seed=seed,
             verbose=verbose,
         )
+    rule_groups = getattr(rule, "groups", None)
     first_look = schema or Schema.learn(rows, target=target, keep=keep, drop=drop)
     parts = _parts(rows.select(first_look.names), labels, known, rule)
     train = rows.take(parts.train)
@@ -118,7 +125,10 @@ def fit_table(
         verbose=verbose,
     )
     classifier.set_params(reject_label=_free_label(classes))
-    fitted = _fitted(kind, classifier, codes, labels, known, parts, schema, rule)
+    usual = _usual(codes, labels, known, parts, schema, novelty)
+    if rule_groups is not None:
+        rule = clone(rule).set_params(groups=_of_labelled(rule_groups, table, target)[parts.aside])
+    fitted = _fitted(kind, classifier, codes, labels, known, parts, schema, rule, usual)
     facts = {
         "model": kind.name,
         "model_in_words": kind.words,
@@ -239,6 +249,7 @@ def _fitted(
     parts: Partition,
     schema: Schema,
     rule: Rule | None,
+    usual: Novelty | None,
 ) -> TableModel:
     """Fit the classifier, then the rule; take what prepares the codes out of the classifier, for all to see."""
     dense: Any = kind.dense(schema.categorical, rule is not None)
@@ -251,9 +262,13 @@ def _fitted(
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
         classifier.fit(features[parts.train], labels[parts.train], **own)
         if len(parts.aside):
-            aside = {} if groups is None else {"groups": groups[parts.aside]}
+            aside: ByName = {} if groups is None else {"groups": groups[parts.aside]}
+            if usual is not None:
+                aside["novel"] = usual.novel(codes[parts.aside])
             classifier.set_params(rule=rule)
             classifier.fit_rule(features[parts.aside], labels[parts.aside], **aside)
+            if getattr(rule, "groups", None) is not None:  # which row was of which group is nobody's business any more
+                classifier.rule.groups = classifier.fitted_rule_.groups = None
     inner: Any = getattr(classifier, "estimator_", None)
     if isinstance(inner, Pipeline):
         dense, inner = inner[0], inner[-1]
@@ -261,7 +276,23 @@ def _fitted(
         classifier.estimator_ = inner
     if "n_jobs" in getattr(inner, "get_params", dict)() and kind.name != "auto":
         inner.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
-    return TableModel(schema, classifier, dense)
+    return TableModel(schema, classifier, dense, novelty=usual)
+
+
+def _usual(
+    codes: NDArray[np.float64],
+    labels: NDArray[np.str_],
+    groups: AnyArray | None,
+    parts: Partition,
+    schema: Schema,
+    rate: float | str | None,
+) -> Novelty | None:
+    """Learn from the rows to train on which others are unlike them; None where they are too few to say."""
+    if rate is None or (rate == "auto" and len(parts.train) < FEWEST_ROWS):
+        return None
+    train = codes[parts.train]
+    blocks = blocks_of(train, labels[parts.train], None if groups is None else groups[parts.train])
+    return Novelty(rate).fit(train, schema.categorical, blocks.of_row)
 
 
 def _free_label(classes: NDArray[np.str_]) -> str:

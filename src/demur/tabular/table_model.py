@@ -16,13 +16,14 @@ from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
 from demur.estimators.quick_paths import QuickParts
+from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision, Rule
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 
 __all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel"]
 
-ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice")
+ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
 
 PROBA = "proba:"
@@ -35,6 +36,8 @@ LARGEST = 1e30
 """Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
 
 _PIECE = 64
+_MOST_NAMED = 8
+"""Columns that a reason names."""
 
 _quick: "WeakKeyDictionary[TableModel, QuickParts]" = WeakKeyDictionary()
 """Made on first use, and no part of what is saved."""
@@ -55,6 +58,8 @@ class TableModel:
         Turns the codes of the schema into numbers on one scale, for classifiers that need it.
     label_type : {"text", "integer", "number", "boolean"}
         How classes are written. Inside they are text.
+    novelty : Novelty or None
+        Tells rows that are unlike those of training, by the codes of the schema.
     facts : dict
         What there is to know about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
     reads : {"codes", "numbers", "objects", "frame", "texts"}
@@ -79,6 +84,7 @@ class TableModel:
     facts: ByName = field(default_factory=dict)
     experts: ExpertColumns = field(default_factory=ExpertColumns)
     reads: Reads = "codes"
+    novelty: Novelty | None = None
 
     @classmethod
     def wrap(
@@ -207,11 +213,21 @@ class TableModel:
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the rows as numbers: what the classifier takes, unless it reads rows in another way."""
+        return self.quick().features(self._codes(table, where)[0])
+
+    def _codes(self, table: Any, where: str) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
+        """Return the codes of rows, and which rows are novel: None where that is not looked at."""
         if not isinstance(table, (pa.Table, pa.RecordBatch)):
             table = as_table(table)
         codes = self.schema.encode(table, where=where)
+        novel = None if self.novelty is None else self.novelty.novel(self._marked(table, codes))
         codes[np.abs(codes) > LARGEST] = np.nan
-        return self.quick().features(codes)
+        return codes, novel
+
+    def _marked(self, table: pa.Table | pa.RecordBatch, codes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return codes that tell a category which was never seen from one that is missing."""
+        unseen = self.schema.unseen(table, codes)
+        return np.where(unseen, UNSEEN, codes) if unseen.any() else codes
 
     def quick(self) -> QuickParts:
         """Return the parts that decide, without what scikit-learn checks at every step."""
@@ -219,6 +235,41 @@ class TableModel:
         if parts is None:
             parts = _quick[self] = QuickParts(self.dense, self.classifier)
         return parts
+
+    def reasons(self, table: Any, decision: Decision[AnyArray]) -> pa.Array:
+        """Say why each row was declined: "ambiguous", or "novel" and the columns whose values lie outside.
+
+        A value lies outside if it is beyond the range of the training rows, or a category that they do not hold.
+
+        Parameters
+        ----------
+        table : as for :meth:`decide`
+        decision : Decision
+            What :meth:`decide` returned for it.
+
+        Examples
+        --------
+        >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": [0, 0, 0, 1, 1, 1] * 9})
+        >>> from demur.tabular import fit_table
+        >>> model, odd = fit_table(table, "y", model="lr"), pa.table({"size": [1.1, 1e6]})
+        >>> model.reasons(odd, model.decide(odd)).to_pylist()
+        [None, 'novel: size']
+        """
+        novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
+        rows = np.flatnonzero(novel)
+        known = pa.array(["ambiguous", "novel"]).take(pa.array(novel.astype(np.int8), mask=~decision.reject))
+        if self.novelty is None or not len(rows):
+            return known
+        reasons = known.to_pylist()
+        given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
+        some = given.take(pa.array(rows))
+        outside = self.novelty.outside(self._marked(some, self.schema.encode(some)))
+        for row, cells in zip(rows.tolist(), outside, strict=True):
+            names = [self.schema.names[k] for k in np.flatnonzero(cells)]
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            if names:
+                reasons[row] = f"novel: {', '.join(names[:_MOST_NAMED])}{more}"
+        return pa.array(reasons, pa.string())
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
@@ -261,11 +312,13 @@ class TableModel:
         self.check_prices(prices)
         if self.reads != "codes":
             return self._ask_as_it_reads(table, cost, where)
-        features = self.features(table, where=where)
+        codes, novel = self._codes(table, where)
+        features = self.quick().features(codes)
         if self.experts:
             return self._ask_with_experts(features, {**self.experts.prices, **(prices or {})})
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
-        return self.quick().classifier.decide_and_score(features, costs)
+        decision, scores = self.quick().classifier.decide_and_score(features, costs)
+        return (decision if novel is None else decision.declining(novel)), scores
 
     def _ask_with_experts(
         self, features: NDArray[np.float64], prices: Mapping[str, float]
@@ -275,13 +328,14 @@ class TableModel:
         if self.dense is not None and missing:
             features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
         decision, scores = self.classifier.decide_and_score(features, prices)
-        parts = {one.name: getattr(decision, one.name) for one in fields(decision)}
-        return Decision(**{name: part[:n_rows] for name, part in parts.items() if part is not None}), scores[:n_rows]
+        return _first_rows(decision, n_rows), scores[:n_rows]
 
     def _ask_as_it_reads(
         self, table: Any, cost: ArrayLike | None, where: str
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Ask a classifier that was fitted elsewhere, in full pieces of rows as well."""
+        from joblib import parallel_config
+
         from demur.tabular import own_models
 
         if not isinstance(table, (pa.Table, pa.RecordBatch)):
@@ -297,11 +351,13 @@ class TableModel:
             prices = np.concatenate([prices, np.zeros(missing)])
         asked = float(prices) if prices is not None and not prices.ndim else prices
         try:
-            decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
-        except (ValueError, TypeError) as error:
+            with parallel_config(
+                backend="sequential"
+            ):  # threads add trees up in any order, and the last bit would differ
+                decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
+        except own_models.REFUSALS as error:
             raise own_models.refusal(error, self.classifier, where) from error
-        parts = (decision.label, decision.reject, decision.acceptance, decision.confidence)
-        return Decision(*(part[:n_rows] for part in parts)), scores[:n_rows]
+        return _first_rows(decision, n_rows), scores[:n_rows]
 
     def answer_columns(self, columns: Collection[str] = ()) -> tuple[str, ...]:
         """Return the names of the columns of :meth:`answers` for a table that has ``columns``."""
@@ -325,7 +381,8 @@ class TableModel:
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
-        the first choice, or a trained score for losses without probabilities.
+        the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
+        ``reason`` is what :meth:`reasons` says.
 
         A model with experts also says whom to ``ask``, and what the row is expected to cost then. Where the table holds
         what the experts said, ``system_answer`` is the model's answer, or that of the expert who is asked.
@@ -354,6 +411,8 @@ class TableModel:
         # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
         by_rule = self.has_proba and not self.cost_adjustable
         confidence = scores[rows, label] if by_rule else np.asarray(decision.confidence, dtype=np.float64)
+        if decision.novel is not None:
+            confidence = np.where(decision.novel, np.fmin(confidence, 0.0), confidence)
         others = np.array(scores, dtype=np.float64)
         others[rows, label] = -np.inf
         names = as_column(self.classes, self.label_type)
@@ -363,6 +422,7 @@ class TableModel:
             pa.array(confidence),
             names.take(pa.array(label)),
             names.take(pa.array(others.argmax(axis=1))),
+            self.reasons(table, decision),
         ]
         if self.experts:
             columns += self._asking(table, decision, names, where, first)
@@ -403,3 +463,9 @@ class TableModel:
                 "this model has no class probabilities, only trained scores: ask without them, or fit another model "
                 "such as ce."
             )
+
+
+def _first_rows(decision: Decision[AnyArray], n_rows: int) -> Decision[AnyArray]:
+    """Return a decision without the rows that filled up the last piece."""
+    parts = {one.name: getattr(decision, one.name) for one in fields(decision)}
+    return Decision(**{name: part[:n_rows] for name, part in parts.items() if part is not None})

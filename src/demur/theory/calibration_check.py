@@ -76,10 +76,12 @@ def check_calibration(
         One price c in (0, 1 - 1/K): from there on Chow's rule never rejects. Or the price of rejecting each class, K
         numbers. Or a whole cost matrix, (K, K + 1). A function and its rule receive what is given, as a float or a
         tensor; a loss with probabilities decides by their least expected cost.
-    rule : "softmax", "rejector" or callable, optional
-        For a plain function: how its scores decide. "softmax" by default.
+    rule : "softmax", "rejector", "reject-score" or callable, optional
+        For a plain function: how its scores decide; see :class:`~demur.theory.FunctionLoss`. "softmax" by default, and
+        "reject-score" where there is one score more than there are classes.
     outputs : int, optional
-        For a plain function: how many scores it takes. One per class by default, and one more with "rejector".
+        For a plain function: how many scores it takes. One per class by default, and one more with "rejector" and
+        "reject-score".
     seed : int
         Of the random part of the search.
     seconds : float
@@ -132,7 +134,7 @@ def check_calibration(
         )
     fails = frozenset(search.witnesses)
     certificate = None if fails else certify(subject)
-    verdict = "calibrated" if certificate is not None else _verdict(findings, fails, slopes)
+    verdict = "calibrated" if certificate is not None else _verdict(subject, findings, fails, slopes)
     single = target.single
     return CalibrationReport(
         describe(subject.loss, n_classes, single),
@@ -150,6 +152,7 @@ def check_calibration(
         n_outputs=subject.n_outputs,
         never_answers=subject.facts.never_answers,
         convex=subject.facts.convex,
+        stepped=subject.facts.stepped,
     )
 
 
@@ -173,12 +176,13 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
     return f"{loss.name} ({', '.join(parts)})" if parts else loss.name
 
 
-def _verdict(findings: SearchFindings, fails: frozenset[str], slopes: TheoremFour | None) -> str:
+def _verdict(subject: Subject, findings: SearchFindings, fails: frozenset[str], slopes: TheoremFour | None) -> str:
     if fails:
         return "refuted"
     open_rows = findings.n_unresolved + findings.n_indifferent
     by_slopes = slopes is not None and bool(slopes.fails)
-    return "inconclusive" if open_rows or findings.timed_out or by_slopes else "calibrated"
+    unsure = open_rows or findings.timed_out or by_slopes or subject.facts.stepped
+    return "inconclusive" if unsure else "calibrated"
 
 
 def _outputs_assumed(loss: Loss) -> bool:
@@ -321,7 +325,7 @@ class Search:
             if subject.deadline.passed:  # it was cut short, so that its best right scores may not be the best
                 open_rows[row] = True
                 continue
-            if witness is not None and not (witness.gap == float("inf") and self._may_be_a_wrong_call(int(best[row]))):
+            if witness is not None and self._counts(witness, int(best[row])):
                 self.witnesses[kind] = witness
                 refuted.add(kind)
                 open_rows[row] = True
@@ -346,6 +350,12 @@ class Search:
             if len(inside):
                 gaps[row] = min(max(float(weigh(inside, eta[row]).min()) - risk, 1e-12), 1.0)
         return gaps
+
+    def _counts(self, witness: Witness, best: int) -> bool:
+        """Return whether a witness refutes: not on a staircase, whose best step may have been missed."""
+        if witness.gap == float("inf"):
+            return not self._may_be_a_wrong_call(best)
+        return not self.subject.facts.stepped
 
     def _may_be_a_wrong_call(self, best: int) -> bool:
         """Return whether no scores answer a class because the function takes another number of them than assumed."""

@@ -121,6 +121,8 @@ class CalibrationReport:
         Classes that the rule cannot answer.
     convex : bool
         Whether the loss looked convex.
+    stepped : bool
+        Whether it is a staircase, which cannot be minimised by descending.
     """
 
     loss: str
@@ -138,6 +140,7 @@ class CalibrationReport:
     n_outputs: int
     never_answers: tuple[int, ...]
     convex: bool
+    stepped: bool = False
 
     @property
     def calibrated(self) -> bool:
@@ -214,6 +217,10 @@ class CalibrationReport:
                 f"A loss, or a rule, that tells right from wrong: at {found.n_indifferent:,} class probabilities "
                 "scores with right and with wrong decisions have equally small risks."
             )
+        if self.stepped:
+            reasons.append(
+                "A loss with slopes: this one is a staircase, whose lowest step a search cannot be sure to have found."
+            )
         if self.never_answers:
             reasons.append(f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.")
         if self.theorem_four is not None and self.theorem_four.fails:
@@ -259,6 +266,7 @@ class CalibrationReport:
             "n_outputs": self.n_outputs,
             "never_answers": list(self.never_answers),
             "convex": self.convex,
+            "stepped": self.stepped,
         }
 
     def _costs(self) -> str:

@@ -242,8 +242,28 @@ def _pool(
     around = minimiser + torch.cat([size * _noise(100, columns, generator) for size in (0.1, 0.5, 2.0, 8.0)])
     shuffled = minimiser[torch.stack([torch.randperm(len(minimiser), generator=generator) for _ in range(100)])]
     points = torch.cat([known, wide_scores(len(minimiser), generator), around, shuffled])
+    if not subject.facts.convex:
+        points = torch.cat([points, _by_chance(subject, eta, minimiser, generator)])
     points = points[_inside(subject, points, decision)]
     return points[subject.risk(points, eta).argsort()[:400]]
+
+
+def _by_chance(subject: Subject, eta: Tensor, minimiser: Tensor, generator: torch.Generator) -> Tensor:
+    """Return many random scores: multiples of log eta, disturbed, and the minimiser, disturbed.
+
+    Where a risk jumps or has many minima, descents are not to be relied on; in few dimensions chance is.
+    """
+    n_outputs = len(minimiser)
+    n = min(15_000, 1_500_000 // (subject.n_classes * n_outputs))
+    draws = torch.randn(2, n, n_outputs, generator=generator, dtype=torch.float64)
+    sizes = torch.tensor([0.03, 0.1, 0.3, 1.0, 3.0, 10.0], dtype=torch.float64)[torch.arange(n) % 6].unsqueeze(-1)
+    near = minimiser + sizes * draws[0]
+    if n_outputs < subject.n_classes:
+        return near
+    factor = 10 ** (2 * torch.rand(n, 1, generator=generator, dtype=torch.float64) - 1)
+    scores = draws[1]
+    scores[:, : subject.n_classes] = eta.clamp(min=1e-6).log() + sizes.clamp(max=2.0) * scores[:, : subject.n_classes]
+    return torch.cat([near, factor * scores])
 
 
 def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor, columns: Tensor) -> Tensor:

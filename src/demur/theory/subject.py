@@ -48,10 +48,11 @@ def as_loss(
     n_classes : int
     cost : float, optional
         Used where the beta of a pairwise loss is the name of a side without closed form: it is then computed.
-    rule : "softmax", "rejector" or callable, optional
+    rule : "softmax", "rejector", "reject-score" or callable, optional
         For a plain function only.
     outputs : int, optional
-        How many scores a plain function takes.
+        How many scores a plain function takes. With one more than there are classes and no rule, the last is
+        "reject-score": a softmax over them could answer a class that is not there.
 
     Examples
     --------
@@ -59,6 +60,8 @@ def as_loss(
     CrossEntropy()
     >>> as_loss("bep", 3).n_classes
     3
+    >>> as_loss(lambda scores, y, cost: scores.square().sum(-1), 3, outputs=4).decision_rule
+    'reject-score'
     """
     subject = resolve(loss, rule=rule)
     if outputs is not None:
@@ -71,6 +74,8 @@ def as_loss(
                 f"{subject.name} says itself that it takes {subject.n_outputs(n_classes)} scores for {n_classes} "
                 "classes; outputs can be given for a plain function only."
             )
+    if isinstance(subject, FunctionLoss) and subject.decision_rule == "softmax" and subject.outputs == n_classes + 1:
+        subject = replace(subject, decision_rule="reject-score")
     return _with_number_for_beta(subject.for_classes(n_classes), n_classes, cost)
 
 
@@ -124,6 +129,8 @@ class Facts:
         The rule is Chow's, on the loss's own inverse link.
     never_answers : tuple of int
         Classes that the rule answered for no scores that were tried.
+    stepped : bool
+        A staircase: different values, but no slope at most scores. Its minimum cannot be found by descending.
     """
 
     symmetric: bool
@@ -133,6 +140,7 @@ class Facts:
     rejects_by_last_score: bool
     chow_on_link: bool
     never_answers: tuple[int, ...] = ()
+    stepped: bool = False
 
 
 @dataclass(frozen=True)
@@ -273,6 +281,7 @@ def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = E
         rejects_by_last_score=bool((reject == (scores[:, -1] <= 0)).all()),
         chow_on_link=single is not None and loss.has_link and _is_chow_on_link(loss, scores, single),
         never_answers=_never_answered(loss, target, generator),
+        stepped=_stepped(trial),
     )
     return Subject(loss, target, facts, scale, deadline)
 
@@ -404,9 +413,12 @@ def _checked_decision(loss: Loss, scores: Tensor, target: Target) -> Tensor:
         raise LossContractError(f"the rule of {loss.name} must give one boolean 'reject' per row, shape {n_rows}.")
     answers = label[~reject]  # where it rejects, a rule over K + 1 scores may well give the number K
     if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < target.n_classes:
+        hint = ""
+        if isinstance(loss, FunctionLoss) and loss.decision_rule == "softmax":
+            hint = f" With {scores.shape[-1]} scores it needs a rule of its own (rule=, --rule)."
         raise LossContractError(
             f"the rule of {loss.name} must give labels in 0 ... {target.n_classes - 1}, got {int(answers.min())} ... "
-            f"{int(answers.max())}."
+            f"{int(answers.max())}.{hint}"
         )
     return reject
 
@@ -458,6 +470,14 @@ def _convex(trial: _Trial, generator: torch.Generator) -> bool:
         if bool((middle > chord + room * (1 + chord.abs())).any()):
             return False
     return True
+
+
+def _stepped(trial: _Trial) -> bool:
+    free = trial.scores.clone().requires_grad_()
+    values = trial.loss.forward(free, trial.y, trial.target.cost)
+    (gradient,) = torch.autograd.grad(values.sum(), free, materialize_grads=True)
+    level = (gradient == 0).all(-1)
+    return bool(level.double().mean() > 0.5) and len(set(values[level].detach().tolist())) > 1
 
 
 def _is_chow_on_link(loss: Loss, scores: Tensor, cost: float) -> bool:

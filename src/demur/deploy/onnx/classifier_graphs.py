@@ -36,6 +36,8 @@ from demur.deploy.onnx.loss_graphs import network_proba
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, sigmoid, softmax, two_sided, with_complement
 from demur.deploy.onnx.tree_graphs import boosting_proba, forest_proba, gradient_boosting_proba, tree_proba
 from demur.estimators import AutoClassifier, GivenProbabilities, RejectClassifier, RejectOption
+from demur.estimators.boosted_trees import BoostedTrees, library_of
+from demur.estimators.cross_fitting import CodedLabels
 from demur.estimators.given_probabilities import LEAST_LEFT
 
 __all__ = [
@@ -237,6 +239,12 @@ def _proba(graph: Graph, X: str, model: Estimator) -> str:
             "KNeighborsClassifier picks among equally distant rows by the order of its search, which no other program "
             "repeats; use another classifier, such as ExtraTreesClassifier."
         )
+    library = model.library if isinstance(model, BoostedTrees) else library_of(model)
+    if library is not None:
+        raise ExportError(
+            f"trees of {library} have no ONNX form in demur; convert them with that library's own tools, or fit "
+            "without them: AutoClassifier takes the names of its candidates."
+        )
     function = _KNOWN.get(type(model))
     if function is None:
         known = ", ".join(sorted(kind.__name__ for kind in _KNOWN))
@@ -326,6 +334,7 @@ def _zeros(graph: Graph, value: str) -> str:
 _KNOWN: dict[type, Callable[[Graph, str, Any], str]] = {
     AutoClassifier: _blend,
     BernoulliNB: bernoulli_proba,
+    CodedLabels: lambda graph, X, model: _proba(graph, X, model.estimator_),
     ComplementNB: complement_proba,
     DecisionTreeClassifier: tree_proba,
     ExtraTreeClassifier: tree_proba,

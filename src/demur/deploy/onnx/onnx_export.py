@@ -2,7 +2,8 @@
 
 import json
 import os
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,9 @@ def onnx_model(model: Estimator) -> Any:
     double. A row may fall on the other side of the rule only where its confidence is as close to it as programs differ
     in the order of additions: some 5e-7 for networks, 1e-14 otherwise. What the model refuses (NaN where it takes none)
     the graph lets pass; a row whose confidence is NaN is rejected.
+
+    The graph decides by the rule alone: rows that the model declines as novel, unlike those of training, are answered
+    by it like others. Its metadata say so.
 
     Parameters
     ----------
@@ -240,6 +244,7 @@ def _metadata(model: Estimator, classifier: Estimator, classes: Any, cost: CostI
         "cost": json.dumps(cost.price),
         "cost_is_input": json.dumps(cost.default is not None),
         "rule": cost.words,
+        "novelty": "not part of this graph: novel rows are not told from others",
         "columns": "" if schema is None else json.dumps(list(schema.names), ensure_ascii=False),
     }
 
@@ -308,6 +313,8 @@ class Agreement:
 def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None = None) -> Agreement:
     """Run rows through a model and through its exported graph, and compare.
 
+    The graph does not tell novel rows, so that the model is asked for what its rule decides, novel or not.
+
     Parameters
     ----------
     model : RejectClassifier, RejectOption, DeferOption or TableModel
@@ -342,7 +349,7 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
         feeds["cost"] = np.array(float(cost))
     names = [output.name for output in session.get_outputs()]
     found: dict[str, AnyArray] = dict(zip(names, session.run(names, feeds), strict=True))
-    decision = model.decide(rows, cost)
+    decision = _by_the_rule(model).decide(rows, cost)
     proba = 0.0
     if "proba" in found:
         proba = _largest_difference(found["proba"], model.predict_proba(rows))
@@ -353,6 +360,13 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
         _largest_difference(found["confidence"], decision.confidence),
         proba,
     )
+
+
+def _by_the_rule(model: Estimator) -> Any:
+    """Return a model that decides as the given one, without looking for novel rows."""
+    if isinstance(model, TableModel):
+        return replace(model, novelty=None)
+    return copy(model).set_params(novelty=None)
 
 
 def _largest_difference(ours: AnyArray, theirs: Any) -> float:

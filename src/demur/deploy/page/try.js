@@ -49,6 +49,10 @@
     const needed = data.cost_adjustable ? ` At cost ${decidedFor} it takes more than ${percent(1 - decidedFor)} to answer.` : "";
     if (found.rejected && found.ask) {
       show(`Ask ${found.ask}`, `Expected cost ${Number(found.expected_cost.toPrecision(3))}. The model's first choice: ${first}, ${sure}. Second choice: ${second}.`);
+    } else if (found.reason && found.reason.startsWith("novel")) {
+      const columns = found.reason.slice("novel: ".length);
+      const why = columns ? ` Outside of what it has seen: ${columns}.` : "";
+      show("No answer: unlike the training rows", `First choice: ${first}. Second choice: ${second}.${why}`);
     } else if (found.rejected) {
       show("No answer: the model declines", `First choice: ${first}, ${sure}. Second choice: ${second}.${needed}`);
     } else {

@@ -1,0 +1,430 @@
+"""Rows unlike those of training: a calibrated score, and which values make a row so.
+
+A row is compared with the training rows in two ways. How far is it from the nearest of them, each number measured by
+its range there, each category by equality? And which of its values lie outside: beyond the range, or a category that
+was never seen? Both are computed for each training row too, from the *other* training rows, and say how unusual an
+ordinary row can look.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from demur.errors import InputError
+
+__all__ = ["Novelty"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+UNSEEN = -1.0
+"""The code of a category that training did not hold."""
+
+FEWEST_ROWS = 10
+"""Below so many rows nothing can be said about what is usual."""
+
+_FOLDS = 10
+_MOST_JUDGED = 10_000
+"""Training rows whose own scores are kept: p-values down to 1 / 10,001."""
+_MOST_KEPT = 8192
+"""Training rows that new ones are compared with."""
+_MOST_NUMBERS = 1 << 20
+"""Numbers that the kept rows may hold together."""
+_FEWEST_KEPT = 32
+_MOST_INDICATORS = 32
+"""Categories of one column that are told apart when distances are taken; the rarer ones count as equal."""
+_INFINITE = 1e300
+_FURTHEST = 1e3
+"""Ranges beyond which a number is not followed."""
+_LONG_TAIL = 10.0
+"""A column whose range is so many times that of its middle 98 % is measured on a logarithmic scale."""
+_PIECE = 1 << 21
+_MORE = 1 + 1e-9
+"""What one distance must exceed another by: they are sums, each rounded in its own way."""
+
+_STRETCH = 1.5
+_BEYOND = 1.0
+"""What it takes by default: a distance 1.5 times that of any training row, or one unit more outside than any."""
+_PER_UNSEEN = 2.0
+"""What a category that was never seen adds to what lies outside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """What the values of training looked like, column by column, and how rows become points.
+
+    Parameters
+    ----------
+    numeric, categorical : arrays of int
+        The positions of either kind of column.
+    low, high, unit : arrays of float
+        The range of each number and its length; the size of its value where it has only one.
+    bent, centre, body : arrays
+        Numbers with a long tail, by position among the numbers: their medians and the widths of their middle.
+    factor, shift : arrays of float
+        A number, bent or not, times ``factor`` less ``shift`` is its place in the range, from 0 to 1.
+    has_gaps : array of bool
+        Which columns had missing values.
+    seen : array of bool, shape (n_categorical, n_codes)
+    told : array of int, shape (n, 2)
+        The categories that have a coordinate, as position among the categorical columns and code.
+    """
+
+    numeric: Ints
+    categorical: Ints
+    low: Floats
+    high: Floats
+    unit: Floats
+    bent: Ints
+    centre: Floats
+    body: Floats
+    factor: Floats
+    shift: Floats
+    has_gaps: Mask
+    seen: Mask
+    told: Ints
+
+    @classmethod
+    def of(cls, X: Floats, is_categorical: Mask) -> "Space":
+        """Look at training rows."""
+        numeric, categorical = np.flatnonzero(~is_categorical), np.flatnonzero(is_categorical)
+        numbers = X[:, numeric]
+        gaps = np.isnan(numbers)
+        low = np.where(gaps, np.inf, numbers).min(axis=0)
+        high = np.where(gaps, -np.inf, numbers).max(axis=0)
+        low, high = np.where(low > high, 0.0, low), np.where(low > high, 0.0, high)
+        unit = np.where(high > low, high - low, np.maximum(np.abs(low), 1.0))
+        first, median, last = _quantiles(numbers, (0.01, 0.5, 0.99))
+        bent = np.flatnonzero((last > first) & (unit > _LONG_TAIL * (last - first)))
+        centre, body = median[bent], (last - first)[bent]
+        start, width = low.copy(), unit.copy()
+        start[bent] = np.arcsinh((low[bent] - centre) / body)
+        width[bent] = np.arcsinh((high[bent] - centre) / body) - start[bent]
+        counts = _code_counts(X[:, categorical])
+        often = np.argsort(-counts, axis=1, kind="stable")[:, :_MOST_INDICATORS]
+        told = [(column, code) for column, codes in enumerate(often) for code in codes if counts[column, code]]
+        return cls(
+            numeric, categorical, low, high, unit, bent, centre, body, 1 / width, start / width,
+            np.asarray(np.isnan(X).any(axis=0)), counts > 0, np.array(told, dtype=np.int64).reshape(-1, 2),
+        )  # fmt: skip
+
+    @property
+    def n_coordinates(self) -> int:
+        """How many coordinates a point has."""
+        return len(self.numeric) + int(self.has_gaps[self.numeric].sum()) + len(self.told)
+
+    def points(self, X: Floats) -> NDArray[np.float32]:
+        """Return rows as points: numbers as shares of their range, then what is missing, then categories."""
+        numbers = X[:, self.numeric]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if len(self.bent):
+                numbers[:, self.bent] = np.arcsinh((numbers[:, self.bent] - self.centre) / self.body)
+            numbers *= self.factor
+            numbers -= self.shift
+        np.clip(numbers, -_FURTHEST, _FURTHEST, out=numbers)
+        parts = [numbers]
+        if self.has_gaps.any() or np.isnan(numbers).any():
+            gaps = np.isnan(numbers)
+            numbers[gaps] = 0.5
+            parts.append(0.5 * gaps[:, self.has_gaps[self.numeric]])
+        if len(self.told):
+            parts.append(np.sqrt(0.5) * (X[:, self.categorical[self.told[:, 0]]] == self.told[:, 1]))
+        return np.hstack(parts).astype(np.float32) if len(parts) > 1 else numbers.astype(np.float32)
+
+    def outside(self, X: Floats) -> Floats:
+        """Return for each cell how far it lies outside: 0 within, 1 for a range beyond, 2 for an unseen category."""
+        found = np.zeros(X.shape)
+        numbers = X[:, self.numeric]
+        with np.errstate(over="ignore", invalid="ignore"):
+            beyond = np.maximum(self.low - numbers, numbers - self.high) / self.unit
+        found[:, self.numeric] = np.log2(1 + np.fmin(np.fmax(beyond, 0.0), _INFINITE))
+        if len(self.categorical):
+            found[:, self.categorical] = np.where(self._met(X), 0.0, _PER_UNSEEN)
+        return found
+
+    def suspect(self, X: Floats) -> Mask:
+        """Return which rows have anything outside, which is quicker to find than how much."""
+        numbers = X[:, self.numeric]
+        found = ((numbers < self.low) | (numbers > self.high)).any(axis=1)
+        if len(self.categorical):
+            found |= ~self._met(X).all(axis=1)
+        return np.asarray(found)
+
+    def _met(self, X: Floats) -> Mask:
+        """Return which categories are missing or were seen."""
+        codes = X[:, self.categorical]
+        missing = np.isnan(codes)
+        known = np.where(missing, 0.0, np.clip(codes, -1, self.seen.shape[1])).astype(np.int64)
+        inside = (known >= 0) & (known < self.seen.shape[1])
+        return np.asarray(missing | (inside & self.seen[np.arange(len(self.categorical)), np.where(inside, known, 0)]))
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """Training rows as points, and how near another one is.
+
+    Parameters
+    ----------
+    points : array of float32, shape (n, n_coordinates)
+    norms : array of float32, shape (n,)
+        Their squared lengths.
+    """
+
+    points: NDArray[np.float32]
+    norms: NDArray[np.float32]
+
+    def nearest(self, points: NDArray[np.float32]) -> Floats:
+        """Return the distance of each point to the nearest row; zeros where no rows are kept."""
+        found = np.zeros(len(points))
+        if not len(self.points):
+            return found
+        rows = self.points.astype(np.float64)
+        norms = (rows**2).sum(axis=1)
+        step = max(1, _PIECE // len(rows))
+        for start in range(0, len(points), step):
+            part = points[start : start + step].astype(np.float64)
+            least = _least_squared(part, rows, norms) + (part**2).sum(axis=1)
+            found[start : start + step] = np.maximum(least, 0.0)
+        return np.asarray(np.sqrt(found))
+
+    def none_within(self, points: NDArray[np.float32], radius: float) -> Mask:
+        """Return for which points no row is so near: most rows meet one early, and are then done with.
+
+        What is too near to the radius for single precision is computed again, row by row: the answer must not depend
+        on how many rows are asked for at once.
+        """
+        far = np.full(len(points), bool(len(self.points)))
+        lengths = np.einsum("ij,ij->i", points, points)
+        slack = 1e-5 * (lengths + (radius**2 + points.shape[1]))
+        least = np.full(len(points), np.inf, dtype=np.float32)
+        start, stop, left = 0, 64, np.arange(len(points))
+        while start < len(self.points) and len(left):
+            rows, norms = self.points[start:stop], self.norms[start:stop]
+            step = max(1, _PIECE // len(rows))
+            for first in range(0, len(left), step):
+                some = left[first : first + step]
+                least[some] = np.minimum(least[some], _least_squared(points[some], rows, norms) + lengths[some])
+            left = left[least[left] > radius**2 - slack[left]]
+            start, stop = stop, 8 * stop
+        far = np.zeros(len(points), dtype=bool)
+        far[left] = bool(len(self.points))
+        for one in left[least[left] <= radius**2 + slack[left]]:
+            exact = ((self.points.astype(np.float64) - points[one].astype(np.float64)) ** 2).sum(axis=1)
+            far[one] = exact.min() > radius**2 * _MORE
+        return far
+
+
+def _least_squared(points: Any, rows: Any, norms: Any) -> Any:
+    """Return for each point the smallest squared distance to a row, less the squared length of the point."""
+    products = (-2 * points) @ rows.T
+    products += norms
+    return products.min(axis=1)
+
+
+class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    r"""Tells rows that are unlike those of training, with a false-alarm rate that is chosen.
+
+    The score of a row is :math:`\max(d / d_0, o)`. Here d is the distance to the nearest training row, each number
+    divided by its range in training, with :math:`d_0` the 99 % quantile of that distance among training rows; and o
+    says how far its values lie outside: :math:`\log_2(1 + e)` for a number e ranges beyond its range, 2 for a category
+    that was never seen, added up; a missing value lies nowhere. Of n training rows, each judged from
+    the other folds, let m have a score of at least that of a new row; its p-value is
+
+    .. math:: p = (m + 1) / (n + 1).
+
+    If new rows come from where training rows came, p is at most the rate with a probability of at most the rate: a
+    conformal p-value (Vovk et al. 2005), cross-fitted. Averages are meant, over training rows and new ones.
+
+    Parameters
+    ----------
+    rate : float or "auto"
+        The share of ordinary rows that may be called novel by mistake; at least 1 / (n + 1), below which no sample of
+        this size can tell. "auto" calls novel only what lies far outside of all that was seen: a distance 1.5 times
+        that of any training row, or a unit more outside than any. Its rate is at most 2 / (n + 1), and less where
+        tails are not heavy.
+
+    Attributes
+    ----------
+    distances_, outside_ : arrays of shape (n,)
+        Of training rows, judged from the other folds; at most 10,000 rows are.
+    n_features_in_ : int
+
+    Notes
+    -----
+    Numbers with long tails are measured on a logarithmic scale. New rows are compared with at most 8,192 training
+    rows. Labels play no part.
+
+    References
+    ----------
+    Vovk, Gammerman, Shafer (2005), Algorithmic learning in a random world.
+    Bates, Candes, Lei, Romano, Sesia (2023), Testing for outliers with conformal p-values, Annals of Statistics.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).uniform(size=(500, 2))
+    >>> usual = Novelty(rate=0.01).fit(rows)
+    >>> usual.novel([[0.5, 0.5], [0.5, 1e6]])
+    array([False,  True])
+    >>> usual.p_values([[0.5, 1e6]]).round(4)
+    array([0.002])
+    >>> usual.outside([[0.5, 1e6]])
+    array([[False,  True]])
+    """
+
+    def __init__(self, rate: float | str = "auto") -> None:
+        self.rate = rate
+        check_rate(rate)
+
+    def fit(self, X: ArrayLike, categorical: ArrayLike | None = None, blocks: ArrayLike | None = None) -> Self:
+        """Learn what is usual.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+            NaN where a value is missing.
+        categorical : array of bool, shape (n_features,), optional
+            Which columns hold codes 0, 1, ... of categories.
+        blocks : array of int, shape (n,), optional
+            Rows of one block, such as those of one patient, are judged together from the rows of the others.
+        """
+        rows = self._checked(X)
+        rows = np.where(np.abs(rows) < _INFINITE, rows, np.nan)
+        if len(rows) < FEWEST_ROWS:
+            raise InputError(f"{len(rows)} rows cannot say what is usual; give at least {FEWEST_ROWS}.")
+        kinds = np.zeros(rows.shape[1], dtype=bool) if categorical is None else np.asarray(categorical, dtype=bool)
+        of_row = np.arange(len(rows)) if blocks is None else np.unique(np.asarray(blocks), return_inverse=True)[1]
+        rng = np.random.default_rng(0)
+        n_blocks = int(of_row.max()) + 1
+        fold = rng.permutation(np.arange(n_blocks) % min(_FOLDS, n_blocks))[of_row]
+        judged = rng.permutation(len(rows))[:_MOST_JUDGED]
+        self.n_features_in_ = rows.shape[1]
+        self.distances_, self.outside_ = np.zeros(len(judged)), np.zeros(len(judged))
+        for number in range(fold.max() + 1 if n_blocks > 1 else 0):
+            own = np.flatnonzero(fold[judged] == number)
+            space, kept = _parts(rows[fold != number], kinds, rng)
+            self.distances_[own], self.outside_[own] = _judged(space, kept, rows[judged[own]])
+        self.space_, self.rows_ = _parts(rows, kinds, rng)
+        self.usual_distance_ = float(np.quantile(self.distances_, 0.99, method="higher")) or 1.0
+        self._limits(self.rate)
+        return self
+
+    def novel(self, X: ArrayLike, rate: float | str | None = None) -> Mask:
+        """Return which rows are novel, at the rate or at another."""
+        rows = self._checked(X)
+        most_outside, radius = self._limits(self.rate if rate is None else rate)
+        found = self.space_.suspect(rows)
+        suspects = np.flatnonzero(found)
+        if len(suspects):
+            found[suspects] = self.space_.outside(rows[suspects]).sum(axis=1) > most_outside
+        return found | self.rows_.none_within(self.space_.points(rows), radius)
+
+    def p_values(self, X: ArrayLike) -> Floats:
+        """Return how usual each row is: the share of rows that score at least as high, itself counted."""
+        rows = self._checked(X)
+        scores = self._scores(*_judged(self.space_, self.rows_, rows))
+        usual = np.sort(self._scores(self.distances_, self.outside_))
+        at_least = len(usual) - np.searchsorted(usual * _MORE, scores, side="left")
+        return np.asarray((at_least + 1) / (len(usual) + 1))
+
+    def outside(self, X: ArrayLike) -> Mask:
+        """Return which values lie beyond the range of training, or are categories that it did not hold."""
+        return np.asarray(self.space_.outside(self._checked(X)) > 0)
+
+    def explain(self) -> str:
+        """Say in words what is called novel, and how often by mistake."""
+        n_rows = len(self.distances_)
+        if self.rate == "auto":
+            return (
+                "Rows far outside of everything seen in training are declined as novel: by mistake, at most "
+                f"{2 / (n_rows + 1):.2g} of rows like those of training."
+            )
+        return (
+            f"Rows unlike those of training are declined as novel: by mistake, at most {self.rate:g} of ordinary rows."
+        )
+
+    def _limits(self, rate: float | str) -> tuple[float, float]:
+        """Return the most that may lie outside, and the largest distance."""
+        if rate == "auto":
+            return float(self.outside_.max()) + _BEYOND, _STRETCH * float(self.distances_.max())
+        n_rows = len(self.distances_)
+        check_rate(rate, n_rows)
+        allowed = int(np.floor(float(rate) * (n_rows + 1) + 1e-9))
+        limit = float(np.partition(self._scores(self.distances_, self.outside_), n_rows - allowed)[n_rows - allowed])
+        return limit, limit * self.usual_distance_
+
+    def _scores(self, distances: Floats, outside: Floats) -> Floats:
+        return np.maximum(distances / self.usual_distance_, outside)
+
+    def _checked(self, X: ArrayLike) -> Floats:
+        rows = np.asarray(X, dtype=np.float64)
+        if rows.ndim != 2 or not rows.shape[1]:
+            raise InputError(f"rows must have shape (n, n_features), got {rows.shape}.")
+        if hasattr(self, "n_features_in_") and rows.shape[1] != self.n_features_in_:
+            check_is_fitted(self)
+            raise InputError(f"rows have {rows.shape[1]} features, and those of training {self.n_features_in_}.")
+        return rows
+
+
+def check_rate(rate: object, n_rows: int | None = None) -> None:
+    """Refuse what is neither "auto" nor a share, or a share that so many rows cannot keep.
+
+    Examples
+    --------
+    >>> check_rate(0.001, n_rows=150)
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: a false-alarm rate of 0.001 takes 999 training rows, and there are 150: ask for at ...
+    """
+    if isinstance(rate, str) and rate == "auto":
+        return
+    if isinstance(rate, bool | str) or not isinstance(rate, int | float | np.number) or not 0 < rate < 1:
+        raise InputError(f'the rate of novelty must be "auto" or a share between 0 and 1, got {rate!r}.')
+    if n_rows is not None and rate * (n_rows + 1) < 1 - 1e-9:
+        raise InputError(
+            f"a false-alarm rate of {rate:g} takes {int(np.ceil(1 / rate)) - 1:,} training rows, and there are "
+            f'{n_rows:,}: ask for at least {np.ceil(1e4 / (n_rows + 1)) / 1e4:g}, or for "auto".'
+        )
+
+
+def _parts(rows: Floats, categorical: Mask, rng: np.random.Generator) -> tuple[Space, KeptRows]:
+    """Return the space that rows span, and those to compare with, in any order."""
+    space = Space.of(rows, categorical)
+    n_kept = min(_MOST_KEPT, _MOST_NUMBERS // max(space.n_coordinates, 1), len(rows))
+    if n_kept < min(_FEWEST_KEPT, len(rows)):
+        n_kept = 0
+    points = space.points(rows[rng.permutation(len(rows))[:n_kept]])
+    return space, KeptRows(points, (points**2).sum(axis=1))
+
+
+def _judged(space: Space, kept: KeptRows, rows: Floats) -> tuple[Floats, Floats]:
+    """Return for each row its distance to the nearest one kept, and how much of it lies outside."""
+    step = max(1, _PIECE // max(space.n_coordinates, 1))
+    pieces = [rows[start : start + step] for start in range(0, len(rows), step)]
+    distances = [kept.nearest(space.points(piece)) for piece in pieces]
+    outside = [space.outside(piece).sum(axis=1) for piece in pieces]
+    return np.concatenate([np.empty(0), *distances]), np.concatenate([np.empty(0), *outside])
+
+
+def _quantiles(numbers: Floats, shares: tuple[float, ...]) -> list[Floats]:
+    """Return quantiles of each column, of some rows where there are many; 0 where a column holds nothing."""
+    ordered = np.sort(numbers[:: 1 + len(numbers) // 20_000], axis=0)  # missing values come last
+    n_valid = len(ordered) - np.isnan(ordered).sum(axis=0)
+    places = [np.floor(share * np.maximum(n_valid - 1, 0)).astype(np.intp) for share in shares]
+    columns = np.arange(numbers.shape[1])
+    return [np.where(n_valid > 0, ordered[place, columns], 0.0) for place in places]
+
+
+def _code_counts(codes: Floats) -> NDArray[np.int64]:
+    """Return how often each code of each column occurs, shape (n_columns, n_codes)."""
+    if not codes.size:
+        return np.zeros((codes.shape[1], 1), dtype=np.int64)
+    known = np.where(np.isnan(codes) | (codes < 0), -1, codes).astype(np.int64)
+    n_codes = int(known.max(initial=-1)) + 2
+    flat = (known + 1) + n_codes * np.arange(codes.shape[1])
+    counts = np.bincount(flat.ravel(), minlength=n_codes * codes.shape[1]).reshape(codes.shape[1], n_codes)
+    return np.asarray(counts[:, 1:], dtype=np.int64)

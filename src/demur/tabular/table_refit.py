@@ -1,0 +1,269 @@
+"""Reviewed rows flow back: a model fitted again, corrected for which rows were reviewed.
+
+Reviewers see every declined row and a random few of the answered ones. Added to the training rows as they are, they
+make the doubtful look frequent. How likely each row was to be reviewed is known: 1 for a declined one, the share of
+the audit for an answered one; its weight is the inverse (Horvitz and Thompson 1952).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from demur.columns.table_errors import TableError
+from demur.errors import InputError
+from demur.metrics import Interval
+from demur.rules import Chow
+from demur.tabular.class_labels import as_column, class_texts, labelled_rows
+from demur.tabular.table_fit import fit_table
+from demur.tabular.table_model import TableModel
+
+__all__ = ["Refitted", "refit_table", "review_weights"]
+
+Floats = NDArray[np.float64]
+
+_HELD_OUT = 0.2
+_FEWEST_JUDGED = 20
+_MOST_ROWS = 200_000
+"""Rows that weights may multiply the table to; beyond it all weights shrink alike."""
+_NORMAL = 1.959963984540054
+
+
+@dataclass(frozen=True, eq=False)
+class Refitted:
+    """A model that was fitted again, and what it is worth on the stream.
+
+    Parameters
+    ----------
+    model : TableModel
+    n_trained, n_declined, n_audited : int
+        Old rows, declined rows that were reviewed, and answered ones of the audit.
+    n_judged : int
+        Reviewed rows that were held out of the fit to judge it; 0 where there are too few.
+    old_risk, new_risk, gain : Interval or None
+        What a row of the stream costs by the old model and by the new one, and the difference, old less new: means of
+        the rows held out, weighted to stand for the stream, with approximate 95 % intervals.
+    """
+
+    model: TableModel
+    n_trained: int
+    n_declined: int
+    n_audited: int
+    n_judged: int
+    old_risk: Interval | None
+    new_risk: Interval | None
+    gain: Interval | None
+
+
+def review_weights(declined: NDArray[np.bool_], labelled: NDArray[np.bool_], audit: float) -> Floats:
+    """Return how many rows of the stream each reviewed row stands for; 0 where there is no label yet.
+
+    Parameters
+    ----------
+    declined : array of bool, shape (n,)
+        Whether the model declined the row; the others were drawn for the audit.
+    labelled : array of bool, shape (n,)
+        Whether a reviewer has given a label. Those without one are taken to be missing by chance.
+    audit : float
+        The share of answered rows that was drawn.
+
+    Examples
+    --------
+    >>> review_weights(np.array([True, True, False]), np.array([True, False, True]), audit=0.1)
+    array([ 2.,  0., 10.])
+    """
+    if not 0 < audit <= 1:
+        raise InputError(f"audit must be a share above 0 and at most 1, got {audit!r}.")
+    weights = np.zeros(len(declined))
+    for stratum, each in ((declined, 1.0), (~declined, 1 / audit)):
+        known = stratum & labelled
+        if known.any():
+            weights[known] = each * stratum.sum() / known.sum()
+    return weights
+
+
+def refit_table(
+    model: TableModel,
+    table: pa.Table,
+    reviewed: pa.Table,
+    *,
+    audit: float = 0.02,
+    rejected_share: float | None = None,
+    time_budget: float | None = 90.0,
+    verbose: int = 0,
+) -> Refitted:
+    """Fit a model again, on its training rows and on reviewed rows, each with the weight that its selection asks for.
+
+    Training rows count once. Reviewed rows count for those of the stream that they stand for, as
+    :func:`review_weights` says; where no answered row was reviewed, the training rows that the model answers must stand
+    for those of the stream, and declined rows, old and new, are weighted to be as frequent as they are. Weights become
+    repetitions of rows, which stay on one side of every split.
+
+    Parameters
+    ----------
+    model : TableModel
+        That decides by a price, and decided which rows were reviewed.
+    table : pyarrow.Table
+        The rows that it was fitted on; a model does not keep them.
+    reviewed : pyarrow.Table
+        Declined rows and audited ones, with the reviewers' labels in the target's column; rows without one are waiting.
+        A column ``why`` (``declined`` or ``audit``), as ``demur monitor --to-review`` writes it, says which is which;
+        without it the model is asked.
+    audit : float, default 0.02
+        The share of answered rows that was drawn for the audit.
+    rejected_share : float, optional
+        Where nothing was audited: the share of rows that is declined now; by default what the model saw when it was
+        fitted.
+    time_budget, verbose
+        As for :func:`fit_table`.
+
+    Examples
+    --------
+    >>> old = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
+    >>> model = fit_table(old, "pet", model="lr")
+    >>> seen = pa.table({"size": [3.0, 3.2, 3.4, 1.1], "pet": ["dog", "dog", "dog", "cat"]})
+    >>> found = refit_table(model, old, seen, audit=0.1)
+    >>> found.n_declined, found.n_audited, found.model.decide(pa.table({"size": [3.3]})).label
+    (3, 1, array([1]))
+    """
+    cost = _price(model)
+    names = [*model.schema.names, model.target]
+    old, _ = labelled_rows(table, model.target, where="the training table")
+    declined = _declined(model, reviewed)
+    labelled = np.array([text is not None for text in class_texts(reviewed[model.target])], dtype=bool)
+    if not labelled.any():
+        raise TableError(f"no reviewed row has a label in the column {model.target!r}: fill it in first")
+    weights = review_weights(declined, labelled, audit)
+    rng = np.random.default_rng(0)
+    judged = _held_out(declined, labelled, rng)
+    used = labelled & ~judged
+    of_old = np.ones(len(old))
+    of_new = weights[used] * (weights.sum() / max(weights[used].sum(), 1e-300))
+    if not (~declined & used).any():
+        share = _share(model, rejected_share)
+        of_old, of_new = _declined_as_frequent(model.decide(old).reject, int(used.sum()), share)
+    rows = pa.concat_tables([_plain(old, names), _plain(reviewed.filter(used), names)])
+    repeated = rows.take(pa.array(_repetitions(np.concatenate([of_old, of_new]))))
+    fitted = fit_table(
+        repeated,
+        model.target,
+        model=str(model.facts["model"]),
+        cost=cost,
+        keep=model.schema.names,
+        novelty=None if model.novelty is None else model.novelty.rate,
+        time_budget=time_budget,
+        verbose=verbose,
+    )
+    fitted = _as_before(fitted, model, len(old), int((declined & used).sum()), int((~declined & used).sum()))
+    risks: list[Interval | None] = [None, None, None]
+    if judged.sum():
+        rest = reviewed.filter(judged)
+        risks = list(_compared(model, fitted, rest, weights[judged], cost))
+    return Refitted(
+        fitted, len(old), int((declined & labelled).sum()), int((~declined & labelled).sum()), int(judged.sum()), *risks
+    )
+
+
+def _price(model: TableModel) -> float:
+    rule = getattr(model.classifier, "rule_", None)
+    if model.cost is None or not (rule is None or isinstance(rule, Chow)):
+        raise InputError(
+            "a promise or a rule is fitted on rows as they come, which reviewed ones are not: fit again with demur fit "
+            "on such rows; refit is for a model that decides by a price."
+        )
+    if model.facts.get("model") is None or "rows" not in model.facts:
+        raise InputError("this model was fitted elsewhere, and can be fitted again there only.")
+    return model.cost
+
+
+def _declined(model: TableModel, reviewed: pa.Table) -> NDArray[np.bool_]:
+    """Return which reviewed rows were declined, and not drawn for the audit."""
+    if "why" not in reviewed.column_names or "why" in model.schema.names:
+        return np.asarray(model.decide(reviewed).reject)
+    why = reviewed["why"].to_pylist()
+    odd = [one for one in why if one not in ("declined", "audit")]
+    if odd:
+        raise TableError(f"the column 'why' holds {odd[0]!r}: it says declined or audit, as demur monitor writes it")
+    return np.array([one == "declined" for one in why], dtype=bool)
+
+
+def _held_out(declined: NDArray[np.bool_], labelled: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Choose reviewed rows to judge on, of both kinds; none where there are too few."""
+    held = np.zeros(len(declined), dtype=bool)
+    for stratum in (declined & labelled, ~declined & labelled):
+        rows = rng.permutation(np.flatnonzero(stratum))
+        held[rows[: int(_HELD_OUT * len(rows))]] = True
+    if held.sum() < _FEWEST_JUDGED or not (held & ~declined).any():
+        held[:] = False  # a judgement without audited rows would be one of the declined rows alone
+    return held
+
+
+def _share(model: TableModel, given: float | None) -> float:
+    if given is not None:
+        if not 0 < given < 1:
+            raise InputError(f"rejected_share must be between 0 and 1, got {given!r}.")
+        return given
+    known = model.facts.get("reference")
+    if known is None or not known["n_rejected"]:
+        raise InputError(
+            "no answered row was reviewed, and the model does not know how many rows it declines: give rejected_share, "
+            "or review a random few of its answers as well."
+        )
+    return float(known["n_rejected"] / known["n_rows"])
+
+
+def _declined_as_frequent(old_declined: NDArray[np.bool_], n_new: int, share: float) -> tuple[Floats, Floats]:
+    """Weigh declined rows, old and new, so that together they have their share; answered rows count once."""
+    n_answered = int((~old_declined).sum())
+    mass = share / (1 - share) * n_answered
+    each = mass / max(int(old_declined.sum()) + n_new, 1)
+    return np.where(old_declined, each, 1.0), np.full(n_new, each)
+
+
+def _repetitions(weights: Floats) -> NDArray[np.int64]:
+    """Return row numbers, each about as often as its weight says: systematic sampling, without chance."""
+    expected = weights * min(1.0, _MOST_ROWS / weights.sum())
+    up_to = np.floor(np.cumsum(expected) + 0.5)
+    counts = np.diff(np.concatenate([[0.0], up_to])).astype(np.int64)
+    return np.repeat(np.arange(len(weights)), counts)
+
+
+def _plain(table: pa.Table, names: list[str]) -> pa.Table:
+    """Return these columns with labels as text, so that two tables fit together."""
+    selected = table.select(names)
+    labels = pa.array(class_texts(table[names[-1]]).tolist(), pa.string())
+    return selected.set_column(len(names) - 1, names[-1], labels)
+
+
+def _as_before(fitted: TableModel, model: TableModel, n_old: int, n_declined: int, n_audited: int) -> TableModel:
+    """Write labels and facts as the old model does; what it compared a stream with is not true of the new one."""
+    kind = model.label_type
+    try:
+        as_column(fitted.classes, kind)
+    except (pa.ArrowException, ValueError):
+        kind = "text"
+    own = {"rows": n_old + n_declined + n_audited, "refitted": {"declined": n_declined, "audited": n_audited}}
+    schema = replace(fitted.schema, decimal=model.schema.decimal, dayfirst=model.schema.dayfirst)
+    return replace(fitted, label_type=kind, facts={**fitted.facts, **own}, schema=schema)
+
+
+def _compared(
+    old: TableModel, new: TableModel, rows: pa.Table, weights: Floats, cost: float
+) -> tuple[Interval, Interval, Interval]:
+    losses = [_losses(model, rows, cost) for model in (old, new)]
+    first, second = (_weighted_mean(loss, weights) for loss in losses)
+    return first, second, _weighted_mean(losses[0] - losses[1], weights)
+
+
+def _losses(model: TableModel, rows: Any, cost: float) -> Floats:
+    decision = model.decide(rows)
+    wrong = model.classes[decision.label] != np.array(class_texts(rows[model.target]).tolist())
+    return np.where(decision.reject, cost, wrong)
+
+
+def _weighted_mean(values: Floats, weights: Floats) -> Interval:
+    mean = float(np.average(values, weights=weights))
+    error = float(np.sqrt(np.sum((weights * (values - mean)) ** 2)) / weights.sum())
+    return Interval(mean, mean - _NORMAL * error, mean + _NORMAL * error, 0.95)
