@@ -48,8 +48,10 @@ _MORE = 1 + 1e-9
 """What one distance must exceed another by: they are sums, each rounded in its own way."""
 
 _STRETCH = 1.5
+_NEAR = 0.5
 _BEYOND = 1.0
-"""What it takes by default: a distance 1.5 times that of any training row, or one unit more outside than any."""
+"""What it takes by default: a distance 1.5 times that of any training row and of half a range at the least, which no gap
+between two classes on one axis has; or one unit more outside than any row."""
 _PER_UNSEEN = 2.0
 """What a category that was never seen adds to what lies outside."""
 
@@ -245,7 +247,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     rate : float or "auto"
         The share of ordinary rows that may be called novel by mistake; at least 1 / (n + 1), below which no sample of
         this size can tell. "auto" calls novel only what lies far outside of all that was seen: a distance 1.5 times
-        that of any training row, or a unit more outside than any. Its rate is at most 2 / (n + 1), and less where
+        that of any training row and at least 1/2, or a unit more outside than any. Its rate is at most 2 / (n + 1), and less where
         tails are not heavy.
 
     Attributes
@@ -350,7 +352,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _limits(self, rate: float | str) -> tuple[float, float]:
         """Return the most that may lie outside, and the largest distance."""
         if rate == "auto":
-            return float(self.outside_.max()) + _BEYOND, _STRETCH * float(self.distances_.max())
+            return float(self.outside_.max()) + _BEYOND, max(_STRETCH * float(self.distances_.max()), _NEAR)
         n_rows = len(self.distances_)
         check_rate(rate, n_rows)
         allowed = int(np.floor(float(rate) * (n_rows + 1) + 1e-9))
