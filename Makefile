@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-slow lint bench docs clean
+.PHONY: setup demo test test-slow test-minimum audit lint bench docs clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,19 @@ test: lint
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
 
+# What the library, the commands and the service do with the oldest versions that pyproject.toml allows.
+MINIMUM := .venv-minimum
+test-minimum:
+	test -x $(MINIMUM)/bin/python || $(PYTHON) -m venv $(MINIMUM)
+	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-minimum.txt --editable ".[dask,onnx,paper,plot,report,serve]" httpx hypothesis pandas polars pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MINIMUM)/bin/python -m pytest -q -m "not slow" -W default tests/service tests/persistence tests/table_model tests/tables tests/losses tests/cli/test_predict.py tests/test_rules.py
+
+# Known holes in what is installed; it asks a service in the net, and says so where that cannot be reached.
+audit: $(STAMP)
+	@if $(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit && $(BIN)/python -c 'import socket; socket.create_connection(("pypi.org", 443), 5)' 2>/dev/null; \
+	then $(BIN)/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip; \
+	else echo "pypi.org cannot be reached from here, or pip-audit not be installed: nothing was audited."; fi
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -42,4 +55,4 @@ docs: $(STAMP)
 	@echo "Open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(MINIMUM) dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -131,10 +131,9 @@ def test_hostile_rows_are_refused_in_words(cascade):
 @pytest.mark.skipif(not DATA.is_dir(), reason="the stored answers are not there")
 @pytest.mark.parametrize(("name", "share"), [("ferplus", 0.34), ("yelp", 0.79), ("audiomnist", 0.08)])
 def test_stored_curves(name, share):
-    """Five halvings, read off at equal spending: above the stored curves at the budgets, up to 0.004 in one place.
+    """Five halvings, read off at equal spending: at or above the stored curves at every budget in the mean.
 
-    On ferplus, with 3,179 rows to learn from, the cascade is some 0.003 below at a budget of 4.5; at all other
-    budgets it is above.
+    What the cascade is made of was chosen on parts of the fitting halves alone.
     """
     prices = pd.read_csv(DATA / "frugal_services.csv.gz").query("set == @name").set_index("service")
     prices = prices[next(column for column in prices if "price" in column or "usd" in column.lower())].to_dict()
@@ -156,8 +155,7 @@ def test_stored_curves(name, share):
     best = np.mean(alone, axis=0)
     at_budget = np.interp(stored.index, spent, np.maximum.accumulate(accuracy))
     ahead = at_budget - stored.to_numpy()
-    assert (ahead >= -0.004).all()
-    assert (ahead >= 0).sum() >= len(ahead) - 1
+    assert (ahead >= 0).all()
     assert ahead.mean() > 0.001
     assert (spent <= stored.index.to_numpy() * 1.1).all()
     matched = np.interp(best.max(), np.maximum.accumulate(accuracy), spent)

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import demur
 from demur import Capacity, DeferClassifier
 from demur.deferral import Expert, Votes, available_joint, get_joint
 from demur.errors import InputError, InputTypeError
@@ -224,3 +225,13 @@ def test_weights_count_as_copies_do():
         np.repeat(X, weight, axis=0), np.repeat(y, weight), answers=np.repeat(answers, weight)
     )
     np.testing.assert_array_equal(weighted.predict_right(X), copied.predict_right(X))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", available_joint())
+def test_a_saved_model_decides_as_before(fitted, name, tmp_path):
+    models, (X, _, _) = fitted
+    demur.save(models[name], tmp_path / "model")
+    decision, again = models[name].decide(X), demur.load(tmp_path / "model").decide(X)
+    np.testing.assert_array_equal(decision.ask, again.ask)
+    np.testing.assert_array_equal(decision.acceptance, again.acceptance)

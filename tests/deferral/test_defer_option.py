@@ -152,6 +152,20 @@ def test_gaps_shrink_information_not_correctness(depends):
     assert np.std(errors) < 0.05
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("gaps", [False, True], ids=["every answer", "with gaps"])
+def test_auto_learns_the_model_and_the_expert(gaps):
+    """The blend knows both sides: the system costs less than the model alone and than always asking."""
+    X, y, expert, _ = problem(800)
+    answers = np.where(np.arange(800) % 2 == 0, expert, np.nan) if gaps else expert
+    model = DeferOption("auto", {"nurse": 0.05}, time_budget=12).fit(X, y, answers=answers)
+    X_new, y_new, expert_new, able = problem(3000, seed=1)
+    assert np.abs(model.predict_right(X_new)[:, 0] - able).mean() < 0.12
+    cost = -model.score(X_new, y_new, answers=expert_new)
+    assert cost < (model.estimator_.predict(X_new) != y_new).mean()
+    assert cost < 0.05 + (expert_new != y_new).mean()
+
+
 def test_few_answers_get_a_simple_model():
     X, y, expert, _ = problem(400)
     answers = np.where(np.arange(400) < 12, expert, np.nan)
@@ -324,6 +338,7 @@ def test_three_classes_by_name():
         ({"experts": {}}, "experts is empty"),
         ({"experts": ["nurse"]}, "must be a mapping from names to prices"),
         ({"experts": {"model": 0.1}}, "cannot be called 'model'"),
+        ({"experts": {"yes": 0.1}, "y": np.array(["no", "yes"] * 30)}, "the expert 'yes' is named like a class"),
         ({"experts": {"nurse": Expert(0.1, model="q")}}, "X has no named columns"),
         ({"experts": {"nurse": Expert(0.1, model=0)}}, "is to hold the probability that 'nurse' is right"),
         ({"experts": {"nurse": Expert(0.1, model=9)}}, "there is no column number 9"),

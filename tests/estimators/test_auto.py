@@ -225,6 +225,20 @@ def test_a_model_in_pieces_is_the_same_model(estimator, noisy):
     assert pieces.get_params() == whole.get_params()
 
 
+@pytest.mark.parametrize(
+    ("estimator", "done"),
+    [
+        (ExtraTreesClassifier(20, random_state=0), 1.0),
+        (HistGradientBoostingClassifier(max_iter=20, early_stopping=False, random_state=0), 0.25),
+    ],
+    ids=["trees", "boosting"],
+)
+def test_the_last_fit_is_no_surer_than_those_that_it_is_calibrated_by(estimator, done, noisy):
+    """A temperature found for five iterations would make a hundred far too sure; more trees make nothing surer."""
+    for seconds in (1e9, np.inf):
+        assert fit_in_pieces(clone(estimator), *noisy, {}, seconds=seconds, at_most=0.25) == done
+
+
 def test_a_budget_counts_what_is_spent(clock):
     budget = TimeBudget(12.0)
     clock[0] = 5.0

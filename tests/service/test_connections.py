@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import uvicorn
@@ -28,20 +29,28 @@ async def hello(scope, receive, send):
     await send({"type": "http.response.body", "body": b"hi"})
 
 
-@pytest.fixture(scope="module")
-def port():
-    """A server that gives a head half a second, and has room for twenty connections."""
+@contextmanager
+def serving(seconds_for_head, most_connections):
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
-        config = uvicorn.Config(hello, http=limited_protocol(0.5, 20), log_level="critical", lifespan="off")
-        server = uvicorn.Server(config)
+        protocol = limited_protocol(seconds_for_head, most_connections)
+        server = uvicorn.Server(uvicorn.Config(hello, http=protocol, log_level="critical", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
-        yield listening.getsockname()[1]
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def port():
+    """A server that gives a head half a second."""
+    with serving(0.5, 100) as taken:
+        yield taken
 
 
 def connected(port):
@@ -85,18 +94,18 @@ def test_a_whole_head_has_time(port):
 
 
 @pytest.mark.slow
-def test_the_oldest_that_waits_makes_way(port):
-    idle = [connected(port) for _ in range(19)]
-    with connected(port) as busy:
+def test_the_oldest_that_waits_makes_way():
+    with ExitStack() as stack:
+        port = stack.enter_context(serving(600, 20))
+        busy = stack.enter_context(connected(port))
+        idle = [stack.enter_context(connected(port)) for _ in range(19)]
         busy.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n12")
         assert b"200 OK" in busy.recv(1 << 16)
-        newest = [connected(port) for _ in range(3)]
+        newest = [stack.enter_context(connected(port)) for _ in range(3)]
         for connection in newest:
             connection.sendall(WHOLE)
             assert b"200 OK" in connection.recv(1 << 16)
         assert all_of(idle[0]).startswith(b"HTTP/1.1 503 ")
-    for connection in (*idle, *newest):
-        connection.close()
 
 
 class Running:
@@ -137,21 +146,17 @@ HEAD = b"POST /decide HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/j
 
 @pytest.mark.slow
 def test_issue_17_slow_sockets_keep_no_good_client_waiting(folder):
-    with Running(folder) as service:
+    with Running(folder) as service, ExitStack() as slow:
         assert service.ask() == 200
-        slow = []
         for start in (b"", b"POST /dec", HEAD + b'{"rows": ['):
             for _ in range(50):
-                slow.append(connected(service.port))
-                slow[-1].sendall(start)
+                slow.enter_context(connected(service.port)).sendall(start)
         for _ in range(20):
             assert service.ask(timeout=2) == 200  # it is quick, or the client gives up
         service.process.send_signal(signal.SIGTERM)
         out, errors = service.process.communicate(timeout=60)
         assert (service.process.returncode, errors) == (0, "")
         assert out.strip() == "Stopped."
-        for connection in slow:
-            connection.close()
 
 
 @pytest.mark.slow

@@ -11,11 +11,12 @@ from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
@@ -71,7 +72,11 @@ OWN = {
         "objects",
     ),
     "scores only": (LinearSVC(), FRAME[["age"]], "frame"),
-    "one text": (make_pipeline(TfidfVectorizer(), LogisticRegression()), FRAME["said"], "texts"),
+    "one text": (
+        make_pipeline(FeatureUnion([("words", TfidfVectorizer())]), SelectKBest(k=3), LogisticRegression()),
+        FRAME["said"],
+        "texts",
+    ),
     "a search": (GridSearchCV(LogisticRegression(), {"C": [0.5, 1.0]}, cv=2), FRAME[["age"]], "frame"),
     "a reject option": (RejectOption(GaussianNB(), cost=0.1, cv=2), FRAME[["age"]], "frame"),
     "networks": (RejectClassifier("ce", epochs=1, random_state=0), FRAME[["age"]], "frame"),

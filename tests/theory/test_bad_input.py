@@ -83,7 +83,7 @@ def test_what_is_no_loss_is_refused(loss, error, message):
 def test_a_rule_for_a_loss_that_has_one_is_refused():
     with pytest.raises(TypeError, match="brings its own decision rule"):
         check_calibration("ce", 3, 0.2, rule="softmax")
-    with pytest.raises(ValueError, match="'softmax', 'rejector' or a function"):
+    with pytest.raises(ValueError, match="'softmax', 'rejector', 'reject-score' or a function"):
         check_calibration(get("ce").forward, 3, 0.2, rule="majority")
 
 

@@ -68,6 +68,7 @@ def test_beta_scales_with_alpha():
     assert computed == pytest.approx(twice, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_side_without_closed_form_is_computed_for_the_check():
     report = check_calibration(AdditivePairwise(SquaredHinge(), beta="rej"), 3, 0.2)
     assert report.fails == {"false_reject"}

@@ -113,6 +113,7 @@ def test_theorem_7_leaves_a_factor_of_two_at_least():
         assert np.all(xi.room(Z) >= 2 - 1e-4)
 
 
+@pytest.mark.slow
 def test_an_uncalibrated_loss_has_a_blind_spot():
     xi = calibration_function("apc+exp", 3, 0.2, n_nodes=6)
     assert 0.05 < xi.blind_spot < 0.2

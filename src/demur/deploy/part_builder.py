@@ -123,9 +123,9 @@ class _Builder:
 
     def _DictNode(self, node: Node) -> dict[Any, Any]:  # noqa: N802
         kinds = node["key_types"]["content"]
-        if len(kinds) != len(node["content"]):
-            raise PartError("a dictionary has more keys than types of keys, or fewer.")
-        keys = (_KEYS[_path(kind)](key) for kind, key in zip(kinds, node["content"], strict=True))
+        if len(kinds) < len(node["content"]):
+            raise PartError("a dictionary has more keys than types of keys.")
+        keys = (_KEYS[_path(kind)](key) for kind, key in zip(kinds, node["content"], strict=False))
         return dict(zip(keys, map(self.built, node["content"].values()), strict=True))
 
     def _ListNode(self, node: Node) -> list[Any]:  # noqa: N802

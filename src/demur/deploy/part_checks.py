@@ -283,6 +283,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     from sklearn.ensemble._forest import BaseForest
     from sklearn.ensemble._gb import BaseGradientBoosting
     from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
+    from sklearn.linear_model._base import LinearClassifierMixin
     from sklearn.neighbors import BallTree, KDTree
     from sklearn.neighbors._base import NeighborsBase
     from sklearn.preprocessing import OneHotEncoder
@@ -308,6 +309,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
         (OneHotEncoder, _check_one_hot),
         (BaseLibSVM, _check_support_vectors),
         (BoostedTrees, _check_boosted_trees),
+        (LinearClassifierMixin, _check_coefficients),
         (Trained, _check_networks),
         (DeferOption, _check_deferring),
         (TableModel, _check_table_model),
@@ -461,6 +463,17 @@ def _check_boosted_trees(trees: Part) -> None:
         raise PartError(str(error)) from error
     if hasattr(trees, "content_"):
         trees.booster()
+
+
+def _check_coefficients(model: Part) -> None:
+    words = "its coefficients are not numbers, or do not fit its columns; it is not genuine."
+    for name in ("coef_", "intercept_"):
+        found = vars(model).get(name)
+        if found is not None:
+            values = np.asarray(found)
+            _demand(values.dtype.kind in "fiu" and np.isfinite(values).all(), words)
+    if {"coef_", "n_features_in_"} <= vars(model).keys():
+        _demand(np.asarray(model.coef_).shape[-1:] == (model.n_features_in_,), words)
 
 
 def _check_networks(trained: Part) -> None:

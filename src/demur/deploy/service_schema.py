@@ -120,7 +120,7 @@ class Question:
     table: pa.Table
     cost: float | None
     proba: bool = False
-    prices: dict[str, float] | None = None
+    prices: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -163,6 +163,10 @@ def run_app(app: "ASGIApp", listening: socket.socket, operations: "Operations", 
         async def on_tick(self, counter: int) -> bool:
             return await super().on_tick(counter) or time.monotonic() >= self.stop_at
 
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await asyncio.sleep(_MOMENT)  # connections that have been made already are taken, and then no more
+            await super().shutdown(sockets)
+
     # whoever asks names the cost and sees it in the answer; the service's log is no place to warn them
     warnings.filterwarnings("ignore", category=CostWarning)
     config = uvicorn.Config(
@@ -172,8 +176,21 @@ def run_app(app: "ASGIApp", listening: socket.socket, operations: "Operations", 
         access_log=False,
         timeout_graceful_shutdown=SECONDS_TO_STOP,
     )
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt), _signals_end_here():
         Server(config).run(sockets=[listening])
+
+
+@contextlib.contextmanager
+def _signals_end_here() -> Iterator[None]:
+    """Ignore the signal to stop that uvicorn raises once more when it has stopped: the process then ends well."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # Several processes ----------------------------------------------------------------------------------------------------

@@ -78,8 +78,8 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         self.fit_within(X, y, {"sample_weight": sample_weight}, np.inf)
         return self
 
-    def fit_within(self, X: Features, y: AnyArray, parameters: ByName, seconds: float) -> float:
-        """Train for so many seconds and one more tree at most; return which share of the trees there was time for."""
+    def fit_within(self, X: Features, y: AnyArray, parameters: ByName, seconds: float, at_most: float = 1.0) -> float:
+        """Train for so many seconds and one more tree, and a share of the trees, at most; return which share it was."""
         library = self._library()
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
         classes, codes = np.unique(labels, return_inverse=True)
@@ -89,7 +89,7 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
             raise InputError(f"{self.library} takes no codes of categories here; give it numbers, or use lightgbm.")
         model = library.make(dict(self.parameters or {}))
         wanted = library.n_trees(model)
-        watch = _Watch(time.monotonic() + seconds, wanted)
+        watch = _Watch(time.monotonic() + seconds, max(1, round(at_most * wanted)))
         named = {"categorical_feature": list(self.categorical)} if self.categorical else {}
         library.fit(model, rows, codes, {"sample_weight": parameters.get("sample_weight"), **named}, watch)
         self._adopt(library.text(model), classes, rows.shape[1])
@@ -179,14 +179,14 @@ def library_of(estimator: Estimator) -> str | None:
 
 
 class _Watch:
-    """Counts the trees, and says when the time is over."""
+    """Counts the trees, and says when there are enough or the time is over."""
 
-    def __init__(self, ends: float, wanted: int) -> None:
-        self.ends, self.wanted, self.done = ends, wanted, 0
+    def __init__(self, ends: float, most: int) -> None:
+        self.ends, self.most, self.done = ends, most, 0
 
     def over(self, done: int) -> bool:
         self.done = done
-        return time.monotonic() >= self.ends
+        return done >= self.most or time.monotonic() >= self.ends
 
 
 @dataclass(frozen=True)

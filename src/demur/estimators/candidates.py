@@ -249,23 +249,39 @@ class TimeBudget:
 
 
 class _Pieces(NamedTuple):
-    """How a kind of model grows: the parameter with its size, and how much of it the first piece has."""
+    """How a kind of model grows: the parameter with its size, and how much of it the first piece has.
+
+    The longer boosting or a regression is trained, the surer it is; a forest is not.
+    """
 
     parameter: str
     first: int
     grows: bool
+    grows_surer: bool
 
 
 _PIECES: dict[type, _Pieces] = {
-    ExtraTreesClassifier: _Pieces("n_estimators", 4, True),
-    RandomForestClassifier: _Pieces("n_estimators", 4, True),
-    HistGradientBoostingClassifier: _Pieces("max_iter", 1, True),
-    LogisticRegression: _Pieces("max_iter", 5, False),
+    ExtraTreesClassifier: _Pieces("n_estimators", 4, True, False),
+    RandomForestClassifier: _Pieces("n_estimators", 4, True, False),
+    HistGradientBoostingClassifier: _Pieces("max_iter", 1, True, True),
+    LogisticRegression: _Pieces("max_iter", 5, False, True),
 }
 
 
-def fit_in_pieces(model: Estimator, X: Features, y: Any, parameters: ByName, seconds: float) -> float:
+def fit_in_pieces(
+    model: Estimator, X: Features, y: Any, parameters: ByName, seconds: float, at_most: float = 1.0
+) -> float:
     """Fit a model, at most for so many seconds and one more piece; return which share of it was trained.
+
+    Parameters
+    ----------
+    model, X, y
+    parameters : dict
+        For ``fit``.
+    seconds : float
+    at_most : float
+        Which share of its training the models had that it was calibrated by: one that gets surer with every piece gets
+        no more of them, since the temperature would not be its own.
 
     Examples
     --------
@@ -275,26 +291,27 @@ def fit_in_pieces(model: Estimator, X: Features, y: Any, parameters: ByName, sec
     (0.2, 4)
     """
     if isinstance(model, BoostedTrees):
-        return model.fit_within(X, y, parameters, seconds)
+        return model.fit_within(X, y, parameters, seconds, at_most)
     pieces = _PIECES.get(type(model))
-    if pieces is None or not np.isfinite(seconds):
+    if pieces is None or (not np.isfinite(seconds) and at_most >= 1):
         model.fit(X, y, **parameters)
         return 1.0
     started = time.monotonic()
     total, done, step = getattr(model, pieces.parameter), 0, pieces.first
+    most = max(1, round(at_most * total)) if pieces.grows_surer else total
     model.set_params(warm_start=True)
-    while done < total:
-        step = min(step, total - done)
+    while done < most:
+        step = min(step, most - done)
         before = time.monotonic()
         model.set_params(**{pieces.parameter: done + step if pieces.grows else step}).fit(X, y, **parameters)
         done += step
         if not pieces.grows and np.max(model.n_iter_) < step:
-            done = total  # it has converged
+            done = most = total  # it has converged
         each = (time.monotonic() - before) / step
         affordable = (started + seconds - time.monotonic()) / max(each, 1e-9)
         if affordable < 1:
             break
-        step = max(1, int(min(2 * done, 0.7 * affordable)))
+        step = max(1, int(min(2 * done, 0.7 * affordable, total)))
     model.set_params(warm_start=False, **({} if pieces.grows else {pieces.parameter: total}))
     return float(done / total)
 
@@ -437,7 +454,7 @@ class CandidateSearch:
         if self.budget.seconds is not None:
             seconds = max(self.budget.left() - self.reserved + self.per_fit[name], 0.0)  # the others' time stays theirs
         self.reserved -= self.per_fit[name]
-        fit_in_pieces(model, view[rows], self.y[rows], self._parameters(rows), seconds)
+        fit_in_pieces(model, view[rows], self.y[rows], self._parameters(rows), seconds, fitted.trained)
         self.seconds[name] += time.monotonic() - started
         if "n_jobs" in model.get_params():
             model.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time

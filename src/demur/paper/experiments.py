@@ -16,6 +16,8 @@ __all__ = [
     "BENCHMARK",
     "EXPERIMENTS",
     "MODERN",
+    "PROTOCOLS",
+    "PUBLISHED_SETTINGS",
     "SYNTHETIC",
     "BenchmarkProtocol",
     "Choice",
@@ -25,6 +27,7 @@ __all__ = [
     "SyntheticProtocol",
     "chosen_experiments",
     "parse_settings",
+    "published_benchmark",
     "quick",
     "restrict",
     "with_losses",
@@ -108,8 +111,8 @@ class Protocol:
         "standard",
         "each feature has mean 0 and variance 1 on the training data: the usual way to let one learning rate suit "
         "features in the thousands (covtype) and below 1 (yeast). 'range' maps the training data to [-1, 1], 'unit' to "
-        "[0, 1], 'none' leaves the features as they are, 'source' is 'unit' for covtype, 'none' for yeast, and else "
-        "'range'",
+        "[0, 1], 'none' leaves the features as they are, 'source' leaves yeast, which lies in [0, 1] at its source, "
+        "as it is, and is else 'range'",
     )
     decay: str = _chosen("l2", "a penalty in the gradient, as in torch.optim.Adam; or 'decoupled'", later=True)
     initialisation: str = _chosen("torch", "PyTorch's default; or 'glorot', 'he', 'lecun'", later=True)
@@ -185,10 +188,10 @@ class SyntheticProtocol(Protocol):
     epochs: int = _published(100, "Appendix, synthetic data sets")
     trials: int = _published(3, "Appendix, synthetic data sets")
     learning_rate: float = _chosen(
-        1e-2,
-        "two rates were tried, on CE and OVA+log with 200, 2,000 and 10,000 points per class, and looked at on the "
-        "test data: at 0.001 the small sizes have too few updates (200 points: 73 to 100 % rejected at c = 0.4), at "
-        "0.01 CE is near the best possible risk from 2,000 points on",
+        3e-2,
+        "of 0.001, 0.003, 0.01 and 0.03 the rate of least 0-1-c risk on the validation rows, averaged over methods, "
+        "sizes, costs and trials (0.172, 0.138, 0.114 and 0.105); the records of all four are in the store, and no "
+        "test row was looked at for it. It is the largest that was tried",
     )
     gaussian_seed: int | None = _chosen(
         None,
@@ -333,6 +336,11 @@ MODERN = Experiment(
 )
 """Every registered loss that takes many classes, under the protocol of the benchmark."""
 
+PUBLISHED_SETTINGS = {"scaling": "source", "refit": "yes", "ties": "last", "thresholds": "test"}
+"""What the search for the paper's protocol (:mod:`demur.paper.protocol_search`) found nearest to its figures."""
+
+PROTOCOLS = ("ours", "published")
+
 EXPERIMENTS = {"synthetic": SYNTHETIC, "benchmark": BENCHMARK, "modern": MODERN}
 
 OF_THE_PAPER = ("synthetic", "benchmark")
@@ -356,13 +364,34 @@ def quick(experiment: Experiment) -> Experiment:
     return replace(experiment, protocol=short, quick=True)
 
 
-def chosen_experiments(which: str, *, short: bool, settings: Mapping[str, str]) -> list[Experiment]:
+def published_benchmark() -> Experiment:
+    """Return the paper's seven methods under the protocol that comes nearest to its printed figures.
+
+    Examples
+    --------
+    >>> published_benchmark().protocol.scaling
+    'source'
+    """
+    return replace(BENCHMARK.with_settings(PUBLISHED_SETTINGS), more=())
+
+
+def chosen_experiments(
+    which: str, *, short: bool, settings: Mapping[str, str], protocol: str = "ours"
+) -> list[Experiment]:
     """Return the experiments of a name, with their settings; "all" are the paper's two.
+
+    Parameters
+    ----------
+    which : str
+    short : bool
+    settings : mapping of str to str
+    protocol : {"ours", "published"}
+        For the benchmark: ours, or the one that comes nearest to the paper's printed figures.
 
     Raises
     ------
     InputError
-        If there is no such experiment, or no such setting in any of them.
+        If there is no such experiment or protocol, or no such setting in any of them.
 
     Examples
     --------
@@ -372,7 +401,13 @@ def chosen_experiments(which: str, *, short: bool, settings: Mapping[str, str]) 
     if which not in (*EXPERIMENTS, "all"):
         raise InputError(f"unknown experiment {which!r}; there are {', '.join(EXPERIMENTS)} and all.")
     names = OF_THE_PAPER if which == "all" else (which,)
+    if protocol not in PROTOCOLS:
+        raise InputError(f"unknown protocol {protocol!r}; there are {' and '.join(PROTOCOLS)}.")
     chosen = [EXPERIMENTS[name] for name in names]
+    if protocol == "published":
+        if "benchmark" not in names:
+            raise InputError(f"the published protocol is one of the benchmark, not of {which!r}.")
+        chosen = [published_benchmark()]
     if short:
         chosen = [quick(one) for one in chosen]
     known = [set(vars(one.protocol)) for one in chosen]

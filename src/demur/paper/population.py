@@ -7,13 +7,14 @@ best class scores there, is negative (Theorem 4); nothing but its sign is needed
 """
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from demur.losses import resolve
-from demur.losses.pairwise import PairwiseLoss
+from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Experiment, SyntheticProtocol
 from demur.paper.problems import gaussians_of, seed_for
 from demur.theory.theorem_four import rejector_slope
@@ -79,7 +80,8 @@ def population_errors(experiment: Experiment) -> dict[tuple[str, float], Populat
         if loss not in slopes:
             slopes[loss] = _slopes(loss, eta)
         for cost in protocol.costs:
-            reject = _rejects(replace(loss, beta=method.betas[0]), slopes[loss], eta.shape[1], cost)
+            beta = cast(BetaSide, method.betas[0])
+            reject = _rejects(replace(loss, beta=beta), slopes[loss], eta.shape[1], cost)
             best = eta.max(axis=1) <= 1 - cost
             errors[method.name, cost] = PopulationErrors(
                 len(eta), int((~reject & best).sum()), int((reject & ~best).sum())

@@ -25,6 +25,7 @@ __all__ = [
     "gaussians_of",
     "identify",
     "prepare",
+    "scaling_of",
     "seed_for",
     "training_rows",
 ]
@@ -211,10 +212,20 @@ def _some_rows(data: Rows, limit: int | None, seed: int) -> Rows:
     return X[rows], y[rows]
 
 
+def scaling_of(name: str, scaling: str) -> str:
+    """Return the scaling that is applied to a data set: "source" differs between them.
+
+    Examples
+    --------
+    >>> scaling_of("yeast", "source"), scaling_of("letter", "source"), scaling_of("yeast", "unit")
+    ('none', 'range', 'unit')
+    """
+    return ("none" if name == "yeast" else "range") if scaling == "source" else scaling
+
+
 def _scaling(name: str, X: NDArray[np.float64], scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what to subtract from each feature and what to divide it by; a constant feature becomes 0."""
-    if scaling == "source":
-        scaling = {"yeast": "none", "covtype": "unit"}.get(name, "range")
+    scaling = scaling_of(name, scaling)
     if scaling == "none":
         return np.zeros(X.shape[1]), np.ones(X.shape[1])
     low, high = X.min(axis=0), X.max(axis=0)

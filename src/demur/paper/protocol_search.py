@@ -1,18 +1,20 @@
-"""``demur reproduce protocol``: which choices that the paper does not print give its numbers?
+"""The search for the paper's protocol: which choices that it does not print give its numbers.
 
-Every protocol of :data:`SPACE` trains the whole benchmark; every network and threshold of its grids is then tried on the
-validation rows and on the test rows. How validation chooses among them costs nothing more, so that all ways to choose are
-compared afterwards, from the records alone. A protocol is scored by how many of the paper's printed figures lie within
-two printed standard deviations plus half a printed digit of its own.
+Every protocol of :data:`SPACE` trains the whole benchmark, and every network and threshold of its grids is tried on the
+validation rows and on the test rows. How one of them is chosen costs nothing more, so that all ways to choose are
+compared afterwards, from what was kept. A protocol is scored by how many of the paper's printed figures lie within two
+printed standard deviations, plus half a printed digit, of its own.
 """
 
+import csv
 import gzip
 import hashlib
+import io
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -21,15 +23,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from demur.datasets.uci import SOURCES
 from demur.losses import resolve
-from demur.paper.experiments import BENCHMARK, BenchmarkProtocol, Method
-from demur.paper.problems import DataPlace, Problem, identify, prepare
-from demur.paper.records import Environment, describe_environment
+from demur.paper.experiments import BENCHMARK, BenchmarkProtocol, Experiment, Method
+from demur.paper.problems import DataPlace, Problem, ensure, identify, prepare, scaling_of
+from demur.paper.records import Environment, Record, Score, Store, StoreError, describe_environment
 from demur.paper.trial_computing import (
     CRITERIA,
     TIES,
     Answerer,
-    GridPart,
     Split,
     TrialGrid,
     Validation,
@@ -40,22 +42,31 @@ from demur.paper.trial_computing import (
     split_rows,
     surrogates,
 )
-from demur.paper.trial_means import METRICS, Numbers, Value
-from demur.training import Job, Trained, TrainingData, train_all
+from demur.paper.trial_jobs import spec_of
+from demur.paper.trial_means import METRICS, Agreement, Numbers, Value, tolerance
+from demur.training import Job, Trained, TrainingData, resolve_device, train_all
 from demur.training.engine import Decay
 from demur.whole_file import write_whole
 
 __all__ = [
     "CHOOSING",
     "CONFIRMING",
+    "SEARCH_TEST_ROWS",
+    "SEARCH_TRIALS",
     "SPACE",
-    "Agreement",
+    "Found",
     "SearchStore",
     "Tried",
-    "agreement",
+    "Way",
+    "name_of",
     "numbers_of",
+    "read_found",
+    "run_search",
+    "score_all",
     "try_protocol",
     "ways_to_choose",
+    "write_found",
+    "write_records",
 ]
 
 CHOOSING = ("vehicle", "yeast", "letter")
@@ -69,36 +80,50 @@ SEARCH_TEST_ROWS = 100_000
 
 FORMAT = 1
 
+SCALINGS = ("standard", "range", "unit", "none")
+
 
 def _base(**settings: Any) -> BenchmarkProtocol:
     return replace(BenchmarkProtocol(trials=SEARCH_TRIALS, max_test_rows=SEARCH_TEST_ROWS), **settings)
 
 
 def _space() -> tuple[BenchmarkProtocol, ...]:
-    """Lay out the protocols: scaling by batch size, by learning rate, and the rest for the scalings of LIBSVM's files."""
-    found = [_base(scaling=s, batch_size=b) for s in SCALINGS for b in (32, 64, 128, 256, 512)]
+    """Lay out the protocols; "source" mixes scalings that are trained anyway."""
+    found = [_base(scaling=s, batch_size=b) for s in (*SCALINGS, "source") for b in (32, 64, 128, 256, 512)]
     found += [_base(scaling=s, learning_rate=r) for s in SCALINGS for r in (1e-4, 3e-4, 3e-3, 1e-2)]
-    found += [_base(scaling=s, decay="decoupled") for s in SCALINGS]
+    found += [_base(scaling=s, decay="decoupled") for s in (*SCALINGS, "source")]
     found += [_base(scaling=s, initialisation=i) for s in ("range", "unit") for i in ("glorot", "he", "lecun")]
-    found += [_base(scaling=s, refit="yes") for s in ("standard", "range", "unit")]
+    found += [_base(scaling=s, refit="yes") for s in (*SCALINGS, "source")]
     return tuple(found)
 
 
-SCALINGS = ("standard", "range", "unit", "none")
-
 SPACE = _space()
-"""What is trained; how validation chooses comes on top (:func:`ways_to_choose`)."""
+"""What is trained; how one network is chosen comes on top (:func:`ways_to_choose`)."""
 
 
-def ways_to_choose() -> list[tuple[str, str]]:
-    """Return the criteria and the rules among equals that are compared.
+@dataclass(frozen=True, order=True)
+class Way:
+    """How one of the candidates is chosen: settings of a protocol that need no training of their own."""
+
+    criterion: str = "risk"
+    ties: str = "first"
+    thresholds: str = "validation"
+
+
+def ways_to_choose() -> list[Way]:
+    """Return all ways that are compared.
 
     Examples
     --------
     >>> len(ways_to_choose()), ways_to_choose()[0]
-    (20, ('risk', 'first'))
+    (40, Way(criterion='risk', ties='first', thresholds='validation'))
     """
-    return [(criterion, ties) for criterion in CRITERIA for ties in TIES]
+    return [
+        Way(criterion, ties, thresholds)
+        for criterion in CRITERIA
+        for ties in TIES
+        for thresholds in ("validation", "test")
+    ]
 
 
 def name_of(protocol: BenchmarkProtocol) -> str:
@@ -106,21 +131,23 @@ def name_of(protocol: BenchmarkProtocol) -> str:
 
     Examples
     --------
-    >>> name_of(BenchmarkProtocol(scaling="range", batch_size=64))
-    'batch_size=64 scaling=range'
-    >>> name_of(BenchmarkProtocol())
-    'ours'
+    >>> name_of(BenchmarkProtocol(scaling="range", batch_size=64)), name_of(BenchmarkProtocol())
+    ('batch_size=64 scaling=range', 'ours')
     """
-    ours = BenchmarkProtocol()
-    names = [item.name for item in fields(protocol) if item.name not in ("trials", "max_test_rows", "max_train_rows")]
-    texts = [
-        f"{name}={_text(getattr(protocol, name))}" for name in names if getattr(protocol, name) != getattr(ours, name)
-    ]
-    return " ".join(texts) or "ours"
+    ours, differences = BenchmarkProtocol(), []
+    for item in fields(protocol):
+        value = getattr(protocol, item.name)
+        if value != getattr(ours, item.name) and item.name not in ("trials", "max_test_rows", "max_train_rows"):
+            text = ",".join(f"{one:g}" for one in value) if isinstance(value, tuple) else str(value)
+            differences.append(f"{item.name}={text}")
+    return " ".join(differences) or "ours"
 
 
-def _text(value: object) -> str:
-    return ",".join(f"{one:g}" for one in value) if isinstance(value, tuple) else f"{value}"
+def _on(protocol: BenchmarkProtocol, problem: str) -> BenchmarkProtocol:
+    """Return the protocol as it is trained on one data set, so that equal trainings are kept once."""
+    own = {} if problem in ("vehicle", "yeast") else {"split": "shuffled", "split_seed": 0}
+    way = {item.name: item.default for item in fields(Way)}
+    return replace(protocol, scaling=scaling_of(problem, protocol.scaling), **way, **cast(Any, own))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +157,7 @@ class Tried:
     Parameters
     ----------
     protocol : dict
-        Its specification, with the number of trials.
+        The specification, with the number of trials.
     problem, method : str
     data : str
         The hash of the data.
@@ -188,46 +215,79 @@ class Tried:
             body[name] = np.array(body[name], dtype=kind).reshape(shape)
         return cls(**body)
 
-    @cached_property
+    @property
     def costs(self) -> tuple[float, ...]:
         """The costs, in the order of the axis."""
         return tuple(self.protocol["costs"])
 
-    def scores(self, criterion: str, ties: str) -> NDArray[np.float64]:
-        """Return risk, accuracy and rejected share on the test rows of what would be chosen: (3, n_trials, n_costs)."""
-        together = not resolve(self._loss).trained_for_cost
-        found = np.empty((3, len(self.test), len(self.costs)))
-        for trial, (tried, tested, other) in enumerate(zip(self.validation, self.test, self.other, strict=True)):
-            places = self._chosen(tried, other, criterion, ties, together=together)
-            for place, chosen in enumerate(places):
-                wrong, rejected = tested[place, chosen]
-                answered = self.n_test - rejected
-                risk = (wrong + self.costs[place] * rejected) / self.n_test
-                accuracy = 1 - wrong / answered if answered else np.nan
-                found[:, trial, place] = (risk, accuracy, rejected / self.n_test) if wrong >= 0 else np.nan
-        return found
+    @property
+    def method_of_paper(self) -> Method:
+        """The method, as the benchmark declares it."""
+        return next(method for method in BENCHMARK.methods if method.name == self.method)
 
     @property
-    def _loss(self) -> str:
-        return next(method.loss for method in BENCHMARK.methods if method.name == self.method)
+    def one_training(self) -> bool:
+        """Whether the same networks are candidates at every cost."""
+        return not resolve(self.method_of_paper.loss).trained_for_cost
 
-    def _chosen(
-        self, tried: NDArray[np.int64], other: NDArray[np.float64], criterion: str, ties: str, *, together: bool
-    ) -> list[int]:
-        """Return the position of the chosen candidate at each cost."""
-        counts = np.where(tried < 0, np.nan, tried)
-        wrong, rejected = counts[..., 0], counts[..., 1]
-        if together:
-            whole = Validation(self.costs, self.n_validation, wrong, rejected, other[0, :, 0], other[0, :, 1])
-            return choose(whole, criterion, ties)
-        chosen = []
-        for place, cost in enumerate(self.costs):
-            part = slice(place, place + 1)
-            alone = Validation(
-                (cost,), self.n_validation, wrong[part], rejected[part], other[place, :, 0], other[place, :, 1]
+    @cached_property
+    def on_validation(self) -> Validation:
+        """How the candidates do on the validation rows, by trial and cost."""
+        counts = np.where(self.validation < 0, np.nan, self.validation)
+        return Validation(
+            self.costs, self.n_validation, counts[..., 0], counts[..., 1], self.other[..., 0], self.other[..., 1]
+        )
+
+    def chosen(self, way: Way) -> NDArray[np.int64]:
+        """Return the position of what would be chosen, of shape (n_trials, n_costs)."""
+        places = choose(self.on_validation, way.criterion, way.ties, same_networks=self.one_training)
+        if way.thresholds == "validation" or "tau" not in self.hyper[0]:
+            return places
+        networks = [json.dumps({**one, "tau": None}, sort_keys=True) for one in self.hyper]
+        group = np.unique(networks, return_inverse=True)[1]
+        risk = (self.test[..., 0] + np.array(self.costs)[:, None] * self.test[..., 1]) / self.n_test
+        return np.asarray(np.where(group == group[places][..., None], risk, np.inf).argmin(-1), dtype=np.int64)
+
+    def scores(self, way: Way) -> NDArray[np.float64]:
+        """Return risk, accuracy and declined share on the test rows of what would be chosen: (3, n_trials, n_costs)."""
+        places = self.chosen(way)
+        counts = np.take_along_axis(self.test, places[..., None, None], 2)[:, :, 0].astype(np.float64)
+        wrong, rejected = np.where(counts < 0, np.nan, counts).transpose(2, 0, 1)
+        answered = self.n_test - rejected
+        with np.errstate(invalid="ignore", divide="ignore"):
+            accuracy = np.where(answered > 0, 1 - wrong / answered, np.nan)
+        return np.stack([(wrong + np.array(self.costs) * rejected) / self.n_test, accuracy, rejected / self.n_test])
+
+    def record(self, protocol: BenchmarkProtocol) -> Record:
+        """Return what :func:`demur.paper.trial_computing.compute` gives for a protocol that these networks serve."""
+        places = self.chosen(Way(protocol.criterion, protocol.ties, protocol.thresholds))
+        tried = self.on_validation
+        before = choose(tried, protocol.criterion, protocol.ties, same_networks=self.one_training)
+        scores = []
+        for trial, cost_place in np.ndindex(places.shape):
+            place, risks = places[trial, cost_place], tried.risk[trial, cost_place]
+            wrong, rejected = self.test[trial, cost_place, place].tolist()
+            rivals = tuple(None if np.isnan(risk) else round(float(risk), 6) for risk in risks)
+            validation_risk = round(float(risks[before[trial, cost_place]]), 6)
+            hyper = self.hyper[place]
+            scores.append(
+                Score(trial, self.costs[cost_place], self.n_test, rejected, wrong, hyper, validation_risk, rivals)
             )
-            chosen += choose(alone, criterion, ties)
-        return chosen
+        whole = SOURCES[self.problem].n_test
+        note = "" if self.n_test == whole else f"measured on {self.n_test:,} of {whole:,} test rows"
+        per_trial = self.networks // len(places)
+        n_refitted = sum(len(set(row.tolist())) if self.one_training else len(row) for row in before)
+        return Record(
+            spec={**spec_of("benchmark", self.problem, self.method_of_paper, protocol), "data": self.data},
+            trials=tuple(range(len(places))),
+            note=note,
+            scores=tuple(scores),
+            networks=per_trial * len(places) + (n_refitted if protocol.refit != "no" else 0),
+            failed=0,
+            seconds_training=round(self.seconds / len(BENCHMARK.methods), 3),
+            seconds_other=0.0,
+            environment=self.environment,
+        )
 
 
 def _checksum(body: object) -> str:
@@ -247,6 +307,7 @@ def try_protocol(
     >>> found.test.shape, found.hyper[0]
     ((1, 1, 3, 2), {'weight_decay': 1e-07})
     """
+    protocol = _on(protocol, problem)
     data = prepare(problem, protocol, place, device)
     splits = {trial: split_rows(len(data.X), problem, trial, protocol) for trial in range(protocol.trials)}
     methods = methods or BENCHMARK.methods
@@ -282,7 +343,7 @@ def try_protocol(
                 networks=len(grid.networks),
                 seconds=round(seconds, 3),
                 environment=environment,
-            )  # fmt: skip
+            )
         )
     return found
 
@@ -357,85 +418,50 @@ def _on_validation(
     return np.concatenate(counted), np.round(np.nan_to_num(np.concatenate(other), nan=-1.0), 6)
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """How many of the printed figures lie within two printed deviations and half a printed digit, by metric."""
-
-    within: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
-    of: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
-
-    @property
-    def total(self) -> int:
-        """Of all three metrics."""
-        return sum(self.within.values())
-
-    @property
-    def share(self) -> float:
-        """Of all printed figures."""
-        return self.total / max(1, sum(self.of.values()))
-
-
-HALF_A_DIGIT = 0.0005
-DEVIATIONS = 2
-
-
-def lies_within(ours: Value | None, printed: Value) -> bool | None:
-    """Return whether a figure agrees with a printed one; None where none is printed.
-
-    Examples
-    --------
-    >>> lies_within(Value(0.1024, 0.01, 10), Value(0.1, 0.001, 10)), lies_within(None, Value(None, None, 10))
-    (True, None)
-    """
-    if printed.mean is None:
-        return None
-    if ours is None or ours.mean is None:
-        return False
-    return abs(ours.mean - printed.mean) <= DEVIATIONS * (printed.std or 0.0) + HALF_A_DIGIT + 1e-9
-
-
-def agreement(
-    numbers: Numbers, published: Numbers, problems: Sequence[str] = (), methods: Sequence[str] = ()
-) -> Agreement:
-    """Count the printed figures that agree, of some data sets and methods or of all."""
-    found = Agreement()
-    for (metric, problem, cost, method), printed in published.values.items():
-        if (problems and problem not in problems) or (methods and method not in methods):
-            continue
-        agrees = lies_within(numbers.get(metric, problem, cost, method), printed)
-        if agrees is not None and metric in found.of:
-            found.of[metric] += 1
-            found.within[metric] += agrees
-    return found
-
-
-def numbers_of(tried: Sequence[Tried], criterion: str, ties: str) -> Numbers:
+def numbers_of(tried: Iterable[Tried], way: Way) -> Numbers:
     """Summarise what one way to choose would have reported."""
     numbers = Numbers()
     for one in tried:
-        for metric, by_cost in zip(METRICS, one.scores(criterion, ties), strict=True):
+        for metric, by_cost in zip(METRICS, one.scores(way), strict=True):
             for cost, values in zip(one.costs, by_cost.T, strict=True):
                 numbers.values[metric, one.problem, cost, one.method] = Value.of(values.tolist())
     return numbers
 
 
 class SearchStore:
-    """What was tried, in one compressed file of lines for each protocol and data set under ``OUT/search``."""
+    """What was tried: one compressed file of lines for each protocol and data set, under ``OUT/search``.
+
+    Parameters
+    ----------
+    out : path
+    """
 
     def __init__(self, out: str | os.PathLike[str]) -> None:
         self.folder = Path(out) / "search"
 
     def path(self, protocol: BenchmarkProtocol, problem: str) -> Path:
         """Return the file of a protocol on a data set."""
+        protocol = _on(protocol, problem)
         spec = {"format": FORMAT, **protocol.spec(), "trials": protocol.trials}
         words = name_of(protocol).replace(" ", "_").replace("=", "-")
         return self.folder / f"{problem}.{words}.{_checksum(spec)[:8]}.jsonl.gz"
 
     def write(self, protocol: BenchmarkProtocol, problem: str, tried: Sequence[Tried]) -> None:
-        """Write a whole file or nothing."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Write a whole file or nothing.
+
+        Raises
+        ------
+        StoreError
+        """
         text = "".join(one.to_json() for one in tried)
-        write_whole(self.path(protocol, problem), gzip.compress(text.encode(), mtime=0), overwrite=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path(protocol, problem), gzip.compress(text.encode(), mtime=0), overwrite=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write to {self.folder}: {error.strerror or error}. What is finished is kept; the same command "
+                "continues."
+            ) from error
 
     def read(self, protocol: BenchmarkProtocol, problem: str) -> list[Tried] | None:
         """Return what was tried, or None if it was not, or its file is damaged."""
@@ -444,3 +470,183 @@ class SearchStore:
             return [Tried.from_json(line) for line in lines]
         except (OSError, EOFError, ValueError, KeyError, TypeError):
             return None
+
+
+def run_search(
+    out: str | os.PathLike[str],
+    place: DataPlace,
+    *,
+    protocols: Sequence[BenchmarkProtocol] = SPACE,
+    problems: Sequence[str] = BENCHMARK.problems,
+    device: str = "auto",
+    scheduler: str | None = None,
+    say: Callable[[str], object] = str,
+) -> None:
+    """Train what is not in the store yet, data set by data set; stopped at any moment, the next call continues.
+
+    Parameters
+    ----------
+    out : path
+    place : DataPlace
+    protocols : sequence of BenchmarkProtocol
+    problems : sequence of str
+    device : str
+        As for :func:`demur.training.resolve_device`.
+    scheduler : str, optional
+        As for :func:`demur.paper.run_jobs.connect`; this machine alone by default.
+    say : callable, optional
+        Takes a sentence about each finished step.
+
+    Raises
+    ------
+    DatasetError, StoreError, InputError
+    """
+    from demur.paper.run_jobs import connect
+
+    store = SearchStore(out)
+    missing = {
+        store.path(protocol, problem): (protocol, problem)
+        for problem in problems
+        for protocol in protocols
+        if store.read(protocol, problem) is None
+    }
+    for problem in problems:
+        ensure(problem, BenchmarkProtocol(), place)
+    started, left = time.monotonic(), list(missing.values())
+    if scheduler is None:
+        where = resolve_device(device)
+        results: Iterator[tuple[tuple[BenchmarkProtocol, str], list[Tried]]] = (
+            (one, try_protocol(*one, place, where)) for one in left
+        )
+        _keep(store, results, len(left), started, say)
+        return
+    with connect(scheduler) as client:
+        futures = {
+            client.submit(_on_worker, *one, place, device, key=f"demur-search-{path.name}", pure=False): one
+            for path, one in missing.items()
+        }
+        _keep(store, ((futures[done], done.result()) for done in _as_completed(futures)), len(left), started, say)
+
+
+def _as_completed(futures: Iterable[Any]) -> Iterator[Any]:
+    from importlib import import_module
+
+    yield from import_module("distributed").as_completed(futures)
+
+
+def _on_worker(protocol: BenchmarkProtocol, problem: str, place: DataPlace, device: str) -> list[Tried]:
+    return try_protocol(protocol, problem, place, resolve_device(device))
+
+
+def _keep(
+    store: SearchStore,
+    results: Iterable[tuple[tuple[BenchmarkProtocol, str], list[Tried]]],
+    n: int,
+    started: float,
+    say: Callable[[str], object],
+) -> None:
+    for number, ((protocol, problem), tried) in enumerate(results, start=1):
+        store.write(protocol, problem, tried)
+        say(f"[{number}/{n}, {time.monotonic() - started:.0f} s] {problem}: {name_of(protocol)}")
+
+
+@dataclass(frozen=True)
+class Found:
+    """How one protocol, with one way to choose, agrees with the paper on one data set."""
+
+    protocol: str
+    way: Way
+    problem: str
+    agreement: Agreement
+
+
+def score_all(store: SearchStore, published: Numbers, protocols: Sequence[BenchmarkProtocol] = SPACE) -> list[Found]:
+    """Score every protocol of which the store has all data sets, with every way to choose."""
+    found = []
+    for protocol in protocols:
+        tried = {problem: store.read(protocol, problem) for problem in BENCHMARK.problems}
+        for problem, own in tried.items() if None not in tried.values() else ():
+            pairs = [(one, _printed(published, one)) for one in own or ()]
+            for way in ways_to_choose():
+                agrees = sum((_agrees(one, way, printed) for one, printed in pairs), Agreement())
+                found.append(Found(name_of(protocol), way, problem, agrees))
+    return found
+
+
+def _printed(published: Numbers, tried: Tried) -> NDArray[np.float64]:
+    """Return the printed means, and how far from them a figure may lie: (2, n_metrics, n_costs); NaN for none."""
+    found = np.full((2, len(METRICS), len(tried.costs)), np.nan)
+    for place, metric in enumerate(METRICS):
+        for number, cost in enumerate(tried.costs):
+            printed = published.get(metric, tried.problem, cost, tried.method)
+            if printed is not None and printed.mean is not None:
+                found[:, place, number] = printed.mean, tolerance(printed)
+    return found
+
+
+def _agrees(tried: Tried, way: Way, printed: NDArray[np.float64]) -> Agreement:
+    """Count as :func:`demur.paper.trial_means.agreement` does."""
+    scores = tried.scores(way)
+    n = np.maximum(1, (~np.isnan(scores)).sum(1))
+    means = np.where(np.isnan(scores).all(1), np.nan, np.nansum(scores, 1) / n)
+    within = (np.abs(means - printed[0]) <= printed[1]).sum(1)
+    of = (~np.isnan(printed[0])).sum(1)
+    return Agreement(*(dict(zip(METRICS, counts.tolist(), strict=True)) for counts in (within, of)))
+
+
+_CELLS = [(problem, metric) for problem in BENCHMARK.problems for metric in METRICS]
+_COLUMNS = ["protocol", "criterion", "ties", "thresholds", *(f"{problem} {metric}" for problem, metric in _CELLS)]
+_PRINTED = "printed in the paper"
+
+
+def write_found(out: str | os.PathLike[str], found: Sequence[Found]) -> None:
+    """Write ``search.csv``, from which the page can be drawn without what was tried.
+
+    Its first line says how many figures the paper prints.
+    """
+    rows: dict[tuple[str, Way], dict[str, Agreement]] = {}
+    for one in found:
+        rows.setdefault((one.protocol, one.way), {})[one.problem] = one.agreement
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    first = next(iter(rows.values()))
+    writer.writerow([_PRINTED, "", "", "", *(first[problem].of[metric] for problem, metric in _CELLS)])
+    for (protocol, way), by_problem in rows.items():
+        counts = [by_problem[problem].within[metric] for problem, metric in _CELLS]
+        writer.writerow([protocol, way.criterion, way.ties, way.thresholds, *counts])
+    Path(out).mkdir(parents=True, exist_ok=True)
+    write_whole(Path(out) / "search.csv", text.getvalue(), overwrite=True)
+
+
+def read_found(out: str | os.PathLike[str]) -> list[Found]:
+    """Read ``search.csv``; empty if there is none."""
+    path = Path(out) / "search.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        printed, *rows = csv.DictReader(file)
+    found = []
+    for row in rows:
+        way = Way(row["criterion"], row["ties"], row["thresholds"])
+        for problem in BENCHMARK.problems:
+            within, of = ({metric: int(line[f"{problem} {metric}"]) for metric in METRICS} for line in (row, printed))
+            found.append(Found(row["protocol"], way, problem, Agreement(within, of)))
+    return found
+
+
+def write_records(out: str | os.PathLike[str], store: SearchStore, experiment: Experiment) -> int:
+    """Write the records of an experiment that the search has trained, and return of how many data sets."""
+    protocol, n = experiment.protocol, 0
+    assert isinstance(protocol, BenchmarkProtocol)
+    target = Store(out, experiment.name)
+    for problem in experiment.problems:
+        tried = store.read(protocol, problem)
+        if tried is None:
+            continue
+        target.check_writable()
+        n += 1
+        for one in tried:
+            record = one.record(protocol)
+            target.write(record.name, record)
+    return n

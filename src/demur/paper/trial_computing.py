@@ -276,7 +276,7 @@ class Answerer:
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """How the candidates of a part do on the validation rows.
+    """How candidates do on the validation rows; leading axes, such as trials, may come before those named here.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class Validation:
         The number of rows.
     wrong, rejected : arrays of shape (n_costs, n_candidates)
         How many rows they answer wrongly and decline; NaN where the network diverged.
-    surrogate, error : arrays of shape (n_candidates,), or None
+    surrogate, error : arrays of shape (n_costs, n_candidates), or None
         The mean of the loss that they were trained with, and the share of wrong answers if none is declined.
     """
 
@@ -298,15 +298,15 @@ class Validation:
 
     @property
     def risk(self) -> NDArray[np.float64]:
-        """The 0-1-c risk, of shape (n_costs, n_candidates)."""
+        """The 0-1-c risk."""
         return np.asarray((self.wrong + np.array(self.costs)[:, None] * self.rejected) / self.n)
 
-    def values(self, criterion: str) -> NDArray[np.float64]:
-        """Return what to choose by, the least being the best, of shape (n_costs, n_candidates)."""
-        if criterion == "risk":
+    def values(self, criterion: str, *, same_networks: bool = True) -> NDArray[np.float64]:
+        """Return what to choose by, the least being the best; the networks may be the same at every cost, or not."""
+        if criterion == "risk" or (criterion == "mean_risk" and not same_networks):
             return self.risk
         if criterion == "mean_risk":
-            return np.broadcast_to(self.risk.mean(0), self.wrong.shape)
+            return np.broadcast_to(self.risk.mean(-2, keepdims=True), self.wrong.shape)
         if criterion == "accuracy":
             answered = self.n - self.rejected
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -318,26 +318,26 @@ class Validation:
         return np.where(np.isnan(self.wrong), np.nan, found)
 
 
-def choose(tried: Validation, criterion: str, ties: str) -> list[int]:
+def choose(tried: Validation, criterion: str, ties: str, *, same_networks: bool = True) -> Ints:
     """Return the position of the chosen candidate at each cost; one that diverged only where all did.
 
     Examples
     --------
-    >>> tried = Validation((0.1,), 10, wrong=np.array([[1.0, 0, 0]]), rejected=np.array([[0.0, 10, 4]]))
-    >>> choose(tried, "risk", "first"), choose(replace(tried, rejected=np.array([[0.0, 10, 10]])), "risk", "last")
-    ([2], [2])
+    >>> tried = Validation((0.1,), 10, wrong=np.array([[1.0, 0, 0]]), rejected=np.array([[0.0, 10, 10]]))
+    >>> [choose(tried, "risk", ties).tolist() for ties in TIES]
+    [[0], [2], [1], [0]]
     """
     if ties not in TIES:
         raise InputError(f"ties must be one of {', '.join(TIES)}, got {ties!r}.")
-    chosen = []
-    for values, rejected in zip(tried.values(criterion), tried.rejected, strict=True):
-        values = np.where(np.isnan(values), np.inf, values)
-        best = np.flatnonzero(values == values.min())
-        if ties.startswith("rejects"):
-            wanted = np.nanmax if ties == "rejects_most" else np.nanmin
-            best = best[rejected[best] == wanted(rejected[best])] if values.min() < np.inf else best
-        chosen.append(int(best[-1 if ties == "last" else 0]))
-    return chosen
+    values = tried.values(criterion, same_networks=same_networks)
+    values = np.where(np.isnan(values), np.inf, values)
+    among_best = values == values.min(-1, keepdims=True)
+    if ties == "last":
+        return np.asarray(values.shape[-1] - 1 - among_best[..., ::-1].argmax(-1), dtype=np.int64)
+    if ties == "first":
+        return np.asarray(among_best.argmax(-1), dtype=np.int64)
+    rejected = np.nan_to_num(tried.rejected) * (1 if ties == "rejects_most" else -1)
+    return np.asarray(np.where(among_best, rejected, -np.inf).argmax(-1), dtype=np.int64)
 
 
 def surrogates(
@@ -378,7 +378,7 @@ def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, s
     if job.protocol.criterion in ("surrogate", "error"):
         per_network = surrogates(part.entries, networks, X, y, part.costs[:1] * len(part.entries))
         repeats = [len(entry.deciders) for entry in part.entries]
-        surrogate, error = (np.repeat(values, repeats) for values in per_network)
+        surrogate, error = (np.tile(np.repeat(values, repeats), (len(part.costs), 1)) for values in per_network)
         validation = replace(validation, surrogate=surrogate, error=error)
     chosen = []
     for place, cost, candidates in zip(

@@ -18,14 +18,18 @@ __all__ = [
     "METRICS",
     "ROUNDING",
     "TEST",
+    "Agreement",
     "Comparison",
     "MixedDataError",
     "Numbers",
     "Results",
     "Value",
+    "agreement",
     "best_and_equivalent",
     "collect",
     "compare",
+    "lies_within",
+    "tolerance",
     "worse_than",
 ]
 
@@ -323,3 +327,74 @@ def _distance(numbers: Numbers, published: Numbers, metric: str, method: str) ->
             assert paper.mean is not None
             differences.append(abs(ours.mean - paper.mean))
     return round(float(np.mean(differences)), 6) if differences else 0.0
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How many printed figures lie within two printed deviations, and half a printed digit, of ours; by metric."""
+
+    within: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
+    of: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
+
+    @property
+    def total(self) -> int:
+        """Of all three metrics."""
+        return sum(self.within.values())
+
+    @property
+    def share(self) -> float:
+        """Of all printed figures."""
+        return self.total / max(1, sum(self.of.values()))
+
+    def __add__(self, other: "Agreement") -> "Agreement":
+        return Agreement(
+            {name: self.within[name] + other.within[name] for name in METRICS},
+            {name: self.of[name] + other.of[name] for name in METRICS},
+        )
+
+
+HALF_A_DIGIT = 0.0005
+TWO_SIDED_DEVIATIONS = 2
+
+
+def lies_within(ours: Value | None, printed: Value) -> bool | None:
+    """Return whether a figure agrees with a printed one, on both sides; None where none is printed.
+
+    Examples
+    --------
+    >>> lies_within(Value(0.1024, 0.01, 10), Value(0.1, 0.001, 10)), lies_within(None, Value(None, None, 10))
+    (True, None)
+    """
+    if printed.mean is None:
+        return None
+    if ours is None or ours.mean is None:
+        return False
+    return abs(ours.mean - printed.mean) <= tolerance(printed)
+
+
+def tolerance(printed: Value) -> float:
+    """Return how far from a printed figure one that agrees may lie."""
+    return TWO_SIDED_DEVIATIONS * (printed.std or 0.0) + HALF_A_DIGIT + ROUNDING
+
+
+def agreement(
+    numbers: Numbers, published: Numbers, problems: Collection[str] = (), methods: Collection[str] = ()
+) -> Agreement:
+    """Count the printed figures that agree, of some data sets and methods or of all.
+
+    Examples
+    --------
+    >>> cell = ("zoc_risk", "letter", 0.2, "CE")
+    >>> ours, paper = (Numbers({cell: Value(mean, 0.01, 10)}) for mean in (0.09, 0.083))
+    >>> agreement(ours, paper).within["zoc_risk"]
+    1
+    """
+    found = Agreement()
+    for (metric, problem, cost, method), printed in published.values.items():
+        if metric not in METRICS or (problems and problem not in problems) or (methods and method not in methods):
+            continue
+        agrees = lies_within(numbers.get(metric, problem, cost, method), printed)
+        if agrees is not None:
+            found.of[metric] += 1
+            found.within[metric] += agrees
+    return found

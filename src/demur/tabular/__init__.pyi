@@ -1,3 +1,4 @@
+from .asking import Asking as Asking
 from .class_labels import check_classes as check_classes
 from .class_labels import labelled_rows as labelled_rows
 from .decide_files import Decided as Decided
@@ -5,6 +6,7 @@ from .decide_files import decide_file as decide_file
 from .decide_files import decide_folder as decide_folder
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate_table as evaluate_table
+from .expert_columns import ExpertColumns as ExpertColumns
 from .fit_file import FittedFile as FittedFile
 from .fit_file import fit_file as fit_file
 from .fit_file import read_cost_matrix as read_cost_matrix

@@ -72,6 +72,7 @@ def decide_file(
     decimal: str | None = None,
     dayfirst: bool | None = None,
     chunk_rows: int = 65_536,
+    spreadsheet_safe: bool = False,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> Decided:
     r"""Read rows, decide for each, and write the answers in the same order, in bounded memory.
@@ -111,6 +112,8 @@ def decide_file(
         How a CSV file writes numbers and dates; by default as the one that the model was fitted on.
     chunk_rows : int
         Rows in memory at a time.
+    spreadsheet_safe : bool
+        Whether text in a CSV file that a spreadsheet would compute is guarded, as :class:`TableWriter` says.
     progress : callable
         Called with the number of rows just written.
 
@@ -129,7 +132,7 @@ def decide_file(
     'name,prediction,rejected,confidence,first_choice,second_choice,reason'
     """
     inputs = [] if str(source) == "-" or hasattr(source, "read") else [str(source)]
-    writer = TableWriter(target, overwrite=overwrite, inputs=inputs)
+    writer = TableWriter(target, overwrite=overwrite, inputs=inputs, spreadsheet_safe=spreadsheet_safe)
     decimal = model.schema.decimal if decimal is None else decimal
     dayfirst = model.schema.dayfirst if dayfirst is None else dayfirst
 

@@ -23,6 +23,7 @@ from demur.tabular.class_labels import class_texts, label_type
 from demur.tabular.table_model import LARGEST, Reads
 
 __all__ = [
+    "REFUSALS",
     "adopted",
     "columns_for",
     "in_words",
@@ -201,9 +202,11 @@ def _without_wrapping(estimator: Estimator) -> Estimator:
 
 def _first_step(estimator: Estimator) -> Estimator:
     estimator = _without_wrapping(estimator)
-    while hasattr(estimator, "steps"):
-        estimator = estimator.steps[0][1]
-    return estimator
+    while True:
+        steps = getattr(estimator, "steps", None) or getattr(estimator, "transformer_list", None)
+        if not steps:
+            return estimator
+        estimator = steps[0][1]
 
 
 def adopted(
@@ -337,6 +340,10 @@ def in_words(estimator: Estimator) -> str:
     inner = _without_wrapping(estimator)
     steps = ", ".join(_name(step) for _, step in inner.steps) if hasattr(inner, "steps") else ""
     return f"your own {_name(inner)}" + (f" ({steps})" if steps else "")
+
+
+REFUSALS = (ValueError, TypeError, AttributeError, KeyError, IndexError)
+"""What estimators raise that meet values which they cannot take."""
 
 
 def refusal(error: Exception, estimator: Estimator, where: str) -> TableError:

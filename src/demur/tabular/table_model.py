@@ -355,7 +355,7 @@ class TableModel:
                 backend="sequential"
             ):  # threads add trees up in any order, and the last bit would differ
                 decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
-        except (ValueError, TypeError) as error:
+        except own_models.REFUSALS as error:
             raise own_models.refusal(error, self.classifier, where) from error
         return _first_rows(decision, n_rows), scores[:n_rows]
 

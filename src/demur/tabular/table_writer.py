@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -49,6 +50,9 @@ class TableWriter:
         Whether a file that is already there is replaced.
     inputs : paths
         Files and folders that are being read, which are never written to.
+    spreadsheet_safe : bool, default False
+        Whether text in a CSV file that a spreadsheet would compute, since it begins with = + - or @, gets an
+        apostrophe in front. Numbers stay as they are.
 
     Examples
     --------
@@ -69,7 +73,9 @@ class TableWriter:
         *,
         overwrite: bool = False,
         inputs: Iterable[str | os.PathLike[str]] = (),
+        spreadsheet_safe: bool = False,
     ) -> None:
+        self._guards = spreadsheet_safe
         self._path = None if str(target) == "-" else Path(target)
         self._codec = None if self._path is None else _CODECS.get(self._path.suffix.lower())
         self.format: WriteFormat = _format_of(self._path) if format is None else format
@@ -108,7 +114,7 @@ class TableWriter:
             raise TableError(f"{problem}, or of another type: write batches with the same columns")
         with self._explained():
             if self._columnar is None:
-                self._sink.write(_csv_rows(batch, _DELIMITERS[self.format]))
+                self._sink.write(_csv_rows(_guarded(batch) if self._guards else batch, _DELIMITERS[self.format]))
             else:
                 self._columnar.write(batch)
 
@@ -137,7 +143,9 @@ class TableWriter:
             self._columnar = pa.ipc.new_file(self._sink, schema)
         else:
             line = io.StringIO()
-            csv.writer(line, delimiter=_DELIMITERS[self.format], lineterminator="\n").writerow(schema.names)
+            csv.writer(line, delimiter=_DELIMITERS[self.format], lineterminator="\n").writerow(
+                [_guarded_text(name) for name in schema.names] if self._guards else schema.names
+            )
             self._sink.write(line.getvalue().encode())
 
     def _finish(self) -> None:
@@ -187,6 +195,27 @@ def _format_of(path: Path | None) -> WriteFormat:
     except KeyError:
         endings = ", ".join(_SUFFIXES)
         raise TableError(f"{shown(path.name)} does not tell its format: end it in one of {endings}") from None
+
+
+_FORMULA = r"^[ \t\r\n]*[=+\-@\t\r]"
+_NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]+)?$"
+
+
+def _guarded(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    """Put an apostrophe in front of text that a spreadsheet would take for a formula."""
+    for position, field in enumerate(batch.schema):
+        type_ = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if not (pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)):
+            continue
+        text = pc.cast(batch.column(position), pa.string())
+        risky = pc.and_not(pc.match_substring_regex(text, _FORMULA), pc.match_substring_regex(text, _NUMBER))
+        guarded = pc.if_else(risky, pc.binary_join_element_wise("'", text, ""), text)
+        batch = batch.set_column(position, field.name, guarded)
+    return batch
+
+
+def _guarded_text(text: str) -> str:
+    return f"'{text}" if re.match(_FORMULA, text) and not re.match(_NUMBER, text) else text
 
 
 def _csv_rows(batch: pa.RecordBatch | pa.Table, delimiter: str) -> bytes:

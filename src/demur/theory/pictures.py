@@ -43,7 +43,7 @@ def draw_check(
 
     Examples
     --------
-    >>> len(draw_check("ova+hin", 3, 0.2).axes)  # a loss with kinks has no second picture
+    >>> len(draw_check("mh", 2, 0.2).axes)  # a loss with kinks has no second picture
     1
     """
     subject = as_loss(loss, n_classes, cost, rule=rule, outputs=outputs)

@@ -477,7 +477,7 @@ def _stepped(trial: _Trial) -> bool:
     values = trial.loss.forward(free, trial.y, trial.target.cost)
     (gradient,) = torch.autograd.grad(values.sum(), free, materialize_grads=True)
     level = (gradient == 0).all(-1)
-    return bool(level.double().mean() > 0.5) and len(values[level].detach().unique()) > 1
+    return bool(level.double().mean() > 0.5) and len(set(values[level].detach().tolist())) > 1
 
 
 def _is_chow_on_link(loss: Loss, scores: Tensor, cost: float) -> bool:

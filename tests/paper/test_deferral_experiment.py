@@ -1,0 +1,119 @@
+"""The comparison of ways to defer: its pieces, its page, and the command that makes them."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from demur.cli.app import app
+from demur.cli.console import CallError
+from demur.deferral import available_joint, get_joint
+from demur.errors import InputError
+from demur.paper.deferral_experiment import (
+    DeferralProtocol,
+    _best_threshold,
+    compute_deferral,
+    deferral_page,
+    read_deferral_records,
+    with_deferral_settings,
+)
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(os.environ.get("DEMUR_DATA", ROOT.parent / "shared" / "data"))
+
+
+def test_the_stored_page_is_what_the_stored_records_draw(tmp_path):
+    shutil.copy(ROOT / "results" / "deferral" / "records.jsonl", tmp_path)
+    done = CliRunner().invoke(app, ["reproduce", "deferral", "--tables-only", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "README.md").read_text() == (ROOT / "results" / "deferral" / "README.md").read_text()
+
+
+def test_every_cell_of_the_stored_comparison_is_there():
+    records = read_deferral_records(ROOT / "results" / "deferral")
+    protocol = DeferralProtocol()
+    tables = [record for record in records if record["part"] == "tables"]
+    assert len(tables) == 5 * protocol.trials * (len(available_joint()) + 1)
+    assert all(record["spec"]["train_rows"] == protocol.train_rows for record in tables)
+    assert sum(record["part"] == "stored" for record in records) == 3 * 8
+
+
+def test_thresholds_are_the_best_of_all_and_the_largest_of_equals():
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        score, right, human = rng.integers(0, 6, 25).astype(float), rng.random(25) < 0.6, rng.random(25) < 0.7
+        candidates = [-np.inf, *np.unique(score)]
+        accuracy = [np.where(score > limit, human, right).mean() for limit in candidates]
+        best = max(limit for limit, value in zip(candidates, accuracy, strict=True) if value == max(accuracy))
+        assert _best_threshold(score, right, human) == best
+
+
+def test_the_verdict_on_two_stages_is_counted_from_the_records():
+    def record(problem, method, accuracy):
+        spec = {"train_rows": 10, "hidden_units": 1, "epochs": 1}
+        return {
+            "part": "tables", "problem": problem, "method": method, "trial": 0, "spec": spec, "accuracy": accuracy,
+            "expert": 0.5, "seconds": 1.0, "environment": {"device": "cpu", "demur": "0", "torch": "0"},
+        }  # fmt: skip
+
+    rows = [record("vehicle", "ms", 0.7), record("vehicle", "ova", 0.8), record("vehicle", "two-stage", 0.8)]
+    rows += [record("yeast", "ms", 0.7), record("yeast", "ova", 0.7), record("yeast", "two-stage", 0.69)]
+    page = deferral_page(rows)
+    assert "in the mean*: holds. Its error less the mean of theirs is -0.0200" in page
+    assert "below on 1 of 2 data sets" in page
+    rows[2] = record("vehicle", "two-stage", 0.5)
+    assert "does not hold" in deferral_page(rows)
+
+
+def test_a_half_written_line_is_passed_over(tmp_path):
+    (tmp_path / "records.jsonl").write_text(json.dumps({"part": "tables"}) + '\n{"part": "ta')
+    assert read_deferral_records(tmp_path) == [{"part": "tables"}]
+
+
+@pytest.mark.parametrize("settings", [{"trails": "3"}, {"trials": "many"}, {"epochs": "0"}])
+def test_settings_are_checked(settings):
+    with pytest.raises(InputError):
+        with_deferral_settings(DeferralProtocol(), settings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tables-only"], "there are no records"),
+        (["--scheduler", "local:2"], "--scheduler is for the paper's experiments"),
+        (["--problems", "lettre"], "unknown data set 'lettre'"),
+        (["--methods", "mss"], "unknown method 'mss'"),
+        (["--set", "trials=0"], "trials must be positive"),
+    ],
+)
+def test_wrong_calls_are_refused_in_words(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["reproduce", "deferral", *arguments])
+    assert isinstance(done.exception, CallError)  # main() makes exit code 2 of it
+    assert message in str(done.exception)
+
+
+@pytest.mark.skipif(not (DATA / "vehicle.csv.gz").is_file(), reason="the data sets are not there")
+def test_what_is_done_is_not_done_again(tmp_path):
+    said = []
+    short = DeferralProtocol().shortened()
+    for _ in range(2):
+        compute_deferral(tmp_path, DATA, short, problems=["vehicle"], methods=["ms", "two-stage"], said=said.append)
+    assert len(said) == 2
+    assert {record["method"] for record in read_deferral_records(tmp_path)} == {"ms", "two-stage"}
+
+
+def test_the_page_on_deferral_has_a_row_for_each_joint_loss():
+    page = (ROOT / "docs" / "deferral.md").read_text().split("## On a problem")[0]
+    rows = {re.findall("`(.+?)`", row)[0]: row.split("|") for row in page.splitlines() if row.startswith("| `")}
+    assert sorted(rows) == available_joint()
+    for name, row in rows.items():
+        loss = get_joint(name)
+        assert row[3].strip().startswith("calibrated" if loss.calibrated else "refuted")
+        assert row[4].strip() == ("in the training" if loss.trained_for_prices else "when deciding")
+        assert (row[5].strip() == "none") != loss.has_estimates
