@@ -109,6 +109,10 @@ class Archive:
         return array
 
 
+_LARGEST_ITEM = 1 << 16
+"""The bytes of one item of an array: NumPy makes room for one even where an array has none."""
+
+
 def _check_npy(content: bytes) -> None:
     stream = io.BytesIO(content)
     version = npy.read_magic(stream)
@@ -120,6 +124,7 @@ def _check_npy(content: bytes) -> None:
     for length in shape:
         size *= length
     _demand(not dtype.hasobject, "an array holds objects.")
+    _demand(dtype.itemsize <= _LARGEST_ITEM, f"an array holds items of {dtype.itemsize:,} bytes each.")
     _demand(size == len(content) - stream.tell(), f"an array of {dtype} and shape {shape} does not have its size.")
 
 
