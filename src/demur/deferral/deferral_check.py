@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError
-from demur.lazy_torch import Tensor, torch
+from demur.lazy_torch import F, Tensor, torch
 from demur.losses import FunctionLoss
 from demur.rules import Decision
 from demur.theory.bayes import LossContractError, Target, require_n_classes
