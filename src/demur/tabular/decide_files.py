@@ -129,7 +129,7 @@ def decide_file(
     >>> decide_file(model, folder / "new.csv", folder / "out.csv", keep=["name"], strict=False)
     Decided(rows=2, rejected=0)
     >>> (folder / "out.csv").read_text().splitlines()[0]
-    'name,prediction,rejected,confidence,first_choice,second_choice'
+    'name,prediction,rejected,confidence,first_choice,second_choice,reason'
     """
     inputs = [] if str(source) == "-" or hasattr(source, "read") else [str(source)]
     writer = TableWriter(target, overwrite=overwrite, inputs=inputs, spreadsheet_safe=spreadsheet_safe)
