@@ -278,12 +278,13 @@ def _rows_to_try(model: TableModel) -> list[Row]:
     n_rows = 24
     values = {column.name: _values_to_try(column, model, position, rng, n_rows)
               for position, column in enumerate(model.schema.columns)}  # fmt: skip
-    rows = [{name: own[number] for name, own in values.items()} for number in range(n_rows)]
+    rows: list[Row] = [{name: own[number] for name, own in values.items()} for number in range(n_rows)]
     rows[3] = dict.fromkeys(values)
     return rows
 
 
 def _values_to_try(column: Column, model: TableModel, position: int, rng: Any, n_rows: int) -> list[Any]:
+    values: list[Any]
     if column.kind == "boolean":
         values = rng.choice([True, False], n_rows).tolist()
     elif column.kind == "category":
