@@ -62,7 +62,7 @@ class MarginFunction(ABC):
 
     def value_and_slope(self, z: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return phi(z) and phi'(z), elementwise, the slope times ``weight``; it comes from autograd."""
-        with torch.enable_grad():  # type: ignore[no-untyped-call] # torch
+        with torch.enable_grad():
             leaf = z.detach().requires_grad_()
             value = self(leaf)
             (slope,) = torch.autograd.grad(value, leaf, torch.ones_like(value) if weight is None else weight)

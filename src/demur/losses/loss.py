@@ -41,7 +41,7 @@ class Trainable(ABC):
 
         Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
         """
-        with torch.enable_grad():  # type: ignore[no-untyped-call] # torch
+        with torch.enable_grad():
             leaf = scores.detach().requires_grad_()
             (gradient,) = torch.autograd.grad((self.forward(leaf, y, cost) * weight).sum(), leaf)
         return gradient

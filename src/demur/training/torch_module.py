@@ -140,7 +140,7 @@ class _StackedModule(Stack):
         return views
 
     def forward(self, x: Tensor) -> Tensor:
-        with torch.enable_grad():  # type: ignore[no-untyped-call] # torch
+        with torch.enable_grad():
             self._leaf = self.parameters.detach().requires_grad_()
             views = self._views(self._leaf)
             if self.n_networks == 1:
