@@ -10,19 +10,19 @@ cross-entropy, which is calibrated. The second is checked given the chosen class
 each expert is right, and one more score stands for the first stage's estimate of P(h right).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional as F
 
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError
+from demur.lazy_torch import F, Tensor, torch
 from demur.losses import FunctionLoss
 from demur.rules import Decision
 from demur.theory.bayes import LossContractError, Target, require_n_classes

@@ -22,6 +22,7 @@ from demur.columns import Column, TableError
 from demur.deploy.service_metrics import ServiceMetrics
 from demur.deploy.service_schema import Asked, RefusedError, Requests, Row, column_array
 from demur.errors import InputError
+from demur.novelty import UNSEEN
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.table_model import LARGEST
@@ -76,6 +77,7 @@ class Decider:
         self._classes = as_column(model.classes, model.label_type).to_pylist()
         self._names = model.classes.tolist()
         self._by_rule = model.has_proba and not model.cost_adjustable
+        self._categorical = model.schema.categorical
         self._end = json.dumps({"model": self.about}, allow_nan=False, separators=(",", ":"))[1:]
         self.is_quick, self.seconds = self._try_out()
 
@@ -135,12 +137,19 @@ class Decider:
         own, costs = self.model.cost, None
         if self.model.cost_adjustable and own is not None:
             costs = np.repeat([own if one.cost is None else one.cost for one in asked], sizes).astype(np.float64)
+        novel = np.zeros(len(codes), dtype=bool) if self.model.novelty is None else self.model.novelty.novel(codes)
+        codes[:, self._categorical] = np.where(
+            codes[:, self._categorical] == UNSEEN, np.nan, codes[:, self._categorical]
+        )
         decisions, confidence, scores = self._decisions(codes, costs)
         found: list[list[dict[str, Any]] | Exception] = []
         start = 0
         for one, size in zip(asked, sizes, strict=True):
             part = slice(start, start + size)
             start += size
+            if novel[part].any():  # what is to say about it takes the long way
+                found.append(self._alone(one))
+                continue
             try:
                 _check_certain(confidence[part])
             except RefusedError as error:
@@ -166,7 +175,8 @@ class Decider:
         parts = (label, decision.reject, confidence, others.argmax(axis=1))
         named, decisions = self._classes, []
         for first, reject, sure, second in zip(*(part.tolist() for part in parts), strict=True):
-            values = (None if reject else named[first], reject, sure, named[first], named[second])
+            reason = "ambiguous" if reject else None
+            values = (None if reject else named[first], reject, sure, named[first], named[second], reason)
             decisions.append(dict(zip(ANSWER_COLUMNS, values, strict=True)))
         return decisions, confidence, scores
 
@@ -236,7 +246,7 @@ def _encoder(column: Column) -> tuple[str, _Encode]:
         return column.name, lambda row, value: math.nan if value is None else float(value)
     if column.kind == "category":
         codes = {text: float(code) for code, text in enumerate(column.categories)}
-        other = float(len(codes)) if column.other else math.nan
+        other = float(len(codes)) if column.other else UNSEEN
 
         def of_text(row: int, value: Any) -> float:
             if value is None:
@@ -268,12 +278,13 @@ def _rows_to_try(model: TableModel) -> list[Row]:
     n_rows = 24
     values = {column.name: _values_to_try(column, model, position, rng, n_rows)
               for position, column in enumerate(model.schema.columns)}  # fmt: skip
-    rows = [{name: own[number] for name, own in values.items()} for number in range(n_rows)]
+    rows: list[Row] = [{name: own[number] for name, own in values.items()} for number in range(n_rows)]
     rows[3] = dict.fromkeys(values)
     return rows
 
 
 def _values_to_try(column: Column, model: TableModel, position: int, rng: Any, n_rows: int) -> list[Any]:
+    values: list[Any]
     if column.kind == "boolean":
         values = rng.choice([True, False], n_rows).tolist()
     elif column.kind == "category":

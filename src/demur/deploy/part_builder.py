@@ -159,7 +159,7 @@ class _Builder:
         return self.built(node["content"]).dtype
 
     def _ObjectNode(self, node: Node) -> Any:  # noqa: N802
-        cls = self._class(node)
+        cls: Any = self._class(node)
         instance = cls.__new__(cls)
         attributes = None if node.get("content") is None else self.built(node["content"])
         if attributes is None:

@@ -72,7 +72,7 @@ def limited_protocol(
             self.since = self.loop.time()
             self._wait_for_head()
             if len(self.connections) > most_connections:
-                waiting = [one for one in self.connections if getattr(one, "is_waiting", False)]
+                waiting: list[Any] = [one for one in self.connections if getattr(one, "is_waiting", False)]
                 oldest: Any = min(waiting, key=lambda one: one.since, default=self)
                 oldest.give_up(_TOO_MANY)
 

@@ -139,7 +139,7 @@ class QuickClassifier:
     def _calibrated(self, proba: Floats) -> Floats:
         calibrator, shift = self.classifier.calibrator_, self.classifier.label_shift_
         if type(calibrator) is TemperatureScaling and not calibrator.from_logits:
-            proba = at_temperature(proba, calibrator.temperature_)
+            proba = np.asarray(at_temperature(proba, calibrator.temperature_), dtype=np.float64)
         elif calibrator is not None:
             proba = np.asarray(calibrator.transform(proba), dtype=np.float64)
         return proba if shift is None else shift.transform(proba)

@@ -121,7 +121,9 @@ _of_thread = threading.local()
 
 def _scratch(number: int, shape: tuple[int, ...]) -> _Single:
     """Return memory of this thread's to compute in, since asking for it anew takes longer than computing."""
-    held: dict[int, _Single] = _of_thread.__dict__
+    if not hasattr(_of_thread, "held"):
+        _of_thread.held = {}
+    held: dict[int, _Single] = _of_thread.held
     found = held.get(number)
     size = prod(shape)
     if found is None or found.size < size:

@@ -1,0 +1,62 @@
+from .capacity import Capacity
+from .cascade import Cascade, CascadeRun
+from .defer_classifier import DeferClassifier
+from .defer_option import DeferOption
+from .deferral_check import DeferralReport, check_deferral
+from .deferral_metrics import (
+    DeferralCurve,
+    DeferralCurveDisplay,
+    ExpertCalibration,
+    expert_load,
+    regret,
+    system_accuracy,
+    system_risk,
+)
+from .experts import Expert, Votes
+from .joint_losses import (
+    AsymmetricDeferral,
+    DecoupledDeferral,
+    JointLoss,
+    OneVsAllDeferral,
+    RealizableDeferral,
+    SoftmaxDeferral,
+    TwoStageDeferral,
+    available_joint,
+    get_joint,
+    register_joint,
+    resolve_joint,
+)
+from .reliability import Reliability
+from .stored import StoredProbabilities
+
+__all__ = [
+    "AsymmetricDeferral",
+    "Capacity",
+    "Cascade",
+    "CascadeRun",
+    "DecoupledDeferral",
+    "DeferClassifier",
+    "DeferOption",
+    "DeferralCurve",
+    "DeferralCurveDisplay",
+    "DeferralReport",
+    "Expert",
+    "ExpertCalibration",
+    "JointLoss",
+    "OneVsAllDeferral",
+    "RealizableDeferral",
+    "Reliability",
+    "SoftmaxDeferral",
+    "StoredProbabilities",
+    "TwoStageDeferral",
+    "Votes",
+    "available_joint",
+    "check_deferral",
+    "expert_load",
+    "get_joint",
+    "register_joint",
+    "regret",
+    "resolve_joint",
+    "system_accuracy",
+    "system_risk",
+]
