@@ -111,7 +111,7 @@ def _slopes(loss: PairwiseLoss, eta: NDArray[np.float64]) -> NDArray[np.float64]
     """Return the part of the slope that neither the cost nor beta changes: what answering adds to it."""
     unit, rejecting = replace(loss, beta=1.0), _slope_of_rejecting(loss)
     parts = []
-    for rows in torch.from_numpy(np.ascontiguousarray(eta)).split(5_000):
+    for rows in torch.split(torch.from_numpy(np.ascontiguousarray(eta)), 5_000):
         slope = _slope_at_likely_scores(unit, rows)
         parts.append(rejector_slope(unit, rows, 0.5, symmetric=True)[0] if slope is None else slope)
     answering: NDArray[np.float64] = torch.cat(parts).numpy() - 0.5 * rejecting
