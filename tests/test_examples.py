@@ -92,7 +92,29 @@ def serve_your_model(text):
     assert second.startswith("declined: ")
 
 
+def novel_rows(text):
+    shares = percentages(text)
+    assert len(shares) == 12
+    assert shares[5] < 0.08  # ordinary digits called novel: 5 % on average
+    assert shares[9] < shares[6] / 2  # nines answered with novelty, and without
+    assert shares[11] > 0.6
+
+
+def groups(text):
+    wrong = percentages(text)[1::2]
+    assert wrong[1] > 0.05  # the south, with a promise for all
+    assert max(wrong[2:]) <= 0.05
+
+
+def reviewed_rows(text):
+    old, naive, corrected = (float(line.rsplit(" ", 1)[1]) for line in text.splitlines())
+    assert corrected < min(old, naive)
+
+
 SHOWN = {
+    "novel_rows": novel_rows,
+    "groups": groups,
+    "reviewed_rows": reviewed_rows,
     "any_sklearn_model": any_sklearn_model,
     "check_a_loss": check_a_loss,
     "deferral": deferral,

@@ -48,8 +48,10 @@ _MORE = 1 + 1e-9
 """What one distance must exceed another by: they are sums, each rounded in its own way."""
 
 _STRETCH = 1.5
+_NEAR = 0.5
 _BEYOND = 1.0
-"""What it takes by default: a distance 1.5 times that of any training row, or one unit more outside than any."""
+"""What it takes by default: a distance 1.5 times that of any training row and of half a range at the least, which no
+gap between two classes on one axis has; or one unit more outside than any row."""
 _PER_UNSEEN = 2.0
 """What a category that was never seen adds to what lies outside."""
 
@@ -136,6 +138,11 @@ class Space:
             parts.append(np.sqrt(0.5) * (X[:, self.categorical[self.told[:, 0]]] == self.told[:, 1]))
         return np.hstack(parts).astype(np.float32) if len(parts) > 1 else numbers.astype(np.float32)
 
+    def left_out(self, X: Floats) -> Floats:
+        """Return what gaps in categories without any in training add to each squared distance, to be left out."""
+        columns = self.categorical[~self.has_gaps[self.categorical]]
+        return np.asarray(0.5 * np.isnan(X[:, columns]).sum(axis=1))
+
     def outside(self, X: Floats) -> Floats:
         """Return for each cell how far it lies outside: 0 within, 1 for a range beyond, 2 for an unseen category."""
         found = np.zeros(X.shape)
@@ -179,7 +186,7 @@ class KeptRows:
     norms: NDArray[np.float32]
 
     def nearest(self, points: NDArray[np.float32]) -> Floats:
-        """Return the distance of each point to the nearest row; zeros where no rows are kept."""
+        """Return the squared distance of each point to the nearest row; zeros where no rows are kept."""
         found = np.zeros(len(points))
         if not len(self.points):
             return found
@@ -190,9 +197,9 @@ class KeptRows:
             part = points[start : start + step].astype(np.float64)
             least = _least_squared(part, rows, norms) + (part**2).sum(axis=1)
             found[start : start + step] = np.maximum(least, 0.0)
-        return np.asarray(np.sqrt(found))
+        return found
 
-    def none_within(self, points: NDArray[np.float32], radius: float) -> Mask:
+    def none_within(self, points: NDArray[np.float32], squared_radius: Floats) -> Mask:
         """Return for which points no row is so near: most rows meet one early, and are then done with.
 
         What is too near to the radius for single precision is computed again, row by row: the answer must not depend
@@ -200,7 +207,7 @@ class KeptRows:
         """
         far = np.full(len(points), bool(len(self.points)))
         lengths = np.einsum("ij,ij->i", points, points)
-        slack = 1e-5 * (lengths + (radius**2 + points.shape[1]))
+        slack = 1e-5 * (lengths + (squared_radius + points.shape[1]))
         least = np.full(len(points), np.inf, dtype=np.float32)
         start, stop, left = 0, 64, np.arange(len(points))
         while start < len(self.points) and len(left):
@@ -209,13 +216,13 @@ class KeptRows:
             for first in range(0, len(left), step):
                 some = left[first : first + step]
                 least[some] = np.minimum(least[some], _least_squared(points[some], rows, norms) + lengths[some])
-            left = left[least[left] > radius**2 - slack[left]]
+            left = left[least[left] > (squared_radius - slack)[left]]
             start, stop = stop, 8 * stop
         far = np.zeros(len(points), dtype=bool)
         far[left] = bool(len(self.points))
-        for one in left[least[left] <= radius**2 + slack[left]]:
+        for one in left[least[left] <= (squared_radius + slack)[left]]:
             exact = ((self.points.astype(np.float64) - points[one].astype(np.float64)) ** 2).sum(axis=1)
-            far[one] = exact.min() > radius**2 * _MORE
+            far[one] = exact.min() > squared_radius[one] * _MORE
         return far
 
 
@@ -245,8 +252,8 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     rate : float or "auto"
         The share of ordinary rows that may be called novel by mistake; at least 1 / (n + 1), below which no sample of
         this size can tell. "auto" calls novel only what lies far outside of all that was seen: a distance 1.5 times
-        that of any training row, or a unit more outside than any. Its rate is at most 2 / (n + 1), and less where
-        tails are not heavy.
+        that of any training row and at least 1/2, or a unit more outside than any. Its rate is at most 2 / (n + 1), and
+        less where tails are not heavy.
 
     Attributes
     ----------
@@ -321,7 +328,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         suspects = np.flatnonzero(found)
         if len(suspects):
             found[suspects] = self.space_.outside(rows[suspects]).sum(axis=1) > most_outside
-        return found | self.rows_.none_within(self.space_.points(rows), radius)
+        return found | self.rows_.none_within(self.space_.points(rows), radius**2 + self.space_.left_out(rows))
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return how usual each row is: the share of rows that score at least as high, itself counted."""
@@ -350,7 +357,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _limits(self, rate: float | str) -> tuple[float, float]:
         """Return the most that may lie outside, and the largest distance."""
         if rate == "auto":
-            return float(self.outside_.max()) + _BEYOND, _STRETCH * float(self.distances_.max())
+            return float(self.outside_.max()) + _BEYOND, max(_STRETCH * float(self.distances_.max()), _NEAR)
         n_rows = len(self.distances_)
         check_rate(rate, n_rows)
         allowed = int(np.floor(float(rate) * (n_rows + 1) + 1e-9))
@@ -405,7 +412,9 @@ def _judged(space: Space, kept: KeptRows, rows: Floats) -> tuple[Floats, Floats]
     """Return for each row its distance to the nearest one kept, and how much of it lies outside."""
     step = max(1, _PIECE // max(space.n_coordinates, 1))
     pieces = [rows[start : start + step] for start in range(0, len(rows), step)]
-    distances = [kept.nearest(space.points(piece)) for piece in pieces]
+    distances = [
+        np.sqrt(np.maximum(kept.nearest(space.points(piece)) - space.left_out(piece), 0.0)) for piece in pieces
+    ]
     outside = [space.outside(piece).sum(axis=1) for piece in pieces]
     return np.concatenate([np.empty(0), *distances]), np.concatenate([np.empty(0), *outside])
 

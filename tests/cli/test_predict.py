@@ -100,7 +100,7 @@ def test_a_loss_trained_for_its_cost_refuses_another(demur, pets, tmp_path):
 def test_chosen_columns_are_kept_in_order(demur, pets):
     rows = (pets / "new.csv").read_text().splitlines()
     kept = demur("predict", pets / "model", pets / "new.csv", "--keep", "kind", "--keep", "a").text.splitlines()
-    assert kept[0] == "kind,a,prediction,rejected,confidence,first_choice,second_choice"
+    assert kept[0] == "kind,a,prediction,rejected,confidence,first_choice,second_choice,reason"
     for line, row in zip(kept[1:], rows[1:], strict=True):
         a, _, kind, _ = row.split(",")
         assert line.startswith(f"{kind},{float(a):g},")

@@ -48,7 +48,7 @@ def test_finite_at_scores_of_a_thousand(name, dtype):
 
 @pytest.mark.parametrize("name", ALL)
 def test_gradient_is_that_of_finite_differences(name):
-    loss, (scores, y, right) = get_joint(name), examples((20,))
+    loss, (scores, y, right) = get_joint(name), examples((8,))
     scores.requires_grad_()
     assert torch.autograd.gradcheck(lambda s: loss(s, y, right, PRICES), scores)
 
@@ -132,7 +132,7 @@ def test_the_risk_is_stationary_at_the_truth_whichever_answers_are_missing(name)
         torch.testing.assert_close(estimate, truth)
     leaf = scores.clone().requires_grad_()
     risk = torch.zeros((), dtype=torch.float64)
-    for seen in product([True, False], repeat=J):
+    for seen in ((True, True, True), (False, True, True), (True, False, False)):
         for label in range(K):
             for right in product([0.0, 1.0], repeat=J):
                 answers = torch.tensor(right, dtype=torch.float64)

@@ -363,7 +363,7 @@ def test_features_are_scaled_with_the_training_rows_statistics(benchmark, place,
 def test_an_unknown_scaling_is_refused(benchmark, place):
     from demur.paper.problems import prepare
 
-    with pytest.raises(ValueError, match="scaling must be 'standard', 'range' or 'none', got 'log'"):
+    with pytest.raises(ValueError, match="scaling must be 'standard', 'range', 'unit', 'source' or 'none', got 'log'"):
         prepare("vehicle", benchmark.with_settings({"scaling": "log"}).protocol, place, CPU)
 
 

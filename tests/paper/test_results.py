@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from demur.paper import result_files
-from demur.paper.experiments import EXPERIMENTS
+from demur.paper.experiments import EXPERIMENTS, published_benchmark
+from demur.paper.protocol_page import protocol_page
+from demur.paper.protocol_search import CHOOSING, CONFIRMING, SEARCH_TEST_ROWS, SEARCH_TRIALS, read_found
 from demur.paper.published_tables import find_published
 from demur.paper.records import Store
-from demur.paper.trial_means import DEVIATIONS
+from demur.paper.trial_jobs import matching
+from demur.paper.trial_means import DEVIATIONS, agreement, collect
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "paper"
+NEAREST = ROOT / "results" / "published"
 PAPER = Path(os.environ.get("DEMUR_PUBLISHED", ROOT.parent / "shared" / "paper"))
 needs_paper = pytest.mark.skipif(not PAPER.is_dir(), reason=f"the paper's tables are not in {PAPER}")
 PAGE = (ROOT / "docs" / "reproduction.md").read_text()
@@ -56,10 +60,57 @@ def test_13_9_figures_drawn_again_from_the_packed_records_are_identical(tmp_path
 
 def test_13_9_the_records_are_one_file_of_lines_per_experiment():
     assert sorted(path.name for path in (RESULTS / "records").iterdir()) == ["benchmark.jsonl", "synthetic.jsonl"]
-    for name, n_records in (("benchmark", 55), ("synthetic", 90)):
+    for name, n_records in (("benchmark", 55), ("synthetic", 4 * 90)):
         store = Store(RESULTS, name)
         assert len(list(store.records())) == n_records
         assert not store.damaged
+
+
+def test_18_7_the_learning_rate_of_the_synthetic_experiment_is_the_best_on_validation_rows():
+    risks = {}
+    for record in Store(RESULTS, "synthetic").records():
+        rate = record.spec["protocol"]["learning_rate"]
+        risks.setdefault(rate, []).extend(score.validation_risk for score in record.scores)
+    means = {rate: sum(values) / len(values) for rate, values in risks.items()}
+    assert sorted(means) == [0.001, 0.003, 0.01, 0.03]
+    assert min(means, key=means.get) == EXPERIMENTS["synthetic"].protocol.learning_rate
+
+
+@needs_paper
+def test_18_the_published_protocol_agrees_as_often_as_was_asked_and_its_pages_are_drawn_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(result_files, "_figures", lambda outcome: {})
+    shutil.copytree(NEAREST / "records", tmp_path / "records")
+    outcome = result_files.write_outputs(tmp_path, [published_benchmark()], find_published(PAPER))
+    assert not outcome.benchmark.missing
+    for name in ("README.md", "tables.md", "benchmark.csv"):
+        assert (tmp_path / name).read_text() == (NEAREST / name).read_text(), name
+    numbers, printed = outcome.benchmark.numbers(METHODS), outcome.published.benchmark
+    found = agreement(numbers, printed)
+    assert found.within["zoc_risk"] >= 120
+    assert found.within["rejection_ratio"] >= 90
+    assert found.within["accepted_accuracy"] >= 110
+    shares = [agreement(numbers, printed, group).share for group in (CHOOSING, CONFIRMING)]
+    assert abs(shares[0] - shares[1]) <= 0.1
+
+
+def test_18_the_page_about_the_search_is_drawn_again_from_its_summary():
+    page = protocol_page(read_found(NEAREST), trials=SEARCH_TRIALS, rows=SEARCH_TEST_ROWS)
+    assert page == (NEAREST / "protocol.md").read_text()
+
+
+@needs_paper
+@pytest.mark.parametrize(("folder", "experiment"), [("paper", EXPERIMENTS["benchmark"]), ("published", None)])
+def test_18_the_page_on_the_protocol_counts_as_the_records_do(folder, experiment):
+    experiment = experiment or published_benchmark()
+    results = collect(experiment, matching(experiment, Store(ROOT / "results" / folder, "benchmark")))
+    found = agreement(results.numbers(METHODS), find_published(PAPER).benchmark)
+    (line,) = [
+        line for line in (ROOT / "docs" / "protocol.md").read_text().splitlines() if f"(`results/{folder}`)" in line
+    ]
+    metrics = ("zoc_risk", "rejection_ratio", "accepted_accuracy")
+    for metric in metrics:
+        assert f" {found.within[metric]} of {found.of[metric]} |" in line
+    assert f" {found.share:.0%} |".replace("%", " %") in line
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,10 @@ import pytest
 from report_samples import HOSTILE, by_matrix, fixed, free
 
 from demur import Chow, CostMatrix, Threshold
+from demur.deploy import Monitor, Reference
 from demur.tabular import Evaluation, report_html, write_report
 from demur.tabular.evaluation_words import matrix_words
+from demur.tabular.group_figures import Groups
 from demur.tabular.html_report import ShownClasses
 from demur.tabular.promises import RiskPromise
 
@@ -197,3 +199,31 @@ def test_12_17_and_12_18_the_page_says_promises_and_rows_left_out():
     text = " ".join("".join(Page(report_html(judged, "Promise")).text).split()).replace("\xa0", " ")
     assert "Promised: at most 10.0 % of the answers wrong. Seen: 50.0 % of 60 answered. The promise is broken" in text
     assert "3 rows have no label and are left out." in text
+
+
+def test_what_a_monitor_saw_is_shown_with_its_alarms():
+    proba = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    judged = Evaluation.of(["a", "a", "b"], Chow(0.3).decide(proba), classes=["a", "b"], cost=0.3, proba=proba)
+    known = Reference.of([False, True] * 50, [0.9, 0.6] * 50, [0, 1] * 50, [False] * 100, classes=["a", "b"])
+    watch = Monitor(known, max_risk=0.1)
+    quiet = report_html(judged, "R", watched=watch.to_json())
+    assert "Since it is at work" in quiet
+    assert "No alarm after 0 rows" in quiet
+    watch.watch([True] * 500, [0.6] * 500, [1] * 500)
+    watch.review([False] * 40, [False] * 30 + [True] * 10)
+    page = report_html(judged, "R", watched=watch.to_json())
+    assert "Alarm: rejected share" in page
+    assert "Of 40 audited answers" in page
+    assert "Since it is at work" not in report_html(judged, "R")
+
+
+def test_groups_have_a_table():
+    proba = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    sites = Groups.of("site", ["<north>", "south", None])
+    judged = Evaluation.of(
+        ["a", "a", "b"], Chow(0.3).decide(proba), classes=["a", "b"], cost=0.3, proba=proba, groups=sites
+    )
+    page = report_html(judged, "R")
+    assert "Group by group" in page
+    assert "&lt;north&gt;" in page
+    assert "<north>" not in page

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from demur.cli.console import (
+    CallError,
     check_free,
     check_share,
     console,
@@ -37,6 +38,9 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="NAME=PRICE", help="Judge it at another price of asking an expert; may be repeated."),
     ] = None,
+    monitor: Annotated[
+        Path | None, typer.Option(help="With --report: the state of demur monitor, to show what it saw since then.")
+    ] = None,
     allow_extra: Annotated[
         bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
     ] = False,
@@ -56,6 +60,8 @@ def evaluate(
     Example: demur evaluate model/ test.csv --report report.html
     """
     check_share("--cost", cost, what="price")
+    if monitor is not None and report is None:
+        raise CallError("--monitor is shown in the report: give --report as well.")
     if report is not None:
         check_free(report, "--report", force, is_file=True)
     with wrong_call_if_refused(), warnings_as_notes():
@@ -80,7 +86,14 @@ def evaluate(
             from demur.tabular import write_report
 
             title = f"{fitted.target}: {Path(data).name}"
-            write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
+            watched = None
+            if monitor is not None:
+                from demur.deploy import Monitor
+
+                state = Monitor.load(monitor)
+                state.check_model(fitted)
+                watched = state.to_json()
+            write_report(judged, report, title=title, made=about(fitted, data), watched=watched, overwrite=force)
     if as_json:
         typer.echo(json.dumps(judged.to_json(), indent=2))
         return

@@ -67,18 +67,17 @@ def predict(
     ] = None,
     spreadsheet_safe: Annotated[
         bool,
-        typer.Option(
-            "--spreadsheet-safe", help="Guard cells of a CSV file that look like formulas."
-        ),
+        typer.Option("--spreadsheet-safe", help="Guard cells of a CSV file that look like formulas."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
 ) -> None:
     """Decide for each row of a table: an answer, or none.
 
-    Writes prediction (empty where the model declines), rejected, confidence, first_choice and second_choice, in the
-    order of the rows; with --proba also the probability of each class, as proba:<class>; with --review-budget also
-    saves, what a review of the row saves on average. A model with experts adds ask (whom; empty where the model
-    answers) and expected_cost, and system_answer where the table holds what the experts said.
+    Writes prediction (empty where the model declines), rejected, confidence, first_choice, second_choice and reason
+    (ambiguous, or novel and the columns that are unlike those of training), in the order of the rows; with --proba
+    also the probability of each class, as proba:<class>; with --review-budget also saves, what a review of the row
+    saves on average. A model with experts adds ask (whom; empty where the model answers) and expected_cost, and
+    system_answer where the table holds what the experts said.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """

@@ -111,9 +111,9 @@ def _by_group(evaluation: "Evaluation") -> "Table":
     priced = evaluation.cost is not None
     column = "" if evaluation.groups is None else evaluation.groups.column
     table = plain_table(f"By {column}, with 95 % intervals for all groups together")
-    headings = ("group", "rows", "answered %", "", "of these wrong %", "", *(("risk", "") if priced else ()))
+    headings = ("group", "rows", "answered %", "", "wrong %", "", *(("risk",) if priced else ()))
     for heading in headings:
-        table.add_column(heading, justify="left" if heading == "group" else "right")
+        table.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=heading != "group")
     for one in evaluation.by_group:
         cells = [_in_line(one.name), f"{one.counts.n_rows:,}"]
         for found in (one.coverage, one.errors):
@@ -121,7 +121,7 @@ def _by_group(evaluation: "Evaluation") -> "Table":
             between = f"{100 * found.low:.1f} to {100 * found.high:.1f}"
             cells += [f"{100 * found.estimate:.1f}", between] if given else ["", ""]
         if one.risk is not None:
-            cells += [f"{one.risk.estimate:.3f}", f"{one.risk.low:.3f} to {one.risk.high:.3f}"]
+            cells.append(f"{one.risk.estimate:.4f}")
         table.add_row(*cells)
     return table
 

@@ -110,6 +110,13 @@ class QuickClassifier:
             One that is known to be right.
         """
         self.refresh()
+        decision, scores = self._decided(features, cost)
+        known = getattr(self.classifier, "known_rows_", None)
+        if known is None or self.classifier.novelty is None:
+            return decision, scores
+        return decision.declining(known.novel(features, self.classifier.novelty)), scores
+
+    def _decided(self, features: Floats, cost: CostLike) -> tuple[Decision[AnyArray], Floats]:
         classifier = self.classifier
         if not self.is_quick or not len(features) or np.isinf(features).any():
             return self._in_full_pieces(features, cost)

@@ -290,7 +290,7 @@ class _Halving:
             said = _read(self.files[1])
             votes = np.zeros((len(y), n_classes))
             place = {int(image): row for row, image in enumerate(table["image"])}
-            rows = [place[int(image)] for image in said["image"]]
+            rows = np.array([place[int(image)] for image in said["image"]])
             np.add.at(votes, (rows, said["answer"].astype(np.int64)), 1)
         order = np.random.default_rng(self.trial).permutation(len(y))
         fit, test = order[: len(y) // 2], order[len(y) // 2 :]

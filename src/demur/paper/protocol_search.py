@@ -145,9 +145,9 @@ def name_of(protocol: BenchmarkProtocol) -> str:
 
 def _on(protocol: BenchmarkProtocol, problem: str) -> BenchmarkProtocol:
     """Return the protocol as it is trained on one data set, so that equal trainings are kept once."""
-    own = {} if problem in ("vehicle", "yeast") else {"split": "shuffled", "split_seed": 0}
-    way = {item.name: item.default for item in fields(Way)}
-    return replace(protocol, scaling=scaling_of(problem, protocol.scaling), **way, **cast(Any, own))
+    plain, usual = replace(protocol, scaling=scaling_of(problem, protocol.scaling)), Way()
+    plain = replace(plain, criterion=usual.criterion, ties=usual.ties, thresholds=usual.thresholds)
+    return plain if problem in ("vehicle", "yeast") else replace(plain, split="shuffled", split_seed=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,7 +415,8 @@ def _on_validation(
         mine = networks.take(range(first, first + len(entries)))
         per_network = np.stack(surrogates(entries, mine, X, y, costs), 1)
         other.append(per_network[[one.network - first for one in own]])
-    return np.concatenate(counted), np.round(np.nan_to_num(np.concatenate(other), nan=-1.0), 6)
+    judged = np.asarray(np.nan_to_num(np.concatenate(other), nan=-1.0), dtype=np.float64)
+    return np.concatenate(counted), judged.round(6)
 
 
 def numbers_of(tried: Iterable[Tried], way: Way) -> Numbers:
@@ -508,7 +509,7 @@ def run_search(
         store.path(protocol, problem): (protocol, problem)
         for problem in problems
         for protocol in protocols
-        if not store.path(protocol, problem).exists()
+        if store.read(protocol, problem) is None
     }
     for problem in problems:
         ensure(problem, BenchmarkProtocol(), place)
@@ -564,10 +565,9 @@ def score_all(store: SearchStore, published: Numbers, protocols: Sequence[Benchm
     """Score every protocol of which the store has all data sets, with every way to choose."""
     found = []
     for protocol in protocols:
-        if not all(store.path(protocol, problem).exists() for problem in BENCHMARK.problems):
-            continue
-        for problem in BENCHMARK.problems:
-            pairs = [(one, _printed(published, one)) for one in store.read(protocol, problem) or []]
+        tried = {problem: store.read(protocol, problem) for problem in BENCHMARK.problems}
+        for problem, own in tried.items() if None not in tried.values() else ():
+            pairs = [(one, _printed(published, one)) for one in own or ()]
             for way in ways_to_choose():
                 agrees = sum((_agrees(one, way, printed) for one, printed in pairs), Agreement())
                 found.append(Found(name_of(protocol), way, problem, agrees))

@@ -129,7 +129,7 @@ def decide_file(
     >>> decide_file(model, folder / "new.csv", folder / "out.csv", keep=["name"], strict=False)
     Decided(rows=2, rejected=0)
     >>> (folder / "out.csv").read_text().splitlines()[0]
-    'name,prediction,rejected,confidence,first_choice,second_choice'
+    'name,prediction,rejected,confidence,first_choice,second_choice,reason'
     """
     inputs = [] if str(source) == "-" or hasattr(source, "read") else [str(source)]
     writer = TableWriter(target, overwrite=overwrite, inputs=inputs, spreadsheet_safe=spreadsheet_safe)
@@ -230,6 +230,8 @@ class _Desk:
         choice = answers.column("first_choice")
         prediction = pc.if_else(chosen, pa.scalar(None, choice.type), choice)
         answers = answers.set_column(0, "prediction", prediction).set_column(1, "rejected", chosen)
+        why = pc.if_else(chosen, pc.fill_null(answers.column("reason"), "ambiguous"), pa.scalar(None, pa.string()))
+        answers = answers.set_column(answers.column_names.index("reason"), "reason", why)
         return answers.append_column(SAVES, pa.array(self.saves[part]))
 
 

@@ -62,6 +62,7 @@ def write_report(
     *,
     title: str,
     made: Mapping[str, str] | None = None,
+    watched: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write the report of an evaluation to one HTML file, whole or not at all, and return its path.
@@ -72,7 +73,7 @@ def write_report(
     path : str or path
         The file to write.
     title : str
-    made : mapping of str to str, optional
+    made, watched : mapping, optional
         As for :func:`~demur.tabular.report_html`.
     overwrite : bool, default False
         Whether a file that is there already may be replaced.
@@ -87,10 +88,16 @@ def write_report(
     ...     write_report(result, f"{folder}/report.html", title="Digits").name
     'report.html'
     """
-    return write_whole(path, report_html(evaluation, title, made=made), overwrite=overwrite)
+    return write_whole(path, report_html(evaluation, title, made=made, watched=watched), overwrite=overwrite)
 
 
-def report_html(evaluation: Evaluation, title: str, *, made: Mapping[str, str] | None = None) -> str:
+def report_html(
+    evaluation: Evaluation,
+    title: str,
+    *,
+    made: Mapping[str, str] | None = None,
+    watched: Mapping[str, Any] | None = None,
+) -> str:
     """Return the report of an evaluation as one HTML page that loads nothing from anywhere.
 
     Parameters
@@ -99,6 +106,8 @@ def report_html(evaluation: Evaluation, title: str, *, made: Mapping[str, str] |
     title : str
     made : mapping of str to str, optional
         How model and data came about, shown at the end: ``{"Model": "...", "Data": "...", "Date": "..."}``.
+    watched : mapping, optional
+        What a monitor found since the model is at work: :meth:`Monitor.to_json <demur.deploy.Monitor.to_json>`.
 
     Returns
     -------
@@ -149,6 +158,7 @@ def report_html(evaluation: Evaluation, title: str, *, made: Mapping[str, str] |
         "reliability": None if evaluation.reliability is None else reliability_chart(evaluation.reliability),
         "shown": shown,
         "made": dict(made or {}),
+        "watched": watched,
         "version": __version__,
     }
     return str(environment.get_template("report.html").render(context))

@@ -21,7 +21,8 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
 
     With a price c that is 1 - p - c, where p is the probability of the first choice; with a cost matrix, the smallest
     mean cost of an answer less that of declining; with a rule that has no price, 1 - p: the mistakes saved. It is
-    negative where answering is the cheaper way.
+    negative where answering is the cheaper way. For a novel row the probabilities say nothing: its answer counts as
+    wrong, at the highest cost that there is.
 
     Parameters
     ----------
@@ -48,12 +49,15 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
             "does, such as auto or ce."
         )
     decision, proba = model.decide_and_score(table, cost, where=where)
+    novel = np.zeros(len(proba), dtype=bool) if decision.novel is None else decision.novel
     rule = getattr(model.classifier, "rule_", None)
     if isinstance(rule, CostMatrix):
-        costs = proba @ np.asarray(rule.costs, dtype=np.float64)
-        return np.asarray(costs[:, :-1].min(axis=1) - costs[:, -1])
+        matrix = np.asarray(rule.costs, dtype=np.float64)
+        costs = proba @ matrix
+        least = costs[:, :-1].min(axis=1)
+        return np.asarray(np.where(novel, matrix[:, :-1].max(), least) - costs[:, -1])
     price = model.cost if cost is None else cost
-    wrong = 1 - proba[np.arange(len(proba)), decision.label]
+    wrong = np.where(novel, 1.0, 1 - proba[np.arange(len(proba)), decision.label])
     return np.asarray(wrong - (0.0 if price is None else price), dtype=np.float64)
 
 

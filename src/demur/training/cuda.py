@@ -125,16 +125,17 @@ class GraphedSteps:
 
     def take(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
         """Take the steps of a turn; they are the first axis of the tensors."""
-        if not self._warm:
-            self._make_room(rows, weight, knobs)
-        self._load(rows, weight, knobs)
-        for _ in range(len(rows)):
-            if self._graph is None:
-                self._next()
-            else:
-                self._graph.replay()
-        if self._warm and self._graph is None:
-            self._capture()
+        with torch.cuda.device(weight.device):
+            if not self._warm:
+                self._make_room(rows, weight, knobs)
+            self._load(rows, weight, knobs)
+            for _ in range(len(rows)):
+                if self._graph is None:
+                    self._next()
+                else:
+                    self._graph.replay()
+            if self._warm and self._graph is None:
+                self._capture()
         self._warm = True
 
     def _make_room(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:

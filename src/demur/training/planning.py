@@ -129,6 +129,11 @@ def resolve_device(device: str) -> torch.device:
         raise InputError(f'unknown device {device!r}; use "auto", "cpu", "cuda" or "cuda:0".')
     if found.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f'device {device!r} is not there: PyTorch sees no CUDA GPU. Use device="cpu" or "auto".')
+    if found.type == "cuda" and found.index is not None and found.index >= torch.cuda.device_count():
+        raise InputError(
+            f"device {device!r} is not there: PyTorch sees {torch.cuda.device_count()} CUDA GPU(s), numbered from 0. "
+            'Use another number, "cuda" or "cpu".'
+        )
     return found
 
 
