@@ -22,6 +22,7 @@ from demur.columns import Column, TableError
 from demur.deploy.service_metrics import ServiceMetrics
 from demur.deploy.service_schema import Asked, RefusedError, Requests, Row, column_array
 from demur.errors import InputError
+from demur.novelty import UNSEEN
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.table_model import LARGEST
@@ -72,6 +73,7 @@ class Decider:
         self.metrics = ServiceMetrics() if metrics is None else metrics
         self.requests = Requests(model, max_rows)
         self.about = {"name": str(model.facts.get("model", "model")), "target": model.target}
+        self._categorical = model.schema.categorical
         self._encoders = [_encoder(column) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
         self._names = model.classes.tolist()
@@ -156,17 +158,28 @@ class Decider:
         self, codes: NDArray[np.float64], costs: NDArray[np.float64] | None
     ) -> tuple[list[dict[str, Any]], NDArray[np.float64], NDArray[np.float64]]:
         """Return what :meth:`TableModel.answers` does, as plain values, the confidences, and the scores."""
-        quick = self.model.quick()
-        codes[np.abs(codes) > LARGEST] = np.nan
-        decision, scores = quick.classifier.decide_and_score(quick.features(codes), costs)
+        quick, novelty = self.model.quick(), self.model.novelty
+        plain = np.where(self._categorical & (codes == UNSEEN), np.nan, codes)
+        plain[np.abs(plain) > LARGEST] = np.nan
+        decision, scores = quick.classifier.decide_and_score(quick.features(plain), costs)
+        novel = None if novelty is None else novelty.novel(codes)
+        if novel is not None and novel.any():
+            decision = decision.declining(novel)
         label, rows = decision.label, np.arange(len(scores))
         confidence = scores[rows, label] if self._by_rule else np.asarray(decision.confidence, dtype=np.float64)
+        reasons = ["ambiguous" if one else None for one in decision.reject.tolist()]
+        if decision.novel is not None and decision.novel.any():
+            confidence = np.where(decision.novel, np.fmin(confidence, 0.0), confidence)
+            for row, words in zip(
+                np.flatnonzero(decision.novel), self.model.novel_words(codes[decision.novel]), strict=True
+            ):
+                reasons[row] = words
         others = np.array(scores, dtype=np.float64)
         others[rows, label] = -np.inf
         parts = (label, decision.reject, confidence, others.argmax(axis=1))
         named, decisions = self._classes, []
-        for first, reject, sure, second in zip(*(part.tolist() for part in parts), strict=True):
-            values = (None if reject else named[first], reject, sure, named[first], named[second])
+        for first, reject, sure, second, reason in zip(*(part.tolist() for part in parts), reasons, strict=True):
+            values = (None if reject else named[first], reject, sure, named[first], named[second], reason)
             decisions.append(dict(zip(ANSWER_COLUMNS, values, strict=True)))
         return decisions, confidence, scores
 
@@ -236,7 +249,7 @@ def _encoder(column: Column) -> tuple[str, _Encode]:
         return column.name, lambda row, value: math.nan if value is None else float(value)
     if column.kind == "category":
         codes = {text: float(code) for code, text in enumerate(column.categories)}
-        other = float(len(codes)) if column.other else math.nan
+        other = float(len(codes)) if column.other else UNSEEN
 
         def of_text(row: int, value: Any) -> float:
             if value is None:
