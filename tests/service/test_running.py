@@ -114,7 +114,7 @@ def test_a_newer_model_takes_over_under_load_and_no_request_is_lost(tmp_path):
         assert f'demur_requests_total{{path="/decide",status="200"}} {n_asked}\n' in text
         assert f"demur_rows_total {n_asked}\n" in text
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        assert process.wait(30) == 0
     written = log.read_text().splitlines()
     assert sum(" request " in line for line in written) == n_asked
     assert sum("cannot be loaded, and the one before answers" in line for line in written) >= 1

@@ -240,6 +240,26 @@ def test_time_that_is_up_is_said():
     assert any("More time" in reason for reason in report.would_settle)
 
 
+def test_without_time_nothing_is_refuted_and_a_theorem_stays_one():
+    cut_short = check_calibration("apc+log", 3, 0.2, seconds=0.0)
+    assert (cut_short.verdict, cut_short.theorem_four) == ("inconclusive", None)
+    assert cut_short.no_theorem_four == "the time was up"
+    proved = check_calibration("ce", 3, 0.2, seconds=0.0)
+    assert (proved.evidence, proved.search.n_right) == ("theorem", 0)
+    assert "the time was up" in str(proved)
+
+
+def test_a_staircase_is_left_open_and_said_to_be_one():
+    """Of its many steps the best right one may be missed: what a search finds there refutes nothing."""
+
+    def rounded(scores, y, cost):
+        return (10 * get("ce").forward(scores, y, cost)).round() / 10
+
+    report = check_calibration(rounded, 2, 0.2)
+    assert report.verdict == "inconclusive"
+    assert any("staircase" in reason for reason in report.would_settle)
+
+
 def test_a_failure_that_does_not_stand_is_dropped():
     subject = examine(get("ce"), as_target(0.2, 2))
     eta = torch.tensor([0.9, 0.1], dtype=torch.float64)

@@ -1,5 +1,9 @@
 """The same promises on a CUDA device, where there is one."""
 
+import os
+import pickle
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -66,6 +70,40 @@ def test_jobs_side_by_side_equal_jobs_alone():
     for job, together in zip(jobs, train_all(jobs, epochs=20, device="cuda"), strict=True):
         alone = train(job.loss, job.architecture, job.data, job.networks, epochs=20, device="cuda")
         assert torch.allclose(alone.vectors, together.vectors, atol=1e-5)
+
+
+def test_a_model_fitted_there_is_loaded_where_there_is_none(tmp_path):
+    """Without a GPU, from the model folder alone, the same answers."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    X = 3 * rng.normal(size=(3, 4))[y] + rng.normal(size=(300, 4))
+    model = RejectClassifier(device="cuda", random_state=0, epochs=20).fit(X, y)
+    np.savez(tmp_path / "rows.npz", X=X, labels=model.predict(X))
+    (tmp_path / "model.pickle").write_bytes(pickle.dumps(model))
+    script = (
+        "import pickle, sys, numpy as np, torch; assert not torch.cuda.is_available(); "
+        "rows = np.load('rows.npz'); model = pickle.load(open('model.pickle', 'rb')); "
+        "assert (model.predict(rows['X']) == rows['labels']).mean() > 0.99"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_processes_share_one_card():
+    script = (
+        "import numpy as np, torch; from demur.losses import get; from demur.training import *; "
+        "X, y = torch.randn(4000, 8), torch.randint(4, (4000,)); "
+        "grid = [NetworkSpec(np.arange(4000), seed) for seed in range(200)]; "
+        "found = train(get('ce'), MLP((8, 50, 4)), TrainingData(X, y), grid, epochs=20, device='cuda'); "
+        "assert not found.failed.any()"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for one in both:
+        _, errors = one.communicate(timeout=300)
+        assert one.returncode == 0, errors
 
 
 def test_the_estimator_runs_there():

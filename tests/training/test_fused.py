@@ -5,6 +5,7 @@ The interpreter has to be chosen before Triton is imported, so that these tests 
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -56,13 +57,35 @@ def compare(names, device, precision, tolerance):
             assert distance < tolerance, (name, weighted, distance)
 
 
+def compare_variants(device, precision, tolerance):
+    """The same for decoupled decay, a batch that is worked through in pieces, and a rejector with units of its own."""
+    from demur.training import fused, train_all
+
+    for name, decay, own_units, rows in (
+        ("ce", "decoupled", False, 128),
+        ("ova+hin", "l2", False, 32),
+        ("mpc+log", "l2", True, 32),
+        ("apc+log", "decoupled", True, 128),
+    ):
+        fused._ROWS_AT_A_TIME = rows
+        architecture = MLP((9, 14, job(name).architecture.sizes[-1]), own_units=own_units)
+        (expected,) = train_all([replace(job(name), architecture=architecture)], epochs=3, batch_size=70, decay=decay)
+        ((vectors, failed),) = train_fused(
+            [replace(job(name, device=device), architecture=architecture)], epochs=3, batch_size=70, learning_rate=1e-3,
+            decoupled=decay == "decoupled", device=torch.device(device), precision=precision,
+        )  # fmt: skip
+        distance = float((vectors.cpu() - expected.vectors).abs().max())
+        assert not failed.any()
+        assert distance < tolerance, (name, decay, own_units, distance)
+
+
 @needs_triton
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the kernel itself is tried below")
 def test_interpreted_it_agrees_for_every_loss():
     script = f"import sys; sys.path.insert(0, {__file__.rsplit('/', 1)[0]!r}); import test_fused as t; " + (
         "import demur.training.fused as fused; fused._MOST_ORDER = 3 * 2 * 192; "  # several launches
-        "t.compare(t.LOSSES, 'cpu', 'ieee', 1e-6)"
+        "t.compare(t.LOSSES, 'cpu', 'ieee', 1e-6); t.compare_variants('cpu', 'ieee', 1e-6)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env={**_environment(), "TRITON_INTERPRET": "1"}
@@ -81,6 +104,9 @@ def _environment():
 @pytest.mark.parametrize(("precision", "tolerance"), [("ieee", 1e-5), ("tf32x3", 1e-5), ("tf32", 3e-3)])
 def test_on_a_gpu_it_agrees_for_every_loss(precision, tolerance):
     compare(LOSSES, "cuda", precision, tolerance)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("demur.training.fused._ROWS_AT_A_TIME", 128)  # and back, whatever the variants set
+        compare_variants("cuda", precision, tolerance)
 
 
 @needs_triton

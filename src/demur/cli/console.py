@@ -60,6 +60,8 @@ def wrong_call_if_refused() -> Iterator[None]:
         raise  # whoever read the output has gone away, and the call was right
     except (UserError, OSError) as error:
         raise CallError(" ".join(str(error).split())) from error
+    except MemoryError as error:
+        raise CallError("there is not enough memory for this: give fewer rows at once, or a smaller model.") from error
 
 
 @contextmanager

@@ -67,9 +67,7 @@ def predict(
     ] = None,
     spreadsheet_safe: Annotated[
         bool,
-        typer.Option(
-            "--spreadsheet-safe", help="Guard cells of a CSV file that look like formulas."
-        ),
+        typer.Option("--spreadsheet-safe", help="Guard cells of a CSV file that look like formulas."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
 ) -> None:

@@ -104,8 +104,8 @@ def reproduce(
         return
     place = DataPlace(data, stand_ins=quick)
     if which == "protocol":
-        unused = {"--quick": quick, "--set": settings, "--problems": problems, "--methods": methods, "--json": as_json}
-        for option in (name for name, value in unused.items() if value):
+        given = {"--quick": quick, "--set": settings, "--problems": problems, "--methods": methods, "--json": as_json}
+        for option in (name for name, value in given.items() if value):
             raise CallError(f"{option} is for experiments; the search for the protocol has its own.")
         with _exit_codes(None):
             _search_protocol(out or Path("results", "published"), place, device, scheduler, published, tables_only)

@@ -109,6 +109,10 @@ class Archive:
         return array
 
 
+_LARGEST_ITEM = 1 << 16
+"""The bytes of one item of an array: NumPy makes room for one even where an array has none."""
+
+
 def _check_npy(content: bytes) -> None:
     stream = io.BytesIO(content)
     version = npy.read_magic(stream)
@@ -120,6 +124,7 @@ def _check_npy(content: bytes) -> None:
     for length in shape:
         size *= length
     _demand(not dtype.hasobject, "an array holds objects.")
+    _demand(dtype.itemsize <= _LARGEST_ITEM, f"an array holds items of {dtype.itemsize:,} bytes each.")
     _demand(size == len(content) - stream.tell(), f"an array of {dtype} and shape {shape} does not have its size.")
 
 
@@ -291,7 +296,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
     from sklearn.tree import BaseDecisionTree
     from sklearn.tree._tree import Tree
 
-    from demur.deferral import DeferOption
+    from demur.deferral import DeferClassifier, DeferOption
     from demur.estimators.boosted_trees import BoostedTrees
     from demur.novelty import Novelty
     from demur.tabular import TableModel
@@ -312,6 +317,7 @@ def _checks() -> tuple[tuple[type, Callable[[Part], None]], ...]:
         (LinearClassifierMixin, _check_coefficients),
         (Trained, _check_networks),
         (DeferOption, _check_deferring),
+        (DeferClassifier, _check_jointly_deferring),
         (TableModel, _check_table_model),
         (Novelty, _check_novelty),
     )
@@ -511,6 +517,20 @@ def _check_table_model(model: Part) -> None:
     asked = list(getattr(model.classifier, "experts_", ()))
     words = f"it reads the answers of {list(model.experts.columns)}, and its classifier asks {asked}."
     _demand(asked == list(model.experts.columns) == list(model.experts.prices), words)
+
+
+def _check_jointly_deferring(model: Part) -> None:
+    """Check that networks have a score for each class and each expert, by asking them about one row."""
+    if not hasattr(model, "experts_"):
+        return  # not fitted
+    words = "its networks do not fit its classes and experts; it is not genuine."
+    n_classes, n_experts = len(model.classes_), len(model.experts_)
+    _demand(np.shape(model.fit_prices_) == (n_experts,), words)
+    try:
+        proba, _, right = model._estimates(np.zeros((1, int(model.n_features_in_))))
+    except Exception as error:  # whatever arrays of any shape may raise
+        raise PartError(words) from error
+    _demand(proba.shape == (1, n_classes) and right.shape == (1, n_experts), words)
 
 
 def _check_deferring(model: Part) -> None:

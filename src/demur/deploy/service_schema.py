@@ -182,7 +182,7 @@ class Requests:
         self.columns = {column.name: column for column in model.schema.columns}
         self.model, self.max_rows = model, max_rows
         row, own = _row_type(model.schema), {"cost": NotRequired[_cost_type(model)]}
-        own["proba"] = NotRequired[Annotated[bool, Field(description=_PROBA)]]
+        own["proba"] = NotRequired[_proba_type(model)]
         if model.experts:
             own["prices"] = NotRequired[_prices_type(model)]
         self.parts = ("row", "rows", *own)
@@ -459,6 +459,12 @@ def _prices_type(model: TableModel) -> TypeForm:
     }
     number = Annotated[float, BeforeValidator(_number_or_infinity)]
     return _described(dict[str, number] | None, schema)
+
+
+def _proba_type(model: TableModel) -> TypeForm:
+    if model.has_proba:
+        return _described(bool, {"type": "boolean", "description": _PROBA})
+    return _described(bool, {"const": False, "description": f"{_PROBA} This model has none."})
 
 
 def _number_or_infinity(value: object) -> object:

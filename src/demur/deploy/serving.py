@@ -157,8 +157,10 @@ def run_app(app: "ASGIApp", listening: socket.socket, operations: "Operations", 
             operations.stop()
             if first and drain:
                 self.stop_at = time.monotonic() + drain
-            else:
-                super().handle_exit(sig, frame)
+            elif self.should_exit and sig == signal.SIGINT:
+                self.force_exit = True
+            else:  # uvicorn's own would raise the signal again in the end, before the log is written
+                self.should_exit = True
 
         async def on_tick(self, counter: int) -> bool:
             return await super().on_tick(counter) or time.monotonic() >= self.stop_at

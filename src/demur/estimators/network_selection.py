@@ -482,13 +482,14 @@ def _softmax(scores: AnyArray) -> NDArray[np.float32]:
     by_class -= by_class.max(axis=0)
     np.exp(by_class, out=by_class)
     by_class /= np.add.reduce(by_class, axis=0)
-    return np.add.reduce(by_class, axis=1) / np.float32(len(scores))
+    return np.asarray(np.add.reduce(by_class, axis=1) / np.float32(len(scores)), dtype=np.float32)
 
 
 def _linked(loss: Loss, scores: AnyArray) -> NDArray[np.float32]:
     """Return what the loss's own link makes of the scores, averaged over the members, as :func:`_softmax` does."""
     proba = loss.inverse_link(torch.from_numpy(_in_vectors(scores)))[:, : scores.shape[1]].numpy()
-    return np.add.reduce(np.ascontiguousarray(proba.transpose(2, 0, 1)), axis=1) / np.float32(len(scores))
+    total = np.add.reduce(np.ascontiguousarray(proba.transpose(2, 0, 1)), axis=1)
+    return np.asarray(total / np.float32(len(scores)), dtype=np.float32)
 
 
 def _in_vectors(scores: AnyArray) -> AnyArray:

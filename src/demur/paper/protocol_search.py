@@ -145,9 +145,9 @@ def name_of(protocol: BenchmarkProtocol) -> str:
 
 def _on(protocol: BenchmarkProtocol, problem: str) -> BenchmarkProtocol:
     """Return the protocol as it is trained on one data set, so that equal trainings are kept once."""
-    own = {} if problem in ("vehicle", "yeast") else {"split": "shuffled", "split_seed": 0}
-    way = {item.name: item.default for item in fields(Way)}
-    return replace(protocol, scaling=scaling_of(problem, protocol.scaling), **way, **cast(Any, own))
+    plain, usual = replace(protocol, scaling=scaling_of(problem, protocol.scaling)), Way()
+    plain = replace(plain, criterion=usual.criterion, ties=usual.ties, thresholds=usual.thresholds)
+    return plain if problem in ("vehicle", "yeast") else replace(plain, split="shuffled", split_seed=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,7 +415,8 @@ def _on_validation(
         mine = networks.take(range(first, first + len(entries)))
         per_network = np.stack(surrogates(entries, mine, X, y, costs), 1)
         other.append(per_network[[one.network - first for one in own]])
-    return np.concatenate(counted), np.round(np.nan_to_num(np.concatenate(other), nan=-1.0), 6)
+    judged = np.asarray(np.nan_to_num(np.concatenate(other), nan=-1.0), dtype=np.float64)
+    return np.concatenate(counted), judged.round(6)
 
 
 def numbers_of(tried: Iterable[Tried], way: Way) -> Numbers:

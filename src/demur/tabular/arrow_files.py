@@ -1,16 +1,18 @@
 """Parquet and Arrow: files that carry their types, one by one or as a folder."""
 
+import io
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
 
 from demur.columns.column import as_type
 from demur.columns.frames import check_names
 from demur.columns.table_errors import TableError, listed, shown
-from demur.tabular.table_sources import TableFormat, TableReader
+from demur.tabular.table_sources import MOST_UNPACKED, TableFormat, TableReader, too_much
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -53,11 +55,19 @@ def _validated(data: _Rows) -> _Rows:
 
 def _seekable(stream: BinaryIO) -> BinaryIO | pa.BufferReader:
     """Return something Arrow can seek in: a pipe or a compressed file is held in memory."""
+    return stream if _can_seek(stream) else pa.BufferReader(stream.read())
+
+
+def _can_seek(stream: BinaryIO) -> bool:
     try:
-        seekable = stream.seekable()
+        return stream.seekable()
     except AttributeError:
-        seekable = False
-    return stream if seekable else pa.BufferReader(stream.read())
+        return False
+
+
+_ROWS = 65_536
+_PIECE = 1 << 26
+"""Bytes that are unpacked at a time where a file may hold far more than its size says."""
 
 
 class ParquetReader(TableReader):
@@ -67,19 +77,48 @@ class ParquetReader(TableReader):
         import pyarrow.parquet as pq  # Parquet takes a while to import, and most tables are CSV
 
         with _explained(name, "Parquet file"):
-            self._file = pq.ParquetFile(_seekable(stream))
+            seekable = _seekable(stream)
+            self._size = seekable.seek(0, io.SEEK_END)
+            seekable.seek(0)
+            self._file = pq.ParquetFile(seekable)
             columns = _types(self._file.schema_arrow, name)
         super().__init__(name, columns)
 
     def _read(self) -> pa.Table:
         with _explained(self.name, "Parquet file"):
+            self._check_size()
             return _validated(self._file.read())
+
+    def _check_size(self) -> None:
+        """Count what a file with few different or very long values unpacks to, a little at a time."""
+        groups = [(group, self._rows_at_once(group, _ROWS)) for group in range(self._file.num_row_groups)]
+        if all(rows == _ROWS for _, rows in groups):
+            return
+        unpacked = 0
+        for group, rows in groups:
+            for batch in self._file.iter_batches(rows, [group]):
+                unpacked += batch.nbytes
+                error = too_much(self.name, self._size, unpacked)
+                if error is not None:
+                    raise error
+
+    def _rows_at_once(self, group: int, rows: int) -> int:
+        """Return how many rows of a group to unpack at a time: fewer where each may be far longer than in the file."""
+        about = self._file.metadata.row_group(group)
+        sizes = [max(about.column(k).total_uncompressed_size, 1) for k in range(about.num_columns)]
+        largest, n_rows = max(sizes, default=1), about.num_rows
+        repeats = n_rows * len(sizes) > 16 * sum(sizes)
+        if n_rows * largest <= MOST_UNPACKED or not (repeats or largest > n_rows << 16):
+            return rows
+        return max(1, min(rows, _PIECE // largest))
 
     def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]:
         with _explained(self.name, "Parquet file"):
             # One row group at a time: over several, Arrow keeps what it has read until the last.
             for group in range(self._file.num_row_groups):
-                for batch in self._file.iter_batches(rows, [group], columns=None if columns is None else list(columns)):
+                at_once = self._rows_at_once(group, rows)
+                names = None if columns is None else list(columns)
+                for batch in self._file.iter_batches(at_once, [group], columns=names):
                     yield _conform(_validated(batch), columns, self.name)
 
 
@@ -89,10 +128,12 @@ class ArrowReader(TableReader):
     def __init__(self, stream: BinaryIO, name: str, format_: TableFormat) -> None:
         self._format = format_
         with _explained(name, format_.value):
-            if format_ is TableFormat.ARROW_FILE:
-                self._file: pa.RecordBatchFileReader | pa.RecordBatchStreamReader = pa.ipc.open_file(_seekable(stream))
-            else:
-                self._file = pa.ipc.open_stream(stream)
+            is_file = format_ is TableFormat.ARROW_FILE
+            source: Any = _seekable(stream) if is_file else stream
+            if is_file or _can_seek(stream):
+                _check_messages(source, name, is_file=is_file)
+            opened = pa.ipc.open_file if is_file else pa.ipc.open_stream
+            self._file: pa.RecordBatchFileReader | pa.RecordBatchStreamReader = opened(source)
             columns = _types(self._file.schema, name)
         super().__init__(name, columns)
 
@@ -111,6 +152,72 @@ class ArrowReader(TableReader):
         else:
             for position in range(self._file.num_record_batches):
                 yield self._file.get_batch(position)
+
+
+_MAGIC = 8
+"""What an Arrow file has in front of its first message."""
+
+
+def _check_messages(stream: Any, name: str, *, is_file: bool) -> None:
+    """Look what each record batch says that it unpacks to, before any of them is."""
+    stream.seek(_MAGIC if is_file else 0)
+    packed = unpacked = 0
+    try:
+        for message in pa.ipc.MessageReader.open_stream(stream):
+            if message.type != "schema":
+                packed += message.body.size if message.body is not None else 0
+                unpacked += _unpacked_size(message.metadata.to_pybytes(), message.body)
+                error = too_much(name, packed, unpacked)
+                if error is not None:
+                    raise error
+    except (pa.ArrowException, OSError, struct.error, StopIteration):
+        pass  # what follows the last message of a file; whoever reads the table says what else is wrong
+    finally:
+        stream.seek(0)
+
+
+def _unpacked_size(metadata: bytes, body: Any) -> int:
+    """Return how many bytes the buffers of a record batch, or of a dictionary, have once they are unpacked.
+
+    The description of a message is a flatbuffer; each compressed buffer begins with its size, or with -1.
+    """
+    root = _table_at(metadata, 0)
+    header = _field(metadata, root, 2)
+    if header is None or body is None:
+        return 0
+    batch = header + struct.unpack_from("<I", metadata, header)[0]
+    if metadata[_field(metadata, root, 1) or 0] == 2:  # a dictionary holds a record batch as its second field
+        inner = _field(metadata, batch, 1)
+        if inner is None:
+            return 0
+        batch = inner + struct.unpack_from("<I", metadata, inner)[0]
+    buffers, compressed = _field(metadata, batch, 2), _field(metadata, batch, 3) is not None
+    if buffers is None:
+        return 0
+    start = buffers + struct.unpack_from("<I", metadata, buffers)[0]
+    (count,) = struct.unpack_from("<I", metadata, start)
+    content, total = memoryview(body), 0
+    for offset, length in struct.iter_unpack("<qq", metadata[start + 4 : start + 4 + 16 * count]):
+        size = length
+        if compressed and length >= 8:
+            (size,) = struct.unpack_from("<q", content, offset)
+            size = length - 8 if size < 0 else size
+        total += size
+    return total
+
+
+def _table_at(metadata: bytes, place: int) -> int:
+    return place + int(struct.unpack_from("<I", metadata, place)[0])
+
+
+def _field(metadata: bytes, table: int, number: int) -> int | None:
+    """Return where a field of a flatbuffer's table lies; None where it is left out."""
+    entries = table - int(struct.unpack_from("<i", metadata, table)[0])
+    (size,) = struct.unpack_from("<H", metadata, entries)
+    if 4 + 2 * number >= size:
+        return None
+    (offset,) = struct.unpack_from("<H", metadata, entries + 4 + 2 * number)
+    return table + int(offset) if offset else None
 
 
 def files_of_folder(folder: Path) -> list[Path]:

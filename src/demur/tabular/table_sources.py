@@ -54,23 +54,75 @@ class Rewound(io.RawIOBase):
         return block if len(block) == size else block + self._rest.read(size - len(block))
 
 
-class _Decompressed(io.RawIOBase):
-    """A decompressed stream whose damage is a :class:`TableError`, wherever in the file it shows."""
+MOST_UNPACKED, MOST_TIMES = 1 << 29, 200
+"""What a table may unpack to in any case, in bytes; and how many times its size it may beyond that."""
 
-    def __init__(self, stream: Any, name: str) -> None:
+
+def too_much(name: str, packed: int, unpacked: int) -> TableError | None:
+    """Return the error for a file that unpacks to far more than any table does, if this one has so far.
+
+    Examples
+    --------
+    >>> too_much("rows.csv.gz", packed=4_000_000, unpacked=40_000_000) is None
+    True
+    >>> str(too_much("lines.csv.gz", packed=4_000_000, unpacked=4_000_000_000))
+    'lines.csv.gz has 4,000,000 bytes so far and unpacks to more than 4,000,000,000, which no table does: ...
+    """
+    if unpacked <= max(MOST_UNPACKED, MOST_TIMES * packed):
+        return None
+    problem = f"{name} has {packed:,} bytes so far and unpacks to more than {unpacked:,}, which no table does"
+    return TableError(f"{problem}: make it again, or unpack it yourself if you trust it")
+
+
+class _Counted(io.RawIOBase):
+    """A stream that counts what is read from it."""
+
+    def __init__(self, stream: Any) -> None:
         super().__init__()
         self._stream = stream
-        self._name = name
+        self.taken = 0
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int | None = -1) -> bytes:
+        part: bytes = self._stream.read(-1 if size is None else size)
+        self.taken += len(part)
+        return part
+
+
+class _Decompressed(io.RawIOBase):
+    """A decompressed stream whose damage is a :class:`TableError`, wherever in the file it shows, and its size too."""
+
+    def __init__(self, opener: Callable[[Any], Any], stream: Any, name: str) -> None:
+        super().__init__()
+        self._packed = _Counted(stream)
+        self._stream = opener(self._packed)
+        self._name = name
+        self._unpacked = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is not None and size >= 0:
+            return self._some(size)
+        parts = []
+        while part := self._some(_BLOCK):
+            parts.append(part)
+        return b"".join(parts)
+
+    def _some(self, size: int) -> bytes:
         try:
-            return bytes(self._stream.read() if size is None or size < 0 else self._stream.read(size))
+            part = bytes(self._stream.read(size))
         except (EOFError, OSError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
             problem = f"{self._name} is truncated or damaged ({error}): make or copy the compressed file again"
             raise TableError(problem) from error
+        self._unpacked += len(part)
+        error_ = too_much(self._name, self._packed.taken, self._unpacked)
+        if error_ is not None:
+            raise error_
+        return part
 
 
 def _by_arrow(codec: str) -> Callable[[Any], Any]:
@@ -155,7 +207,7 @@ def _read_head(raw: IO[bytes], name: str) -> bytes:
 def _decompressed(raw: IO[bytes], head: bytes, name: str) -> tuple[BinaryIO, bytes]:
     for magic, opener in _COMPRESSIONS.items():
         if head.startswith(magic):
-            inner = _Decompressed(opener(_as_stream(raw, head)), name)
+            inner = _Decompressed(opener, _as_stream(raw, head), name)
             head = inner.read(_HEAD)
             return cast(BinaryIO, Rewound(head, cast(IO[bytes], inner))), head
     return _as_stream(raw, head), head

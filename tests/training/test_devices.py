@@ -1,0 +1,160 @@
+"""What a device may do to training: run out of memory, have another number, or not be there when a model is loaded."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from demur.errors import InputError, UserError
+from demur.losses import get
+from demur.training import MLP, Job, NetworkSpec, TrainingData, engine, resolve_device, train, train_all
+from demur.training.engine import DeviceMemoryError, _How, _train_programs, _train_stacks
+from demur.training.jobs import Trained
+
+CPU = torch.device("cpu")
+
+
+def job(name="ce", n=90, d=4, k=3, own_units=False):
+    rng = np.random.default_rng(0)
+    data = TrainingData(
+        torch.tensor(rng.normal(size=(n, d)), dtype=torch.float32), torch.tensor(rng.integers(k, size=n))
+    )
+    loss = get(name).for_classes(k)
+    hyper = {"beta": 0.7} if loss.has_rejector else {}
+    networks = [NetworkSpec(np.arange(n), seed, decay, 0.2, hyper) for seed in range(3) for decay in (0.0, 0.1, 1.0)]
+    return Job(loss, MLP((d, 6, loss.n_outputs(k)), own_units=own_units), data, networks)
+
+
+def how(**changes):
+    return _How(**{
+        "epochs": 2, "batch_size": 32, "learning_rate": 0.01, "decoupled": False, "device": CPU, "n_workers": None,
+        "progress": None, **changes,
+    })  # fmt: skip
+
+
+class Memory:
+    """Room for so many networks at a time; what asks for more gets what a GPU says."""
+
+    def __init__(self, room):
+        self.room, self.asked = room, []
+
+    def take(self, n):
+        self.asked.append(n)
+        if n > self.room:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+
+
+@pytest.mark.parametrize("room", [100, 4, 1])
+def test_programs_train_fewer_networks_at_a_time_where_memory_is_short(monkeypatch, room):
+    memory = Memory(room)
+
+    def fused(jobs, *, epochs, batch_size, learning_rate, decoupled, device, precision, progress):
+        memory.take(sum(len(one.networks) for one in jobs))
+        found = train_all(jobs, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+        return [(one.vectors, one.failed) for one in found]
+
+    monkeypatch.setattr(engine, "train_fused", fused)
+    jobs = [job("ce"), job("apc+log")]
+    results = [Trained.empty(one.architecture, len(one.networks), CPU) for one in jobs]
+    _train_programs(jobs, [True, True], how(), "tf32", results)
+    for found, expected in zip(results, train_all(jobs, epochs=2, batch_size=32, learning_rate=0.01), strict=True):
+        assert torch.allclose(found.vectors, expected.vectors, atol=1e-6)
+    assert max(n for n in memory.asked if n <= room) <= room
+    assert sum(n for n in memory.asked if n <= room) == 18
+
+
+def test_stacks_are_made_smaller_where_memory_is_short(monkeypatch):
+    memory = Memory(2)
+    original = engine._Work.prepare
+
+    def prepare(self, those):
+        memory.take(len(self))
+        return original(self, those)
+
+    monkeypatch.setattr(engine._Work, "prepare", prepare)
+    (found,) = _train_stacks([job()], how(), stack_size=9)
+    (expected,) = train_all([job()], epochs=2, batch_size=32, learning_rate=0.01, stack_size=1)
+    assert torch.allclose(found.vectors, expected.vectors, atol=1e-6)
+    assert memory.asked[0] == 9
+    assert max(memory.asked[-3:]) <= 2
+
+
+def test_no_room_for_one_network_is_an_error_for_the_user(monkeypatch):
+    def nothing(*_, **__):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(engine, "train_fused", nothing)
+    monkeypatch.setattr(engine._Work, "prepare", nothing)
+    message = "cpu has not enough free memory for a single network. Close other programs"
+    with pytest.raises(DeviceMemoryError, match=message) as caught:
+        _train_programs([job()], [True], how(), "tf32", [None])
+    assert isinstance(caught.value, UserError)
+    with pytest.raises(DeviceMemoryError, match=message):
+        _train_stacks([job()], how(n_workers=1), None)
+
+
+def test_a_device_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert resolve_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(InputError, match=r"'cuda:2' is not there: PyTorch sees 2 CUDA GPU\(s\), numbered from 0"):
+        resolve_device("cuda:2")
+
+
+def test_networks_are_stored_without_a_trace_of_their_device():
+    one = job()
+    trained = train(one.loss, one.architecture, one.data, one.networks[:2], epochs=1)
+    state = trained.__getstate__()
+    assert all(isinstance(state[name], np.ndarray) for name in ("vectors", "failed"))
+    again = pickle.loads(pickle.dumps(trained))
+    assert torch.equal(again.vectors, trained.vectors)
+
+
+def test_decoupled_decay_is_that_of_adamw():
+    one = job()
+    for network in one.networks[:3]:
+        (found,) = train_all(
+            [Job(one.loss, one.architecture, one.data, [network])], epochs=2, batch_size=90, decay="decoupled"
+        )
+        initial = one.architecture.stack([network.seed], 1, CPU).vectors()[0]
+        module = one.architecture.module(initial)
+        optimiser = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=network.weight_decay, amsgrad=True)
+        for _ in range(2):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(module(one.data.X), one.data.y).backward()
+            optimiser.step()
+        expected = torch.cat([part.detach().flatten() for part in module.parameters()])
+        assert torch.allclose(found.vectors[0], expected, atol=1e-6)
+    with pytest.raises(InputError, match="decay must be 'l2' or 'decoupled', got 'l1'"):
+        train_all([one], epochs=1, decay="l1")
+
+
+@pytest.mark.parametrize("initialisation", ["torch", "glorot", "he", "lecun"])
+def test_initial_weights_have_the_variance_that_their_name_says(initialisation):
+    n, m = 300, 200
+    vectors = MLP((n, m, 2), initialisation).stack([0], 1, CPU).vectors()[0]
+    weight, bias = vectors[: n * m], vectors[n * m : (n + 1) * m]
+    expected = {"torch": 1 / (3 * n), "glorot": 2 / (n + m), "he": 2 / n, "lecun": 1 / n}[initialisation]
+    assert float(weight.var()) == pytest.approx(expected, rel=0.03)
+    assert bool((bias == 0).all()) == (initialisation != "torch")
+    with pytest.raises(InputError, match="initialisation must be"):
+        MLP((2, 3, 2), "zeros").stack([0], 1, CPU)
+
+
+def test_a_rejector_with_units_of_its_own_is_a_network_of_its_own():
+    """What the classes' units learn does not reach the rejector's, and each half starts as nn.Linear layers would."""
+    one = job("mpc+log", own_units=True)
+    (trained,) = train_all([one], epochs=3, batch_size=30, learning_rate=0.05)
+    d, n_hidden, k = one.architecture.sizes
+    start = (d + 1) * n_hidden
+    last = trained.vectors[:, start : start + n_hidden * k].view(-1, k, n_hidden)
+    assert bool((last[:, :-1, n_hidden // 2 :] == 0).all())
+    assert bool((last[:, -1, : n_hidden // 2] == 0).all())
+    assert bool((last[:, :-1, : n_hidden // 2] != 0).all())
+    initial = one.architecture.stack([0], 1, CPU).vectors()[0][start : start + n_hidden * k]
+    assert float(initial.abs().max()) <= (n_hidden // 2) ** -0.5
+    assert float(initial.abs().max()) > n_hidden**-0.5
+    with pytest.raises(InputError, match="own_units needs one hidden layer of an even number of units"):
+        MLP((2, 5, 3), own_units=True)
