@@ -67,7 +67,7 @@ def evaluate(
     with wrong_call_if_refused(), warnings_as_notes():
         from demur.tabular import evaluate_table, read_labelled
 
-        prices = read_prices(price)
+        prices = read_prices(price) if price else None
         fitted = load_table_model(model)
         fitted.check_prices(prices)
         classes = fitted.classes.tolist()

@@ -133,7 +133,8 @@ def fit(
     check_share("--holdout", holdout)
     _check_places(out, report, force, has_rows=test is not None or holdout > 0)
     with wrong_call_if_refused(), warnings_as_notes():
-        experts, limits = read_expert_options(expert), read_limits(capacity)
+        experts = read_expert_options(expert) if expert else None
+        limits = read_limits(capacity) if capacity else None
         given = {
             "--cost": cost,
             "--coverage": coverage,

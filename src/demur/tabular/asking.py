@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from demur.array_types import AnyArray, ByName
 from demur.deferral.deferral_metrics import DeferralCurve, ExpertCalibration, expert_load
 from demur.metrics import Interval, bootstrap, mean_interval, proportion_interval
-from demur.tabular.evaluation_words import counted, per_hundred, percent
+from demur.tabular.evaluation_words import counted, interval_json, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
 
-__all__ = ["ASKING_SENTENCES", "Asking", "interval_json", "right_answers"]
+__all__ = ["ASKING_SENTENCES", "Asking", "right_answers"]
 
 Floats = NDArray[np.float64]
 
@@ -265,12 +265,6 @@ class Asking:
             "n_without_answer": self.n_open,
             "risk_if_nobody_asked": interval_json(self.nobody),
         }
-
-
-def interval_json(found: Interval) -> dict[str, float | None]:
-    """Return an interval as plain numbers, None where one is undefined."""
-    numbers = {"estimate": found.estimate, "low": found.low, "high": found.high}
-    return {name: float(number) if math.isfinite(number) else None for name, number in numbers.items()}
 
 
 def right_answers(answers: Mapping[str, AnyArray], labels: AnyArray) -> Floats:

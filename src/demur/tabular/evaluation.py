@@ -23,13 +23,14 @@ from demur.metrics import (
     risk_interval,
 )
 from demur.rules import CostMatrix, Decision, check_proba, chow_acceptance
-from demur.tabular.asking import Asking, interval_json, right_answers
+from demur.tabular.asking import Asking, right_answers
 from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation_words import (
     assumed_price,
     baselines,
     counted,
     headline,
+    interval_json,
     matrix_baselines,
     matrix_headline,
     percent,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from demur.metrics import Interval
 from demur.tabular.judged_rows import Counts
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "cost_words",
     "counted",
     "headline",
+    "interval_json",
     "interval_words",
     "matrix_baselines",
     "matrix_headline",
@@ -235,3 +237,9 @@ def assumed_price(counts: Counts, cost: float, if_all_answered: float) -> str:
 
 def _tenths(tenths: int, value: float) -> str:
     return "<0.1" if tenths == 0 and value > 0 else f"{tenths / 10:.1f}"
+
+
+def interval_json(found: Interval) -> dict[str, float | None]:
+    """Return an interval as plain numbers, None where one is undefined."""
+    numbers = {"estimate": found.estimate, "low": found.low, "high": found.high}
+    return {name: float(number) if math.isfinite(number) else None for name, number in numbers.items()}
