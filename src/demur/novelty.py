@@ -44,6 +44,7 @@ _FURTHEST = 1e3
 _LONG_TAIL = 10.0
 """A column whose range is so many times that of its middle 98 % is measured on a logarithmic scale."""
 _PIECE = 1 << 21
+_FEW = 16
 _MORE = 1 + 1e-9
 """What one distance must exceed another by: they are sums, each rounded in its own way."""
 
@@ -205,9 +206,12 @@ class KeptRows:
         What is too near to the radius for single precision is computed again, row by row: the answer must not depend
         on how many rows are asked for at once.
         """
-        far = np.full(len(points), bool(len(self.points)))
         lengths = np.einsum("ij,ij->i", points, points)
         slack = 1e-5 * (lengths + (squared_radius + points.shape[1]))
+        if len(points) <= _FEW:  # the overhead of the loop below would be most of the time
+            first = _least_squared(points, self.points[:64], self.norms[:64]) if len(self.points) else -lengths
+            if (first + lengths <= squared_radius - slack).all():
+                return np.zeros(len(points), dtype=bool)
         least = np.full(len(points), np.inf, dtype=np.float32)
         start, stop, left = 0, 64, np.arange(len(points))
         while start < len(self.points) and len(left):

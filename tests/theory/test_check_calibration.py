@@ -249,6 +249,7 @@ def test_without_time_nothing_is_refuted_and_a_theorem_stays_one():
     assert "the time was up" in str(proved)
 
 
+@pytest.mark.slow
 def test_a_staircase_is_left_open_and_said_to_be_one():
     """Of its many steps the best right one may be missed: what a search finds there refutes nothing."""
 

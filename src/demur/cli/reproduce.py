@@ -92,7 +92,12 @@ def reproduce(
     if records_only and tables_only:
         raise CallError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
     if which == "deferral":
-        unused = {"--scheduler": scheduler, "--published": published, "--pack": pack, "--json": as_json}
+        unused: dict[str, object] = {
+            "--scheduler": scheduler,
+            "--published": published,
+            "--pack": pack,
+            "--json": as_json,
+        }
         for option in (name for name, value in unused.items() if value):
             raise CallError(f"{option} is for the paper's experiments; deferral runs here, in minutes.")
         chosen_settings = settings or []

@@ -476,8 +476,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             proba[novel[counted]] = 1 / proba.shape[1]
         codes = np.searchsorted(self.classes_, labels[counted])
         self.fitted_rule_ = clone(_of_rows(rule, counted)).fit(proba, codes)
-        if getattr(self.rule, "groups", None) is not None:
-            self.fitted_rule_.groups = self.rule.groups
+        groups = getattr(self.rule, "groups", None)
+        if groups is not None:
+            self.fitted_rule_.groups = groups
 
     def _novel(self, X: Features) -> NDArray[np.bool_] | None:
         known = getattr(self, "known_rows_", None)

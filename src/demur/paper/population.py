@@ -12,11 +12,13 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from demur.losses import resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Experiment, SyntheticProtocol
 from demur.paper.problems import gaussians_of, seed_for
+from demur.theory import pointwise_risk
 from demur.theory.theorem_four import rejector_slope
 
 __all__ = ["MOST_POINTS", "PopulationErrors", "population_errors", "rejected_by_minimiser"]
@@ -108,9 +110,25 @@ def rejected_by_minimiser(loss: PairwiseLoss, eta: NDArray[np.float64], cost: fl
 def _slopes(loss: PairwiseLoss, eta: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the part of the slope that neither the cost nor beta changes: what answering adds to it."""
     unit, rejecting = replace(loss, beta=1.0), _slope_of_rejecting(loss)
-    slope, _ = rejector_slope(unit, torch.from_numpy(np.ascontiguousarray(eta)), 0.5, symmetric=True)
-    answering: NDArray[np.float64] = slope.numpy() - 0.5 * rejecting
+    parts = []
+    for rows in torch.split(torch.from_numpy(np.ascontiguousarray(eta)), 5_000):
+        slope = _slope_at_likely_scores(unit, rows)
+        parts.append(rejector_slope(unit, rows, 0.5, symmetric=True)[0] if slope is None else slope)
+    answering: NDArray[np.float64] = torch.cat(parts).numpy() - 0.5 * rejecting
     return answering
+
+
+def _slope_at_likely_scores(loss: PairwiseLoss, eta: Tensor) -> Tensor | None:
+    """Return the slope in r at log eta, or at half of it, if the class scores have no slope left there; else None.
+
+    Of the logarithmic and the exponential losses they are the minimisers, for every pair of classes at once.
+    """
+    for factor in (1.0, 0.5):
+        scores = torch.cat([factor * eta.log(), torch.zeros(len(eta), 1, dtype=eta.dtype)], -1).requires_grad_()
+        (gradient,) = torch.autograd.grad(pointwise_risk(loss, scores, eta, 0.5).sum(), scores)
+        if float(gradient[:, :-1].abs().max()) < 1e-10:
+            return gradient[:, -1]
+    return None
 
 
 def _slope_of_rejecting(loss: PairwiseLoss) -> float:

@@ -263,13 +263,20 @@ class TableModel:
         reasons = known.to_pylist()
         given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
         some = given.take(pa.array(rows))
-        outside = self.novelty.outside(self._marked(some, self.schema.encode(some)))
-        for row, cells in zip(rows.tolist(), outside, strict=True):
+        for row, words in zip(
+            rows.tolist(), self.novel_words(self._marked(some, self.schema.encode(some))), strict=True
+        ):
+            reasons[row] = words
+        return pa.array(reasons, pa.string())
+
+    def novel_words(self, codes: NDArray[np.float64]) -> list[str]:
+        """Return "novel" for each row of codes, and the columns whose values lie outside of what training held."""
+        words = []
+        for cells in np.zeros((len(codes), 0), dtype=bool) if self.novelty is None else self.novelty.outside(codes):
             names = [self.schema.names[k] for k in np.flatnonzero(cells)]
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            if names:
-                reasons[row] = f"novel: {', '.join(names[:_MOST_NAMED])}{more}"
-        return pa.array(reasons, pa.string())
+            words.append(f"novel: {', '.join(names[:_MOST_NAMED])}{more}" if names else "novel")
+        return words
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)

@@ -366,7 +366,7 @@ def _by_the_rule(model: Estimator) -> Any:
     """Return a model that decides as the given one, without looking for novel rows."""
     if isinstance(model, TableModel):
         return replace(model, novelty=None)
-    return copy(model).set_params(novelty=None)
+    return model if isinstance(model, DeferOption) else copy(model).set_params(novelty=None)
 
 
 def _largest_difference(ours: AnyArray, theirs: Any) -> float:
