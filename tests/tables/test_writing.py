@@ -150,3 +150,21 @@ def test_devices_are_written_to_and_stay_devices():
 def test_a_full_disk_is_named(format):
     with pytest.raises(TableError, match=r"cannot be written .*space"):
         write("/dev/full", BATCH, format=format)
+
+
+def test_issue_17_cells_that_a_spreadsheet_would_compute_are_guarded(tmp_path):
+    rows = pa.record_batch(
+        {
+            "=name": ["=1+1", "+SUM(A1)", "-cmd", "@x", " =2", "-5", "+1.5e3", "plain", None],
+            "number": [-1.0, 2.0, -3.5, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+        }
+    )
+    for safe in (True, False):
+        with TableWriter(tmp_path / "out.csv", overwrite=True, spreadsheet_safe=safe) as writer:
+            writer.write(rows)
+        with open(tmp_path / "out.csv", newline="") as file:
+            head, *written = csv.reader(file)
+        guarded = ["'=1+1", "'+SUM(A1)", "'-cmd", "'@x", "' =2", "-5", "+1.5e3", "plain", ""]
+        assert head == (["'=name", "number"] if safe else ["=name", "number"])
+        assert [one[0] for one in written] == (guarded if safe else [text or "" for text in rows["=name"].to_pylist()])
+        assert [float(one[1]) for one in written] == rows["number"].to_pylist()

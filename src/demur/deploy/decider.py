@@ -138,10 +138,8 @@ class Decider:
         if self.model.cost_adjustable and own is not None:
             costs = np.repeat([own if one.cost is None else one.cost for one in asked], sizes).astype(np.float64)
         novel = np.zeros(len(codes), dtype=bool) if self.model.novelty is None else self.model.novelty.novel(codes)
-        codes[:, self._categorical] = np.where(
-            codes[:, self._categorical] == UNSEEN, np.nan, codes[:, self._categorical]
-        )
-        decisions, confidence, scores = self._decisions(codes, costs)
+        codes[(codes == UNSEEN) & self._categorical] = np.nan
+        decisions, confidence, scores = self._decisions(codes, costs, novel)
         found: list[list[dict[str, Any]] | Exception] = []
         start = 0
         for one, size in zip(asked, sizes, strict=True):
@@ -162,12 +160,17 @@ class Decider:
         return found
 
     def _decisions(
-        self, codes: NDArray[np.float64], costs: NDArray[np.float64] | None
+        self, codes: NDArray[np.float64], costs: NDArray[np.float64] | None, novel: NDArray[np.bool_]
     ) -> tuple[list[dict[str, Any]], NDArray[np.float64], NDArray[np.float64]]:
-        """Return what :meth:`TableModel.answers` does, as plain values, the confidences, and the scores."""
+        """Return what :meth:`TableModel.answers` does, as plain values, the confidences, and the scores.
+
+        Rows that the classifier itself finds novel are added to ``novel``.
+        """
         quick = self.model.quick()
         codes[np.abs(codes) > LARGEST] = np.nan
         decision, scores = quick.classifier.decide_and_score(quick.features(codes), costs)
+        if decision.novel is not None:
+            novel |= decision.novel
         label, rows = decision.label, np.arange(len(scores))
         confidence = scores[rows, label] if self._by_rule else np.asarray(decision.confidence, dtype=np.float64)
         others = np.array(scores, dtype=np.float64)
@@ -305,8 +308,12 @@ def _values_to_try(column: Column, model: TableModel, position: int, rng: Any, n
 
 
 def _usual(model: TableModel, position: int) -> tuple[float, float]:
-    """Return about where the numbers of a column lie, as far as the dense view tells."""
+    """Return about where the numbers of a column lie, as far as the ranges of training or the dense view tell."""
     try:
+        space = model.novelty.space_ if model.novelty is not None else None
+        if space is not None:
+            place = space.numeric.tolist().index(position)
+            return float(space.low[place] + space.high[place]) / 2, float(space.high[place] - space.low[place]) / 8
         _, steps, columns = model.dense.transformers_[0]
         place = columns.tolist().index(position)
         return float(steps[1].mean_[place]), float(steps[1].scale_[place])
