@@ -133,7 +133,8 @@ def get_margin(name: str, **fields: Any) -> MarginFunction:
         ...
     demur.errors.InputError: unknown margin function 'logg'. Did you mean 'log'? Available: exp, hin, log, sq, sqhin.
     """
-    return _margins[name](**fields)
+    margin: MarginFunction = _margins.make(name, **fields)
+    return margin
 
 
 def available_margins() -> list[str]:

@@ -1,8 +1,8 @@
 """A registry: classes by the names under which users, files and messages know them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from demur.errors import InputError
 
@@ -23,9 +23,11 @@ class NamedClasses(Generic[C]):
     Examples
     --------
     >>> fruits = NamedClasses("fruit")
-    >>> fruits.add("apple", int)
+    >>> fruits.add("apple", dict, {"colour": "red"})
     >>> fruits["apple"]
-    <class 'int'>
+    <class 'dict'>
+    >>> fruits.make("apple", ripe=True)
+    {'colour': 'red', 'ripe': True}
     >>> fruits["aple"]
     Traceback (most recent call last):
         ...
@@ -35,9 +37,10 @@ class NamedClasses(Generic[C]):
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._classes: dict[str, C] = {}
+        self._fields: dict[str, Mapping[str, Any]] = {}
 
-    def add(self, name: str, cls: C) -> None:
-        """Register a class; one of the same origin takes its place, as when a notebook cell is run again."""
+    def add(self, name: str, cls: C, fields: Mapping[str, Any] | None = None) -> None:
+        """Register a class and the fields that it is made with under this name; one of the same origin takes its place, as when a notebook cell is run again."""
         known = self._classes.get(name)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise InputError(
@@ -45,6 +48,11 @@ class NamedClasses(Generic[C]):
                 "give yours another name, or unregister that one first."
             )
         self._classes[name] = cls
+        self._fields[name] = dict(fields or {})
+
+    def make(self, name: str, **fields: Any) -> Any:
+        """Return an object of the class of that name, with these fields beside or instead of its own."""
+        return self[name](**{**self._fields.get(name, {}), **fields})
 
     def __getitem__(self, name: str) -> C:
         if name not in self._classes:
@@ -55,7 +63,7 @@ class NamedClasses(Generic[C]):
 
     def __delitem__(self, name: str) -> None:
         self[name]  # so that a name that is not there is refused in words
-        del self._classes[name]
+        del self._classes[name], self._fields[name]
 
     def __iter__(self) -> Iterator[str]:
         """Go through the names in alphabetical order."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
 from numpy.typing import ArrayLike
@@ -24,6 +23,7 @@ from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import F, Tensor, torch
 from demur.losses.loss import Hyper, Trainable, score_of_label
 from demur.losses.registry import load_object
+from demur.named_classes import NamedClasses
 from demur.rules import Decision
 
 __all__ = [
@@ -210,7 +210,7 @@ class JointLoss(Trainable):
 
 L = TypeVar("L", bound=JointLoss)
 
-_variants: dict[str, tuple[type[JointLoss], Mapping[str, Any]]] = {}
+_joint: NamedClasses[type[JointLoss]] = NamedClasses("joint loss")
 
 
 def register_joint(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
@@ -225,16 +225,12 @@ def register_joint(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]
     ...     name = property(lambda self: f"weighty-{self.weight:g}")
     >>> get_joint("weighty-3")
     Weighty(weight=3.0)
-    >>> _ = _variants.pop("weighty-3")
+    >>> del _joint["weighty-3"]
     """
 
     def decorate(cls: type[L]) -> type[L]:
         for fields in variants or ({},):
-            name = cls(**fields).name
-            known = _variants.get(name)
-            if known is not None and known[0].__qualname__ != cls.__qualname__:
-                raise InputError(f"a joint loss named {name!r} is registered already, by {known[0].__qualname__}.")
-            _variants[name] = (cls, dict(fields))
+            _joint.add(cls(**fields).name, cls, fields)
         return cls
 
     return decorate
@@ -248,7 +244,7 @@ def available_joint() -> list[str]:
     >>> available_joint()
     ['asm', 'decoupled', 'ms', 'ova', 'rl2d', 'rl2d-0.7', 'rs', 'two-stage']
     """
-    return sorted(_variants)
+    return list(_joint)
 
 
 def get_joint(name: str, **fields: Any) -> JointLoss:
@@ -263,12 +259,8 @@ def get_joint(name: str, **fields: Any) -> JointLoss:
         ...
     demur.errors.InputError: unknown joint loss 'mss'. Did you mean 'ms'? Available: asm, decoupled, ms, ...
     """
-    if name not in _variants:
-        close = get_close_matches(str(name), _variants, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"unknown joint loss {name!r}.{hint} Available: {', '.join(available_joint())}.")
-    cls, defaults = _variants[name]
-    return cls(**{**defaults, **fields})
+    loss: JointLoss = _joint.make(name, **fields)
+    return loss
 
 
 def resolve_joint(loss: str | JointLoss | type[JointLoss]) -> JointLoss:

@@ -23,8 +23,6 @@ __all__ = ["available", "get", "load_object", "register", "resolve", "unregister
 L = TypeVar("L", bound=Loss)
 
 _classes: NamedClasses[type[Loss]] = NamedClasses("loss")
-_fields: dict[str, Mapping[str, Any]] = {}
-"""With which fields the class of a name is made."""
 
 
 def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
@@ -82,8 +80,7 @@ def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
     def decorate(cls: type[L]) -> type[L]:
         for fields in variants or ({},):
             name = cls(**fields).name
-            _classes.add(name, cls)
-            _fields[name] = dict(fields)
+            _classes.add(name, cls, fields)
         return cls
 
     return decorate
@@ -99,7 +96,7 @@ def unregister(name: str) -> None:
         ...
     demur.errors.InputError: unknown loss 'no such loss'. Available: apc+exp, apc+log, ...
     """
-    del _classes[name], _fields[name]
+    del _classes[name]
 
 
 def get(name: str, **fields: Any) -> Loss:
@@ -116,8 +113,8 @@ def get(name: str, **fields: Any) -> Loss:
         ...
     demur.errors.InputError: unknown loss 'ova+logg'. Did you mean 'ova+log'? Available: ...
     """
-    cls = _classes[name]
-    return cls(**{**_fields[name], **fields})
+    loss: Loss = _classes.make(name, **fields)
+    return loss
 
 
 def available(n_classes: int | None = None) -> list[str]:
