@@ -40,7 +40,10 @@ class NamedClasses(Generic[C]):
         self._fields: dict[str, Mapping[str, Any]] = {}
 
     def add(self, name: str, cls: C, fields: Mapping[str, Any] | None = None) -> None:
-        """Register a class and the fields that it is made with under this name; one of the same origin takes its place, as when a notebook cell is run again."""
+        """Register a class, and the fields that it is made with under this name.
+
+        A class of the same origin takes its place, as when a notebook cell is run again.
+        """
         known = self._classes.get(name)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise InputError(
