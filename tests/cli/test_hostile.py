@@ -81,7 +81,7 @@ def fit_and_decide(demur, hostile, path, folder):
         # What a model was fitted on, it can decide for.
         again = demur("predict", folder / "model", path)
         assert again.code == 0, again
-        assert again.text.startswith("prediction,rejected,confidence,first_choice,second_choice\n")
+        assert again.text.startswith("prediction,rejected,confidence,first_choice,second_choice,reason\n")
 
 
 @pytest.mark.usefixtures("light_model")

@@ -224,7 +224,7 @@ def test_a_reader_that_goes_away_is_no_mistake(pets):
         f"{sys.executable} -m demur predict {pets / 'model'} {pets / 'new.csv'} --keep-all --chunk-rows 5 | head -1"
     )
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert result.stdout == "a,b,kind,y,prediction,rejected,confidence,first_choice,second_choice\n"
+    assert result.stdout == "a,b,kind,y,prediction,rejected,confidence,first_choice,second_choice,reason\n"
     assert result.stderr == ""
 
 

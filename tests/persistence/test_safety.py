@@ -221,7 +221,7 @@ def test_issue_17_an_array_that_is_shorter_than_it_says_is_refused(model, dtype)
     content = io.BytesIO()
     np.lib.format.write_array_header_1_0(content, {"descr": dtype, "fortran_order": False, "shape": (10**9,)})
     forge_schema(model, files={"0.npy": content.getvalue()})
-    with pytest.raises(ModelFileError, match="does not have its size"):
+    with pytest.raises(ModelFileError, match=r"does not have its size|holds items of [\d,]+ bytes each"):
         load(model)
 
 

@@ -53,7 +53,7 @@ def reader(*columns):
     """The requests to a model of these columns; it needs no classifier."""
 
     class Priced:
-        effective_cost, cost_adjustable, why_cost_fixed = 0.2, True, None
+        effective_cost, cost_adjustable, why_cost_fixed, has_proba = 0.2, True, None, True
 
     return Requests(TableModel(Schema(columns, "y"), Priced()), max_rows=10)
 

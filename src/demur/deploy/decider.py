@@ -60,6 +60,7 @@ class Decider:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> from demur.tabular import fit_table
     >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
     >>> decider = Decider(fit_table(table, "y", model="lr"), max_rows=10)
@@ -333,6 +334,7 @@ class Lanes:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> from demur.tabular import fit_table
     >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
     >>> lanes = Lanes(Decider(fit_table(table, "y", model="lr"), max_rows=10))

@@ -84,6 +84,7 @@ def create_app(
     Examples
     --------
     >>> import asyncio, httpx
+    >>> import pyarrow as pa
     >>> from demur.tabular import fit_table
     >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
     >>> transport = httpx.ASGITransport(create_app(fit_table(table, "y", model="lr")))
