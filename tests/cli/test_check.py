@@ -72,6 +72,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_refuted_loss_is_exit_code_3_verdict_first():
     call = [sys.executable, "-m", "demur", "check", "apc+log", "--classes", "8", "--cost", "0.2"]
     result = subprocess.run(call, capture_output=True, text=True, check=False)

@@ -308,6 +308,7 @@ def test_14_the_latest_rows_are_judged(fit, tmp_path):
     assert "is empty in 1 of the 200 rows" in fit(gaps, "--time-split", "day", "--force").complaint
 
 
+@pytest.mark.slow
 def test_14_a_seed_chooses_other_rows_and_another_model(tmp_path):
     data = csv_of(rows_of(), tmp_path / "data.csv")
     first, again, other = (fit_file(data, "y", model="et", seed=seed) for seed in (1, 1, 2))

@@ -79,7 +79,7 @@ def test_reloading_gives_the_same_bits(pets):
     assert load(pets / "model").answers(table).equals(load(pets / "model").answers(table))
 
 
-@pytest.mark.parametrize("model", ["lr", "hgb"])
+@pytest.mark.parametrize("model", ["lr", pytest.param("hgb", marks=pytest.mark.slow)])
 def test_another_cost_is_as_if_fitted_with_it(demur, pets, model, tmp_path):
     for cost in ("0.2", "0.004"):
         options = ("--target", "y", "--model", model, "--cost", cost, "--holdout", "0", "--out", tmp_path / cost)
