@@ -1,7 +1,6 @@
 """Small files that unpack to gigabytes end in one sentence, exit code 2, and at most one gigabyte."""
 
 import gzip
-import os
 import subprocess
 import sys
 
@@ -69,17 +68,20 @@ def folder(tmp_path_factory):
     return made
 
 
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(code, 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""A small process between this one and the command: a child's peak of memory begins with that of its parent."""
+
+
 def run(*arguments):
     """Return the exit code, standard error and the most memory that a command took, in bytes."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "demur", *map(str, arguments)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    errors = process.stderr.read()
-    process.stderr.close()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, errors, 1024 * usage.ru_maxrss
+    call = [sys.executable, "-c", MEASURED, sys.executable, "-m", "demur", *map(str, arguments)]
+    ended = subprocess.run(call, capture_output=True, text=True, check=True)
+    code, memory = map(int, ended.stdout.split())
+    return code, ended.stderr, memory
 
 
 @pytest.mark.slow
