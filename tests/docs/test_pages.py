@@ -9,8 +9,8 @@ from page_runner import PageRunner
 from demur.losses import available, unregister
 
 LANGUAGES = {"python", "console", "output", "text"}
-MOST_TEXT_BLOCKS = 4
-"""Blocks that do not run, such as a picture in letters or a command of hours, in all pages together."""
+MOST_TEXT_BLOCKS = 6
+"""Blocks that do not run, such as a picture in letters, a command of hours or the commands for files of one's own."""
 
 
 @pytest.fixture

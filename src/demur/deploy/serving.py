@@ -71,8 +71,9 @@ def limited_protocol(
             super().connection_made(transport)
             self.since = self.loop.time()
             self._wait_for_head()
-            if len(self.connections) > most_connections:
-                waiting: list[Any] = [one for one in self.connections if getattr(one, "is_waiting", False)]
+            is_open: list[Any] = [one for one in self.connections if not one.transport.is_closing()]
+            if len(is_open) > most_connections:
+                waiting = [one for one in is_open if getattr(one, "is_waiting", False)]
                 oldest: Any = min(waiting, key=lambda one: one.since, default=self)
                 oldest.give_up(_TOO_MANY)
 
@@ -85,6 +86,10 @@ def limited_protocol(
             elif self._slow is None and not self.transport.is_closing():
                 self.since = self.loop.time()
                 self._wait_for_head()
+
+        def on_response_complete(self) -> None:
+            self.since = self.loop.time()
+            super().on_response_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._head_came()
