@@ -28,8 +28,12 @@ lint: $(STAMP)
 # One thread for each of two processes: they share two cores. Compiled modules are kept even where the shell asks not to: every process needs them.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
-test: lint
-	$(PYTEST) -m "not slow"
+# Types are checked beside the tests: either alone leaves a core idle.
+test: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy & types=$$!; $(PYTEST) -m "not slow"; tests=$$?; wait $$types && exit $$tests
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow

@@ -133,7 +133,8 @@ def test_issue_17_a_changed_model_is_refused_or_decides(tmp_path, name):
     save(fitted(name), tmp_path / "model")
     original = (tmp_path / "model" / "model.skops").read_bytes()
     rng, refused = random.Random(name), 0
-    for _ in range(150):
+    n_changes = 40 if name in ("rf", "hgb") else 150  # large archives
+    for _ in range(n_changes):
         content = forged(tmp_path / "model", rng)
         forge_archive(tmp_path / "model", content)
         with warnings.catch_warnings():
@@ -147,4 +148,4 @@ def test_issue_17_a_changed_model_is_refused_or_decides(tmp_path, name):
                 with suppress(Exception):  # whatever Python says of it, the process lives
                     ask(model)
         forge_archive(tmp_path / "model", original)
-    assert refused > 20
+    assert refused > n_changes / 8
