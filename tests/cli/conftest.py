@@ -84,7 +84,7 @@ def hostile_files():
 def pytest_generate_tests(metafunc):
     if "hostile_file" in metafunc.fixturenames:
         files = hostile_files()
-        third = set(list(files)[::3]) if metafunc.function.__name__ == "test_fit" else set(files)
+        third = set(files) if "real" in metafunc.function.__name__ else set(list(files)[::3])
         marks = {True: (), False: pytest.mark.slow}  # a real model is fitted on every file by the slow tests
         chosen = [pytest.param(one, marks=marks[one[0] in third], id=one[0]) for one in files.items()]
         metafunc.parametrize("hostile_file", chosen)

@@ -98,6 +98,7 @@ def test_a_calibrated_loss_is_exit_code_0_with_its_bounds(demur):
         assert tightest > theorem
 
 
+@pytest.mark.slow
 def test_options_reach_the_loss(demur, tmp_path):
     picture = tmp_path / "decisions.png"
     result = demur("apc+exp", "--classes", 2, "--beta", 4.4, "--alpha", 1.0, "--json", "--figure", picture)
@@ -112,6 +113,7 @@ def test_options_reach_the_loss(demur, tmp_path):
 @pytest.mark.parametrize(
     ("name", "title"), [("own:brier", "brier"), ("own:wrapped", "my own"), ("own.py:Own", "own ce")]
 )
+@pytest.mark.slow
 def test_a_loss_of_ones_own(demur, name, title, folder):
     result = demur(name, "--classes", 2, cwd=folder)
     assert result.returncode == 0, result.stderr
@@ -141,6 +143,7 @@ def test_an_inconclusive_check_is_exit_code_4_and_says_what_would_settle_it(demu
     assert report["witnesses"] == []
 
 
+@pytest.mark.slow
 def test_other_costs(demur, folder, tmp_path):
     assert demur("ce", "--cost", "0.1,0.3,0.3").returncode == 0
     matrix = tmp_path / "costs.csv"
@@ -156,6 +159,7 @@ def test_other_costs(demur, folder, tmp_path):
     assert "is not a number" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_rule_of_ones_own(demur, folder):
     result = demur("own:brier", "--rule", "own:half", "--classes", 2, cwd=folder)
     assert result.returncode == 3, result.stderr

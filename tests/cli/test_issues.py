@@ -248,6 +248,7 @@ def test_12_13_equal_rows_stay_on_one_side_and_are_counted(fit, demur, tmp_path)
     assert fitted.model.facts["rows"] == 320
 
 
+@pytest.mark.slow
 def test_12_13_copies_do_not_make_a_promise_come_true(fit, tmp_path):
     """Coin tosses, each row eight times: a forest knows the copies by heart, and promised what it cannot keep."""
     rng = np.random.default_rng(0)

@@ -108,6 +108,7 @@ def test_costs_from_one_half_on_agree_too_though_the_regions_have_corners():
 
 @given(st.integers(0, 10_000), st.floats(0.02, 0.48))
 @settings(max_examples=5, deadline=None)
+@pytest.mark.slow
 def test_laws_of_the_bayes_optimal_rule(seed, cost):
     classes = random_classes(seed)
     less, here, more = (classes.bayes_summary(c) for c in (cost - 0.01, cost, cost + 0.01))

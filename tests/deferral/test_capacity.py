@@ -73,6 +73,7 @@ def test_limits_that_do_not_bind_change_nothing():
 
 
 @pytest.mark.parametrize("limits", [{"a": 0.1}, {"a": 0.1, "b": 0.2}, {"a": 0.05, "b": 0.3, "c": 0.1}])
+@pytest.mark.slow
 def test_loads_of_a_stream_exceed_their_limits_as_rarely_as_promised(limits):
     """100 calibration samples at delta = 0.2; with that probability at most, some long-run load is above its limit."""
     rng = np.random.default_rng(0)

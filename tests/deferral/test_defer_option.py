@@ -137,6 +137,7 @@ def test_a_useless_expert_costs_nothing(price):
 
 
 @pytest.mark.parametrize("depends", [False, True], ids=["at random", "on the features"])
+@pytest.mark.slow
 def test_gaps_shrink_information_not_correctness(depends):
     """Three answers of four are missing; over twenty draws the estimates are not off on the mean by more than noise."""
     errors = []

@@ -179,6 +179,7 @@ def test_candidates_are_shortened_to_fit_in(slow, clock, noisy, budget):
     assert 4 <= len(model.models_[0].estimators_) < 100
 
 
+@pytest.mark.slow
 def test_without_a_budget_nothing_is_shortened(slow, noisy):
     model = AutoClassifier(time_budget=None, random_state=0).fit(*noisy)
     assert {n_trees for _, n_trees in slow} == {100}
@@ -386,6 +387,7 @@ def test_rules_that_need_rows_get_rows_that_the_blend_has_not_seen(monkeypatch):
     assert len(model.estimator_.held_out_rows_) == len(X) - round(0.2 * len(X))
 
 
+@pytest.mark.slow
 def test_rare_classes():
     X, y = load_iris(return_X_y=True)
     keep = np.r_[0:50, 50:100, 100]  # one row of the third class

@@ -85,6 +85,7 @@ _SMALL = RejectClassifier(epochs=20, hidden_units=4, cost=0.3, random_state=0).f
 _SMALL_GRAPH = onnx_model(_SMALL)
 
 
+@pytest.mark.slow
 def test_networks_inside_a_reject_option():
     X, y = DATA[3]
     model = RejectOption(RejectClassifier(epochs=20, batch_size=32, random_state=0), cv=2).fit(X, y)
@@ -140,6 +141,7 @@ def test_the_default_networks_agree_with_missing_values_too(name):
     assert_agrees(model, mixed_rows(X, 100), SINGLE)
 
 
+@pytest.mark.slow
 def test_a_blend_of_networks_agrees_and_survives_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("demur.estimators.candidates._EPOCHS", 4)
     X, y = DATA[3]

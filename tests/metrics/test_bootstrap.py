@@ -18,6 +18,7 @@ def test_the_interval_of_a_mean_is_the_normal_one():
     assert interval.resamples.shape == (2000,)
 
 
+@pytest.mark.slow
 def test_it_covers_about_as_often_as_it_says():
     """The population is ten thousand rows, so that the truth is known."""
     rng = np.random.default_rng(0)

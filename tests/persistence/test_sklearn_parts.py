@@ -118,6 +118,7 @@ def test_a_table_with_missing_numbers_and_categories(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_an_automatic_model_of_a_table(tmp_path):
     names = ("logistic regression", "gradient boosting", "networks")
     table = TABLE[::3]

@@ -76,6 +76,7 @@ def test_no_beta_is_calibrated_for_more_than_two_classes(name, n_classes):
 
 
 @pytest.mark.parametrize("name", some_slow([*PAIRWISE, "pb+log", "pb+exp"], quick=("pb+log",)))
+@pytest.mark.slow
 def test_two_classes_have_one_calibrated_beta(name):
     right = check_calibration(name, 2, 0.2)
     assert right.calibrated
