@@ -169,6 +169,7 @@ def test_equals_adam_with_a_rate_for_each_kind_of_parameter(embeddings):
 
 
 @pytest.mark.parametrize("loss", available(n_classes=4))
+@pytest.mark.slow
 def test_every_loss_trains(loss):
     found = get(loss).for_classes(4)
     hyper = {"beta": float(found.beta_value(4, 0.2))} if found.has_rejector else {}
