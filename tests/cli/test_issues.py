@@ -172,6 +172,7 @@ def fitted_on_years():
     return fit_table(table.set_column(3, "y", pa.array(y)), "y", model="hgb")
 
 
+@pytest.mark.slow
 def test_12_10_a_partitioned_folder_has_its_columns_and_no_hidden_files(demur, partitioned, tmp_path, monkeypatch):
     distributed = pytest.importorskip("dask.distributed")
     light = functools.partial(distributed.LocalCluster, processes=False, n_workers=1, threads_per_worker=1)
@@ -510,6 +511,7 @@ class SquaredSoftmax(Loss):
 """
 
 
+@pytest.mark.slow
 def test_12_19_fit_takes_a_loss_by_its_file(demur, tmp_path):
     from demur.losses import unregister
 

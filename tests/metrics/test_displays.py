@@ -186,6 +186,7 @@ def test_errors(data, model):
         RejectConfusionMatrixDisplay([[1, 0]], display_labels=["a", "b"])
 
 
+@pytest.mark.slow
 def test_only_drawing_imports_matplotlib():
     code = (
         "import sys; from demur.metrics import RiskCoverage, RiskCoverageDisplay, RejectConfusionMatrixDisplay; "
