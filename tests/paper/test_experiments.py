@@ -1,5 +1,6 @@
 """The declaration is the paper's: its methods, grids and sizes, counted."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,18 @@ def test_splits_differ_between_trials_and_data_sets_but_not_between_runs():
     assert (first.validation != split_rows(100, "yeast", 0, protocol).validation).any()
     assert len(first.validation) == 20
     assert set(first.train) | set(first.validation) == set(range(100))
+
+
+def test_parts_of_the_source_are_the_same_rows_in_every_trial():
+    protocol = replace(BENCHMARK.protocol, validation="source")
+    first, second = (split_rows(100, "letter", trial, protocol) for trial in (0, 1))
+    assert (first.validation == second.validation).all()
+    assert len(first.validation) == 30
+    assert first.seed != second.seed
+    others = (split_rows(100, "covtype", 1, one) for one in (protocol, BENCHMARK.protocol))
+    assert len({split.validation.tobytes() for split in others}) == 1
+    with pytest.raises(InputError, match="validation must be 'random' or 'source', got 'page'"):
+        split_rows(100, "letter", 0, replace(protocol, validation="page"))
 
 
 def test_a_continued_run_cuts_its_units_where_a_fresh_one_does():

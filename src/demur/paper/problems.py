@@ -220,7 +220,7 @@ def scaling_of(name: str, scaling: str) -> str:
     >>> scaling_of("yeast", "source"), scaling_of("letter", "source"), scaling_of("yeast", "unit")
     ('none', 'range', 'unit')
     """
-    return ("none" if name == "yeast" else "range") if scaling == "source" else scaling
+    return {"yeast": "none", "covtype": "unit"}.get(name, "range") if scaling == "source" else scaling
 
 
 def _scaling(name: str, X: NDArray[np.float64], scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

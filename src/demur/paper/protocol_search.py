@@ -30,6 +30,7 @@ from demur.paper.problems import DataPlace, Problem, ensure, identify, prepare, 
 from demur.paper.records import Environment, Record, Score, Store, StoreError, describe_environment
 from demur.paper.trial_computing import (
     CRITERIA,
+    DIVIDED_AT_SOURCE,
     TIES,
     Answerer,
     Split,
@@ -94,6 +95,20 @@ def _space() -> tuple[BenchmarkProtocol, ...]:
     found += [_base(scaling=s, decay="decoupled") for s in (*SCALINGS, "source")]
     found += [_base(scaling=s, initialisation=i) for s in ("range", "unit") for i in ("glorot", "he", "lecun")]
     found += [_base(scaling=s, refit="yes") for s in (*SCALINGS, "source")]
+    of_its_own: list[dict[str, Any]] = [
+        {"refit": refit, **one}
+        for refit in ("no", "yes")
+        for one in ({"epochs": 100}, *({"batch_size": size} for size in (100, 128, 150, 200)), {"validation": "source"})
+    ]
+    of_its_own += [{"batch_size": size} for size in (32, 64, 256, 512)]
+    of_its_own += [{"learning_rate": rate} for rate in (3e-4, 5e-4, 3e-3)]
+    of_its_own += [{"initialisation": kind} for kind in ("glorot", "he", "lecun")]
+    of_its_own += [{"validation_fraction": 0.3, "batch_size": size} for size in (100, 128)]
+    of_its_own += [{"validation": "source", "batch_size": 100}, {"batch_size": 256, "learning_rate": 2e-3}]
+    of_its_own += [{"decay": "decoupled"}, *({"scaling": scaling} for scaling in SCALINGS)]
+    of_its_own += [{"scaling": "unit", "refit": "yes"}]
+    found += [_base(rejector="separate", **{"scaling": "source", **settings}) for settings in of_its_own]
+    found += [_base(scaling="source", validation="source")]
     return tuple(found)
 
 
@@ -147,6 +162,8 @@ def _on(protocol: BenchmarkProtocol, problem: str) -> BenchmarkProtocol:
     """Return the protocol as it is trained on one data set, so that equal trainings are kept once."""
     plain, usual = replace(protocol, scaling=scaling_of(problem, protocol.scaling)), Way()
     plain = replace(plain, criterion=usual.criterion, ties=usual.ties, thresholds=usual.thresholds)
+    if problem not in DIVIDED_AT_SOURCE:
+        plain = replace(plain, validation="random")
     return plain if problem in ("vehicle", "yeast") else replace(plain, split="shuffled", split_seed=0)
 
 
@@ -637,7 +654,7 @@ def read_found(out: str | os.PathLike[str]) -> list[Found]:
 
 
 def write_records(out: str | os.PathLike[str], store: SearchStore, experiment: Experiment) -> int:
-    """Write the records of an experiment that the search has trained, and return of how many data sets."""
+    """Write the records of an experiment that the search has trained, as one file, and return of how many data sets."""
     protocol, n = experiment.protocol, 0
     assert isinstance(protocol, BenchmarkProtocol)
     target = Store(out, experiment.name)
@@ -650,4 +667,6 @@ def write_records(out: str | os.PathLike[str], store: SearchStore, experiment: E
         for one in tried:
             record = one.record(protocol)
             target.write(record.name, record)
+    if n:
+        target.pack()
     return n

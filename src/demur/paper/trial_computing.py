@@ -138,6 +138,10 @@ class Split:
     seed: int
 
 
+DIVIDED_AT_SOURCE, SHARE_AT_SOURCE = ("letter", "satimage"), 0.3
+"""Data sets that LIBSVM's page offers in parts for training and validation, and the share of the second."""
+
+
 def split_rows(n_rows: int, problem: str, trial: int, protocol: Protocol) -> Split:
     """Split the training rows of a trial at random, the same way for every method.
 
@@ -147,9 +151,13 @@ def split_rows(n_rows: int, problem: str, trial: int, protocol: Protocol) -> Spl
     >>> len(split.train), len(split.validation), sorted({*split.train, *split.validation}) == list(range(10))
     (8, 2, True)
     """
+    if protocol.validation not in ("random", "source"):
+        raise InputError(f"validation must be 'random' or 'source', got {protocol.validation!r}.")
     seed = seed_for(protocol.seed, problem, trial)
-    order = np.random.default_rng(seed).permutation(n_rows).astype(np.int64)
-    n_validation = round(protocol.validation_fraction * n_rows)
+    divided = protocol.validation == "source" and problem in DIVIDED_AT_SOURCE
+    drawn = seed_for(protocol.seed, problem, 0) if divided else seed
+    order = np.random.default_rng(drawn).permutation(n_rows).astype(np.int64)
+    n_validation = round((SHARE_AT_SOURCE if divided else protocol.validation_fraction) * n_rows)
     return Split(train=order[n_validation:], validation=order[:n_validation], seed=seed)
 
 
