@@ -8,15 +8,16 @@ import typer
 
 from demur.cli.console import (
     CallError,
+    about,
     check_free,
     check_share,
     console,
     load_table_model,
+    print_evaluation,
     warnings_as_notes,
     wrong_call_if_refused,
 )
 from demur.cli.expert_options import read_prices
-from demur.cli.summary import about, print_evaluation
 
 __all__ = ["evaluate"]
 

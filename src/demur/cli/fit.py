@@ -9,16 +9,18 @@ import typer
 
 from demur.cli.console import (
     CallError,
+    about,
     check_free,
     check_share,
     console,
     is_watched,
     note,
+    print_evaluation,
+    print_fit,
     warnings_as_notes,
     wrong_call_if_refused,
 )
 from demur.cli.expert_options import read_expert_options, read_limits
-from demur.cli.summary import about, print_evaluation, print_fit
 
 if TYPE_CHECKING:
     from demur.rules import Rule

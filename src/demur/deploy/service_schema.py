@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from demur.columns import Column, Schema, TableError
 from demur.columns.column import as_type, no_such_value
-from demur.columns.table_errors import listed, shown
+from demur.columns.frames import listed, shown
 from demur.errors import InputError
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import ByName
-from demur.columns.column import Values
-from demur.columns.table_errors import TableError, listed, shown
+from demur.columns.frames import TableError, Values, listed, shown
 from demur.deferral import Capacity
 from demur.errors import MissingExtraError
 from demur.rules import Decision

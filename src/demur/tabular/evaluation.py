@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
-from demur.columns.table_errors import TableError, listed, shown
+from demur.columns.frames import TableError, listed, shown
 from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
@@ -36,11 +36,12 @@ from demur.tabular.evaluation_words import (
     percent,
     shares,
 )
-from demur.tabular.group_figures import GroupFigures, Groups, group_json
 from demur.tabular.judged_rows import (
     Case,
     ClassFigures,
     Counts,
+    GroupFigures,
+    Groups,
     Reliability,
     RowTable,
     check_adjustable_cost,
@@ -50,6 +51,7 @@ from demur.tabular.judged_rows import (
     class_intervals,
     class_names,
     figures_by_class,
+    group_json,
     sortable,
 )
 from demur.tabular.promises import KeptOrNot, Promise, promise_of

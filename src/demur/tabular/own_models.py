@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Estimator
 from demur.columns.column import Column, as_type
+from demur.columns.frames import TableError, listed, shown
 from demur.columns.schema import Schema
-from demur.columns.table_errors import TableError, listed, shown
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
 from demur.rules import Rule
 from demur.tabular.class_labels import class_texts, label_type

@@ -18,8 +18,7 @@ from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
 
 import pyarrow as pa
 
-from demur.columns.column import plain_table
-from demur.columns.table_errors import TableError, TableWarning, listed, shown
+from demur.columns.frames import TableError, TableWarning, listed, plain_table, shown
 
 __all__ = ["Opened", "Rewound", "Source", "TableReader", "Utf8Stream", "open_raw", "open_source", "source_name"]
 
