@@ -142,7 +142,7 @@ def predict(
                 )
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     where = "" if out == "-" else f" to {out}"
-    what = "for experts" if fitted.experts else "declined"
+    what = "for experts" if fitted.asks_experts else "declined"
     summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
 

@@ -183,7 +183,7 @@ class Requests:
         self.model, self.max_rows = model, max_rows
         row, own = _row_type(model.schema), {"cost": NotRequired[_cost_type(model)]}
         own["proba"] = NotRequired[_proba_type(model)]
-        if model.experts:
+        if model.asks_experts:
             own["prices"] = NotRequired[_prices_type(model)]
         self.parts = ("row", "rows", *own)
         many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
@@ -497,7 +497,7 @@ def answer_type(model: TableModel) -> TypeForm:
         Annotated[str | None, Field(description=_REASON)],
     ]
     words = "Who is to be asked, or null where the model answers."
-    if model.experts:
+    if model.asks_experts:
         names = {"anyOf": [{"enum": list(model.experts.columns)}, {"type": "null"}], "description": words}
         parts += [_described(Any, names), Annotated[float, Field(description="The expected cost of that.")]]
     told = NotRequired[Annotated[dict[str, float], Field(description="The probability of each class, if asked for.")]]
@@ -507,7 +507,7 @@ def answer_type(model: TableModel) -> TypeForm:
     cost = Annotated[float | None, Field(description=words)]
     decisions: TypeForm = list[decision]  # type: ignore[valid-type]
     whole = {"decisions": decisions, "cost": cost, "model": about}
-    if model.experts:
+    if model.asks_experts:
         whole["prices"] = _object_type("Prices", dict.fromkeys(model.experts.prices, float))
     return _object_type("Decisions", whole)
 

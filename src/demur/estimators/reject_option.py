@@ -204,9 +204,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             of_rows, proba = held_out
             codes = np.searchsorted(self.classes_, labels[of_rows])
             self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[of_rows])
-        self.known_rows_ = KnownRows.learn(
-            _safe_indexing(X, rows.train), self.novelty, blocks=rows.blocks.of_row[rows.train]
-        )
+        self.known_rows_ = None
+        if self.novelty is not None:
+            train = rows.train
+            self.known_rows_ = KnownRows.learn(_safe_indexing(X, train), self.novelty, rows.blocks.of_row[train])
         self.fitted_rule_: Any = None
         if _needs_fit(self.rule):
             aside = _safe_indexing(X, rows.aside)

@@ -509,7 +509,7 @@ def evaluate_table(
     matrix = np.asarray(rule.costs) if isinstance(rule, CostMatrix) else None
     if matrix is not None and cost is not None:
         raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
-    if cost is not None and model.experts:
+    if cost is not None and model.asks_experts:
         raise InputError(f"there is no one cost to judge this model by: {model.why_cost_fixed}.")
     assumed = cost is not None and model.cost is None
     rows, labels = labelled_rows(table, model.target, where=where)
@@ -517,7 +517,7 @@ def evaluate_table(
         raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(rows.column_names)}")
     decision, scores = model.decide_and_score(rows, None if assumed else cost, prices=prices, where=where)
     asking = None
-    if model.experts:
+    if model.asks_experts:
         decision, asking = _asking(model, table, labels, decision, prices, where)
     numbers = None
     if rows.num_rows < table.num_rows:  # a row keeps the number it has in the table
