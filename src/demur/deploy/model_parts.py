@@ -26,7 +26,7 @@ from demur.deploy.model_archive import Archive, Node, PartError, check_built, ch
 from demur.errors import InputError, MissingExtraError
 from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, BoostedTreesError, library_of
 
-__all__ = ["ModelFileError", "OtherPartsError", "build", "class_named", "dump", "load"]
+__all__ = ["ModelFileError", "class_named", "dump", "load"]
 
 
 class ModelFileError(InputError):
@@ -102,7 +102,7 @@ _PARTS = (
     "demur.deferral.joint_losses.TwoStageDeferral",
     "demur.deferral.reliability.LogitModel",
     "demur.deferral.reliability.Reliability",
-    "demur.deferral.stored.StoredProbabilities",
+    "demur.deferral.defer_option.StoredProbabilities",
     "demur.estimators.auto_classifier.AutoClassifier",
     "demur.estimators.boosted_trees.BoostedTrees",
     "demur.estimators.candidates.Tried",
@@ -273,8 +273,8 @@ def load(data: bytes) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # the folder's reader warns, with our own class
             try:
-                model = build(archive, __name__, class_named)
-            except OtherPartsError:
+                model = _built_here(archive)
+            except _OtherPartsError:
                 model = _built_by_skops(archive)
         check_built(model)
     except PartError as error:
@@ -396,27 +396,13 @@ _CHECK = "sklearn.utils.validation.check_array"
 _KEYS: Mapping[str, Callable[[str], Any]] = {"builtins.str": str, "builtins.int": int, "builtins.float": float}
 
 
-class OtherPartsError(Exception):
+class _OtherPartsError(Exception):
     """The archive holds a part that is not built here."""
 
 
-def build(archive: Archive, own_module: str, class_named: Callable[[str], type]) -> Any:
-    """Return the model in an archive whose description was checked.
-
-    Parameters
-    ----------
-    archive : Archive
-    own_module : str
-        What the description gives as the module of demur's classes.
-    class_named : callable
-        From the name of such a class to the class.
-
-    Raises
-    ------
-    OtherPartsError
-        Before anything is built.
-    """
-    builder = _Builder(archive, own_module, class_named)
+def _built_here(archive: Archive) -> Any:
+    """Return the model in an archive whose description was checked, or raise _OtherPartsError before building any."""
+    builder = _Builder(archive)
     builder.look(archive.schema)
     return builder.built(archive.schema)
 
@@ -428,8 +414,8 @@ def _path(node: Node) -> str:
 class _Builder:
     """Builds each kind of part as skops builds it, from classes on fixed lists."""
 
-    def __init__(self, archive: Archive, own_module: str, class_named: Callable[[str], type]) -> None:
-        self._archive, self._own, self._class_named = archive, own_module, class_named
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
         self._done: dict[int, Any] = {}
 
     # What there is, before anything is built ---------------------------------------------------------------------
@@ -438,10 +424,10 @@ class _Builder:
         for node, _ in nodes_of(schema):
             kind, path = node["__loader__"], _path(node)
             if kind not in _KINDS or not _KINDS[kind](self, path, node):
-                raise OtherPartsError(f"{kind} {path}")
+                raise _OtherPartsError(f"{kind} {path}")
 
     def _is_object(self, path: str, node: Node) -> bool:
-        if node["__module__"] == self._own or path in _INSIDE_SKLEARN:
+        if node["__module__"] == __name__ or path in _INSIDE_SKLEARN:
             return True
         return path.startswith("sklearn.") and self._is_estimator(node)
 
@@ -470,8 +456,8 @@ class _Builder:
         return value
 
     def _class(self, node: Node) -> type:
-        if node["__module__"] == self._own:
-            return self._class_named(node["__class__"])
+        if node["__module__"] == __name__:
+            return class_named(node["__class__"])
         found: type = getattr(import_module(node["__module__"]), node["__class__"])
         return found
 

@@ -10,7 +10,7 @@ import numpy as np
 from demur.costs import PAPER_COSTS
 from demur.datasets import BayesSummary
 from demur.paper.population import PopulationErrors
-from demur.paper.published_tables import LARGEST_SIZE
+from demur.paper.result_tables import LARGEST_SIZE
 from demur.paper.trial_means import ROUNDING, Numbers, Results
 
 __all__ = ["BENCHMARK_CLAIMS", "Claim", "Finding", "Judged", "Verdict", "judge", "list_of", "synthetic_claims"]
