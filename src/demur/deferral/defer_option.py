@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
-from demur.deferral.deferring import DeferringClassifier, checked_labels
+from demur.deferral.deferring import DeferringClassifier
 from demur.deferral.experts import Ballots, Expert, check_names, read_answers, read_experts
 from demur.deferral.reliability import (
     ExpertRows,
@@ -27,7 +27,7 @@ from demur.deferral.reliability import (
 )
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import AroundAnEstimator, choose_reject_label
+from demur.estimators.base import AroundAnEstimator, checked_labels, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 from demur.rules import check_proba

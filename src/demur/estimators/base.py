@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import get_tags
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
@@ -30,6 +30,7 @@ __all__ = [
     "TrainsNetworks",
     "check_whole",
     "checked_examples",
+    "checked_labels",
     "choose_reject_label",
     "in_canonical_order",
     "row_weights",
@@ -159,6 +160,18 @@ def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
     if "reject" in known:
         raise InputError("one of the classes is called 'reject'; set reject_label to another label for declined rows.")
     return "reject"
+
+
+def checked_labels(y: Any) -> AnyArray:
+    """Return the labels as an array, or refuse what are none."""
+    if y is None:
+        raise InputError("requires y to be passed, but the target y is None.")
+    labels: AnyArray = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    if not len(labels):
+        raise InputError("X and y are empty: 0 rows, at least two classes are needed.")
+    return labels
 
 
 class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
