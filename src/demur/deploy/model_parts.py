@@ -289,7 +289,7 @@ def load(data: bytes) -> Any:
 def _built_by_skops(archive: Archive) -> Any:
     """Build a model with parts of scikit-learn's that only skops knows; it takes seconds to import."""
     import skops.io
-    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped]
+    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped] # it has no type hints
 
     named = {f"{__name__}.{one['__class__']}" for one, _ in nodes_of(archive.schema) if one["__module__"] == __name__}
     packed, trusted = archive.pack(), [*TRUSTED, *named]

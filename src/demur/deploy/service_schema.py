@@ -186,7 +186,7 @@ class Requests:
         if model.asks_experts:
             own["prices"] = NotRequired[_prices_type(model)]
         self.parts = ("row", "rows", *own)
-        many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
+        many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type] # a type made from columns
         one_row = _object_type("OneRow", {"row": row, **own})
         many_rows = _object_type("ManyRows", {"rows": many, **own})
         self.type: TypeForm = one_row | many_rows
@@ -505,7 +505,7 @@ def answer_type(model: TableModel) -> TypeForm:
     words = "The cost that was decided for; null where the model's rule has no single one."
     about = _object_type("About", {"name": str, "target": str})
     cost = Annotated[float | None, Field(description=words)]
-    decisions: TypeForm = list[decision]  # type: ignore[valid-type]
+    decisions: TypeForm = list[decision]  # type: ignore[valid-type] # a type made from columns
     whole = {"decisions": decisions, "cost": cost, "model": about}
     if model.asks_experts:
         whole["prices"] = _object_type("Prices", dict.fromkeys(model.experts.prices, float))

@@ -450,15 +450,15 @@ def decide_folder(
         with ExitStack() as stack:
             address: Any = scheduler
             if scheduler == "local":
-                address = stack.enter_context(LocalCluster(dashboard_address=None))  # type: ignore[no-untyped-call]
-            client = stack.enter_context(Client(address))  # type: ignore[no-untyped-call]
+                address = stack.enter_context(LocalCluster(dashboard_address=None))  # type: ignore[no-untyped-call] # Dask is untyped
+            client = stack.enter_context(Client(address))  # type: ignore[no-untyped-call] # Dask is untyped
             jobs = []
             for path in files:
                 out = part / path.relative_to(read)
                 out.parent.mkdir(parents=True, exist_ok=True)
                 places = (str(read), str(path), str(out))
                 jobs.append(client.submit(_decide_one, load_model, places, partitions, options, pure=False))
-            for job in as_completed(jobs):  # type: ignore[no-untyped-call]
+            for job in as_completed(jobs):  # type: ignore[no-untyped-call] # Dask is untyped
                 total += job.result()
                 progress(1)
         move_into_place(part, final)

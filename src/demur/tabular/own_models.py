@@ -96,7 +96,7 @@ def _with_gaps(values: Any) -> NDArray[np.object_]:
 
 def _frame(values: dict[str, AnyArray]) -> Any:
     try:
-        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
     except ImportError:
         raise MissingExtraError(
             "this model was fitted on a data frame, and reads one: pip install pandas where it is used."

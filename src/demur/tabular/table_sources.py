@@ -357,7 +357,7 @@ class _WindowsDecoder(codecs.IncrementalDecoder):
 
     _letters = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
 
-    def decode(self, data: bytes, final: bool = False) -> str:  # type: ignore[override]
+    def decode(self, data: bytes, final: bool = False) -> str:  # type: ignore[override] # it reads bytes alone
         return codecs.charmap_decode(data, "strict", self._letters)[0]
 
 
