@@ -105,5 +105,9 @@ class OneVsAll(ConfidenceLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return one_versus_all(self.phi, scores, y)
 
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+        return self.phi.slope(sign * scores, sign * weight.unsqueeze(-1))
+
     def inverse_link(self, scores: Tensor) -> Tensor:
         return self.phi.inverse_link(scores)
