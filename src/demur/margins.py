@@ -234,7 +234,7 @@ class Exponential(MarginFunction):
 
 @dataclass(frozen=True)
 class _OfSquares(MarginFunction):
-    """The square of 1 - z where that is positive: both such functions have one link, and one bound."""
+    """Squares of 1 - z, everywhere or where that is positive: both have one link, and one bound."""
 
     bound_constant = 0.5
     bound_exponent = 2.0

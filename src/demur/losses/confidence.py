@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss, check_inverse_link, one_versus_all, score_of_label
+from demur.losses.loss import Hyper, Loss, check_inverse_link, one_versus_all, score_of_label, signs_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.rules import Decision, chow_acceptance
@@ -106,7 +106,7 @@ class OneVsAll(ConfidenceLoss):
         return one_versus_all(self.phi, scores, y)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+        sign = signs_of_label(scores, y)
         return self.phi.slope(sign * scores, sign * weight.unsqueeze(-1))
 
     def inverse_link(self, scores: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ __all__ = [
     "one_versus_all",
     "over_classes",
     "score_of_label",
+    "signs_of_label",
     "weighted_one_versus_all",
 ]
 
@@ -256,6 +257,17 @@ def score_of_label(scores: Tensor, y: Tensor) -> Tensor:
     return scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
 
 
+def signs_of_label(scores: Tensor, y: Tensor) -> Tensor:
+    """Return 1 at the class of each example, and -1 at all others.
+
+    Examples
+    --------
+    >>> signs_of_label(torch.zeros(3), torch.tensor(1))
+    tensor([-1.,  1., -1.])
+    """
+    return torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+
+
 def one_versus_all(phi: MarginFunction, scores: Tensor, y: Tensor) -> Tensor:
     r"""Return :math:`\phi(g_y) + \sum_{k \ne y} \phi(-g_k)`.
 
@@ -265,8 +277,7 @@ def one_versus_all(phi: MarginFunction, scores: Tensor, y: Tensor) -> Tensor:
     >>> one_versus_all(Logistic(), torch.zeros(2), torch.tensor(0))  # 2 log 2
     tensor(1.3863)
     """
-    sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
-    return phi(sign * scores).sum(-1)
+    return phi(signs_of_label(scores, y) * scores).sum(-1)
 
 
 def weighted_one_versus_all(phi: Callable[[Tensor], Tensor], scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
