@@ -67,7 +67,7 @@ def limited_protocol(
         _stopping = False
         since = math.inf
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # it gets no other kind
             super().connection_made(transport)
             self.since = self.loop.time()
             self._wait_for_head()

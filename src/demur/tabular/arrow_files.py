@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 import pyarrow as pa
 
 from demur.columns.column import as_type
-from demur.columns.frames import check_names
-from demur.columns.table_errors import TableError, listed, shown
+from demur.columns.frames import TableError, check_names, listed, shown
 from demur.tabular.table_sources import MOST_UNPACKED, TableFormat, TableReader, too_much
 
 if TYPE_CHECKING:
