@@ -72,6 +72,8 @@ class Operations:
         ``DEMUR_METRICS_FOLDER`` names a folder that they share.
     stopping : bool
         Whether the service has been told to end.
+    n_open : callable, optional
+        How many requests the server has open, where it is known.
 
     Examples
     --------
@@ -86,6 +88,11 @@ class Operations:
     api_keys: Collection[str] = ()
     metrics: ServiceMetrics = field(default_factory=lambda: _metrics_of_process())
     stopping: bool = False
+    n_open: Callable[[], int] | None = None
+
+    def is_alone(self) -> bool:
+        """Say whether no other request is known to have come; False where nobody knows."""
+        return self.n_open is not None and self.n_open() < 2
 
     def stop(self) -> None:
         """Say no to whoever asks whether it is ready; requests are still answered."""
@@ -373,6 +380,8 @@ class LogWriter(logging.Handler):
 
     MOST_WAITING = 10_000
     _AT_ONCE = 100
+    _GATHERED = 0.02
+    """Seconds for which lines are gathered: to wake the thread takes longer than to write a line."""
 
     in_use: "ClassVar[LogWriter | None]" = None
     """The one that requests are told to."""
@@ -383,6 +392,7 @@ class LogWriter(logging.Handler):
         self._format = _Formatter(as_json)
         self.setFormatter(self._format)
         self._waiting: queue.SimpleQueue[str | tuple[float, int, dict[str, object]] | None] = queue.SimpleQueue()
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._write, name="demur-log", daemon=True)
         self._thread.start()
 
@@ -407,6 +417,7 @@ class LogWriter(logging.Handler):
         """Write what waits, but not for longer than this."""
         if LogWriter.in_use is self:
             LogWriter.in_use = None
+        self._ending.set()
         self._waiting.put(None)
         self._thread.join(seconds)
         super().close()
@@ -415,6 +426,8 @@ class LogWriter(logging.Handler):
         ends = False
         while not ends:
             waiting = [self._waiting.get()]
+            if self._waiting.empty():
+                self._ending.wait(self._GATHERED)
             while len(waiting) < self._AT_ONCE and not self._waiting.empty():
                 waiting.append(self._waiting.get())
             ends = None in waiting

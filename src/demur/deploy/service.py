@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
@@ -98,7 +99,7 @@ def create_app(
     """
     try:
         import uvicorn  # noqa: F401 # not needed here, but to serve what is returned: one message for the one extra
-        from fastapi import Body, FastAPI
+        from fastapi import Body
         from starlette.exceptions import HTTPException
         from starlette.responses import JSONResponse, PlainTextResponse, Response
     except ImportError:
@@ -132,7 +133,7 @@ def create_app(
     async def told() -> Any:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
-    app = FastAPI(
+    app = _application_type()(
         title=f"demur: {model.target}",
         version=__version__,
         description="A classifier that declines to answer when answering would cost more than asking.",
@@ -159,13 +160,41 @@ def create_app(
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
         _add_page(app, "/report", *_fixed(page, REPORT_HEADERS, "How good the model is"))
-    app.add_middleware(_Deciding, lanes=Lanes(decider), inflow=_Inflow(max_bytes, max_seconds))
+    app.add_middleware(_Deciding, lanes=Lanes(decider, operations.is_alone), inflow=_Inflow(max_bytes, max_seconds))
     if operations.api_keys:
         _tell_of_keys(app)
         app.add_middleware(ApiKeys, keys=operations.api_keys)
     app.add_middleware(_KnownHosts, allowed=frozenset(map(str.lower, allowed_hosts)))
     app.add_middleware(Observed, metrics=metrics)  # the outermost, so that it sees what the others refuse
+    app.pass_by()
     return app
+
+
+def _application_type() -> Any:
+    """Return FastAPI's application with a short way to ``POST /decide``, which needs nothing that FastAPI does."""
+    from fastapi import FastAPI
+
+    class Application(FastAPI):
+        """FastAPI's, but for what :class:`_Deciding` answers."""
+
+        _layers: "ASGIApp | None" = None
+        _n_own = 0
+
+        def pass_by(self) -> None:
+            """Let requests to decide go straight to the layers that there are now, unless others come around them."""
+            self._n_own = len(self.user_middleware)
+            self._layers = super().__call__
+            for layer, options, named in reversed(self.user_middleware):
+                self._layers = layer(self._layers, *options, **named)
+
+        async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+            is_plain = len(self.user_middleware) == self._n_own and "opentelemetry.sdk" not in sys.modules
+            if is_plain and self._layers is not None and _is_question(scope):
+                await self._layers(scope, receive, send)
+            else:
+                await super().__call__(scope, receive, send)
+
+    return Application
 
 
 class _Inflow:
@@ -236,7 +265,7 @@ class _Deciding:
         self.app, self.lanes, self.inflow = app, lanes, inflow
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http" or scope["path"] != "/decide" or scope["method"] != "POST":
+        if not _is_question(scope):
             await self.app(scope, receive, send)
             return
         status, headers = 200, [_JSON]
@@ -251,6 +280,10 @@ class _Deciding:
         headers.append((b"content-length", str(len(answer)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
+
+
+def _is_question(scope: "Scope") -> bool:
+    return bool(scope["type"] == "http" and scope["path"] == "/decide" and scope["method"] == "POST")
 
 
 _JSON = (b"content-type", b"application/json")
