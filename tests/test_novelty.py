@@ -298,13 +298,13 @@ def test_saved_and_loaded(model, iris, tmp_path):
 
 
 @pytest.mark.parametrize("draw", [*KINDS, "whole"])
-def test_a_few_rows_are_told_as_many_are(draw, rate=0.05):
+def test_a_few_rows_are_told_as_many_are(draw):
     rng = np.random.default_rng(3)
     if draw == "whole":  # nothing missing and no long tail: the shortest of all ways
         rows, categorical = np.c_[rng.uniform(size=(300, 3)), rng.integers(5, size=(300, 2))], [False] * 3 + [True] * 2
     else:
         rows, categorical = draw(300, rng)
-    usual = Novelty(rate).fit(rows, categorical)
+    usual = Novelty(0.05).fit(rows, categorical)
     new = rows[rng.integers(len(rows), size=120)].copy()
     new[:60] += rng.normal(size=(60, rows.shape[1])) * (~np.array(categorical or [False] * rows.shape[1]))
     new[60:70, -1], new[70:75, 0], new[75:80, -2] = UNSEEN, 1e6, np.nan

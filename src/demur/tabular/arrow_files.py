@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from demur.columns.column import as_type
 from demur.columns.frames import check_names
@@ -53,6 +54,46 @@ def _validated(data: _Rows) -> _Rows:
     return data
 
 
+def _whole(table: pa.Table, name: str) -> pa.Table:
+    """Check a table that was read whole: also that its values, each written out, are not far more than the file."""
+    unpacked = 0
+    for column in _validated(table).columns:
+        for chunk in column.chunks:
+            unpacked += _written_out(chunk) if pa.types.is_dictionary(chunk.type) else chunk.nbytes
+    error = too_much(name, table.nbytes, unpacked)
+    if error is not None:
+        raise error
+    return table
+
+
+def _written_out(chunk: pa.DictionaryArray) -> int:
+    """Return how many bytes the values of a dictionary-encoded column have, each counted as often as it occurs."""
+    lengths = _lengths(chunk.dictionary)
+    if lengths is None:
+        return len(chunk) * (chunk.dictionary.nbytes // max(len(chunk.dictionary), 1) + 1)
+    return int(pc.sum(lengths.take(chunk.indices)).as_py() or 0)
+
+
+def _lengths(values: pa.Array) -> pa.Array | None:
+    kind = values.type
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        values, kind = values.cast(pa.large_binary()), pa.large_binary()
+    known = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return pc.binary_length(values).cast(pa.int64()) if any(is_(kind) for is_ in known) else None
+
+
+def _in_pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """Return at most so many rows at a time, and fewer where a dictionary makes each of them long."""
+    longest = 1
+    for column in batch.columns:
+        lengths = _lengths(column.dictionary) if pa.types.is_dictionary(column.type) else None
+        if lengths is not None:
+            longest = max(longest, pc.max(lengths).as_py() or 0)
+    at_once = rows if rows * longest <= MOST_UNPACKED else max(1, _PIECE // longest)
+    for start in range(0, batch.num_rows, at_once):
+        yield batch.slice(start, at_once)
+
+
 def _seekable(stream: BinaryIO) -> BinaryIO | pa.BufferReader:
     """Return something Arrow can seek in: a pipe or a compressed file is held in memory."""
     return stream if _can_seek(stream) else pa.BufferReader(stream.read())
@@ -86,12 +127,17 @@ class ParquetReader(TableReader):
 
     def _read(self) -> pa.Table:
         with _explained(self.name, "Parquet file"):
-            self._check_size()
-            return _validated(self._file.read())
+            self.check_size()
+            return _whole(self._file.read(), self.name)
 
-    def _check_size(self) -> None:
+    @property
+    def groups(self) -> range:
+        """The numbers of the row groups."""
+        return range(self._file.num_row_groups)
+
+    def check_size(self) -> None:
         """Count what a file with few different or very long values unpacks to, a little at a time."""
-        groups = [(group, self._rows_at_once(group, _ROWS)) for group in range(self._file.num_row_groups)]
+        groups = [(group, self.rows_at_once(group, _ROWS)) for group in self.groups]
         if all(rows == _ROWS for _, rows in groups):
             return
         unpacked = 0
@@ -102,7 +148,7 @@ class ParquetReader(TableReader):
                 if error is not None:
                     raise error
 
-    def _rows_at_once(self, group: int, rows: int) -> int:
+    def rows_at_once(self, group: int, rows: int) -> int:
         """Return how many rows of a group to unpack at a time: fewer where each may be far longer than in the file."""
         about = self._file.metadata.row_group(group)
         sizes = [max(about.column(k).total_uncompressed_size, 1) for k in range(about.num_columns)]
@@ -115,8 +161,8 @@ class ParquetReader(TableReader):
     def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]:
         with _explained(self.name, "Parquet file"):
             # One row group at a time: over several, Arrow keeps what it has read until the last.
-            for group in range(self._file.num_row_groups):
-                at_once = self._rows_at_once(group, rows)
+            for group in self.groups:
+                at_once = self.rows_at_once(group, rows)
                 names = None if columns is None else list(columns)
                 for batch in self._file.iter_batches(at_once, [group], columns=names):
                     yield _conform(_validated(batch), columns, self.name)
@@ -132,6 +178,8 @@ class ArrowReader(TableReader):
             source: Any = _seekable(stream) if is_file else stream
             if is_file or _can_seek(stream):
                 _check_messages(source, name, is_file=is_file)
+            else:
+                source = _CheckedMessages(stream, name)
             opened = pa.ipc.open_file if is_file else pa.ipc.open_stream
             self._file: pa.RecordBatchFileReader | pa.RecordBatchStreamReader = opened(source)
             columns = _types(self._file.schema, name)
@@ -139,12 +187,13 @@ class ArrowReader(TableReader):
 
     def _read(self) -> pa.Table:
         with _explained(self.name, self._format.value):
-            return _validated(self._file.read_all())
+            return _whole(self._file.read_all(), self.name)
 
     def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]:
         with _explained(self.name, self._format.value):
             for batch in self._batches():
-                yield _conform(_validated(batch), columns, self.name)
+                for piece in _in_pieces(_validated(batch), rows):
+                    yield _conform(piece, columns, self.name)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         if self._format is TableFormat.ARROW_STREAM:
@@ -191,9 +240,13 @@ def _unpacked_size(metadata: bytes, body: Any) -> int:
         if inner is None:
             return 0
         batch = inner + struct.unpack_from("<I", metadata, inner)[0]
+    length, nodes = _field(metadata, batch, 0), _field(metadata, batch, 1)
+    n_rows = 0 if length is None else int(struct.unpack_from("<q", metadata, length)[0])
+    n_columns = 0 if nodes is None else struct.unpack_from("<I", metadata, _table_at(metadata, nodes))[0]
+    least = n_rows * max(int(n_columns), 1)  # a column of nothing takes no bytes, but whoever reads it does
     buffers, compressed = _field(metadata, batch, 2), _field(metadata, batch, 3) is not None
     if buffers is None:
-        return 0
+        return least
     start = buffers + struct.unpack_from("<I", metadata, buffers)[0]
     (count,) = struct.unpack_from("<I", metadata, start)
     content, total = memoryview(body), 0
@@ -203,7 +256,79 @@ def _unpacked_size(metadata: bytes, body: Any) -> int:
             (size,) = struct.unpack_from("<q", content, offset)
             size = length - 8 if size < 0 else size
         total += size
-    return total
+    return max(total, least)
+
+
+class _CheckedMessages(io.RawIOBase):
+    """An Arrow stream that cannot be looked at in advance: each message is, on its way to Arrow.
+
+    Parameters
+    ----------
+    stream : binary stream
+    name : str
+        What messages call it.
+    """
+
+    _GOES_ON = b"\xff\xff\xff\xff"
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        super().__init__()
+        self._stream, self._name = stream, name
+        self._parts: list[bytes] = []
+        self._ended = False
+        self._packed = self._unpacked = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return so many bytes, fewer only at the end."""
+        wanted = float("inf") if size is None or size < 0 else size
+        found: list[bytes] = []
+        while wanted and (self._parts or self._next_message()):
+            part = self._parts.pop(0)
+            if len(part) > wanted:
+                self._parts.insert(0, part[int(wanted) :])
+                part = part[: int(wanted)]
+            found.append(part)
+            wanted -= len(part)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def _next_message(self) -> bool:
+        """Read one message whole, look at it, and say whether there was one."""
+        if self._ended:
+            return False
+        start = self._exactly(4)
+        size = self._exactly(4) if start == self._GOES_ON else start  # streams of long ago begin with the size
+        (n_bytes,) = struct.unpack("<i", size) if len(size) == 4 else (0,)
+        metadata = self._exactly(max(n_bytes, 0))
+        body = b""
+        if metadata:
+            try:
+                length = _field(metadata, _table_at(metadata, 0), 3)
+                body = self._exactly(0 if length is None else struct.unpack_from("<q", metadata, length)[0])
+                self._look_at(metadata, body)
+            except (struct.error, IndexError):
+                raise ValueError("a message of it does not say what it holds") from None
+        self._ended = not metadata
+        self._parts = [one for one in (start, size if size is not start else b"", metadata, body) if one]
+        return bool(self._parts)
+
+    def _look_at(self, metadata: bytes, body: bytes) -> None:
+        self._packed += len(body)
+        if metadata[_field(metadata, _table_at(metadata, 0), 1) or 0] != 1:  # a schema holds no rows
+            self._unpacked += _unpacked_size(metadata, body)
+            error = too_much(self._name, self._packed, self._unpacked)
+            if error is not None:
+                raise error
+
+    def _exactly(self, size: int) -> bytes:
+        """Read so many bytes, fewer only at the end; what a message claims is not asked for before it is there."""
+        parts = []
+        while size > 0 and (part := self._stream.read(min(size, _PIECE))):
+            parts.append(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _table_at(metadata: bytes, place: int) -> int:
@@ -283,18 +408,26 @@ class FolderReader(TableReader):
             partitions = partition_columns(folder, paths) if partitions is None else partitions
             schema = pa.unify_schemas(schemas, promote_options="permissive")
             schema = pa.unify_schemas([schema, partitions])
-            self._files = _dataset(folder, paths, partitions, schema)
+            self._files, self._paths = _dataset(folder, paths, partitions, schema), paths
             columns = _types(schema, name)
         super().__init__(name, columns)
 
     def _read(self) -> pa.Table:
         with _explained(self.name, "folder of Parquet files"):
-            return _validated(self._files.to_table())
+            for reader in self._one_by_one():
+                reader.check_size()
+            return _whole(self._files.to_table(), self.name)
+
+    def _one_by_one(self) -> Iterator[ParquetReader]:
+        for path in self._paths:
+            with path.open("rb") as file:
+                yield ParquetReader(file, path.name)
 
     def _chunks(self, columns: Mapping[str, pa.DataType] | None, rows: int) -> Iterator[pa.RecordBatch]:
         names = None if columns is None else list(columns)
         with _explained(self.name, "folder of Parquet files"):
+            at_once = min((one.rows_at_once(k, rows) for one in self._one_by_one() for k in one.groups), default=rows)
             for batch in self._files.to_batches(
-                columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1
+                columns=names, batch_size=at_once, batch_readahead=1, fragment_readahead=1
             ):
                 yield _conform(_validated(batch), columns, self.name)
