@@ -16,7 +16,7 @@ from demur.deploy.decider import Decider, Lanes
 from demur.deploy.operations import OPEN, ApiKeys, Observed, Operations
 from demur.deploy.service_metrics import CONTENT_TYPE
 from demur.deploy.service_schema import RefusedError, answer_type, health_type, ready_type, refusal_type
-from demur.deploy.try_page import REPORT_HEADERS, try_page
+from demur.deploy.try_page import report_headers, try_page
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
 
@@ -159,7 +159,7 @@ def create_app(
     _add_page(app, "/", *_fixed(*try_page(model, has_report=report is not None), "A page to try the model"))
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
-        _add_page(app, "/report", *_fixed(page, REPORT_HEADERS, "How good the model is"))
+        _add_page(app, "/report", *_fixed(page, report_headers(page), "How good the model is"))
     app.add_middleware(_Deciding, lanes=Lanes(decider, operations.is_alone), inflow=_Inflow(max_bytes, max_seconds))
     if operations.api_keys:
         _tell_of_keys(app)

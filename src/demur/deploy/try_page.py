@@ -3,17 +3,37 @@
 from demur._version import __version__
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
-from demur.tabular.html_pages import SECURITY_HEADERS, asset, content_policy, embedded_json, page_environment
+from demur.tabular.html_pages import (
+    SECURITY_HEADERS,
+    asset,
+    content_policy,
+    embedded_json,
+    own_parts,
+    page_environment,
+)
 
-__all__ = ["REPORT_HEADERS", "try_page"]
+__all__ = ["report_headers", "try_page"]
 
 _MOST_CHOICES = 100
 """Values that a list offers; above it, typing is quicker."""
 
 _CLASSES_NAMED = 12
 
-REPORT_HEADERS = SECURITY_HEADERS | {"Content-Security-Policy": "sandbox allow-scripts allow-modals"}
-"""For the report: a file from a model's folder, which shall not speak to the service in the reader's name."""
+
+def report_headers(page: str) -> dict[str, str]:
+    """Return the HTTP headers to send a report with: a file from a model's folder, which may be anybody's.
+
+    It may run the scripts and styles that stand in it, which are named by their hashes; it loads nothing, speaks to
+    nobody, least of all to the service in the reader's name, and no other page may frame it.
+
+    Examples
+    --------
+    >>> report_headers("<h1>good</h1>")["Content-Security-Policy"]
+    "sandbox allow-scripts allow-modals; default-src 'none'; style-src 'none'; script-src 'none'; ...'none'"
+    """
+    styles, scripts = own_parts(page)
+    policy = content_policy(styles, scripts, "frame-ancestors 'none'")
+    return SECURITY_HEADERS | {"Content-Security-Policy": f"sandbox allow-scripts allow-modals; {policy}"}
 
 
 def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str]]:
