@@ -167,7 +167,8 @@ def create_app(
     app.add_middleware(_KnownHosts, allowed=frozenset(map(str.lower, allowed_hosts)))
     app.add_middleware(Observed, metrics=metrics)  # the outermost, so that it sees what the others refuse
     app.pass_by()
-    return app
+    served: FastAPI = app
+    return served
 
 
 def _application_type() -> Any:

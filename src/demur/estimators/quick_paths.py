@@ -474,8 +474,9 @@ def _places_in(table: Floats, codes: Floats) -> NDArray[np.intp]:
     return _places(len(table) - 1, codes)
 
 
-def _places(last: Any, codes: Floats) -> NDArray[np.intp]:
-    return np.where(np.isnan(codes), last, np.minimum(np.maximum(codes, 0), last - 1)).astype(np.intp)
+def _places(last: Floats | int, codes: Floats) -> NDArray[np.intp]:
+    places: Floats = np.where(np.isnan(codes), last, np.minimum(np.maximum(codes, 0), last - 1))
+    return places.astype(np.intp)
 
 
 class QuickView:

@@ -70,7 +70,7 @@ def _written_out(chunk: pa.DictionaryArray) -> int:
     """Return how many bytes the values of a dictionary-encoded column have, each counted as often as it occurs."""
     lengths = _lengths(chunk.dictionary)
     if lengths is None:
-        return len(chunk) * (chunk.dictionary.nbytes // max(len(chunk.dictionary), 1) + 1)
+        return len(chunk) * (int(chunk.dictionary.nbytes) // max(len(chunk.dictionary), 1) + 1)
     return int(pc.sum(lengths.take(chunk.indices)).as_py() or 0)
 
 
