@@ -130,7 +130,7 @@ class _Parts(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = dict(attrs)
-        runs = tag == "style" or "src" not in named and not (named.get("type") or "").endswith("json")
+        runs = tag == "style" or ("src" not in named and not (named.get("type") or "").endswith("json"))
         self._inside = tag if tag in self.found and runs else None
         if self._inside:
             self.found[tag].append("")
