@@ -11,7 +11,7 @@ import pytest
 
 from demur.columns import TableError
 from demur.tabular import arrow_files, read_table, table_sources
-from demur.tabular.table_files import open_chunks
+from demur.tabular.table_files import open_chunks, open_table
 
 CAP = 100_000
 
@@ -96,13 +96,48 @@ def test_in_pieces_they_may_be_of_any_length():
     assert max(sizes) <= CAP // 4 // 1000
 
 
-def test_so_is_a_folder_with_such_a_file(tmp_path):
-    rows = pa.table({"x": repeated("a" * 200, 200_000)})
-    pq.write_table(rows, tmp_path / "a.parquet", store_schema=False, write_statistics=False)
-    with pytest.raises(TableError, match="unpacks to more than"):
-        read_table(tmp_path)
-    first = next(open_chunks(tmp_path, columns={"x": pa.string()}))
-    assert 0 < len(first) < 100
+def parquet_of(table, **options):
+    written = io.BytesIO()
+    pq.write_table(table, written, compression="zstd", **options)
+    return written.getvalue()
+
+
+PARQUETS = {
+    "one value, many rows": parquet_of(pa.table({"x": repeated("a" * 1000, 5000)}), store_schema=False),
+    "a long value, few rows": parquet_of(pa.table({"x": repeated("a" * (CAP // 2), 50)}), store_schema=False),
+    "read as a dictionary": parquet_of(pa.table({"x": repeated("a" * 1000, 5000)})),
+    "zeros": parquet_of(ZEROS, use_dictionary=False),
+    "zeros in a dictionary": parquet_of(ZEROS),
+}
+
+
+@pytest.mark.parametrize("name", PARQUETS)
+def test_so_is_parquet_alone_and_in_a_folder(tmp_path, name):
+    (tmp_path / "a.parquet").write_bytes(PARQUETS[name])
+    for source in (tmp_path / "a.parquet", tmp_path, Pipe(PARQUETS[name])):
+        with pytest.raises(TableError, match=r"unpacks to more than"):
+            read_table(source)
+
+
+@pytest.mark.parametrize("name", [name for name in PARQUETS if "value" in name])
+def test_in_pieces_its_rows_are_all_there(tmp_path, name):
+    (tmp_path / "a.parquet").write_bytes(PARQUETS[name])
+    for source in (tmp_path / "a.parquet", tmp_path):
+        for columns in (None, {"x": pa.string()}):
+            pieces = list(open_chunks(source, columns=columns))
+            assert {piece.schema.field("x").type for piece in pieces} == {pa.string()}
+            assert sum(len(piece) for piece in pieces) in (50, 5000)
+            assert max(piece.nbytes for piece in pieces) < 2 * CAP
+
+
+def test_texts_that_are_looked_at_stay_texts():
+    table = pa.table({"x": [f"row {k}" for k in range(4000)], "y": [None, "b"] * 2000, "z": np.arange(4000)})
+    content = parquet_of(table, row_group_size=1500)
+    with open_table(io.BytesIO(content)) as reader:
+        assert reader._texts == ["x", "y"]
+        assert reader.columns == {"x": pa.string(), "y": pa.string(), "z": pa.int64()}
+        assert reader.read().equals(table)
+    assert pa.Table.from_batches(open_chunks(io.BytesIO(content))).equals(table)
 
 
 COLUMNS = {"x": np.arange(3000.0), "y": [None, *"abc"] * 750, "z": pa.array(list("de") * 1500).dictionary_encode()}
