@@ -77,6 +77,13 @@ def scikit_learns(data, X, y):
     return [risks(RejectOption(model).fit(data.X_train, data.y_train), X, y) for model in (forest, boosting)]
 
 
+def drawn(data, n_rows, n_draws):
+    """Yield the data, or so many draws of so many of its training rows."""
+    for seed in range(n_draws if n_rows else 1):
+        rows = np.random.default_rng(seed).permutation(len(data.y_train))[:n_rows] if n_rows else slice(None)
+        yield replace(data, X_train=data.X_train[rows], y_train=data.y_train[rows])
+
+
 def geometric_mean(ratios):
     return float(np.exp(np.mean(np.log(ratios))))
 
@@ -90,7 +97,8 @@ def main(arguments=None):
     parser.add_argument(
         "--time-budget", type=float, default=90.0, help="seconds for auto (default: 90, as the library)"
     )
-    parser.add_argument("--train-rows", type=int, help="train on the first so many rows only, beside --measure")
+    parser.add_argument("--train-rows", type=int, help="train on so many rows, drawn at random; rivals are fitted here")
+    parser.add_argument("--draws", type=int, default=1, help="how often --train-rows are drawn; the means are shown")
     options, _ = parser.parse_known_args(arguments)
 
     console, ratios, against = Console(), [], []
@@ -99,20 +107,22 @@ def main(arguments=None):
         table.add_column(heading, justify="left" if heading == "data set" else "right")
     for name in options.sets:
         data = load(name, options.data)
-        if options.train_rows:
-            data = replace(data, X_train=data.X_train[: options.train_rows], y_train=data.y_train[: options.train_rows])
         X, y = data.X_test[: TEST_ROWS.get(name)], data.y_test[: TEST_ROWS.get(name)]
-        started = time.perf_counter()
-        auto = RejectOption("auto", time_budget=options.time_budget, random_state=0)
-        model = auto if options.model == "auto" else RejectClassifier(random_state=0)
-        model.fit(data.X_train, data.y_train)
-        seconds = time.perf_counter() - started
-        found = risks(model, X, y)
+        seconds, found, own = 0.0, [], []
+        for part in drawn(data, options.train_rows, options.draws):
+            started = time.perf_counter()
+            auto = RejectOption("auto", time_budget=options.time_budget, random_state=0)
+            model = auto if options.model == "auto" else RejectClassifier(random_state=0)
+            model.fit(part.X_train, part.y_train)
+            seconds = max(seconds, time.perf_counter() - started)
+            found.append(risks(model, X, y))
+            if options.measure or options.train_rows:
+                own.append(scikit_learns(part, X, y))
+        found = np.mean(found, axis=0)
         rivals = [] if options.train_rows else [np.array(row) for row in MEASURED[name].values()]
-        if options.measure or not rivals:
-            own = scikit_learns(data, X, y)
-            rivals += own
-            against.append(found / np.min(own, axis=0))
+        if own:
+            rivals += list(np.mean(own, axis=0))
+            against.append(found / np.min(np.mean(own, axis=0), axis=0))
         ratio = found / np.min(rivals, axis=0)
         ratios.append(ratio)
         cells = [f"{risk:.4f} ({one:.2f})" for risk, one in zip(found, ratio, strict=True)]

@@ -60,13 +60,22 @@ class MarginFunction(ABC):
     def __call__(self, z: Tensor) -> Tensor:
         """Return phi(z), elementwise."""
 
-    def value_and_slope(self, z: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return phi(z) and phi'(z), elementwise, the slope times ``weight``; it comes from autograd."""
+    def slope(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return phi'(z), elementwise, times ``weight``, which broadcasts against z.
+
+        Autograd computes it. A margin function may override this with a formula, which a test compares with autograd.
+
+        Examples
+        --------
+        >>> Logistic().slope(torch.tensor([0.0, 1.0]), torch.tensor(2.0))
+        tensor([-1.0000, -0.5379])
+        """
         with torch.enable_grad():
             leaf = z.detach().requires_grad_()
             value = self(leaf)
-            (slope,) = torch.autograd.grad(value, leaf, torch.ones_like(value) if weight is None else weight)
-        return value.detach(), slope
+            outer = torch.ones_like(value) if weight is None else weight.expand_as(value)
+            (slope,) = torch.autograd.grad(value, leaf, outer)
+        return slope
 
     def inverse_link(self, z: Tensor) -> Tensor:
         """Return phi'(-z) / (phi'(-z) + phi'(z)), the probability that a score z stands for (Eq. 12)."""
@@ -177,6 +186,10 @@ class Logistic(MarginFunction):
     def __call__(self, z: Tensor) -> Tensor:
         return F.softplus(-z, threshold=40.0)  # beyond 40 the two sides agree to the last bit of float64
 
+    def slope(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
+        slope = z.neg().sigmoid_()
+        return slope.neg_() if weight is None else slope.mul_(-weight)
+
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(z)
 
@@ -207,6 +220,10 @@ class Exponential(MarginFunction):
     def __call__(self, z: Tensor) -> Tensor:
         exponent = torch.clamp(-z, max=self.largest_exponent)
         return torch.exp(exponent) * (1 + (-z - exponent))
+
+    def slope(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
+        slope = z.neg().clamp_(max=self.largest_exponent).exp_()
+        return slope.neg_() if weight is None else slope.mul_(-weight)
 
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(2 * z)

@@ -140,6 +140,21 @@ def test_a_search_continues_where_it_was_stopped(searched):
     assert changed == {victim}
 
 
+@pytest.mark.slow
+def test_dask_finds_what_this_machine_finds(searched, tmp_path):
+    alone, protocols, _, _ = searched
+    said = []
+    run_search(
+        tmp_path, PLACE, protocols=protocols[:1], problems=("vehicle", "yeast"), scheduler="local:2", say=said.append
+    )
+    assert len(said) == 2
+    for problem in ("vehicle", "yeast"):
+        found, expected = (SearchStore(out).read(protocols[0], problem) for out in (tmp_path, alone))
+        assert [(one.method, one.test.tolist()) for one in found] == [
+            (one.method, one.test.tolist()) for one in expected
+        ]
+
+
 def test_its_scores_are_those_of_the_tables_and_the_page_needs_only_the_summary(searched, tmp_path):
     out, protocols, printed, _ = searched
     store = SearchStore(out)

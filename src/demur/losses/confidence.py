@@ -108,5 +108,9 @@ class OneVsAll(ConfidenceLoss):
         sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
         return self.phi(sign * scores).sum(-1)
 
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+        return self.phi.slope(sign * scores, sign * weight.unsqueeze(-1))
+
     def inverse_link(self, scores: Tensor) -> Tensor:
         return self.phi.inverse_link(scores)

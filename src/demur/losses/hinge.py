@@ -73,6 +73,12 @@ class OneVsAllHinge(_HingeLoss):
         c = over_classes(cost)
         return torch.where(own, c * F.relu(1 - scores), (1 - c) * F.relu(1 + scores)).sum(-1)
 
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        assert cost is not None
+        gradient = torch.gt(scores, -1, out=torch.empty_like(scores)).mul_((weight * (1 - cost)).unsqueeze(-1))
+        own = (score_of_label(scores, y) < 1) * (weight * -cost)
+        return gradient.scatter_(-1, y.unsqueeze(-1), own.unsqueeze(-1))
+
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return Decision.from_acceptance(scores.argmax(-1), scores.amax(-1) - self.tau)
 

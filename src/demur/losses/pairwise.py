@@ -119,12 +119,12 @@ class PairwiseLoss(Loss):
     def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
         assert cost is not None
         beta = self.beta_value(n_classes, cost)
-        return cost * beta * self.psi_or_phi.value_and_slope(beta * r)[1]
+        return cost * beta * self.psi_or_phi.slope(beta * r)
 
 
-def _weight_of_pairs(pairs: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Return ``weight`` for every class y' that is not y, and 0 for y, in the memory layout of ``pairs``."""
-    return torch.empty_like(pairs).copy_(weight.unsqueeze(-1)).scatter_(-1, y.unsqueeze(-1), 0.0)
+def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
+    """Set to 0, in place, what belongs to y itself, and return the values of the other classes."""
+    return pairs.scatter_(-1, y.unsqueeze(-1), 0.0)
 
 
 def _class_gradient(out: Tensor, slopes: Tensor, y: Tensor) -> Tensor:
@@ -199,14 +199,13 @@ class AdditivePairwise(PairwiseLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]
-        pairs = self.phi(self._arguments(scores, y, shift=r))
-        others = _weight_of_pairs(pairs, y, torch.ones_like(r))
-        return (pairs * others).sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
+        pairs = self.phi(self._arguments(scores, y, shift=r)).scatter(-1, y.unsqueeze(-1), 0.0)
+        return pairs.sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
         r = scores[..., -1]
         arguments = self._arguments(scores, y, shift=r)
-        _, slopes = self.phi.value_and_slope(arguments, _weight_of_pairs(arguments, y, weight * self.alpha))
+        slopes = _without_own(self.phi.slope(arguments, (weight * self.alpha).unsqueeze(-1)), y)
         gradient = torch.empty_like(scores)
         total = _class_gradient(gradient[..., :-1], slopes, y)
         gradient[..., -1] = self._rejecting_slope(r, slopes.shape[-1], cost) * weight - total
@@ -249,19 +248,18 @@ class MultiplicativePairwise(PairwiseLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]
-        pairs = self.phi(self._arguments(scores, y))
-        others = _weight_of_pairs(pairs, y, torch.ones_like(r))
-        answering = (pairs * others).sum(-1) * self.psi_or_phi(-self.alpha * r)
+        pairs = self.phi(self._arguments(scores, y)).scatter(-1, y.unsqueeze(-1), 0.0)
+        answering = pairs.sum(-1) * self.psi_or_phi(-self.alpha * r)
         return answering + self._rejecting(r, pairs.shape[-1], cost)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
         r = scores[..., -1]
-        factor, factor_slope = self.psi_or_phi.value_and_slope(-self.alpha * r)
+        at, outer = -self.alpha * r, weight * self.alpha
         arguments = self._arguments(scores, y)
-        pairs = _weight_of_pairs(arguments, y, weight * self.alpha)
-        values, slopes = self.phi.value_and_slope(arguments, pairs * factor.unsqueeze(-1))
+        slopes = _without_own(self.phi.slope(arguments, (outer * self.psi_or_phi(at)).unsqueeze(-1)), y)
+        values = _without_own(self.phi(arguments), y)
         gradient = torch.empty_like(scores)
         _class_gradient(gradient[..., :-1], slopes, y)
-        answering_slope = -factor_slope * (values * pairs).sum(-1)
+        answering_slope = -self.psi_or_phi.slope(at, outer) * values.sum(-1)
         gradient[..., -1] = answering_slope + self._rejecting_slope(r, slopes.shape[-1], cost) * weight
         return gradient

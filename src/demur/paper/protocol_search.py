@@ -95,11 +95,9 @@ def _space() -> tuple[BenchmarkProtocol, ...]:
     found += [_base(scaling=s, decay="decoupled") for s in (*SCALINGS, "source")]
     found += [_base(scaling=s, initialisation=i) for s in ("range", "unit") for i in ("glorot", "he", "lecun")]
     found += [_base(scaling=s, refit="yes") for s in (*SCALINGS, "source")]
-    of_its_own: list[dict[str, Any]] = [
-        {"refit": refit, **one}
-        for refit in ("no", "yes")
-        for one in ({"epochs": 100}, *({"batch_size": size} for size in (100, 128, 150, 200)), {"validation": "source"})
-    ]
+    with_and_without: list[dict[str, Any]] = [{"batch_size": size} for size in (100, 128, 150, 200)]
+    with_and_without += [{"epochs": 100}, {"validation": "source"}]
+    of_its_own = [{"refit": refit, **one} for refit in ("no", "yes") for one in with_and_without]
     of_its_own += [{"batch_size": size} for size in (32, 64, 256, 512)]
     of_its_own += [{"learning_rate": rate} for rate in (3e-4, 5e-4, 3e-3)]
     of_its_own += [{"initialisation": kind} for kind in ("glorot", "he", "lecun")]
