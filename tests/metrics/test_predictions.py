@@ -8,7 +8,6 @@ import pytest
 from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
 from demur.rules import Chow
 
-
 # NumPy has texts of any length since its version 2
 STRING = getattr(np.dtypes, "StringDType", None)
 STRINGS = [(np.array(["a", "b", "b"], dtype=STRING()), np.array(["a", "a", "?"]), "?")] if STRING else []
