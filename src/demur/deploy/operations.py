@@ -40,6 +40,7 @@ __all__ = [
     "Operations",
     "ReloadingApp",
     "one_line",
+    "path_of",
     "read_api_keys",
     "request_id_of",
     "shared_metrics",
@@ -107,6 +108,19 @@ class Operations:
         if self.metrics.reload_failing:
             words["reload"] = "the newer model in the folder cannot be loaded, see the log; the one before answers"
         return 200, words
+
+
+def path_of(scope: "Scope") -> str:
+    """Return the path of a request as the application knows it, also where it is mounted below another.
+
+    Examples
+    --------
+    >>> path_of({"path": "/decide"}), path_of({"path": "/pets/decide", "root_path": "/pets"})
+    ('/decide', '/decide')
+    """
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
 _METRICS_FOLDER = "DEMUR_METRICS_FOLDER"
@@ -200,7 +214,7 @@ class Observed:
         finally:
             self.metrics.ended()
             seconds = time.perf_counter() - started
-            path = scope["path"]
+            path = path_of(scope)
             self.metrics.answered(path if path in PATHS else "(other)", status, seconds)
             level = logging.DEBUG if path in _PROBES else logging.INFO
             if _access.isEnabledFor(level):
@@ -236,7 +250,7 @@ class ApiKeys:
         self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN or self.knows(scope["headers"]):
+        if scope["type"] != "http" or path_of(scope) in OPEN or self.knows(scope["headers"]):
             return await self.app(scope, receive, send)
         from starlette.responses import JSONResponse
 

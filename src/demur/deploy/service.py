@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from demur._version import __version__
 from demur.deploy.decider import Decider, Lanes
-from demur.deploy.operations import OPEN, ApiKeys, Observed, Operations
+from demur.deploy.operations import OPEN, ApiKeys, Observed, Operations, path_of
 from demur.deploy.service_metrics import CONTENT_TYPE
 from demur.deploy.service_schema import RefusedError, answer_type, health_type, ready_type, refusal_type
 from demur.deploy.try_page import report_headers, try_page
@@ -284,7 +284,7 @@ class _Deciding:
 
 
 def _is_question(scope: "Scope") -> bool:
-    return bool(scope["type"] == "http" and scope["path"] == "/decide" and scope["method"] == "POST")
+    return scope["type"] == "http" and scope["method"] == "POST" and path_of(scope) == "/decide"
 
 
 _JSON = (b"content-type", b"application/json")
