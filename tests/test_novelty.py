@@ -295,3 +295,31 @@ def test_saved_and_loaded(model, iris, tmp_path):
     assert load(tmp_path / "table").answers(ODD).equals(model.answers(ODD))
     rows = np.vstack([X, X * 3])
     assert np.array_equal(load(tmp_path / "iris").decide(rows).novel, iris.decide(rows).novel)
+
+
+@pytest.mark.parametrize("draw", [*KINDS, "whole"])
+def test_a_few_rows_are_told_as_many_are(draw):
+    rng = np.random.default_rng(3)
+    if draw == "whole":  # nothing missing and no long tail: the shortest of all ways
+        rows, categorical = np.c_[rng.uniform(size=(300, 3)), rng.integers(5, size=(300, 2))], [False] * 3 + [True] * 2
+    else:
+        rows, categorical = draw(300, rng)
+    usual = Novelty(0.05).fit(rows, categorical)
+    new = rows[rng.integers(len(rows), size=120)].copy()
+    new[:60] += rng.normal(size=(60, rows.shape[1])) * (~np.array(categorical or [False] * rows.shape[1]))
+    new[60:70, -1], new[70:75, 0], new[75:80, -2] = UNSEEN, 1e6, np.nan
+    many = usual.novel(new)
+    assert 0 < many.sum() < len(new)
+    assert [bool(usual.novel(one[None])[0]) for one in new] == many.tolist()
+    assert np.concatenate([usual.novel(new[k : k + 16]) for k in range(0, len(new), 16)]).tolist() == many.tolist()
+
+
+def test_a_few_rows_follow_another_fit_and_another_rate():
+    rng = np.random.default_rng(0)
+    rows, far = rng.uniform(size=(200, 2)), [[0.5, 4.0]]
+    usual = Novelty(0.01).fit(rows)
+    assert usual.novel(far).tolist() == [True]
+    assert usual.fit(rows * 10).novel(far).tolist() == [False]
+    assert usual.novel([[5.0, 11.0]], rate=0.1).tolist() == [True]
+    assert usual.novel([[5.0, 5.0]], rate=0.01).tolist() == [False]
+    assert usual.set_params(rate="auto").novel([[5.0, 5.0]]).tolist() == [False]

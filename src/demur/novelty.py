@@ -8,6 +8,7 @@ ordinary row can look.
 
 from dataclasses import dataclass
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +46,8 @@ _LONG_TAIL = 10.0
 """A column whose range is so many times that of its middle 98 % is measured on a logarithmic scale."""
 _PIECE = 1 << 21
 _FEW = 16
+_HALF = float(np.sqrt(0.5))
+"""What the indicator of a category adds: two that differ are one range apart."""
 _MORE = 1 + 1e-9
 """What one distance must exceed another by: they are sums, each rounded in its own way."""
 
@@ -136,7 +139,7 @@ class Space:
             numbers[gaps] = 0.5
             parts.append(0.5 * gaps[:, self.has_gaps[self.numeric]])
         if len(self.told):
-            parts.append(np.sqrt(0.5) * (X[:, self.categorical[self.told[:, 0]]] == self.told[:, 1]))
+            parts.append(_HALF * (X[:, self.categorical[self.told[:, 0]]] == self.told[:, 1]))
         return np.hstack(parts).astype(np.float32) if len(parts) > 1 else numbers.astype(np.float32)
 
     def left_out(self, X: Floats) -> Floats:
@@ -228,6 +231,61 @@ class KeptRows:
             exact = ((self.points.astype(np.float64) - points[one].astype(np.float64)) ** 2).sum(axis=1)
             far[one] = exact.min() > squared_radius[one] * _MORE
         return far
+
+
+class _FewRows:
+    """Says of a few rows whether all of them are beyond doubt usual; most are, and need no more.
+
+    All is made ready for it: for so few rows, NumPy's functions take longer to call than to compute.
+
+    Parameters
+    ----------
+    space : Space
+    kept : KeptRows
+    radius : float
+    """
+
+    def __init__(self, space: Space, kept: KeptRows, radius: float) -> None:
+        self._numeric, self._low, self._high = space.numeric, space.low, space.high
+        self._factor, self._shift = space.factor, space.shift
+        self._is_plain = not len(space.bent) and not space.has_gaps[space.numeric].any() and bool(len(kept.points))
+        self._categorical = space.categorical
+        n_codes = space.seen.shape[1]
+        self._highest = np.full(len(space.categorical), n_codes - 1.0)
+        self._starts = n_codes * np.arange(len(space.categorical))
+        self._seen = space.seen.ravel()
+        self._told, self._codes = space.categorical[space.told[:, 0]], space.told[:, 1].astype(np.float64)
+        rows = kept.points[:64].astype(np.float64)
+        self._norms, self._rows = (rows**2).sum(axis=1), np.ascontiguousarray(-2 * rows.T)
+        self._squared, self._slack = radius**2, 1e-5 * (radius**2 + kept.points.shape[1])
+
+    def are_usual(self, X: Floats) -> bool:
+        """Return False where a longer look is needed, for a gap say, which is no sign of anything."""
+        if not self._is_plain or np.count_nonzero(np.isnan(X)):
+            return False
+        numbers = X[:, self._numeric]
+        if np.count_nonzero(numbers < self._low) or np.count_nonzero(numbers > self._high):
+            return False
+        numbers *= self._factor
+        numbers -= self._shift
+        points = numbers
+        if len(self._categorical):
+            codes = X[:, self._categorical]
+            if np.count_nonzero(codes < 0) or np.count_nonzero(codes > self._highest):
+                return False
+            if np.count_nonzero(self._seen[codes.astype(np.intp) + self._starts]) < codes.size:
+                return False
+            told = (X[:, self._told] == self._codes) * _HALF
+            points = np.concatenate([numbers, told], axis=1)
+        products = points @ self._rows
+        products += self._norms
+        lengths = np.einsum("ij,ij->i", points, points)
+        within = products.min(axis=1) + lengths <= self._squared - self._slack - 1e-5 * lengths
+        return bool(within.all())
+
+
+_quick_ways: "WeakKeyDictionary[Novelty, tuple[tuple[object, ...], _FewRows]]" = WeakKeyDictionary()
+"""Made on first use, and no part of what is saved."""
 
 
 def _least_squared(points: Any, rows: Any, norms: Any) -> Any:
@@ -327,7 +385,11 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def novel(self, X: ArrayLike, rate: float | str | None = None) -> Mask:
         """Return which rows are novel, at the rate or at another."""
         rows = self._checked(X)
-        most_outside, radius = self._limits(self.rate if rate is None else rate)
+        asked = self.rate if rate is None else rate
+        quick = self._quick(asked) if len(rows) <= _FEW else None
+        if quick is not None and quick.are_usual(rows):
+            return np.zeros(len(rows), dtype=bool)
+        most_outside, radius = self._limits(asked)
         found = self.space_.suspect(rows)
         suspects = np.flatnonzero(found)
         if len(suspects):
@@ -357,6 +419,14 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return (
             f"Rows unlike those of training are declined as novel: by mistake, at most {self.rate:g} of ordinary rows."
         )
+
+    def _quick(self, rate: float | str) -> "_FewRows":
+        """Return what tells a few usual rows, made once for what was fitted and for a rate."""
+        made_of = (self.space_, self.rows_, self.distances_, rate)
+        held = _quick_ways.get(self)
+        if held is None or any(one is not other for one, other in zip(held[0], made_of, strict=True)):
+            held = _quick_ways[self] = made_of, _FewRows(self.space_, self.rows_, self._limits(rate)[1])
+        return held[1]
 
     def _limits(self, rate: float | str) -> tuple[float, float]:
         """Return the most that may lie outside, and the largest distance."""

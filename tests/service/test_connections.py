@@ -15,7 +15,7 @@ import uvicorn
 from service_samples import good, model
 
 from demur.deploy import save
-from demur.deploy.serving import limited_protocol
+from demur.deploy.serving import _Joining, limited_protocol
 
 CALL = (sys.executable, "-m", "demur", "serve")
 
@@ -192,3 +192,40 @@ def test_issue_17_a_signal_to_stop_loses_no_request(folder, options):
     assert len(outcomes) >= 6
     assert not lost
     assert service.process.returncode == 0
+
+
+class Told:
+    """A transport that remembers what it is told."""
+
+    def __init__(self):
+        self.calls = []
+
+    def write(self, data):
+        self.calls.append(data)
+
+    def close(self):
+        self.calls.append("close")
+
+    def is_closing(self):
+        return "close" in self.calls
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+@pytest.mark.parametrize(("writes", "sent"), [
+    ([HEAD, b"body", b""], [HEAD + b"body", b""]),
+    ([HEAD, b"", b""], [HEAD, b""]),  # to HEAD there is no body
+    ([b"HTTP/1.1 100 Continue\r\n\r\n", HEAD, b"5\r\n"], [b"HTTP/1.1 100 Continue\r\n\r\n", HEAD + b"5\r\n"]),
+    ([HEAD, b"a", b"HTTP/1.1 2", b""], [HEAD + b"a", b"HTTP/1.1 2"]),  # a body that looks like a head
+    ([b"HTTP/1.1 408 Request Timeout\r\n\r\n"], [b"HTTP/1.1 408 Request Timeout\r\n\r\n"]),
+    ([HEAD], [HEAD]),  # and closed without a body
+])  # fmt: skip
+def test_a_head_goes_out_with_what_follows_and_nothing_is_kept_back(writes, sent):
+    told = Told()
+    joining = _Joining(told)
+    for data in writes:
+        joining.write(data)
+    joining.close()
+    assert told.calls == [*sent, "close"]
+    assert joining.is_closing()

@@ -1,6 +1,8 @@
 """What the service answers is what the model answers."""
 
+import html
 import json
+import re
 
 import joblib
 import numpy as np
@@ -13,7 +15,7 @@ from service_samples import CLASSES, HOSTILE, app, ask, good, json_rows, model, 
 from demur import Chow, CostMatrix, Coverage, RiskControl, Threshold
 from demur.deploy import create_app
 from demur.deploy.decider import Decider
-from demur.tabular import ANSWER_COLUMNS, TableModel, fit_table
+from demur.tabular import ANSWER_COLUMNS, TableModel, evaluate_table, fit_table, write_report
 
 SERVED = {
     "lr": model,
@@ -168,13 +170,29 @@ def test_the_report_is_shown_without_the_rights_of_the_service(tmp_path):
     application = create_app(model(), report=tmp_path / "report.html")
     (shown,) = send(application, {}, path="/report", method="GET")
     assert shown.text == "<h1>good</h1>"
-    assert shown.headers["content-security-policy"].startswith("sandbox")
+    policy = shown.headers["content-security-policy"].split("; ")
+    assert policy[0] == "sandbox allow-scripts allow-modals"
+    for directive in ("default-src", "style-src", "script-src", "base-uri", "form-action", "frame-ancestors"):
+        assert f"{directive} 'none'" in policy
     (page,) = send(application, {}, path="/", method="GET")
     assert 'href="report"' in page.text
     (none,) = send(app(), {}, path="/report", method="GET")
     assert none.status_code == 404
     (page,) = send(app(), {}, path="/", method="GET")
     assert 'href="report"' not in page.text
+
+
+def test_the_report_may_run_its_own_script_and_style_and_nothing_else(tmp_path):
+    evaluation = evaluate_table(model(), table())
+    write_report(evaluation, tmp_path / "report.html", title="<script>alert(1)</script>")
+    page = (tmp_path / "report.html").read_text()
+    application = create_app(model(), report=tmp_path / "report.html")
+    (shown,) = send(application, {}, path="/report", method="GET")
+    header = shown.headers["content-security-policy"]
+    own = html.unescape(re.search('http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1])
+    assert header == f"sandbox allow-scripts allow-modals; {own}; frame-ancestors 'none'"
+    assert "unsafe" not in header
+    assert header.count("'sha256-") == 2
 
 
 @pytest.mark.parametrize("limits", [{"max_rows": 0}, {"max_bytes": -1}])

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from service_samples import CLASSES, good, model, send, table
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 import demur
 from demur.deploy import create_app, operations, save
@@ -108,6 +110,18 @@ def test_a_service_counts_what_it_answers():
     assert value(found, "demur_model_info", name="lr", target="y", version=demur.__version__) == 1
     assert value(found, "demur_ready") == 1
     assert value(found, "demur_requests_in_progress") == 1  # this one
+
+
+def test_a_service_that_is_mounted_below_another_answers_as_it_does_alone():
+    served = create_app(model(), operations=Operations(api_keys=["k" * 20]))
+    site = Starlette(routes=[Mount("/pets", served)])
+    with_key = {"json": good(), "headers": {"X-API-Key": "k" * 20}}
+    alone, below = send(served, with_key)[0], send(site, with_key, path="/pets/decide")[0]
+    assert (below.status_code, below.json()) == (200, alone.json())
+    assert send(site, {"json": good()}, path="/pets/decide")[0].status_code == 401
+    assert send(site, {}, path="/pets/ready", method="GET")[0].status_code == 200
+    text = send(site, {"headers": with_key["headers"]}, path="/pets/metrics", method="GET")[0].text
+    assert value(parse(text), "demur_requests_total", path="/decide", status="200") == 2
 
 
 def test_paths_and_classes_without_end_are_counted_as_one():

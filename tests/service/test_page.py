@@ -9,6 +9,7 @@ import uvicorn
 from service_samples import CLASSES, HOSTILE, model, table
 
 from demur.deploy import create_app
+from demur.tabular import evaluate_table, write_report
 
 pytestmark = pytest.mark.slow
 
@@ -33,14 +34,14 @@ def visit(browser):
     complaints, requests = [], []
     with contextlib.ExitStack() as stack:
 
-        def open_page(served, width=1200):
-            address = stack.enter_context(running(create_app(served)))
+        def open_page(served, width=1200, report=None):
+            address = stack.enter_context(running(create_app(served, report=report)))
             page = stack.enter_context(contextlib.closing(browser.new_page(viewport={"width": width, "height": 800})))
             page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
             page.on("request", lambda request: requests.append(request.url))
-            page.goto(address)
+            page.goto(address if report is None else f"{address}/report")
             return page
 
         yield open_page
@@ -167,3 +168,27 @@ def test_a_fixed_cost_has_no_slider(visit):
     assert "trained for the cost 0.2" in page.inner_text("aside")
     page.fill("#field-0", "1")
     assert "core " in shown(page, "econd choice")
+
+
+def test_the_report_works_under_its_policy(visit, tmp_path):
+    report = write_report(evaluate_table(model(), table()), tmp_path / "report.html", title="Report")
+    page = visit(model(), report=report)
+    assert page.eval_on_selector("body", "body => getComputedStyle(body).margin") != "8px"  # its style is there
+    before = page.inner_text("#headline")
+    page.fill("#cost-number", "0.02")
+    page.wait_for_function("before => document.getElementById('headline').innerText !== before", arg=before)
+
+
+def test_a_forged_report_runs_no_handler_and_loads_nothing(browser, tmp_path):
+    forged = """<h1 id="done">x</h1><img src="/health" onerror="document.title = 'handler'">
+    <script src="/openapi.json"></script><script>fetch("/health").catch(() => done.innerText = "refused")</script>"""
+    (tmp_path / "report.html").write_text(forged)
+    answers = []
+    with running(create_app(model(), report=tmp_path / "report.html")) as address:
+        page = browser.new_page()
+        page.on("response", lambda response: answers.append(response.url))
+        page.goto(f"{address}/report")
+        page.wait_for_function("document.getElementById('done').innerText === 'refused'")
+        assert page.title() != "handler"
+        page.close()
+    assert {url.rpartition("/")[2] for url in answers} <= {"report", "favicon.ico"}

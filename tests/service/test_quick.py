@@ -7,9 +7,10 @@ import joblib
 import numpy as np
 import pyarrow as pa
 import pytest
-from service_samples import dense_of_sample, good, json_rows, model, table, wrapped
+from service_samples import dense_of_sample, good, json_rows, model, send, table, wrapped
 
 from demur import RejectClassifier, RejectOption
+from demur.deploy import create_app
 from demur.deploy.decider import Decider, Lanes
 from demur.deploy.service_schema import Asked
 from demur.errors import InputError
@@ -211,3 +212,43 @@ def test_a_slow_model_decides_in_a_thread():
         return await asyncio.gather(*(lanes.run(body) for _ in range(5)))
 
     assert asyncio.run(some()) == [decider.answer(body)] * 5
+
+
+def test_a_request_that_is_alone_is_decided_at_once():
+    decider, crowd = Decider(wrapped("forest"), max_rows=9), [1]
+    lanes, body = Lanes(decider, lambda: len(crowd) < 2), json.dumps(good()).encode()
+    expected = decider.answer(body)
+
+    def first_step():
+        """Return the answer if there is one before the loop has turned."""
+        running = lanes.run(body)
+        try:
+            running.send(None)
+        except StopIteration as ended:
+            return ended.value
+        running.close()
+        return None
+
+    async def alone_and_not():
+        at_once = first_step()
+        crowd.append(2)
+        return at_once, first_step(), await lanes.run(body)
+
+    assert asyncio.run(alone_and_not()) == (expected, None, expected)
+
+
+def test_layers_that_others_put_around_the_service_see_every_request():
+    served, seen = create_app(model()), []
+
+    class Around:
+        def __init__(self, app):
+            self.app = app
+
+        async def __call__(self, scope, receive, send):
+            seen.append(scope["path"])
+            await self.app(scope, receive, send)
+
+    served.add_middleware(Around)
+    (answer,) = send(served, {"json": good()})
+    assert answer.json() == send(create_app(model()), {"json": good()})[0].json()
+    assert seen == ["/decide"]

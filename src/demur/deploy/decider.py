@@ -40,6 +40,8 @@ _QUICK_SECONDS = 1e-2
 
 _Answered = bytes | Exception
 
+_WRITER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
 
 class Decider:
     """Answers requests with a model; it knows nothing of HTTP.
@@ -77,9 +79,10 @@ class Decider:
         self._encoders = [_encoder(column) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
         self._names = model.classes.tolist()
+        self._cost, self._cost_adjustable = model.cost, model.cost_adjustable
         self._by_rule = model.has_proba and not model.cost_adjustable
         self._categorical = model.schema.categorical
-        self._end = json.dumps({"model": self.about}, allow_nan=False, separators=(",", ":"))[1:]
+        self._end = _WRITER.encode({"model": self.about})[1:]
         self.is_quick, self.seconds = self._try_out()
 
     def answer(self, body: bytes) -> bytes:
@@ -93,7 +96,7 @@ class Decider:
         """Read a request, or raise a :class:`RefusedError` that says what is wrong with it."""
         asked = self.requests.read_rows(body)
         try:
-            if asked.cost is not None:
+            if asked.cost is not None and not (self._cost_adjustable and 0 <= asked.cost < 0.5):  # right at a glance
                 self.model.check_cost(asked.cost)
             if asked.prices is not None:
                 self.model.check_prices(asked.prices)
@@ -135,9 +138,9 @@ class Decider:
         """Decide the short way, all rows in one go."""
         codes = np.concatenate([one.codes for one in asked if one.codes is not None])
         sizes = [len(one.rows) for one in asked]
-        own, costs = self.model.cost, None
-        if self.model.cost_adjustable and own is not None:
-            costs = np.repeat([own if one.cost is None else one.cost for one in asked], sizes).astype(np.float64)
+        own, costs = self._cost, None
+        if own is not None and self._cost_adjustable:
+            costs = np.repeat(np.array([own if one.cost is None else one.cost for one in asked], dtype=float), sizes)
         novel = np.zeros(len(codes), dtype=bool) if self.model.novelty is None else self.model.novelty.novel(codes)
         codes[(codes == UNSEEN) & self._categorical] = np.nan
         decisions, confidence, scores = self._decisions(codes, costs, novel)
@@ -190,11 +193,11 @@ class Decider:
             return decisions
         self.metrics.decided(*([one[name] for one in decisions] for name in ("first_choice", "rejected", "confidence")))
         document: dict[str, Any] = {"decisions": decisions}
-        document["cost"] = self.model.cost if asked.cost is None else asked.cost
+        document["cost"] = self._cost if asked.cost is None else asked.cost
         if self.model.asks_experts:
             document["prices"] = {**self.model.experts.prices, **(asked.prices or {})}
         try:
-            text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+            text = _WRITER.encode(document)
         except ValueError as error:
             return error
         return f"{text[:-1]},{self._end}".encode()
@@ -325,12 +328,15 @@ def _usual(model: TableModel, position: int) -> tuple[float, float]:
 class Lanes:
     """Who computes: small requests that wait are decided together, large ones one by one in a thread of their own.
 
-    A model that is quick decides small requests where they arrive, which saves their way to a thread and back. One
-    thread for each lane is enough: deciding is bound by the processor, and what is large uses the cores by itself.
+    A model that is quick decides small requests where they arrive, which saves their way to a thread and back, and at
+    once where no other has come. One thread for each lane is enough: deciding is bound by the processor, and what is
+    large uses the cores by itself.
 
     Parameters
     ----------
     decider : Decider
+    is_alone : callable, optional
+        Says of a request whether no other is known to have come with it.
 
     Examples
     --------
@@ -348,8 +354,8 @@ class Lanes:
     _SMALL = 1 << 16
     """The bytes of a body that is small."""
 
-    def __init__(self, decider: Decider) -> None:
-        self.decider = decider
+    def __init__(self, decider: Decider, is_alone: Callable[[], bool] = lambda: False) -> None:
+        self.decider, self.is_alone = decider, is_alone
         self.under_way = 0
         self._here = decider.is_quick and decider.seconds < _QUICK_SECONDS
         self._waiting: list[tuple[Asked, asyncio.Future[bytes]]] = []
@@ -372,6 +378,8 @@ class Lanes:
             asked = self.decider.prepare(body)
             if asked.codes is None:
                 return await loop.run_in_executor(self._small, self._alone, asked)
+            if self._here and not self._is_busy and self.is_alone():
+                return self._alone(asked)
             answered: asyncio.Future[bytes] = loop.create_future()
             self._waiting.append((asked, answered))
             if not self._is_busy:

@@ -40,6 +40,7 @@ __all__ = [
     "Operations",
     "ReloadingApp",
     "one_line",
+    "path_of",
     "read_api_keys",
     "request_id_of",
     "shared_metrics",
@@ -72,6 +73,8 @@ class Operations:
         ``DEMUR_METRICS_FOLDER`` names a folder that they share.
     stopping : bool
         Whether the service has been told to end.
+    n_open : callable, optional
+        How many requests the server has open, where it is known.
 
     Examples
     --------
@@ -86,6 +89,11 @@ class Operations:
     api_keys: Collection[str] = ()
     metrics: ServiceMetrics = field(default_factory=lambda: _metrics_of_process())
     stopping: bool = False
+    n_open: Callable[[], int] | None = None
+
+    def is_alone(self) -> bool:
+        """Say whether no other request is known to have come; False where nobody knows."""
+        return self.n_open is not None and self.n_open() < 2
 
     def stop(self) -> None:
         """Say no to whoever asks whether it is ready; requests are still answered."""
@@ -100,6 +108,19 @@ class Operations:
         if self.metrics.reload_failing:
             words["reload"] = "the newer model in the folder cannot be loaded, see the log; the one before answers"
         return 200, words
+
+
+def path_of(scope: "Scope") -> str:
+    """Return the path of a request as the application knows it, also where it is mounted below another.
+
+    Examples
+    --------
+    >>> path_of({"path": "/decide"}), path_of({"path": "/pets/decide", "root_path": "/pets"})
+    ('/decide', '/decide')
+    """
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
 _METRICS_FOLDER = "DEMUR_METRICS_FOLDER"
@@ -193,7 +214,7 @@ class Observed:
         finally:
             self.metrics.ended()
             seconds = time.perf_counter() - started
-            path = scope["path"]
+            path = path_of(scope)
             self.metrics.answered(path if path in PATHS else "(other)", status, seconds)
             level = logging.DEBUG if path in _PROBES else logging.INFO
             if _access.isEnabledFor(level):
@@ -229,7 +250,7 @@ class ApiKeys:
         self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN or self.knows(scope["headers"]):
+        if scope["type"] != "http" or path_of(scope) in OPEN or self.knows(scope["headers"]):
             return await self.app(scope, receive, send)
         from starlette.responses import JSONResponse
 
@@ -373,6 +394,8 @@ class LogWriter(logging.Handler):
 
     MOST_WAITING = 10_000
     _AT_ONCE = 100
+    _GATHERED = 0.02
+    """Seconds for which lines are gathered: to wake the thread takes longer than to write a line."""
 
     in_use: "ClassVar[LogWriter | None]" = None
     """The one that requests are told to."""
@@ -383,6 +406,7 @@ class LogWriter(logging.Handler):
         self._format = _Formatter(as_json)
         self.setFormatter(self._format)
         self._waiting: queue.SimpleQueue[str | tuple[float, int, dict[str, object]] | None] = queue.SimpleQueue()
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._write, name="demur-log", daemon=True)
         self._thread.start()
 
@@ -407,6 +431,7 @@ class LogWriter(logging.Handler):
         """Write what waits, but not for longer than this."""
         if LogWriter.in_use is self:
             LogWriter.in_use = None
+        self._ending.set()
         self._waiting.put(None)
         self._thread.join(seconds)
         super().close()
@@ -415,6 +440,8 @@ class LogWriter(logging.Handler):
         ends = False
         while not ends:
             waiting = [self._waiting.get()]
+            if self._waiting.empty():
+                self._ending.wait(self._GATHERED)
             while len(waiting) < self._AT_ONCE and not self._waiting.empty():
                 waiting.append(self._waiting.get())
             ends = None in waiting

@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
@@ -12,13 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from demur._version import __version__
 from demur.deploy.decider import Decider, Lanes
-from demur.deploy.operations import OPEN, ApiKeys, Observed, Operations
+from demur.deploy.operations import OPEN, ApiKeys, Observed, Operations, path_of
 from demur.deploy.service_metrics import CONTENT_TYPE
 from demur.deploy.service_schema import RefusedError, answer_type, health_type, ready_type, refusal_type
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
-from demur.tabular.html_pages import SECURITY_HEADERS, asset, content_policy, embedded_json, page_environment
+from demur.tabular.html_pages import (
+    SECURITY_HEADERS,
+    asset,
+    content_policy,
+    embedded_json,
+    own_parts,
+    page_environment,
+)
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["REPORT_HEADERS", "create_app", "try_page"]
+__all__ = ["create_app", "report_headers", "try_page"]
 
 
 _log = logging.getLogger("demur.deploy")
@@ -100,7 +108,7 @@ def create_app(
     """
     try:
         import uvicorn  # noqa: F401 # not needed here, but to serve what is returned: one message for the one extra
-        from fastapi import Body, FastAPI
+        from fastapi import Body
         from starlette.exceptions import HTTPException
         from starlette.responses import JSONResponse, PlainTextResponse, Response
     except ImportError:
@@ -134,7 +142,7 @@ def create_app(
     async def told() -> Any:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
-    app = FastAPI(
+    app = _application_type()(
         title=f"demur: {model.target}",
         version=__version__,
         description="A classifier that declines to answer when answering would cost more than asking.",
@@ -160,14 +168,43 @@ def create_app(
     _add_page(app, "/", *_fixed(*try_page(model, has_report=report is not None), "A page to try the model"))
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
-        _add_page(app, "/report", *_fixed(page, REPORT_HEADERS, "How good the model is"))
-    app.add_middleware(_Deciding, lanes=Lanes(decider), inflow=_Inflow(max_bytes, max_seconds))
+        _add_page(app, "/report", *_fixed(page, report_headers(page), "How good the model is"))
+    app.add_middleware(_Deciding, lanes=Lanes(decider, operations.is_alone), inflow=_Inflow(max_bytes, max_seconds))
     if operations.api_keys:
         _tell_of_keys(app)
         app.add_middleware(ApiKeys, keys=operations.api_keys)
     app.add_middleware(_KnownHosts, allowed=frozenset(map(str.lower, allowed_hosts)))
     app.add_middleware(Observed, metrics=metrics)  # the outermost, so that it sees what the others refuse
-    return app
+    app.pass_by()
+    served: FastAPI = app
+    return served
+
+
+def _application_type() -> Any:
+    """Return FastAPI's application with a short way to ``POST /decide``, which needs nothing that FastAPI does."""
+    from fastapi import FastAPI
+
+    class Application(FastAPI):
+        """FastAPI's, but for what :class:`_Deciding` answers."""
+
+        _layers: "ASGIApp | None" = None
+        _n_own = 0
+
+        def pass_by(self) -> None:
+            """Let requests to decide go straight to the layers that there are now, unless others come around them."""
+            self._n_own = len(self.user_middleware)
+            self._layers = super().__call__
+            for layer, options, named in reversed(self.user_middleware):
+                self._layers = layer(self._layers, *options, **named)
+
+        async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+            is_plain = len(self.user_middleware) == self._n_own and "opentelemetry.sdk" not in sys.modules
+            if is_plain and self._layers is not None and _is_question(scope):
+                await self._layers(scope, receive, send)
+            else:
+                await super().__call__(scope, receive, send)
+
+    return Application
 
 
 class _Inflow:
@@ -238,7 +275,7 @@ class _Deciding:
         self.app, self.lanes, self.inflow = app, lanes, inflow
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http" or scope["path"] != "/decide" or scope["method"] != "POST":
+        if not _is_question(scope):
             await self.app(scope, receive, send)
             return
         status, headers = 200, [_JSON]
@@ -253,6 +290,10 @@ class _Deciding:
         headers.append((b"content-length", str(len(answer)).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
+
+
+def _is_question(scope: "Scope") -> bool:
+    return scope["type"] == "http" and scope["method"] == "POST" and path_of(scope) == "/decide"
 
 
 _JSON = (b"content-type", b"application/json")
@@ -345,8 +386,21 @@ _MOST_CHOICES = 100
 
 _CLASSES_NAMED = 12
 
-REPORT_HEADERS = SECURITY_HEADERS | {"Content-Security-Policy": "sandbox allow-scripts allow-modals"}
-"""For the report: a file from a model's folder, which shall not speak to the service in the reader's name."""
+
+def report_headers(page: str) -> dict[str, str]:
+    """Return the HTTP headers to send a report with: a file from a model's folder, which may be anybody's.
+
+    It may run the scripts and styles that stand in it, which are named by their hashes; it loads nothing, speaks to
+    nobody, least of all to the service in the reader's name, and no other page may frame it.
+
+    Examples
+    --------
+    >>> report_headers("<h1>good</h1>")["Content-Security-Policy"]
+    "sandbox allow-scripts allow-modals; default-src 'none'; style-src 'none'; script-src 'none'; ...'none'"
+    """
+    styles, scripts = own_parts(page)
+    policy = content_policy(styles, scripts, "frame-ancestors 'none'")
+    return SECURITY_HEADERS | {"Content-Security-Policy": f"sandbox allow-scripts allow-modals; {policy}"}
 
 
 def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str]]:

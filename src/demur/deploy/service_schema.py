@@ -305,7 +305,10 @@ def parse(body: bytes) -> object:
     demur.deploy.service_schema.RefusedError: the body is not JSON: it holds NaN; give null for a missing value
     """
     try:
-        return json.loads(body.decode(), parse_constant=_refuse_constant, object_pairs_hook=_object)
+        text = body.decode()
+        if text.startswith("\ufeff"):
+            raise json.JSONDecodeError("unexpected byte order mark", text, 0)
+        return _READER.decode(text)
     except UnicodeDecodeError as error:
         raise RefusedError(f"the body is not UTF-8 text (byte {error.start + 1:,}): send JSON", 400) from None
     except json.JSONDecodeError as error:
@@ -330,6 +333,9 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise RefusedError(f"the body holds {shown(twice)} twice in one object: give it once", 400)
     return result
+
+
+_READER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
 
 
 def as_text(value: object) -> str:

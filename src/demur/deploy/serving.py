@@ -68,7 +68,8 @@ def limited_protocol(
         since = math.inf
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # it gets no other kind
-            super().connection_made(transport)
+            joining: Any = _Joining(transport)
+            super().connection_made(joining)
             self.since = self.loop.time()
             self._wait_for_head()
             is_open: list[Any] = [one for one in self.connections if not one.transport.is_closing()]
@@ -137,6 +138,40 @@ def limited_protocol(
     return LimitedProtocol
 
 
+class _Joining:
+    """A transport that sends the head of an answer together with what follows, where uvicorn writes it by itself.
+
+    To send takes longer than to write most answers. The head never waits for long: the end of an answer is a write
+    too, and to close is to send first.
+
+    Parameters
+    ----------
+    transport : asyncio.Transport
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Send what there is, unless it is a head."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 2"):
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what there is, and close."""
+        if self._head:
+            self.write(b"")
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def run_app(app: "ASGIApp", listening: socket.socket, operations: "Operations", *, drain: float = 0.0) -> None:
     """Serve until the process is told to stop; requests under way have some seconds to end then.
 
@@ -183,8 +218,10 @@ def run_app(app: "ASGIApp", listening: socket.socket, operations: "Operations", 
         access_log=False,
         timeout_graceful_shutdown=SECONDS_TO_STOP,
     )
+    server = Server(config)
+    operations.n_open = lambda: len(server.server_state.tasks)
     with contextlib.suppress(KeyboardInterrupt), _signals_end_here():
-        Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 @contextlib.contextmanager

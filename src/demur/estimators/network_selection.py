@@ -294,7 +294,8 @@ def scaled_inputs(
         values = X - mean
         values /= scale
         if clip is not None:
-            np.clip(values, -1e100, 1e100, out=values)
+            np.minimum(values, 1e100, out=values)
+            np.maximum(values, -1e100, out=values)
             divisor = values / clip
             np.square(divisor, out=divisor)
             divisor += 1

@@ -471,8 +471,12 @@ def _preprocessing(model: Any) -> tuple[NDArray[np.intp], list[Floats]]:
 
 def _places_in(table: Floats, codes: Floats) -> NDArray[np.intp]:
     """Return the row of a table for each code: the last for what is missing, the one before for what was never seen."""
-    seen = np.where(np.isnan(codes), len(table) - 1, np.clip(codes, 0, len(table) - 2))
-    return seen.astype(np.intp)
+    return _places(len(table) - 1, codes)
+
+
+def _places(last: Floats | int, codes: Floats) -> NDArray[np.intp]:
+    places: Floats = np.where(np.isnan(codes), last, np.minimum(np.maximum(codes, 0), last - 1))
+    return places.astype(np.intp)
 
 
 class QuickView:
@@ -511,6 +515,7 @@ class QuickView:
                 raise InputError("a column of the dense view held no value when it was fitted, and is left out there.")
             self._mean, self._scale = scaler.mean_, scaler.scale_
         self._tables = _indicators(categories) if len(self._categories) else []
+        self._lasts = np.array([len(table) - 1.0 for table in self._tables])
         self._check(view)
 
     @classmethod
@@ -527,13 +532,19 @@ class QuickView:
         if len(self._numbers):
             values = codes[:, self._numbers]
             parts.append(self._on_one_scale(values) if self._scaled else values)
-        for position, table in zip(self._categories, self._tables, strict=True):
-            parts.append(table[_places_in(table, codes[:, position])])
-        return np.hstack(parts)
+        if self._tables and len(codes) <= _FEW:  # all at once
+            places = _places(self._lasts, codes[:, self._categories]).T
+            parts += [table.take(own, axis=0) for table, own in zip(self._tables, places, strict=True)]
+        else:
+            for position, table in zip(self._categories, self._tables, strict=True):
+                parts.append(table[_places_in(table, codes[:, position])])
+        return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
     def _on_one_scale(self, values: Floats) -> Floats:
         missing = np.isnan(values)
-        joined = np.hstack([np.where(missing, self._fill, values), missing[:, self._told]])
+        joined = np.where(missing, self._fill, values)
+        if len(self._told):
+            joined = np.concatenate([joined, missing[:, self._told]], axis=1)
         joined -= self._mean
         joined /= self._scale
         return joined

@@ -433,7 +433,8 @@ def _joined(one: Ints, other: Ints) -> Ints:
     if n_one == len(one):
         return other
     size = n_one + n_other
-    links = sparse.coo_array((np.ones(len(one), dtype=bool), (one, other + n_one)), shape=(size, size))
+    places = (one.astype(np.int32), (other + n_one).astype(np.int32))  # older versions of scipy misread wider ones
+    links = sparse.coo_array((np.ones(len(one), dtype=bool), places), shape=(size, size))
     component = sparse.csgraph.connected_components(links, directed=False)[1]
     return _numbered(np.asarray(component, dtype=np.int64)[one])
 

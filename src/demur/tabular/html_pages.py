@@ -4,7 +4,8 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from html.parser import HTMLParser
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ __all__ = [
     "case_value",
     "content_policy",
     "embedded_json",
+    "own_parts",
     "page_environment",
     "unbroken",
     "visible",
@@ -71,12 +73,12 @@ def asset(package: str, name: str) -> str:
     return files(package).joinpath("page", name).read_text(encoding="utf-8")
 
 
-def content_policy(style: str, script: str, *more: str) -> str:
-    """Return a content security policy that allows this style and this script, and nothing else from anywhere.
+def content_policy(style: str | Collection[str], script: str | Collection[str], *more: str) -> str:
+    """Return a content security policy that allows these styles and scripts, and nothing else from anywhere.
 
     Parameters
     ----------
-    style, script : str
+    style, script : str, or several
         Their text; empty where there is none.
     *more : str
         Further directives, such as ``"connect-src 'self'"``.
@@ -97,10 +99,48 @@ def content_policy(style: str, script: str, *more: str) -> str:
     return "; ".join((*rules, *more))
 
 
-def _source(text: str) -> str:
-    """Return the expression by which a policy allows this text and no other."""
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return f"'sha256-{digest}'" if text else "'none'"
+def _source(texts: str | Collection[str]) -> str:
+    """Return the expressions by which a policy allows these texts and no others."""
+    some = [text for text in ([texts] if isinstance(texts, str) else texts) if text]
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in some]
+    return " ".join(f"'sha256-{one}'" for one in dict.fromkeys(digests)) or "'none'"
+
+
+def own_parts(page: str) -> tuple[list[str], list[str]]:
+    """Return the texts of the styles and of the scripts that stand in a page.
+
+    Examples
+    --------
+    >>> own_parts("<style>p {}</style><script src='x.js'></script><script>go();</script><p onclick='no();'>")
+    (['p {}'], ['go();'])
+    """
+    parser = _Parts()
+    parser.feed(page)
+    parser.close()
+    return [one for one in parser.found["style"] if one], [one for one in parser.found["script"] if one]
+
+
+class _Parts(HTMLParser):
+    """Gathers what stands in the elements that a policy must allow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, list[str]] = {"style": [], "script": []}
+        self._inside: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        runs = tag == "style" or ("src" not in named and not (named.get("type") or "").endswith("json"))
+        self._inside = tag if tag in self.found and runs else None
+        if self._inside:
+            self.found[tag].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.found[self._inside][-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
 
 
 def embedded_json(data: Mapping[str, object]) -> str:
