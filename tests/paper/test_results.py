@@ -4,6 +4,7 @@ import csv
 import os
 import re
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -86,11 +87,24 @@ def test_18_the_published_protocol_agrees_as_often_as_was_asked_and_its_pages_ar
         assert (tmp_path / name).read_text() == (NEAREST / name).read_text(), name
     numbers, printed = outcome.benchmark.numbers(METHODS), outcome.published.benchmark
     found = agreement(numbers, printed)
-    assert found.within["zoc_risk"] >= 120
+    assert found.within["zoc_risk"] >= 140
     assert found.within["rejection_ratio"] >= 90
     assert found.within["accepted_accuracy"] >= 110
-    shares = [agreement(numbers, printed, group).share for group in (CHOOSING, CONFIRMING)]
-    assert abs(shares[0] - shares[1]) <= 0.1
+    chosen, confirmed = (agreement(numbers, printed, group).share for group in (CHOOSING, CONFIRMING))
+    assert confirmed >= chosen - 0.1
+
+
+@pytest.mark.parametrize(("there", "elsewhere"), [(CHOOSING, CONFIRMING), (CONFIRMING, CHOOSING)])
+def test_18_what_is_best_on_one_group_is_within_ten_points_of_the_best_on_the_other(there, elsewhere):
+    totals = defaultdict(lambda: dict.fromkeys((*CHOOSING, *CONFIRMING), 0))
+    of = {}
+    for one in read_found(NEAREST):
+        totals[one.protocol, one.way][one.problem] = one.agreement.total
+        of[one.problem] = sum(one.agreement.of.values())
+    best = max(totals.values(), key=lambda by_problem: sum(by_problem[problem] for problem in there))
+    reached = sum(best[problem] for problem in elsewhere)
+    most = max(sum(by_problem[problem] for problem in elsewhere) for by_problem in totals.values())
+    assert reached >= most - 0.1 * sum(of[problem] for problem in elsewhere)
 
 
 def test_18_the_page_about_the_search_is_drawn_again_from_its_summary():
