@@ -1,4 +1,6 @@
-"""Each test process uses one thread: two processes share two cores."""
+"""Each test process uses one thread, since two processes share two cores; and the browser that tests of pages share."""
+
+import shutil
 
 import pytest
 import torch
@@ -22,3 +24,54 @@ def _short_training(request):
         patch.setattr("demur.estimators.fold_networks._FEWEST_EPOCHS", 4)
         patch.setattr("demur.estimators.reject_classifier._EPOCHS", 12)
         yield
+
+
+_BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if _BROWSER is None:
+        pytest.skip("needs Chromium or Chrome; install one to run these tests")
+    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=_BROWSER, args=_ARGUMENTS)
+        yield running
+        running.close()
+
+
+_LEAST_CONTRAST = """selector => {
+    const light = color => {
+        const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
+            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const behind = one => {
+        for (; one; one = one.parentElement) {
+            const color = getComputedStyle(one).backgroundColor;
+            if (!/, 0\\)$|transparent/.test(color)) return color;
+        }
+        return "rgb(255, 255, 255)";
+    };
+    const worst = [...document.querySelectorAll(selector)].map(one => {
+        const style = getComputedStyle(one);
+        const [a, b] = [light(one instanceof SVGElement ? style.fill : style.color), light(behind(one))]
+            .sort((x, y) => y - x);
+        return [(a + 0.05) / (b + 0.05), one.className.baseVal || one.className, one.textContent];
+    });
+    return worst.sort((x, y) => x[0] - y[0])[0];
+}"""
+
+
+@pytest.fixture(scope="session")
+def least_contrast():
+    """Find the text of a page, among what a selector names, that stands out least from what is behind it."""
+    return lambda page, selector: page.evaluate(_LEAST_CONTRAST, selector)

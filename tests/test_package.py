@@ -5,9 +5,12 @@ import importlib.metadata
 import importlib.util
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import demur
 
@@ -63,3 +66,17 @@ def test_modules_list_their_public_names():
     for found in modules():
         if not found.__name__.split(".")[-1].startswith("_"):
             assert hasattr(found, "__all__"), found.__name__
+
+
+@pytest.mark.slow
+def test_few_files_lie_on_the_way_of_a_command_and_the_architecture_page_says_how_many():
+    root = Path(__file__).parent.parent
+    told = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "rooms"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+    fit, evaluate = (int(number) for number in re.findall(r"^demur .*: (\d+) files$", told, re.MULTILINE))
+    assert fit <= 32
+    assert evaluate <= 30
+    n_files = int(re.findall(r"(\d+) files in src/demur", told)[0])
+    page = " ".join((root / "ARCHITECTURE.md").read_text().split())
+    assert f"{fit} for that `fit`, {evaluate} for that `evaluate`, of {n_files} in all" in page

@@ -136,7 +136,7 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     __hash__: ClassVar[None]  # type: ignore[assignment] # parameters may change
 
 
-class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc]
+class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """Calibrate each class's probability by itself with a scikit-learn model, then divide by the sum.
 
     Parameters

@@ -232,9 +232,23 @@ class Exponential(MarginFunction):
         return 0.5 * _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
 
 
+@dataclass(frozen=True)
+class _OfSquares(MarginFunction):
+    """Squares of 1 - z, everywhere or where that is positive: both have one link, and one bound."""
+
+    bound_constant = 0.5
+    bound_exponent = 2.0
+
+    def inverse_link(self, z: Tensor) -> Tensor:
+        return torch.clamp((1 + z) / 2, 0, 1)
+
+    def threshold(self, cost: CostLike) -> Any:
+        return 1 - 2 * torch.as_tensor(cost, dtype=torch.float64)
+
+
 @register_margin
 @dataclass(frozen=True)
-class Squared(MarginFunction):
+class Squared(_OfSquares):
     """phi(z) = (1 - z)^2 (Table 1).
 
     The inverse link (1 + z) / 2 leaves [0, 1] for scores beyond -1 and 1, which no probability asks for; it is
@@ -247,22 +261,14 @@ class Squared(MarginFunction):
     """
 
     name = "sq"
-    bound_constant = 0.5
-    bound_exponent = 2.0
 
     def __call__(self, z: Tensor) -> Tensor:
         return (1 - z).square()
 
-    def inverse_link(self, z: Tensor) -> Tensor:
-        return torch.clamp((1 + z) / 2, 0, 1)
-
-    def threshold(self, cost: CostLike) -> Any:
-        return 1 - 2 * torch.as_tensor(cost, dtype=torch.float64)
-
 
 @register_margin
 @dataclass(frozen=True)
-class SquaredHinge(MarginFunction):
+class SquaredHinge(_OfSquares):
     """phi(z) = max(0, 1 - z)^2 (Table 1).
 
     Examples
@@ -272,17 +278,9 @@ class SquaredHinge(MarginFunction):
     """
 
     name = "sqhin"
-    bound_constant = 0.5
-    bound_exponent = 2.0
 
     def __call__(self, z: Tensor) -> Tensor:
         return F.relu(1 - z).square()
-
-    def inverse_link(self, z: Tensor) -> Tensor:
-        return torch.clamp((1 + z) / 2, 0, 1)
-
-    def threshold(self, cost: CostLike) -> Any:
-        return 1 - 2 * torch.as_tensor(cost, dtype=torch.float64)
 
 
 @register_margin

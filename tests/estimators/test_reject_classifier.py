@@ -332,7 +332,7 @@ def test_one_class_only():
 def test_sparse_matrices_are_filled_up_where_they_can_be(ce, monkeypatch):
     model = clone(ce).fit(sparse.csr_matrix(X), Y)
     np.testing.assert_array_equal(model.predict_proba(sparse.csr_matrix(X)), ce.predict_proba(X))
-    monkeypatch.setattr("demur.estimators.reject_classifier._MOST_DENSE", 100)
+    monkeypatch.setattr("demur.estimators.base._MOST_DENSE", 100)
     with pytest.raises(ValueError, match="150 x 4 is too large to be filled up"):
         clone(ce).fit(sparse.csr_matrix(X), Y)
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from demur import Chow, CostMatrix, Coverage, RiskControl
-from demur.cli.console import console
-from demur.cli.summary import print_evaluation, print_fit
+from demur.cli.console import console, print_evaluation, print_fit
 from demur.tabular import evaluate_table, fit_table, report_html
 
 COSTS = [[0, 1, 0.3], [4, 0, 0.3]]

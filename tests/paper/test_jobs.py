@@ -17,9 +17,9 @@ from demur.errors import MissingExtraError
 from demur.paper import result_files, run_jobs
 from demur.paper.experiments import BENCHMARK, quick, with_losses
 from demur.paper.problems import DataPlace
-from demur.paper.published_tables import find_published
 from demur.paper.records import DamagedRecordError, Record, Store, StoreError, UnusableFolderError
 from demur.paper.result_files import NothingToShowError, write_outputs
+from demur.paper.result_tables import find_published
 from demur.paper.run_jobs import JobsFailedError, Watch, connect, run_here
 from demur.paper.trial_computing import Workplace
 from demur.paper.trial_computing import compute as compute_job

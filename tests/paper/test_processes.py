@@ -11,8 +11,8 @@ import torch
 from demur.paper import result_files
 from demur.paper.experiments import chosen_experiments, parse_settings
 from demur.paper.problems import DataPlace
-from demur.paper.published_tables import find_published
 from demur.paper.records import Store
+from demur.paper.result_tables import find_published
 from demur.paper.run_jobs import Watch, connect, run_here, run_on_cluster
 from demur.paper.trial_jobs import make_plan, matching
 from demur.paper.trial_means import collect

@@ -12,8 +12,8 @@ from demur.paper import result_files
 from demur.paper.experiments import EXPERIMENTS, published_benchmark
 from demur.paper.protocol_page import protocol_page
 from demur.paper.protocol_search import CHOOSING, CONFIRMING, SEARCH_TEST_ROWS, SEARCH_TRIALS, read_found
-from demur.paper.published_tables import find_published
 from demur.paper.records import Store
+from demur.paper.result_tables import find_published
 from demur.paper.trial_jobs import matching
 from demur.paper.trial_means import DEVIATIONS, agreement, collect
 

@@ -11,9 +11,15 @@ from demur.datasets import paper_gaussians
 from demur.paper.claims import BENCHMARK_CLAIMS, judge, synthetic_claims
 from demur.paper.experiments import BENCHMARK, SYNTHETIC
 from demur.paper.population import PopulationErrors
-from demur.paper.published_tables import Published, find_published
 from demur.paper.records import Record, Score
-from demur.paper.result_tables import benchmark_csv, full_table, rejection_table, synthetic_csv
+from demur.paper.result_tables import (
+    Published,
+    benchmark_csv,
+    find_published,
+    full_table,
+    rejection_table,
+    synthetic_csv,
+)
 from demur.paper.trial_jobs import spec_of
 from demur.paper.trial_means import Numbers, Value, best_and_equivalent, collect, compare, worse_than
 

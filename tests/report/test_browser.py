@@ -1,7 +1,5 @@
 """The report in a browser: what a reader sees after moving the cost is what Python computes at that cost."""
 
-import shutil
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,31 +9,7 @@ from demur.metrics import accepted_accuracy, coverage, zero_one_c_risk
 from demur.tabular import evaluate_table, fit_table, write_report
 from demur.tabular.evaluation_words import per_hundred, percent
 
-sync_api = pytest.importorskip("playwright.sync_api")
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome; install one to run these tests"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
-        yield running
-        running.close()
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -202,36 +176,11 @@ def test_a_phone_needs_no_sideways_scrolling(visit, sample):
         assert page.eval_on_selector("#confusion", "table => table.offsetWidth > table.parentElement.clientWidth")
 
 
-READABLE = """selector => {
-    const light = color => {
-        const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
-            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const behind = one => {
-        for (; one; one = one.parentElement) {
-            const color = getComputedStyle(one).backgroundColor;
-            if (!/, 0\\)$|transparent/.test(color)) return color;
-        }
-        return "rgb(255, 255, 255)";
-    };
-    const worst = [...document.querySelectorAll(selector)].map(one => {
-        const style = getComputedStyle(one);
-        const [a, b] = [light(one instanceof SVGElement ? style.fill : style.color), light(behind(one))]
-            .sort((x, y) => y - x);
-        return [(a + 0.05) / (b + 0.05), one.className.baseVal || one.className, one.textContent];
-    });
-    return worst.sort((x, y) => x[0] - y[0])[0];
-}"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_charts_and_shades_can_be_read_in_the_light_and_in_the_dark(visit, scheme):
+def test_text_charts_and_shades_can_be_read_in_the_light_and_in_the_dark(visit, least_contrast, scheme):
     page = visit(free())
     page.emulate_media(color_scheme=scheme)
-    contrast, *which = page.evaluate(
-        READABLE, "h1, h2, p, th, td, dt, dd, label, button:enabled, figcaption, .chart text"
-    )
+    contrast, *which = least_contrast(page, "h1, h2, p, th, td, dt, dd, label, button:enabled, figcaption, .chart text")
     assert contrast >= 4.5, which
     stroke = "getComputedStyle(document.querySelector('.line.model')).stroke"
     paper = "getComputedStyle(document.body).backgroundColor"

@@ -15,8 +15,8 @@ from demur import Chow, CostMatrix, Threshold
 from demur.deploy import Monitor, Reference
 from demur.tabular import Evaluation, report_html, write_report
 from demur.tabular.evaluation_words import matrix_words
-from demur.tabular.group_figures import Groups
 from demur.tabular.html_report import ShownClasses
+from demur.tabular.judged_rows import Groups
 from demur.tabular.promises import RiskPromise
 
 

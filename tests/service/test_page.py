@@ -1,7 +1,6 @@
 """The page in a browser: what a reader sees is what the service answers."""
 
 import contextlib
-import shutil
 import socket
 import threading
 
@@ -12,31 +11,7 @@ from service_samples import CLASSES, HOSTILE, model, table
 from demur.deploy import create_app
 from demur.tabular import evaluate_table, write_report
 
-sync_api = pytest.importorskip("playwright.sync_api")
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome; install one to run these tests"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
-        yield running
-        running.close()
+pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager
@@ -177,34 +152,11 @@ def test_on_a_phone_the_decision_never_lies_over_what_is_typed(visit, height):
         assert field.evaluate(on_top)
 
 
-READABLE = """selector => {
-    const light = color => {
-        const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
-            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const behind = one => {
-        for (; one; one = one.parentElement) {
-            const color = getComputedStyle(one).backgroundColor;
-            if (!/, 0\\)$|transparent/.test(color)) return color;
-        }
-        return "rgb(255, 255, 255)";
-    };
-    const worst = [...document.querySelectorAll(selector)].map(one => {
-        const style = getComputedStyle(one);
-        const [a, b] = [light(one instanceof SVGElement ? style.fill : style.color), light(behind(one))]
-            .sort((x, y) => y - x);
-        return [(a + 0.05) / (b + 0.05), one.className.baseVal || one.className, one.textContent];
-    });
-    return worst.sort((x, y) => x[0] - y[0])[0];
-}"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read_in_the_light_and_in_the_dark(visit, scheme):
+def test_everything_can_be_read_in_the_light_and_in_the_dark(visit, least_contrast, scheme):
     page = visit(model())
     page.emulate_media(color_scheme=scheme)
-    contrast, *which = page.evaluate(READABLE, "h1, .quiet, label, .field input, select, button, a, #headline, code")
+    contrast, *which = least_contrast(page, "h1, .quiet, label, .field input, select, button, a, #headline, code")
     assert contrast >= 4.5, which
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(255, 255, 255)") == (scheme == "light")

@@ -10,7 +10,7 @@ from torch import nn
 
 from demur.losses import available, get
 from demur.training import MLP, Job, ModuleArchitecture, NetworkSpec, TrainingData, train, train_all
-from demur.training.planning import plan_chunks
+from demur.training.engine import plan_chunks
 from demur.training.training_step import seed_of_order
 
 

@@ -10,6 +10,7 @@ import typer
 
 from demur.array_types import ByName
 from demur.cli.console import CallError, console, wrong_call_if_refused
+from demur.cli.options import AsJson
 
 __all__ = ["EXIT_INCONCLUSIVE", "EXIT_REFUTED", "check"]
 
@@ -50,7 +51,7 @@ def check(
     beta: Annotated[str | None, typer.Option(help="beta of a pairwise loss: a number, acc, rej or mean.")] = None,
     tau: Annotated[float | None, typer.Option(help="The threshold tau of a hinge loss.")] = None,
     seconds: Annotated[float, typer.Option(help="Computing time after which to report what has been found.")] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    as_json: AsJson = False,
     figure: Annotated[
         Path | None, typer.Option(help="Draw the decisions and the calibration function to a file.")
     ] = None,

@@ -1,5 +1,6 @@
-"""What the commands share: where they print, and how they say that a call was wrong."""
+"""What the commands share: where they print and what, and how they say that a call was wrong."""
 
+import datetime
 import os
 import sys
 import warnings
@@ -12,15 +13,20 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from demur._version import __version__
 from demur.errors import UserError
 
 if TYPE_CHECKING:
-    from demur.tabular import TableModel
+    from rich.table import Table
+
+    from demur.tabular import Evaluation, TableModel
+    from demur.tabular.asking import Asking
 
 __all__ = [
     "EXIT_FAILED",
     "EXIT_WRONG_CALL",
     "CallError",
+    "about",
     "check_free",
     "check_share",
     "complain",
@@ -30,9 +36,12 @@ __all__ = [
     "note",
     "notes",
     "plain_table",
+    "print_evaluation",
+    "print_fit",
     "warnings_as_notes",
     "wrong_call_if_refused",
 ]
+
 
 EXIT_FAILED = 1
 EXIT_WRONG_CALL = 2
@@ -150,3 +159,161 @@ def plain_table(title: str | None = None) -> Table:
 def is_watched() -> bool:
     """Say whether a person watches, so that a progress bar makes sense."""
     return sys.stderr.isatty()
+
+
+_MOST_CLASSES = 12
+_MOST_NOTES = 8
+_LONGEST_NAME = 40
+
+
+def print_fit(model: "TableModel", data: str, seconds: float) -> None:
+    """Say what was read, what was made of its columns, and what was trained."""
+    from demur.tabular.evaluation_words import counted
+
+    facts = model.facts
+    counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
+    aside = facts.get("rows_for_the_rule", 0)
+    more = f"; {aside:,} more {'was' if aside == 1 else 'were'} set aside for the rule" if aside else ""
+    rows = counted(facts["rows"], "row", "rows")
+    did = "learnt from" if "proba_kind" in facts else "trained on"
+    console.print(f"{data}: {did} {rows} of {len(counts):,} classes{more}.", markup=False)
+    shown = ", ".join(f"{_in_line(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
+    more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
+    console.print(f"  Classes and their rows: {shown}{more}.", markup=False)
+    if facts.get("rows_without_label"):
+        without = facts["rows_without_label"]
+        left = counted(without, "row without a label was", "rows without a label were")
+        console.print(f"  {left} left out.")
+    sentences = model.schema.describe()
+    for sentence in sentences[:_MOST_NOTES]:
+        console.print(f"  {sentence}", markup=False)
+    if len(sentences) > _MOST_NOTES:
+        hidden = counted(len(sentences) - _MOST_NOTES, "more note", "more notes")
+        console.print(f"  ... and {hidden} on columns.")
+    done = "Learnt" if "proba_kind" in facts else "Trained"
+    console.print(f"\n{done} {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
+    temperature = getattr(getattr(model.classifier, "calibrator_", None), "temperature_", None)
+    if "proba_kind" in facts and temperature is not None:
+        said = "too sure" if temperature > 1 else "not sure enough"
+        console.print(f"The temperature is {temperature:.3g}: the numbers were {said} of themselves.")
+    tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())
+    if tried:
+        table = plain_table()
+        for heading in ("candidate", "share", "log loss", "seconds", "outcome"):
+            table.add_column(heading, justify="left" if heading in ("candidate", "outcome") else "right")
+        for one in tried:
+            loss = "" if one.log_loss is None else f"{one.log_loss:.4f}"
+            table.add_row(one.name, f"{one.weight:.0%}", loss, f"{one.seconds:.1f}", one.outcome)
+        console.print(table)
+
+
+_ROWS = (
+    ("system_risk", "system risk", "cost", "prices and mistakes per row"),
+    ("system_accuracy", "system accuracy", "share", "right in the end"),
+    ("mean_cost", "mean cost", "cost", "per row, by the matrix"),
+    ("mean_cost_if_all_answered", "if all answered", "cost", "without declining"),
+    ("mean_cost_if_all_rejected", "if all declined", "cost", "without answering"),
+    ("risk", "risk", "cost", "cost per row"),
+    ("coverage", "coverage", "share", "share of rows answered"),
+    ("accepted_accuracy", "accepted accuracy", "share", "right among the answered"),
+    ("risk_if_all_answered", "risk if all answered", "cost", "without declining"),
+    ("aurc", "aurc", "cost", "area under risk-coverage"),
+)
+"""Figure, name, kind of number, meaning."""
+
+
+def print_evaluation(evaluation: "Evaluation", where: str) -> None:
+    """Print the figures with their intervals, the one that was decided by first, and what they mean."""
+    from demur.tabular.evaluation_words import percent
+
+    def written(value: float, kind: str) -> str:
+        return percent(value) if kind == "share" else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
+
+    table = plain_table(f"How it does {where}")
+    for heading in ("", "value", "95 % interval", ""):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for figure, name, kind, meaning in _ROWS:
+        found = evaluation.figures.get(figure)
+        no_price = evaluation.cost is None and evaluation.asking is None
+        if found is None or (figure == "risk_if_all_answered" and no_price):
+            continue  # there is no price to count by
+        if figure == "risk_if_all_answered" and evaluation.asking is not None:
+            name, meaning = "risk, nobody asked", "the model alone"
+        if figure == "risk" and evaluation.cost_assumed:
+            meaning = f"declining priced at {evaluation.cost:g}"
+        value = written(found.estimate, kind) if found.estimate == found.estimate else "none given"
+        between = f"{written(found.low, kind)} to {written(found.high, kind)}" if found.low == found.low else ""
+        table.add_row(name, value, between, meaning)
+    console.print(table)
+    if evaluation.groups is not None:
+        console.print(_by_group(evaluation))
+    if evaluation.asking is not None:
+        _print_experts(evaluation.asking)
+    for sentence in evaluation.sentences():
+        console.print(sentence, markup=False)
+
+
+def _by_group(evaluation: "Evaluation") -> "Table":
+    """Return a line for each group, with intervals that hold for all groups together."""
+    priced = evaluation.cost is not None
+    column = "" if evaluation.groups is None else evaluation.groups.column
+    table = plain_table(f"By {column}, with 95 % intervals for all groups together")
+    headings = ("group", "rows", "answered %", "", "wrong %", "", *(("risk",) if priced else ()))
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=heading != "group")
+    for one in evaluation.by_group:
+        cells = [_in_line(one.name), f"{one.counts.n_rows:,}"]
+        for found in (one.coverage, one.errors):
+            given = found.estimate == found.estimate
+            between = f"{100 * found.low:.1f} to {100 * found.high:.1f}"
+            cells += [f"{100 * found.estimate:.1f}", between] if given else ["", ""]
+        if one.risk is not None:
+            cells.append(f"{one.risk.estimate:.4f}")
+        table.add_row(*cells)
+    return table
+
+
+def _print_experts(asking: "Asking") -> None:
+    """Print how much each expert gets, and how good they are."""
+    from demur.tabular.evaluation_words import percent
+
+    table = plain_table()
+    for heading in ("expert", "price", "asked", "95 % interval", "right", "risk if always"):
+        table.add_column(heading, justify="left" if heading == "expert" else "right", no_wrap=heading != "expert")
+    load = asking.load
+    for number, name in enumerate(asking.names):
+        right, always = asking.right_when_asked(number), asking.always(number)
+        table.add_row(
+            _in_line(name),
+            f"{asking.prices[number]:g}",
+            percent(load.estimate[number]),
+            f"{percent(load.low[number])} to {percent(load.high[number])}",
+            percent(right.estimate),
+            f"{always.estimate:.4f}" if always.estimate == always.estimate else "no answers",
+        )
+    console.print(table)
+
+
+def _in_line(name: str) -> str:
+    """Return the name of a class as it can stand in a line: without line breaks, and cut where it is long."""
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in name)
+    return plain if len(plain) <= _LONGEST_NAME else plain[: _LONGEST_NAME - 3] + "..."
+
+
+def about(model: "TableModel", data: str) -> dict[str, str]:
+    """Say how a report was made."""
+    from demur.tabular.evaluation_words import counted
+
+    facts = model.facts
+    novelty = {} if model.novelty is None else {"Novel rows": model.novelty.explain()}
+    trained = {"Trained on": counted(facts["rows"], "row", "rows")} if "rows" in facts else {}
+    if facts.get("calibrated_on"):
+        trained["Calibrated on"] = counted(facts["calibrated_on"], "row", "rows")
+    return {
+        "Model": facts.get("model_in_words", "a model"),
+        **novelty,
+        **trained,
+        "Judged on": data,
+        "Date": datetime.date.today().isoformat(),
+        "Program": f"demur {__version__}",
+    }

@@ -8,21 +8,22 @@ import typer
 
 from demur.cli.console import (
     CallError,
+    about,
     check_free,
     check_share,
     console,
     load_table_model,
+    print_evaluation,
     warnings_as_notes,
     wrong_call_if_refused,
 )
-from demur.cli.expert_options import read_prices
-from demur.cli.summary import about, print_evaluation
+from demur.cli.options import AllowExtra, AsJson, Delimiter, KnownDayFirst, KnownDecimalSign, ModelFolder, read_prices
 
 __all__ = ["evaluate"]
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
+    model: ModelFolder,
     data: Annotated[str, typer.Argument(help="A table of rows with labels, that the model has not seen.")],
     report: Annotated[Path | None, typer.Option(help="Write a page with everything to this HTML file.")] = None,
     cost: Annotated[
@@ -41,19 +42,12 @@ def evaluate(
     monitor: Annotated[
         Path | None, typer.Option(help="With --report: the state of demur monitor, to show what it saw since then.")
     ] = None,
-    allow_extra: Annotated[
-        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
-    ] = False,
-    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="The decimal sign, a comma or a point. [default: as in the training table]")
-    ] = None,
-    dayfirst: Annotated[
-        bool | None,
-        typer.Option(help="How dates as 1.2.2024 begin. [default: as in the training table]", show_default=False),
-    ] = None,
+    allow_extra: AllowExtra = False,
+    delimiter: Delimiter = None,
+    decimal: KnownDecimalSign = None,
+    dayfirst: KnownDayFirst = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Judge a model on rows with labels: risk, coverage, accuracy, with intervals, and a report.
 

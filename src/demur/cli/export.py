@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from demur.cli.console import EXIT_FAILED, console, warnings_as_notes, wrong_call_if_refused
+from demur.cli.options import ReplaceFile
 
 __all__ = ["export"]
 
@@ -26,7 +27,7 @@ def export(
     check: Annotated[
         str | None, typer.Option(help="A table on whose every row the graph is compared with the model.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
+    force: ReplaceFile = False,
 ) -> None:
     """Write a model as one ONNX graph: from features to label, reject flag and confidence.
 

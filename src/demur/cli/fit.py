@@ -9,16 +9,31 @@ import typer
 
 from demur.cli.console import (
     CallError,
+    about,
     check_free,
     check_share,
     console,
     is_watched,
     note,
+    print_evaluation,
+    print_fit,
     warnings_as_notes,
     wrong_call_if_refused,
 )
-from demur.cli.expert_options import read_expert_options, read_limits
-from demur.cli.summary import about, print_evaluation, print_fit
+from demur.cli.options import (
+    AsJson,
+    Cost,
+    DayFirst,
+    DecimalSign,
+    Delimiter,
+    Delta,
+    Drop,
+    OutFolder,
+    ReplaceModel,
+    TimeBudget,
+    read_expert_options,
+    read_limits,
+)
 
 if TYPE_CHECKING:
     from demur.rules import Rule
@@ -29,7 +44,7 @@ __all__ = ["fit", "rule_of"]
 
 def fit(
     target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model to.")],
+    out: OutFolder,
     data: Annotated[
         str | None, typer.Argument(help="A table: CSV (any delimiter, also compressed), Parquet, Arrow, or -.")
     ] = None,
@@ -47,9 +62,7 @@ def fit(
         str | None,
         typer.Option(help="With --proba: temperature (the default), isotonic, sigmoid or none."),
     ] = None,
-    cost: Annotated[
-        float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
-    ] = None,
+    cost: Cost = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -65,7 +78,7 @@ def fit(
     max_risk: Annotated[
         float | None, typer.Option(help="Instead of a cost: the largest share of errors among the answers.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="With --max-risk: how often the promise may fail.")] = 0.05,
+    delta: Delta = 0.05,
     cost_matrix: Annotated[
         Path | None,
         typer.Option(help="Instead of a cost: a table, a row per true class, a column per answer and reject."),
@@ -102,22 +115,18 @@ def fit(
         str | None,
         typer.Option(help="A column of dates or numbers: train on the earlier rows, and judge on the latest."),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
+    drop: Drop = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to use although it looks useless; may be repeated.")
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="The decimal sign, a comma or a point, if not found by itself.")
-    ] = None,
-    dayfirst: Annotated[
-        bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
-    ] = None,
-    time_budget: Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")] = 90.0,
+    delimiter: Delimiter = None,
+    decimal: DecimalSign = None,
+    dayfirst: DayFirst = None,
+    time_budget: TimeBudget = 90.0,
     seed: Annotated[int, typer.Option(help="Of what is drawn at random: rows to hold out, and training.")] = 0,
     report: Annotated[Path | None, typer.Option(help="Write a page about the held-out rows to this file.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    force: ReplaceModel = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model that declines to answer when answering would cost more than asking.
 

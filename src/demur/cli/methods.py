@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from demur.cli.console import console, plain_table, wrong_call_if_refused
+from demur.cli.options import AsJson
 
 __all__ = ["methods"]
 
@@ -29,7 +30,7 @@ def methods(
         list[str] | None,
         typer.Argument(metavar="[FILE.PY:CLASS]...", help="Losses of your own to list too. The files are run."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List every method: family, calibrated or not and why, refit needed when the cost changes.
 

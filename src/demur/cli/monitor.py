@@ -17,6 +17,7 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
+from demur.cli.options import AllowExtra, AsJson, Delimiter, ModelFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ EXIT_ALARM = 3
 
 
 def monitor(
-    model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
+    model: ModelFolder,
     data: Annotated[str, typer.Argument(help="A table of the rows that came in, in their order, or -.")],
     state: Annotated[Path, typer.Option(help="The small file that remembers all; made by the first call.")],
     reviewed: Annotated[
@@ -52,13 +53,11 @@ def monitor(
     audit: Annotated[
         float | None, typer.Option(help="The share of answered rows to draw for a review. [default: 0.02]")
     ] = None,
-    allow_extra: Annotated[
-        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
-    ] = False,
-    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
+    allow_extra: AllowExtra = False,
+    delimiter: Delimiter = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows between two savings of the state.")] = 4096,
     force: Annotated[bool, typer.Option("--force", help="Replace a --to-review file that is there already.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Watch a model: drift from the rows that come in, risk from those that were reviewed.
 

@@ -18,13 +18,22 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
-from demur.cli.expert_options import read_limits, read_prices
+from demur.cli.options import (
+    AllowExtra,
+    Delimiter,
+    KnownDayFirst,
+    KnownDecimalSign,
+    ModelFolder,
+    ReplaceFile,
+    read_limits,
+    read_prices,
+)
 
 __all__ = ["predict"]
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
+    model: ModelFolder,
     data: Annotated[str, typer.Argument(help="A table of new rows, a Parquet folder, or - (the default).")] = "-",
     out: Annotated[str, typer.Option("--out", "-o", help="A .csv, .parquet or .arrow file, or - (the default).")] = "-",
     cost: Annotated[
@@ -50,17 +59,10 @@ def predict(
     ] = False,
     keep: Annotated[list[str] | None, typer.Option(help="A column to copy into the output; may be repeated.")] = None,
     keep_all: Annotated[bool, typer.Option("--keep-all", help="Copy every column into the output.")] = False,
-    allow_extra: Annotated[
-        bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
-    ] = False,
-    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="The decimal sign, a comma or a point. [default: as in the training table]")
-    ] = None,
-    dayfirst: Annotated[
-        bool | None,
-        typer.Option(help="How dates as 1.2.2024 begin. [default: as in the training table]", show_default=False),
-    ] = None,
+    allow_extra: AllowExtra = False,
+    delimiter: Delimiter = None,
+    decimal: KnownDecimalSign = None,
+    dayfirst: KnownDayFirst = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows in memory at a time.")] = 65_536,
     scheduler: Annotated[
         str | None, typer.Option(help="Work through a folder of Parquet files on Dask: an address, or local.")
@@ -69,7 +71,7 @@ def predict(
         bool,
         typer.Option("--spreadsheet-safe", help="Guard cells of a CSV file that look like formulas."),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
+    force: ReplaceFile = False,
 ) -> None:
     """Decide for each row of a table: an answer, or none.
 
@@ -142,7 +144,7 @@ def predict(
                 )
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     where = "" if out == "-" else f" to {out}"
-    what = "for experts" if fitted.experts else "declined"
+    what = "for experts" if fitted.asks_experts else "declined"
     summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
 

@@ -16,12 +16,13 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
+from demur.cli.options import AsJson, Delimiter, ModelFolder, ReplaceModel, TimeBudget
 
 __all__ = ["refit"]
 
 
 def refit(
-    model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
+    model: ModelFolder,
     reviewed: Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")],
     data: Annotated[str, typer.Option(help="The table that the model was fitted on, which it does not keep.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the new model to.")],
@@ -32,10 +33,10 @@ def refit(
         float | None,
         typer.Option(help="Where no answer was reviewed: the share of rows that is declined now, if it has changed."),
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
-    time_budget: Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")] = 90.0,
-    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    delimiter: Delimiter = None,
+    time_budget: TimeBudget = 90.0,
+    force: ReplaceModel = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a model again with what reviewers found, corrected for which rows they saw.
 

@@ -85,9 +85,9 @@ def reproduce(
     """
     from demur.paper.experiments import chosen_experiments, parse_settings, restrict, with_losses
     from demur.paper.problems import DataPlace
-    from demur.paper.published_tables import find_published
     from demur.paper.records import Store
-    from demur.paper.risk_figures import check_matplotlib
+    from demur.paper.result_files import check_matplotlib
+    from demur.paper.result_tables import find_published
 
     if records_only and tables_only:
         raise CallError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
@@ -162,7 +162,7 @@ def _search_protocol(
         write_found,
         write_records,
     )  # fmt: skip
-    from demur.paper.published_tables import find_published
+    from demur.paper.result_tables import find_published
     from demur.whole_file import write_whole
 
     paper, store, nearest = find_published(published), SearchStore(folder), published_benchmark()
@@ -339,7 +339,7 @@ def _summary(folder: Path, outcome: "Outcome", failure: str | None) -> dict[str,
 
 def _print_summary(folder: Path, outcome: "Outcome") -> None:
     """Print what must be said of the data, and then the verdicts."""
-    from demur.paper.modern_page import best_counts
+    from demur.paper.result_page import best_counts
 
     for line in outcome.warnings():
         console.print(line.replace("**", ""), markup=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demur.cli.console import CallError, console, load_table_model, notes, warnings_as_notes, wrong_call_if_refused
+from demur.cli.options import ModelFolder
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -33,7 +34,7 @@ class LogLevel(StrEnum):
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")],
+    model: ModelFolder,
     host: Annotated[str, typer.Option("--host", help="The address to listen at; 0.0.0.0 is every one.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes a free one.")] = 8000,
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="The most rows of one request.")] = 10_000,

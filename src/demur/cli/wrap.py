@@ -8,6 +8,7 @@ import typer
 from demur.array_types import ByName
 from demur.cli.console import CallError, check_free, console, warnings_as_notes, wrong_call_if_refused
 from demur.cli.fit import rule_of
+from demur.cli.options import Cost, DayFirst, DecimalSign, Delimiter, Delta, Drop, OutFolder, ReplaceModel
 
 __all__ = ["wrap"]
 
@@ -15,7 +16,7 @@ __all__ = ["wrap"]
 def wrap(
     model: Annotated[Path, typer.Argument(help="The folder of a fitted classifier or pipeline, from demur.save.")],
     data: Annotated[str, typer.Argument(help="A table with the columns that it was fitted on, to learn their types.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model to.")],
+    out: OutFolder,
     target: Annotated[
         str | None, typer.Option("--target", "-t", help="What the column with the labels is called. [default: class]")
     ] = None,
@@ -23,9 +24,7 @@ def wrap(
         bool,
         typer.Option("--calibrate", help="Calibrate it on the table, which must hold labels and rows new to it."),
     ] = False,
-    cost: Annotated[
-        float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
-    ] = None,
+    cost: Cost = None,
     coverage: Annotated[
         float | None, typer.Option(help="Instead of a cost: the share of rows to answer; with --calibrate.")
     ] = None,
@@ -33,16 +32,12 @@ def wrap(
         float | None,
         typer.Option(help="Instead of a cost: promise at most this share of wrong answers; with --calibrate."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="With --max-risk: how often the promise may fail.")] = 0.05,
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="The decimal sign, a comma or a point, if not found by itself.")
-    ] = None,
-    dayfirst: Annotated[
-        bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
+    delta: Delta = 0.05,
+    drop: Drop = None,
+    delimiter: Delimiter = None,
+    decimal: DecimalSign = None,
+    dayfirst: DayFirst = None,
+    force: ReplaceModel = False,
 ) -> None:
     """Make a fitted classifier of your own known to predict, evaluate, serve and the other commands.
 

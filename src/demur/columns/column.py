@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.columns.table_errors import TableError, shown
+from demur.columns.frames import TableError, Values, plain_array, shown
 
 __all__ = [
     "Column",
     "Decimal",
     "Kind",
-    "Values",
     "as_type",
     "check_decimal",
     "dates_of_text",
@@ -24,13 +23,8 @@ __all__ = [
     "kind_of_type",
     "no_such_value",
     "order_of_dates",
-    "plain_array",
-    "plain_table",
     "type_in_words",
 ]
-
-Values: TypeAlias = pa.Array | pa.ChunkedArray
-"""A column in memory, in one piece or in several."""
 
 Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -144,40 +138,6 @@ def _as_float(values: Values) -> NDArray[np.float64]:
     return np.where(infinite, np.nan, array) if infinite.any() else array
 
 
-def plain_array(values: Values) -> Values:
-    """Return an array or chunked array without string views, which polars writes and few functions take.
-
-    Examples
-    --------
-    >>> plain_array(pa.array(["a"], pa.string_view())).type
-    DataType(string)
-    """
-    type_ = values.type
-    if pa.types.is_string_view(type_):
-        return pc.cast(values, pa.string())
-    if isinstance(type_, pa.BaseExtensionType):
-        storage = type_.storage_type
-        return plain_array(values.cast(storage) if isinstance(values, pa.ChunkedArray) else values.storage)
-    if not pa.types.is_dictionary(type_) or not pa.types.is_string_view(type_.value_type):
-        return values
-    if isinstance(values, pa.ChunkedArray):
-        wanted = pa.dictionary(type_.index_type, pa.string())
-        return pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type=wanted)
-    return pa.DictionaryArray.from_arrays(values.indices, plain_array(values.dictionary))
-
-
-def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """Return a table or record batch with every column plain.
-
-    Examples
-    --------
-    >>> plain_table(pa.table({"a": pa.array(["x"], pa.string_view())})).schema.types
-    [DataType(string)]
-    """
-    columns = [plain_array(column) for column in table.columns]
-    return type(table).from_arrays(columns, names=table.schema.names)
-
-
 def as_type(values: Values, wanted: pa.DataType, column: str, where: str) -> Values:
     """Return an Arrow array as another type, or say which of its values is not of that type.
 
@@ -187,7 +147,7 @@ def as_type(values: Values, wanted: pa.DataType, column: str, where: str) -> Val
     [1.5, None]
     >>> as_type(pa.array(["1.5", "big"]), pa.float64(), "x", "data.parquet")
     Traceback (most recent call last):
-    demur.columns.table_errors.TableError: data.parquet: column 'x' holds 'big', which is not a number: ...
+    demur.columns.frames.TableError: data.parquet: column 'x' holds 'big', which is not a number: ...
     """
     values = plain_array(values)
     if values.type == wanted:
@@ -252,7 +212,7 @@ def check_decimal(decimal: str | None) -> None:
     --------
     >>> check_decimal(";")
     Traceback (most recent call last):
-    demur.columns.table_errors.TableError: the decimal sign ';' is unknown: give , or .
+    demur.columns.frames.TableError: the decimal sign ';' is unknown: give , or .
     """
     if decimal not in (None, ".", ","):
         raise TableError(f"the decimal sign {shown(decimal)} is unknown: give , or .")

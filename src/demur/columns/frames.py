@@ -1,18 +1,129 @@
-"""Tables in memory as Arrow tables: data frames of any library, arrays, and lists of rows."""
+"""Tables in memory as Arrow tables (data frames, arrays, lists of rows), and the error of those that cannot be read."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Features
-from demur.columns.column import plain_array, plain_table
-from demur.columns.table_errors import TableError, listed
+from demur.errors import InputError
 
-__all__ = ["as_table", "check_names"]
+__all__ = [
+    "TableError",
+    "TableWarning",
+    "Values",
+    "as_table",
+    "check_names",
+    "did_you_mean",
+    "listed",
+    "plain_array",
+    "plain_table",
+    "shown",
+]
+
+
+_LONGEST_VALUE = 40
+_MOST_NAMES = 8
+
+
+Values: TypeAlias = pa.Array | pa.ChunkedArray
+"""A column in memory, in one piece or in several."""
+
+
+class TableError(InputError):
+    r"""A table that cannot be read, understood or written: one sentence that says what is wrong and what to do.
+
+    Examples
+    --------
+    >>> print(TableError("the name has a line\nbreak"))
+    the name has a line break
+    """
+
+    def __init__(self, message: str) -> None:
+        # Names and values come from files: whatever they hold, the message stays one line that a terminal can print.
+        line = " ".join(message.split())
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
+
+
+class TableWarning(UserWarning):
+    """Something that was assumed about a file in order to read it, such as its encoding."""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: quoted, and cut where it is long.
+
+    Examples
+    --------
+    >>> shown("abc"), shown("z" * 99)
+    ("'abc'", "'zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz...'")
+    """
+    text = str(value)
+    return repr(text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "...")
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return names as a message lists them: the first few, then how many more.
+
+    Examples
+    --------
+    >>> listed(["a", "b"]), listed(range(10))
+    ("'a', 'b'", "'0', '1', '2', '3', '4', '5', '6', '7' and 2 more")
+    """
+    names = list(names)
+    text = ", ".join(shown(name) for name in names[:_MOST_NAMES])
+    return text if len(names) <= _MOST_NAMES else f"{text} and {len(names) - _MOST_NAMES:,} more"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question about the name that is nearest, to follow a refusal; empty if none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("Clas", ["size", "class"]), did_you_mean("x", ["size"])
+    (", did you mean 'class'?", '')
+    """
+    by_lower = {known.lower(): known for known in names}
+    near = get_close_matches(name.lower().strip(), by_lower, n=1)
+    return f", did you mean {shown(by_lower[near[0]])}?" if near else ""
+
+
+def plain_array(values: Values) -> Values:
+    """Return an array or chunked array without string views, which polars writes and few functions take.
+
+    Examples
+    --------
+    >>> plain_array(pa.array(["a"], pa.string_view())).type
+    DataType(string)
+    """
+    type_ = values.type
+    if pa.types.is_string_view(type_):
+        return pc.cast(values, pa.string())
+    if isinstance(type_, pa.BaseExtensionType):
+        storage = type_.storage_type
+        return plain_array(values.cast(storage) if isinstance(values, pa.ChunkedArray) else values.storage)
+    if not pa.types.is_dictionary(type_) or not pa.types.is_string_view(type_.value_type):
+        return values
+    if isinstance(values, pa.ChunkedArray):
+        wanted = pa.dictionary(type_.index_type, pa.string())
+        return pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type=wanted)
+    return pa.DictionaryArray.from_arrays(values.indices, plain_array(values.dictionary))
+
+
+def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """Return a table or record batch with every column plain.
+
+    Examples
+    --------
+    >>> plain_table(pa.table({"a": pa.array(["x"], pa.string_view())})).schema.types
+    [DataType(string)]
+    """
+    columns = [plain_array(column) for column in table.columns]
+    return type(table).from_arrays(columns, names=table.schema.names)
 
 
 def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
@@ -152,7 +263,7 @@ def check_names(names: tuple[str, ...], name: str) -> None:
     --------
     >>> check_names(("x", ""), "data.csv")
     Traceback (most recent call last):
-    demur.columns.table_errors.TableError: data.csv has no name for column 2 of 2: name every column ...
+    demur.columns.frames.TableError: data.csv has no name for column 2 of 2: name every column ...
     """
     unnamed = [position for position, column in enumerate(names, 1) if not column]
     if unnamed:

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import ByName, Features
-from demur.columns.column import KINDS, Column, Values, as_type, kind_of_type, plain_array
-from demur.columns.frames import as_table
-from demur.columns.table_errors import TableError, did_you_mean, listed, shown
+from demur.columns.column import KINDS, Column, as_type, kind_of_type
+from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, plain_array, shown
 from demur.errors import InputError
 
 __all__ = ["MAX_CODES", "Schema", "mismatches", "understand"]

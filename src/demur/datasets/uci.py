@@ -471,7 +471,7 @@ def _download_lines(source: Source, looked_in: Path | None) -> bytes:
 def _fetch(source: Source) -> list[Path]:
     """Download the archive unless the cache has it, and return its data files in the order of the rows."""
     try:
-        import pooch  # type: ignore[import-untyped]
+        import pooch  # type: ignore[import-untyped] # it has no type hints
     except ImportError as error:
         raise MissingExtraError('Downloading it needs pooch: pip install "demur[paper]".') from error
     pooch.get_logger().setLevel(logging.WARNING)

@@ -1,7 +1,7 @@
 from .capacity import Capacity
 from .cascade import Cascade, CascadeRun
 from .defer_classifier import DeferClassifier
-from .defer_option import DeferOption
+from .defer_option import DeferOption, StoredProbabilities
 from .deferral_check import DeferralReport, check_deferral
 from .deferral_metrics import (
     DeferralCurve,
@@ -27,7 +27,6 @@ from .joint_losses import (
     resolve_joint,
 )
 from .reliability import Reliability
-from .stored import StoredProbabilities
 
 __all__ = [
     "AsymmetricDeferral",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
@@ -21,15 +19,14 @@ from demur.deferral.deferring import DeferringClassifier
 from demur.deferral.experts import Expert, check_names, check_prices, read_answers, read_experts
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError, InputTypeError
-from demur.estimators.base import choose_reject_label
+from demur.estimators.base import Examples, TrainsNetworks, checked_examples, row_weights
 from demur.estimators.fold_networks import FeatureScale, Rows, recipe_for
-from demur.estimators.network_selection import ScaledNetworks
-from demur.estimators.reject_classifier import Examples, batch_size_for, filled_up, in_canonical_order
+from demur.estimators.network_selection import ScaledNetworks, all_diverged
+from demur.estimators.reject_classifier import batch_size_for
 from demur.estimators.splitting import Fold, folds_of, validation_rows
 from demur.lazy_torch import F, Tensor, torch
 from demur.losses import CrossEntropy
 from demur.losses.loss import Trainable
-from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
 from demur.training import MLP, NetworkSpec, TabularNet, TrainingData, resolve_device, train, train_tabular
 
@@ -49,7 +46,7 @@ def _has_estimates(self: DeferClassifier) -> bool:
     return True
 
 
-class DeferClassifier(DeferringClassifier):
+class DeferClassifier(TrainsNetworks, DeferringClassifier):
     r"""Networks with a score for each class and for each expert, trained together: who is to answer, and what.
 
     The sibling of :class:`~demur.DeferOption` for those who want one of the published surrogates. Networks with K + J
@@ -248,11 +245,7 @@ class DeferClassifier(DeferringClassifier):
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the class probabilities twice, and P(expert right); or the mean softmax of classes and experts."""
         check_is_fitted(self)
-        array = filled_up(
-            validate_data(
-                self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
-            )
-        )
+        array = self._validated(X)
         n_experts = len(self.experts_)
         if self.loss_.stages:
             proba, right = self._of_two_stages(array)
@@ -339,7 +332,7 @@ class DeferClassifier(DeferringClassifier):
         with self._progress(self._n_epochs(len(parts[0][0])) * len(specs)) as progress:
             if plain:
                 size = self.batch_size or batch_size_for(len(parts[0][0]))
-                units = np.atleast_1d(np.asarray(self.hidden_units, dtype=np.int64)).tolist()
+                units = self._hidden_units() or ()
                 trained = train(
                     loss, MLP((data.X.shape[1], *units, n_outputs)), data, specs, epochs=self.epochs or _EPOCHS,
                     batch_size=size, learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
@@ -358,10 +351,7 @@ class DeferClassifier(DeferringClassifier):
         trained = trained.to("cpu")
         kept = np.flatnonzero(~trained.failed.numpy()).tolist()
         if not kept:
-            raise InputError(
-                f"all {len(specs)} networks diverged: their weights overflowed. Lower learning_rate, standardise the "
-                "features, or choose another loss."
-            )
+            raise all_diverged(len(specs), resolve_joint(self.loss).name)
         own = [part_of[member] for member in kept]
         mean, scale = (
             getattr(scales[0], name) if plain else np.stack([getattr(scales[number], name) for number in own])
@@ -383,26 +373,10 @@ class DeferClassifier(DeferringClassifier):
         groups: ArrayLike | None,
     ) -> Examples:
         """Check what is to be learnt from, and learn the classes; experts' columns say how right each was."""
-        features, labels = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
-        )
-        features = filled_up(features)
-        check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        features, _, codes = self._learn_classes(X, y)
         check_names(experts, self.classes_)
         right = self._right(answers, experts, codes)
-        given = None
-        if sample_weight is not None:
-            given = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
-        if groups is not None:
-            check_consistent_length(features, groups)
-        examples = in_canonical_order(features, codes.astype(np.int64), given, groups, right)
-        if len(np.unique(examples.y)) < 2:
-            raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
-        return examples
+        return checked_examples(features, codes, row_weights(features, sample_weight), groups, right)
 
     def _right(self, answers: Any, experts: Mapping[str, Expert], codes: NDArray[np.int64]) -> Floats:
         """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
@@ -436,33 +410,13 @@ class DeferClassifier(DeferringClassifier):
                     f"the expert {name!r} has a model of its own, which DeferOption can use; a joint loss learns all "
                     "experts by the same networks: leave it out."
                 )
-        for name in ("epochs", "batch_size", "n_members"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        for name in ("learning_rate", "weight_decay"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not isinstance(value, Real):
-                raise InputTypeError(f"{name} must be a number, got {value!r}.")
-            if not 0 <= float(value) < np.inf or (name == "learning_rate" and value == 0):
-                raise InputError(f"{name} must be a positive number, got {value!r}.")
-        if not isinstance(self.validation_fraction, Real) or not 0 < self.validation_fraction < 1:
-            raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
-        units = [] if self.hidden_units is None else np.atleast_1d(np.asarray(self.hidden_units, dtype=object)).tolist()
-        if any(isinstance(one, bool) or not isinstance(one, Integral) or one < 1 for one in units):
-            raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
+        self._check_training()
+        decay = self.weight_decay
+        if decay is not None and not isinstance(decay, Real):
+            raise InputTypeError(f"weight_decay must be a number, got {decay!r}.")
+        if decay is not None and not 0 <= float(decay) < np.inf:
+            raise InputError(f"weight_decay must be a number of at least 0, got {decay!r}.")
         return experts, resolve_joint(self.loss)
-
-    def _progress(self, total: int) -> Any:
-        return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else no_progress()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _folds(n_folds: int, examples: Examples) -> list[Fold]:

@@ -1,12 +1,12 @@
 """DeferOption: any classifier, and experts who can be asked in its stead."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import _routing_enabled, process_routing
@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
-from demur.deferral.deferring import DeferringClassifier, checked_labels
+from demur.deferral.deferring import DeferringClassifier
 from demur.deferral.experts import Ballots, Expert, check_names, read_answers, read_experts
 from demur.deferral.reliability import (
     ExpertRows,
@@ -25,14 +25,15 @@ from demur.deferral.reliability import (
     log_odds_of_best,
     recalibrated,
 )
-from demur.deferral.stored import StoredProbabilities, column_of
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import AroundAnEstimator, choose_reject_label
+from demur.estimators.base import AroundAnEstimator, checked_labels, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
+from demur.rules import check_proba
 
-__all__ = ["DeferOption"]
+__all__ = ["DeferOption", "StoredProbabilities", "column_of"]
+
 
 Floats = NDArray[np.float64]
 
@@ -446,3 +447,107 @@ def _corrected_model(proba: Floats, y: NDArray[np.int64], weight: Floats, inform
     odds = log_odds_of_best(proba)
     right = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
     return LogitModel.fit(_evidence(odds, informing), odds, right, weight)
+
+
+class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """A classifier that reads its probabilities from columns of X: for models that exist only as stored outputs.
+
+    Parameters
+    ----------
+    columns : sequence of int or str, optional
+        The columns of X that hold the probabilities, one per class in sorted order. All of them by default.
+    classes : sequence, optional
+        The classes in the order of the columns. By default 0, 1, ... where y holds such numbers, else what y holds.
+
+    Attributes
+    ----------
+    classes_ : array
+
+    Examples
+    --------
+    >>> X = [[0.9, 0.1], [0.4, 0.6]]
+    >>> StoredProbabilities().fit(X, ["no", "yes"]).predict(X)
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    def __init__(self, columns: Sequence[Any] | None = None, classes: Sequence[Any] | None = None) -> None:
+        self.columns = columns
+        self.classes = classes
+
+    def fit(self, X: Features, y: ArrayLike) -> Self:
+        """Learn the names of the classes; nothing else is to be learned.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_columns)
+        y : array of shape (n_rows,)
+        """
+        proba = self._read(X)
+        self.n_features_in_ = np.shape(X)[1]
+        self.classes_ = self._named_classes(np.unique(np.asarray(y)), proba.shape[1])
+        return self
+
+    def predict_proba(self, X: Features) -> NDArray[np.float64]:
+        """Return the probabilities as they stand in the columns, divided by their sum.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_columns)
+        """
+        check_is_fitted(self)
+        proba = self._read(X)
+        normalised: NDArray[np.float64] = proba / proba.sum(axis=1, keepdims=True)
+        return normalised
+
+    def predict(self, X: Features) -> AnyArray:
+        """Return the likeliest class of each row."""
+        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return likeliest
+
+    def _read(self, X: Features) -> NDArray[np.float64]:
+        if self.columns is None:
+            values = np.asarray(X, dtype=np.float64)
+        else:
+            values = np.column_stack([column_of(X, column) for column in self.columns])
+        return np.asarray(check_proba(values), dtype=np.float64)
+
+    def _named_classes(self, seen: AnyArray, n_columns: int) -> AnyArray:
+        if self.classes is not None:
+            named = np.asarray(self.classes)
+            if len(named) != n_columns or (np.sort(named) != named).any():
+                raise InputError(f"classes must name the {n_columns} columns in sorted order, got {self.classes!r}.")
+        elif seen.dtype.kind in "iu" and seen.min() >= 0 and seen.max() < n_columns:
+            named = np.arange(n_columns)
+        elif len(seen) == n_columns:
+            named = seen
+        else:
+            raise InputError(f"y holds {len(seen)} classes for {n_columns} columns of probabilities; give classes=...")
+        unknown = np.setdiff1d(seen, named)
+        if len(unknown):
+            raise InputError(f"y holds the class {unknown[0]!r}, for which there is no column of probabilities.")
+        return named
+
+
+def column_of(X: Features, column: Any) -> NDArray[np.float64]:
+    """Return one column of a table, by its name, or of an array, by its number.
+
+    Examples
+    --------
+    >>> column_of([[1.0, 2.0], [3.0, 4.0]], 1)
+    array([2., 4.])
+    """
+    if hasattr(X, "columns") and not isinstance(column, int | np.integer):
+        held = list(X.columns)
+        if column not in held:
+            raise InputError(f"there is no column {column!r}; the columns are {', '.join(map(str, held))}.")
+        return np.asarray(X[column], dtype=np.float64)
+    if not isinstance(column, int | np.integer):
+        raise InputError(f"X has no named columns; give the number of the column instead of {column!r}.")
+    if not hasattr(X, "shape"):
+        X = np.asarray(X)
+    if not -X.shape[1] <= column < X.shape[1]:
+        raise InputError(f"there is no column number {column}; X has {X.shape[1]} columns.")
+    if hasattr(X, "iloc"):
+        return np.asarray(X.iloc[:, column], dtype=np.float64)
+    one = X[:, [column]]
+    return np.asarray(one.toarray() if hasattr(one, "toarray") else one, dtype=np.float64).ravel()

@@ -296,16 +296,14 @@ class DeferralCurveDisplay:
         **line
             Passed to matplotlib's ``plot``.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
+        from demur.metrics.displays import axes_or_new, labelled
 
-            ax = plt.subplots()[1]
-        label = f"area = {self.curve.area:#.3g}"
-        style = {"label": f"{self.name} ({label})" if self.name else label, **line}
-        (self.line_,) = ax.plot(self.curve.deferred, self.curve.accuracy, **style)
-        ax.set(xlabel="share of rows asked about", ylabel="accuracy of the system", xlim=(0, 1))
-        ax.legend(loc="best", frameon=False)
-        self.ax_, self.figure_ = ax, ax.figure
+        axes = axes_or_new(ax)
+        style = {"label": labelled(self.name, f"area = {self.curve.area:#.3g}"), **line}
+        (self.line_,) = axes.plot(self.curve.deferred, self.curve.accuracy, **style)
+        axes.set(xlabel="share of rows asked about", ylabel="accuracy of the system", xlim=(0, 1))
+        axes.legend(loc="best", frameon=False)
+        self.ax_, self.figure_ = axes, axes.figure
         return self
 
 

@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from demur.array_types import AnyArray, Features
 from demur.deferral.capacity import Capacity
 from demur.deferral.experts import MODEL, Expert, check_prices, read_answers, read_experts
 from demur.errors import InputError
+from demur.estimators.base import checked_labels
 from demur.rules import Decision
 
-__all__ = ["DeferringClassifier", "checked_labels"]
+__all__ = ["DeferringClassifier"]
 
 Floats = NDArray[np.float64]
 
@@ -244,13 +243,3 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
         """Return the system's answer on rows where this expert was asked and gave an answer."""
         return answer
-
-
-def checked_labels(y: Any) -> AnyArray:
-    """Return the labels as an array, or refuse what are none."""
-    labels: AnyArray = column_or_1d(y, warn=True)
-    assert_all_finite(labels, input_name="y")
-    check_classification_targets(labels)
-    if not len(labels):
-        raise InputError("X and y are empty: 0 rows, at least two classes are needed.")
-    return labels

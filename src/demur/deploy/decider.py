@@ -194,7 +194,7 @@ class Decider:
         self.metrics.decided(*([one[name] for one in decisions] for name in ("first_choice", "rejected", "confidence")))
         document: dict[str, Any] = {"decisions": decisions}
         document["cost"] = self._cost if asked.cost is None else asked.cost
-        if self.model.experts:
+        if self.model.asks_experts:
             document["prices"] = {**self.model.experts.prices, **(asked.prices or {})}
         try:
             text = _WRITER.encode(document)
@@ -211,7 +211,7 @@ class Decider:
 
     def _try_out(self) -> tuple[bool, float]:
         """Compare both ways on rows of this model's columns, and time the short one."""
-        if self.model.experts or self.model.reads != "codes":
+        if self.model.asks_experts or self.model.reads != "codes":
             return False, math.inf
         rows, spent = _rows_to_try(self.model), math.inf
         try:

@@ -2,16 +2,17 @@
 
 skops stores scikit-learn's estimators, NumPy's arrays and plain objects. Three things are added here: which of demur's
 own classes a model may hold, under names that stay when a class moves; classes of the user's own, found through the
-registries; and bytes that do not depend on memory addresses, which skops uses as names.
+registries; and the building of the parts that demur's own models have without skops, whose import loads all of
+scikit-learn, and torch with it. An archive with any other part is left to skops, which has lists of its own.
 """
 
+import functools
 import io
 import json
 import sys
 import warnings
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from importlib import import_module
 from typing import Any
@@ -20,11 +21,10 @@ import numpy as np
 from sklearn.exceptions import InconsistentVersionWarning
 
 from demur import losses, margins, rules
-from demur.array_types import ByName, Estimator
-from demur.deploy.part_builder import OtherPartsError, build
-from demur.deploy.part_checks import Archive, PartError, check_built, check_described, nodes_of
+from demur.array_types import Estimator
+from demur.deploy.model_archive import Archive, Node, PartError, check_built, check_described, nodes_of, packed_anew
 from demur.errors import InputError, MissingExtraError
-from demur.estimators.boosted_trees import BoostedTrees, BoostedTreesError, library_of
+from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, BoostedTreesError, library_of
 
 __all__ = ["ModelFileError", "class_named", "dump", "load"]
 
@@ -52,7 +52,7 @@ TRUSTED = (
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.calibration._TemperatureScaling",
     "sklearn.compose._column_transformer.make_column_selector",
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # what is in these, part_checks looks at
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",  # what is in these, model_archive looks at
     "sklearn.feature_selection._univariate_selection.chi2",  # by which features are chosen: called in fit alone
     "sklearn.feature_selection._univariate_selection.f_classif",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
@@ -102,7 +102,7 @@ _PARTS = (
     "demur.deferral.joint_losses.TwoStageDeferral",
     "demur.deferral.reliability.LogitModel",
     "demur.deferral.reliability.Reliability",
-    "demur.deferral.stored.StoredProbabilities",
+    "demur.deferral.defer_option.StoredProbabilities",
     "demur.estimators.auto_classifier.AutoClassifier",
     "demur.estimators.boosted_trees.BoostedTrees",
     "demur.estimators.candidates.Tried",
@@ -234,12 +234,14 @@ def dump(model: Estimator) -> bytes:
             elif path in untrusted:
                 raise ModelFileError(f"cannot save {place}: {_why_not(path, place)}")
             elif node["__loader__"] == "DictNode" and not _keys_survive(node):
-                raise ModelFileError(f"cannot save {place}: {_KEYS}")
-        return _canonical(schema, archive)
+                raise ModelFileError(f"cannot save {place}: {_ODD_KEYS}")
+        return packed_anew(schema, archive)
 
 
 def _with_boosters_as_text(model: Estimator) -> Estimator:
     """Return a copy in which classifiers of CatBoost, LightGBM and XGBoost are texts; the model itself without any."""
+    if sys.modules.keys().isdisjoint(LIBRARIES):
+        return model  # none of them was imported, so that nothing can be of one
     memo: dict[int, Any] = {}
     waiting, seen = [("model", model)], {id(model)}
     while waiting:
@@ -271,8 +273,8 @@ def load(data: bytes) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # the folder's reader warns, with our own class
             try:
-                model = build(archive, __name__, class_named)
-            except OtherPartsError:
+                model = _built_here(archive)
+            except _OtherPartsError:
                 model = _built_by_skops(archive)
         check_built(model)
     except PartError as error:
@@ -287,7 +289,7 @@ def load(data: bytes) -> Any:
 def _built_by_skops(archive: Archive) -> Any:
     """Build a model with parts of scikit-learn's that only skops knows; it takes seconds to import."""
     import skops.io
-    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped]
+    from skops.io.exceptions import UntrustedTypesFoundException  # type: ignore[import-untyped] # it has no type hints
 
     named = {f"{__name__}.{one['__class__']}" for one, _ in nodes_of(archive.schema) if one["__module__"] == __name__}
     packed, trusted = archive.pack(), [*TRUSTED, *named]
@@ -357,11 +359,13 @@ def _why_it_cannot_be_written(model: Estimator, error: Exception) -> ModelFileEr
             "NumPy array, and save the weights of your own network yourself: networks_.networks.module(0).state_dict()."
         )
     if isinstance(value, Mapping) and "keys must be" in str(error):
-        return ModelFileError(f"cannot save {place}: {_KEYS}")
+        return ModelFileError(f"cannot save {place}: {_ODD_KEYS}")
     return ModelFileError(f"cannot save {place}, a {type(value).__name__}: {error}")
 
 
-_KEYS = "it is a dictionary with keys that are neither text nor numbers, which skops cannot store; use text as keys."
+_ODD_KEYS = (
+    "it is a dictionary with keys that are neither text nor numbers, which skops cannot store; use text as keys."
+)
 
 
 def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
@@ -373,76 +377,203 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{place}.{name}", part) for name, part in vars(value).items())
 
 
-_NO_IDENTITY = ("JsonNode", "TypeNode", "FunctionNode")
-"""Whether two equal numbers or texts are one object differs from run to run, and does not matter."""
+_INSIDE_SKLEARN = (
+    "sklearn._loss.link.HalfLogitLink",
+    "sklearn._loss.link.IdentityLink",
+    "sklearn._loss.link.Interval",
+    "sklearn._loss.link.LogitLink",
+    "sklearn._loss.link.LogLink",
+    "sklearn._loss.link.MultinomialLogit",
+    "sklearn._loss.loss.HalfBinomialLoss",
+    "sklearn._loss.loss.HalfMultinomialLoss",
+    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+)
+"""Classes of scikit-learn that are no estimators and are built all the same."""
+
+_LOSSES = ("sklearn._loss._loss.CyHalfBinomialLoss", "sklearn._loss._loss.CyHalfMultinomialLoss")
+_CHECK = "sklearn.utils.validation.check_array"
+_KEYS: Mapping[str, Callable[[str], Any]] = {"builtins.str": str, "builtins.int": int, "builtins.float": float}
 
 
-def _canonical(schema: ByName, old: zipfile.ZipFile) -> bytes:
-    """Return the same archive, compressed, with names and numbers that do not depend on memory addresses.
+class _OtherPartsError(Exception):
+    """The archive holds a part that is not built here."""
 
-    skops names objects by ``id()``. Numbered in the order in which they are met instead, the same model gives the
-    same bytes.
-    """
-    names: dict[str, str] = {}
-    done: dict[int, ByName] = {}
 
-    def rewritten(value: Any) -> Any:
-        if isinstance(value, list):
-            return [rewritten(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        number = value.get("__id__") if value.get("__loader__") not in _NO_IDENTITY else None
-        if number in done:
-            return done[number]
-        new = {key: rewritten(part) for key, part in value.items() if key not in ("__id__", "file")}
-        if isinstance(value.get("file"), str):
-            new["file"] = names.setdefault(value["file"], f"{len(names)}.{value['file'].rpartition('.')[2]}")
+def _built_here(archive: Archive) -> Any:
+    """Return the model in an archive whose description was checked, or raise _OtherPartsError before building any."""
+    builder = _Builder(archive)
+    builder.look(archive.schema)
+    return builder.built(archive.schema)
+
+
+def _path(node: Node) -> str:
+    return f"{node['__module__']}.{node['__class__']}"
+
+
+class _Builder:
+    """Builds each kind of part as skops builds it, from classes on fixed lists."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._done: dict[int, Any] = {}
+
+    # What there is, before anything is built ---------------------------------------------------------------------
+
+    def look(self, schema: Node) -> None:
+        for node, _ in nodes_of(schema):
+            kind, path = node["__loader__"], _path(node)
+            if kind not in _KINDS or not _KINDS[kind](self, path, node):
+                raise _OtherPartsError(f"{kind} {path}")
+
+    def _is_object(self, path: str, node: Node) -> bool:
+        if node["__module__"] == __name__ or path in _INSIDE_SKLEARN:
+            return True
+        return path.startswith("sklearn.") and self._is_estimator(node)
+
+    def _is_estimator(self, node: Node) -> bool:
+        """Say whether a class is one of scikit-learn's estimators; importing its module runs nothing of the file's."""
+        from sklearn.base import BaseEstimator
+
+        module, name = node["__module__"], node["__class__"]
+        if name.startswith("_") or not all(part.isidentifier() for part in module.split(".")) or "tests" in module:
+            return False
+        try:
+            found = getattr(import_module(module), name, None)
+        except ImportError:
+            return False
+        return isinstance(found, type) and issubclass(found, BaseEstimator) and found.__module__ == module
+
+    # Building ----------------------------------------------------------------------------------------------------
+
+    def built(self, node: Node) -> Any:
+        number = node.get("__id__")
+        if number is not None and number in self._done and node["__loader__"] not in ("JsonNode", "TypeNode"):
+            return self._done[number]
+        value = getattr(self, f"_{node['__loader__']}")(node)
         if number is not None:
-            new["__id__"] = len(done) + 1
-            done[number] = new
-        return new
+            self._done[number] = value
+        return value
 
-    for node, _ in nodes_of(schema):
-        _sort_set(node)
-    text = json.dumps(rewritten(schema), separators=(",", ":")).encode()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as new:
-        for name, renamed in names.items():
-            _write(new, renamed, _without_garbage(old.read(name)))
-        _write(new, "schema.json", text)
-    return packed.getvalue()
+    def _class(self, node: Node) -> type:
+        if node["__module__"] == __name__:
+            return class_named(node["__class__"])
+        found: type = getattr(import_module(node["__module__"]), node["__class__"])
+        return found
+
+    def _JsonNode(self, node: Node) -> Any:  # noqa: N802 # these are called as skops calls the kinds
+        return json.loads(node["content"])
+
+    def _DictNode(self, node: Node) -> dict[Any, Any]:  # noqa: N802
+        kinds = node["key_types"]["content"]
+        if len(kinds) < len(node["content"]):
+            raise PartError("a dictionary has more keys than types of keys.")
+        keys = (_KEYS[_path(kind)](key) for kind, key in zip(kinds, node["content"], strict=False))
+        return dict(zip(keys, map(self.built, node["content"].values()), strict=True))
+
+    def _ListNode(self, node: Node) -> list[Any]:  # noqa: N802
+        return [self.built(item) for item in node["content"]]
+
+    def _TupleNode(self, node: Node) -> Any:  # noqa: N802
+        content = tuple(self.built(item) for item in node["content"])
+        return content if _path(node) == "builtins.tuple" else self._class(node)(*content)
+
+    def _SliceNode(self, node: Node) -> slice:  # noqa: N802
+        content = node["content"]
+        return slice(content["start"], content["stop"], content["step"])
+
+    def _TypeNode(self, node: Node) -> type:  # noqa: N802
+        found: type = getattr(import_module(node["__module__"]), node["__class__"])
+        return found
+
+    def _NdArrayNode(self, node: Node) -> Any:  # noqa: N802
+        if node["type"] == "json":
+            shape, items = self.built(node["shape"]), [self.built(item) for item in node["content"]]
+            if len(shape) != 1:
+                return np.array(items, dtype="O")
+            array = np.ndarray(shape=len(items), dtype="O")
+            for position, item in enumerate(items):
+                array[position] = item
+            return array
+        array = np.load(io.BytesIO(self._archive.members[node["file"]]), allow_pickle=False)
+        return array if node["__class__"] == "ndarray" else getattr(np, node["__class__"])(array)
+
+    def _DTypeNode(self, node: Node) -> Any:  # noqa: N802
+        return self.built(node["content"]).dtype
+
+    def _ObjectNode(self, node: Node) -> Any:  # noqa: N802
+        cls: Any = self._class(node)
+        instance = cls.__new__(cls)
+        attributes = None if node.get("content") is None else self.built(node["content"])
+        if attributes is None:
+            return instance
+        if hasattr(instance, "__setstate__"):
+            instance.__setstate__(attributes)
+        else:
+            instance.__dict__.update(attributes)
+        return instance
+
+    def _TreeNode(self, node: Node) -> Any:  # noqa: N802
+        from sklearn.tree._tree import Tree
+
+        tree = Tree(*self.built(node["__reduce__"]["args"]))
+        tree.__setstate__(self.built(node["content"]))
+        return tree
+
+    def _LossNode(self, node: Node) -> Any:  # noqa: N802
+        loss = self._class(node)(*self.built(node["__reduce__"]["args"]))
+        state = self.built(node["content"])
+        if state:
+            raise PartError("a loss of scikit-learn's has a state, which none has.")
+        return loss
+
+    def _FunctionNode(self, node: Node) -> Any:  # noqa: N802
+        from sklearn.utils.validation import check_array
+
+        return check_array
+
+    def _PartialNode(self, node: Node) -> Any:  # noqa: N802
+        content = node["content"]
+        arguments, named = self.built(content["args"]), self.built(content["kwds"])
+        if self.built(content["namespace"]):
+            raise PartError("a function has attributes, which none has.")
+        return functools.partial(self.built(content["func"]), *arguments, **named)
+
+    def _RandomGeneratorNode(self, node: Node) -> Any:  # noqa: N802
+        state = self.built(node["content"]["bit_generator"])
+        generator = np.random.PCG64(np.random.SeedSequence(**self.built(node["content"]["seed_seq"])))
+        if state["bit_generator"] != "PCG64":
+            raise PartError("a generator of random numbers is not of the usual kind.")
+        generator.state = state
+        return np.random.Generator(generator)
 
 
-def _sort_set(node: ByName) -> None:
-    """Put the items of a set, whose own order differs from run to run, into one order."""
-    if node["__loader__"] == "SetNode":
-        items = node["content"]
-    elif node["__class__"] == "frozenset":
-        items = node["content"]["content"][0]["content"]
-    else:
-        return
-    if all(item["__loader__"] == "JsonNode" for item in items):
-        items.sort(key=lambda item: str(item["content"]))
+_SCALARS = tuple(f"numpy.{name}" for name in ("bool", "float32", "float64", "int32", "int64", "uint32", "uint64"))
 
 
-def _without_garbage(content: bytes) -> bytes:
-    """Put zeros between the fields of an array's records, as a tree's nodes are, where memory holds anything."""
-    if not content.startswith(b"\x93NUMPY"):
-        return content
-    array = np.load(io.BytesIO(content), allow_pickle=False)
-    if array.dtype.names is None:
-        return content
-    clean = np.zeros(array.shape, array.dtype)
-    for name in array.dtype.names:
-        clean[name] = array[name]
-    written = io.BytesIO()
-    np.save(written, clean, allow_pickle=False)
-    return written.getvalue()
+def _is_generator(builder: _Builder, path: str, node: Node) -> bool:
+    name = node["content"]["bit_generator"]["content"]["bit_generator"]["content"]
+    return path == "numpy.random._generator.Generator" and name == '"PCG64"'
 
 
-def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """Compress a member, unless it would become so small that a reader had to take it for a bomb."""
-    # a member below this size cannot do it: what the archive says about each takes a hundred bytes
-    plain = len(content) > 1 << 12 and len(zlib.compress(content, 1)) * Archive.RATIO < 2 * len(content)
-    info = zipfile.ZipInfo(name)  # without the time of day
-    archive.writestr(info, content, zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED)
+_KINDS: Mapping[str, Callable[[_Builder, str, Node], bool]] = {
+    "JsonNode": lambda builder, path, node: isinstance(node["content"], str),
+    "DictNode": lambda builder, path, node: (
+        path == "builtins.dict" and all(_path(kind) in _KEYS for kind in node["key_types"]["content"])
+    ),
+    "ListNode": lambda builder, path, node: path == "builtins.list",
+    "TupleNode": lambda builder, path, node: path == "builtins.tuple",
+    "SliceNode": lambda builder, path, node: path == "builtins.slice",
+    "TypeNode": lambda builder, path, node: path in (*_KEYS, *_SCALARS),
+    "NdArrayNode": lambda builder, path, node: (
+        path in ("numpy.ndarray", *_SCALARS) and node["type"] in ("json", "numpy")
+    ),
+    "DTypeNode": lambda builder, path, node: path == "numpy.dtype",
+    "ObjectNode": _Builder._is_object,
+    "TreeNode": lambda builder, path, node: path == "sklearn.tree._tree.Tree",
+    "LossNode": lambda builder, path, node: path in _LOSSES,
+    "FunctionNode": lambda builder, path, node: path == _CHECK,
+    "PartialNode": lambda builder, path, node: path == "functools.partial" and _path(node["content"]["func"]) == _CHECK,
+    "RandomGeneratorNode": _is_generator,
+}
+"""Which parts of each kind are built here."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from demur.columns import Column, Schema, TableError
 from demur.columns.column import as_type, no_such_value
-from demur.columns.table_errors import listed, shown
+from demur.columns.frames import listed, shown
 from demur.errors import InputError
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
@@ -183,10 +183,10 @@ class Requests:
         self.model, self.max_rows = model, max_rows
         row, own = _row_type(model.schema), {"cost": NotRequired[_cost_type(model)]}
         own["proba"] = NotRequired[_proba_type(model)]
-        if model.experts:
+        if model.asks_experts:
             own["prices"] = NotRequired[_prices_type(model)]
         self.parts = ("row", "rows", *own)
-        many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
+        many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type] # a type made from columns
         one_row = _object_type("OneRow", {"row": row, **own})
         many_rows = _object_type("ManyRows", {"rows": many, **own})
         self.type: TypeForm = one_row | many_rows
@@ -503,7 +503,7 @@ def answer_type(model: TableModel) -> TypeForm:
         Annotated[str | None, Field(description=_REASON)],
     ]
     words = "Who is to be asked, or null where the model answers."
-    if model.experts:
+    if model.asks_experts:
         names = {"anyOf": [{"enum": list(model.experts.columns)}, {"type": "null"}], "description": words}
         parts += [_described(Any, names), Annotated[float, Field(description="The expected cost of that.")]]
     told = NotRequired[Annotated[dict[str, float], Field(description="The probability of each class, if asked for.")]]
@@ -511,9 +511,9 @@ def answer_type(model: TableModel) -> TypeForm:
     words = "The cost that was decided for; null where the model's rule has no single one."
     about = _object_type("About", {"name": str, "target": str})
     cost = Annotated[float | None, Field(description=words)]
-    decisions: TypeForm = list[decision]  # type: ignore[valid-type]
+    decisions: TypeForm = list[decision]  # type: ignore[valid-type] # a type made from columns
     whole = {"decisions": decisions, "cost": cost, "model": about}
-    if model.experts:
+    if model.asks_experts:
         whole["prices"] = _object_type("Prices", dict.fromkeys(model.experts.prices, float))
     return _object_type("Decisions", whole)
 

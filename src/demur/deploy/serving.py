@@ -67,7 +67,7 @@ def limited_protocol(
         _stopping = False
         since = math.inf
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # it gets no other kind
             joining: Any = _Joining(transport)
             super().connection_made(joining)
             self.since = self.loop.time()

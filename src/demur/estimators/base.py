@@ -1,20 +1,40 @@
-"""What the two estimators with a reject option share."""
+"""What estimators with a reject option share, those around another estimator, and those that train networks."""
 
+import sys
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import get_tags
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
-from demur.array_types import AnyArray, CostLike, Estimator, Features
-from demur.errors import InputError
+from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
+from demur.errors import InputError, InputTypeError
+from demur.estimators.splitting import Blocks, blocks_from
 from demur.metrics import zero_one_c_risk
+from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
 
-__all__ = ["AroundAnEstimator", "RejectingClassifier", "choose_reject_label"]
+__all__ = [
+    "AroundAnEstimator",
+    "Examples",
+    "RejectingClassifier",
+    "TrainsNetworks",
+    "check_whole",
+    "checked_examples",
+    "checked_labels",
+    "choose_reject_label",
+    "in_canonical_order",
+    "row_weights",
+]
 
 
 class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
@@ -142,6 +162,18 @@ def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
     return "reject"
 
 
+def checked_labels(y: Any) -> AnyArray:
+    """Return the labels as an array, or refuse what are none."""
+    if y is None:
+        raise InputError("requires y to be passed, but the target y is None.")
+    labels: AnyArray = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    if not len(labels):
+        raise InputError("X and y are empty: 0 rows, at least two classes are needed.")
+    return labels
+
+
 class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
     """What scikit-learn wants to know of an estimator that wraps another: features, tags, and who gets metadata."""
 
@@ -178,3 +210,172 @@ class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-lear
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         return router.add(estimator=self._wrapped(), method_mapping=mapping)
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Examples with the weight that each has, which of them stay on one side of a split, and what travels with them."""
+
+    X: AnyArray
+    y: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    blocks: Blocks
+    more: NDArray[np.float64]
+
+
+_MOST_REPETITIONS = 10
+_FEW_ROWS = 100_000
+"""Whole-number weights become repetitions while the rows grow at most ten times, or to a hundred thousand."""
+
+
+def in_canonical_order(
+    X: AnyArray,
+    y: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+    groups: ArrayLike | None = None,
+    more: NDArray[np.float64] | None = None,
+) -> Examples:
+    """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
+
+    So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
+    come does not matter. Other weights multiply the loss. ``more`` are columns that travel with the rows.
+
+    Examples
+    --------
+    >>> rows, weight = np.array([[1.0], [2.0], [0.0]]), np.array([1.0, 2.0, 1.0])
+    >>> examples = in_canonical_order(rows, np.array([0, 1, 0]), weight)
+    >>> examples.X.ravel(), examples.y, examples.weight, examples.blocks.of_row
+    (array([0., 2., 2., 1.]), array([0, 1, 1, 0]), array([1., 1., 1., 1.]), array([0, 1, 1, 2]))
+    """
+    weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
+    kept = weights > 0
+    X, y, weights = X[kept] + 0.0, y[kept], weights[kept]  # + 0.0 turns -0.0 into 0.0
+    more = np.empty((len(X), 0)) if more is None else more[kept]
+    most = max(_MOST_REPETITIONS * len(X), _FEW_ROWS)
+    whole = np.array_equal(weights, np.round(weights)) and weights.sum() <= most
+    repetitions = weights.astype(np.int64) if whole else np.ones(len(X), dtype=np.int64)
+    keys = np.column_stack([X, y.astype(X.dtype), more.astype(X.dtype), weights.astype(X.dtype)])
+    order = np.argsort(_as_bytes(keys), kind="stable")
+    order = np.repeat(order, repetitions[order])
+    X, y = X[order], y[order]
+    as_bytes = _as_bytes(X)
+    equal = np.cumsum(np.r_[0, as_bytes[1:] != as_bytes[:-1]])
+    if groups is not None:
+        groups = np.asarray(groups)[kept][order]
+    weights = np.ones(len(order)) if whole else weights[order]
+    return Examples(X, y, weights, blocks_from(equal, y, groups), more[order])
+
+
+def _as_bytes(rows: AnyArray) -> AnyArray:
+    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+
+
+def row_weights(features: AnyArray, sample_weight: ArrayLike | None) -> NDArray[np.float64] | None:
+    """Return a checked weight for each row; None where none are given."""
+    if sample_weight is None:
+        return None
+    weight: NDArray[np.float64] = _check_sample_weight(
+        sample_weight, features, dtype=np.float64, ensure_non_negative=True
+    )
+    return weight
+
+
+def checked_examples(
+    features: AnyArray,
+    codes: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+    groups: ArrayLike | None,
+    more: NDArray[np.float64] | None = None,
+) -> Examples:
+    """Return what networks learn from, as :func:`in_canonical_order`, where two classes have rows that count."""
+    if groups is not None:
+        check_consistent_length(features, groups)
+    examples = in_canonical_order(features, codes, weight, groups, more)
+    if len(np.unique(examples.y)) < 2:
+        raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
+    return examples
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Refuse a parameter that is neither None nor a whole number of at least 1."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
+        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
+
+
+_MOST_DENSE = 1 << 27
+"""Numbers to which a sparse matrix may be filled up, a gigabyte."""
+
+
+def filled_up(X: Features) -> AnyArray:
+    """Return a sparse matrix as an array, which is what networks see."""
+    if not sparse.issparse(X):
+        return np.asarray(X)
+    X = cast(Any, X)
+    if X.shape[0] * X.shape[1] > _MOST_DENSE:
+        raise InputError(
+            f"a sparse matrix of {X.shape[0]:,} x {X.shape[1]:,} is too large to be filled up for networks; reduce its "
+            "columns first (TruncatedSVD, SelectKBest), or take RejectOption around a linear model."
+        )
+    return np.asarray(X.toarray())
+
+
+class TrainsNetworks:
+    """What classifiers that train networks share: what they read, what they learn from, and their parameters."""
+
+    hidden_units: int | Sequence[int] | None
+    epochs: int | None
+    batch_size: int | None
+    n_members: int | None
+    learning_rate: float | None
+    validation_fraction: float
+    reject_label: Any
+    verbose: int
+
+    def _learn_classes(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray, NDArray[np.int64]]:
+        """Check features and labels, and return them with the numbers of the classes."""
+        features, labels = validate_data(self, X, y, **_NUMBERS)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        return filled_up(features), labels, codes.astype(np.int64)
+
+    def _validated(self, X: Features) -> AnyArray:
+        return filled_up(validate_data(self, X, reset=False, **_NUMBERS))
+
+    def _hidden_units(self) -> Sequence[int] | None:
+        if self.hidden_units is None:
+            return None
+        return (
+            self.hidden_units if isinstance(self.hidden_units, Sequence) else np.atleast_1d(self.hidden_units).tolist()
+        )
+
+    def _check_training(self) -> None:
+        """Refuse parameters that no network can be trained with."""
+        for name in ("epochs", "batch_size", "n_members"):
+            check_whole(name, getattr(self, name))
+        for name in ("learning_rate", "validation_fraction"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) and not (name == "learning_rate" and value is None):
+                raise InputTypeError(f"{name} must be a number, got {value!r}.")
+        if self.learning_rate is not None and not 0 < self.learning_rate < np.inf:
+            raise InputError(f"learning_rate must be positive, got {self.learning_rate!r}.")
+        if not 0 < self.validation_fraction < 1:
+            raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
+        units = self._hidden_units() or ()
+        if any(isinstance(one, bool) or not isinstance(one, Integral) or one < 1 for one in units):
+            raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
+
+    def _progress(self, total: int) -> Any:
+        return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else no_progress()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc] # the class beside this one is scikit-learn's
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+_NUMBERS: ByName = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan", "accept_sparse": "csr"}
+"""What networks read: numbers, which may be missing, also in a sparse matrix."""

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from demur.array_types import AnyArray, ByName, Estimator, Features
 from demur.errors import InputError, MissingExtraError
 
-__all__ = ["BoostedTrees", "BoostedTreesError", "is_installed", "library_of"]
+__all__ = ["LIBRARIES", "BoostedTrees", "BoostedTreesError", "is_installed", "library_of"]
 
 
 class BoostedTreesError(InputError):

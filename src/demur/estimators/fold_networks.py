@@ -207,7 +207,7 @@ def fit_fold_networks(
     run = train_tabular(loss, net, data, specs, recipe=recipe, device=device, deadline=deadline, progress=progress)
     trained = run.trained.to("cpu")
     if bool(trained.failed.all()):
-        raise all_diverged(len(specs), loss)
+        raise all_diverged(len(specs), loss.name)
     best: tuple[Candidate, NDArray[np.int64], NDArray[np.float64]] | None = None
     candidates = []
     for number, entry in enumerate(grid):

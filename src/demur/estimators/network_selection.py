@@ -84,11 +84,11 @@ def warn_if_silent(chosen: Candidate, cost: float) -> None:
         )
 
 
-def all_diverged(n_networks: int, loss: Loss) -> InputError:
+def all_diverged(n_networks: int, loss: str) -> InputError:
     """Return the error that says so."""
     return InputError(
         f"all {n_networks} networks diverged: their weights overflowed. Lower learning_rate, standardise "
-        f"the features, or choose another loss than {loss.name!r}."
+        f"the features, or choose another loss than {loss!r}."
     )
 
 
@@ -138,7 +138,7 @@ def select(
     (candidates,) = try_out(grid, trained, n_members, X, y, weight, [cost])
     best = least_risk(candidates)
     if best.failed:
-        raise all_diverged(len(trained.failed), best.loss)
+        raise all_diverged(len(trained.failed), best.loss.name)
     return candidates, best
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from numbers import Real
-from typing import Any, ClassVar, Self, cast
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import AnyArray, CostLike, Features, Label
+from demur.array_types import AnyArray, CostLike, Label
 from demur.costs import check_cost, cost_per_row
-from demur.errors import InputError, InputTypeError
-from demur.estimators.base import RejectingClassifier, choose_reject_label
+from demur.errors import InputError
+from demur.estimators.base import (
+    Examples,
+    RejectingClassifier,
+    TrainsNetworks,
+    check_whole,
+    checked_examples,
+    choose_reject_label,
+    row_weights,
+)
 from demur.estimators.fold_networks import FeatureScale, FoldNetworks, Rows, fit_fold_networks, recipe_for, tempered
 from demur.estimators.network_selection import (
     Candidate,
@@ -33,11 +37,10 @@ from demur.estimators.network_selection import (
     warn_if_silent,
     with_indicators,
 )
-from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
+from demur.estimators.splitting import Blocks, Fold, folds_of, validation_rows
 from demur.estimators.table_codes import KnownRows
 from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
-from demur.progress import no_progress, progress_bar
 from demur.rules import Decision
 from demur.training import (
     MLP,
@@ -51,65 +54,7 @@ from demur.training import (
     train,
 )
 
-__all__ = ["Examples", "RejectClassifier", "filled_up", "in_canonical_order"]
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Examples with the weight that each has, which of them stay on one side of a split, and what travels with them."""
-
-    X: AnyArray
-    y: NDArray[np.int64]
-    weight: NDArray[np.float64]
-    blocks: Blocks
-    more: NDArray[np.float64]
-
-
-_MOST_REPETITIONS = 10
-_FEW_ROWS = 100_000
-"""Whole-number weights become repetitions while the rows grow at most ten times, or to a hundred thousand."""
-
-
-def in_canonical_order(
-    X: AnyArray,
-    y: NDArray[np.int64],
-    weight: NDArray[np.float64] | None,
-    groups: ArrayLike | None = None,
-    more: NDArray[np.float64] | None = None,
-) -> Examples:
-    """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
-
-    So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
-    come does not matter. Other weights multiply the loss. ``more`` are columns that travel with the rows.
-
-    Examples
-    --------
-    >>> rows, weight = np.array([[1.0], [2.0], [0.0]]), np.array([1.0, 2.0, 1.0])
-    >>> examples = in_canonical_order(rows, np.array([0, 1, 0]), weight)
-    >>> examples.X.ravel(), examples.y, examples.weight, examples.blocks.of_row
-    (array([0., 2., 2., 1.]), array([0, 1, 1, 0]), array([1., 1., 1., 1.]), array([0, 1, 1, 2]))
-    """
-    weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
-    kept = weights > 0
-    X, y, weights = X[kept] + 0.0, y[kept], weights[kept]  # + 0.0 turns -0.0 into 0.0
-    more = np.empty((len(X), 0)) if more is None else more[kept]
-    most = max(_MOST_REPETITIONS * len(X), _FEW_ROWS)
-    whole = np.array_equal(weights, np.round(weights)) and weights.sum() <= most
-    repetitions = weights.astype(np.int64) if whole else np.ones(len(X), dtype=np.int64)
-    keys = np.column_stack([X, y.astype(X.dtype), more.astype(X.dtype), weights.astype(X.dtype)])
-    order = np.argsort(_as_bytes(keys), kind="stable")
-    order = np.repeat(order, repetitions[order])
-    X, y = X[order], y[order]
-    as_bytes = _as_bytes(X)
-    equal = np.cumsum(np.r_[0, as_bytes[1:] != as_bytes[:-1]])
-    if groups is not None:
-        groups = np.asarray(groups)[kept][order]
-    weights = np.ones(len(order)) if whole else weights[order]
-    return Examples(X, y, weights, blocks_from(equal, y, groups), more[order])
-
-
-def _as_bytes(rows: AnyArray) -> AnyArray:
-    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+__all__ = ["RejectClassifier", "batch_size_for"]
 
 
 def batch_size_for(n_rows: int) -> int:
@@ -126,8 +71,6 @@ def batch_size_for(n_rows: int) -> int:
 _FOLDS = 5
 _EPOCHS = 150
 """Of a plain perceptron, as in the paper."""
-_MOST_DENSE = 1 << 27
-"""Numbers to which a sparse matrix may be filled up, a gigabyte."""
 
 
 def _has_link(self: RejectClassifier) -> bool:
@@ -136,7 +79,7 @@ def _has_link(self: RejectClassifier) -> bool:
     return True
 
 
-class RejectClassifier(RejectingClassifier):
+class RejectClassifier(TrainsNetworks, RejectingClassifier):
     """A classifier that declines to answer where answering would cost more than asking.
 
     It trains neural networks with one of the paper's losses. For losses with a link the default is an ensemble of
@@ -446,27 +389,12 @@ class RejectClassifier(RejectingClassifier):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
     ) -> Examples:
         """Check what is to be learnt from, and learn the classes."""
-        features, labels = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
-        )
-        features = filled_up(features)
-        check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
-        given = None
-        if sample_weight is not None:
-            given = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        features, labels, codes = self._learn_classes(X, y)
+        weight = row_weights(features, sample_weight)
         if self.class_weight is not None:
             by_class = compute_sample_weight(self.class_weight, labels)
-            given = by_class if given is None else given * by_class
-        if groups is not None:
-            check_consistent_length(features, groups)
-        examples = in_canonical_order(features, codes.astype(np.int64), given, groups)
-        if len(np.unique(examples.y)) < 2:
-            raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
-        return examples
+            weight = by_class if weight is None else weight * by_class
+        return checked_examples(features, codes, weight, groups)
 
     def decide(self, X: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
         return self.decide_and_score(X, cost)[0]
@@ -526,23 +454,10 @@ class RejectClassifier(RejectingClassifier):
         """Return the chosen loss, or before fit the one that was asked for."""
         return getattr(self, "loss_", None) or resolve(self.loss)
 
-    def _validated(self, X: ArrayLike) -> AnyArray:
-        array = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", accept_sparse="csr"
-        )
-        return filled_up(array)
-
     def _architecture(self, n_features: int, n_outputs: int) -> Architecture:
         if self.module is not None:
             return ModuleArchitecture(self.module, n_features, n_outputs)
         return MLP((n_features, *(self._hidden_units() or (50,)), n_outputs))
-
-    def _hidden_units(self) -> Sequence[int] | None:
-        if self.hidden_units is None:
-            return None
-        return (
-            self.hidden_units if isinstance(self.hidden_units, Sequence) else np.atleast_1d(self.hidden_units).tolist()
-        )
 
     def _statistics(
         self, X: AnyArray, weight: NDArray[np.float64] | None
@@ -557,30 +472,11 @@ class RejectClassifier(RejectingClassifier):
             )
         return scaler.mean_, scaler.scale_
 
-    def _progress(self, total: int) -> Any:
-        return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else no_progress()
-
     def _check_parameters(self) -> None:
         if check_cost(self.cost).ndim:
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
-        for name in ("epochs", "batch_size", "n_members", "patience"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
-        for name in ("learning_rate", "validation_fraction"):
-            if name == "learning_rate" and self.learning_rate is None:
-                continue
-            if not isinstance(getattr(self, name), Real):
-                raise InputTypeError(f"{name} must be a number, got {getattr(self, name)!r}.")
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            raise InputError(f"learning_rate must be positive, got {self.learning_rate!r}.")
-        if not 0 < self.validation_fraction < 1:
-            raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
-        units = self._hidden_units() or ()
-        if any(isinstance(one, bool) or not isinstance(one, (int, np.integer)) or one < 1 for one in units):
-            raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
+        check_whole("patience", self.patience)
+        self._check_training()
         if self.calibration not in (None, "auto", "temperature"):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
         for name in ("embeddings", "patience"):
@@ -596,25 +492,6 @@ class RejectClassifier(RejectingClassifier):
             raise InputError(
                 f"{what} needs probabilities, which {loss.name} does not have; use a loss with a link such as 'ce'."
             )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        return tags
-
-
-def filled_up(X: Features) -> AnyArray:
-    """Return a sparse matrix as an array, which is what networks see."""
-    if not sparse.issparse(X):
-        return np.asarray(X)
-    X = cast(Any, X)
-    if X.shape[0] * X.shape[1] > _MOST_DENSE:
-        raise InputError(
-            f"a sparse matrix of {X.shape[0]:,} x {X.shape[1]:,} is too large to be filled up for networks; reduce its "
-            "columns first (TruncatedSVD, SelectKBest), or take RejectOption around a linear model."
-        )
-    return np.asarray(X.toarray())
 
 
 def _as_fitted(chosen: Candidate, networks: Trained, scale: FeatureScale) -> FittedNetworks:

@@ -12,13 +12,12 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d, indexable
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import (
     _routing_enabled,
     get_routing_for_object,
     process_routing,
 )
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, has_fit_parameter
 
 from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Label
@@ -26,7 +25,7 @@ from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import AroundAnEstimator, RejectingClassifier, choose_reject_label
+from demur.estimators.base import AroundAnEstimator, RejectingClassifier, checked_labels, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.estimators.table_codes import KnownRows
@@ -183,7 +182,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         """
         self._check_parameters()
         X, y, groups = indexable(X, y, groups)
-        labels = self._checked_labels(y)
+        labels = checked_labels(y)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -204,9 +203,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             of_rows, proba = held_out
             codes = np.searchsorted(self.classes_, labels[of_rows])
             self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[of_rows])
-        self.known_rows_ = KnownRows.learn(
-            _safe_indexing(X, rows.train), self.novelty, blocks=rows.blocks.of_row[rows.train]
-        )
+        self.known_rows_ = None
+        if self.novelty is not None:
+            train = rows.train
+            self.known_rows_ = KnownRows.learn(_safe_indexing(X, train), self.novelty, rows.blocks.of_row[train])
         self.fitted_rule_: Any = None
         if _needs_fit(self.rule):
             aside = _safe_indexing(X, rows.aside)
@@ -243,7 +243,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if not _needs_fit(self.rule):
             raise InputError(f"{_name(self.rule)} needs no rows to be fitted on; it decides as it is.")
         X, y, groups = indexable(X, y, groups)
-        labels = self._checked_labels(y)
+        labels = checked_labels(y)
         self._check_known(labels)
         declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
         self._fit_rule(self.rule, X, labels, blocks_of(X, labels, groups).of_row, declined)
@@ -363,7 +363,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         rule = self.rule_
         if not isinstance(rule, CostMatrix):
             return super()._mean_cost(X, y, sample_weight)
-        labels = self._checked_labels(y)
+        labels = checked_labels(y)
         self._check_known(labels)
         decision = self.decide(X)
         answers = np.where(decision.reject, len(self.classes_), decision.label)
@@ -507,16 +507,6 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return fit_params
         takes_groups = get_routing_for_object(base).consumes("fit", ["groups"])
         return {**fit_params, "groups": groups} if takes_groups else fit_params
-
-    def _checked_labels(self, y: Any) -> AnyArray:
-        if y is None:
-            raise InputError("requires y to be passed, but the target y is None.")
-        labels: AnyArray = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
-        if not len(labels):
-            raise InputError("X and y are empty: 0 rows, at least two classes are needed.")
-        return labels
 
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):

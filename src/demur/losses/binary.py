@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, torch
-from demur.losses.loss import Hyper, Loss
+from demur.losses.loss import Hyper, Loss, check_inverse_link
 from demur.losses.pairwise import AdditivePairwise, PairwiseLoss
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
@@ -130,8 +129,7 @@ class Margin(Loss):
     binary_only = True
 
     def __post_init__(self) -> None:
-        if self.phi.bound_exponent is None:
-            raise InputError(f"Margin needs a phi with an inverse link, got {self.phi}; see ModifiedHinge.")
+        check_inverse_link(self, self.phi, otherwise="ModifiedHinge")
 
     @property
     def name(self) -> str:

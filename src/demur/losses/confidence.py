@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss, score_of_label
+from demur.losses.loss import Hyper, Loss, check_inverse_link, one_versus_all, score_of_label, signs_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.rules import Decision, chow_acceptance
@@ -93,8 +92,7 @@ class OneVsAll(ConfidenceLoss):
     why = "each score's link is the class's own probability, so Chow's rule applies"
 
     def __post_init__(self) -> None:
-        if self.phi.bound_exponent is None:
-            raise InputError(f"OneVsAll needs a phi with an inverse link, got {self.phi}; see OneVsAllHinge.")
+        check_inverse_link(self, self.phi, otherwise="OneVsAllHinge")
 
     @property
     def name(self) -> str:
@@ -105,11 +103,10 @@ class OneVsAll(ConfidenceLoss):
         return self.phi.smooth
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
-        return self.phi(sign * scores).sum(-1)
+        return one_versus_all(self.phi, scores, y)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        sign = torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+        sign = signs_of_label(scores, y)
         return self.phi.slope(sign * scores, sign * weight.unsqueeze(-1))
 
     def inverse_link(self, scores: Tensor) -> Tensor:

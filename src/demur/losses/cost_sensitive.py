@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss, over_classes
+from demur.losses.loss import Hyper, Loss, weighted_one_versus_all
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction, SquaredHinge
 from demur.rules import Decision
@@ -55,9 +55,7 @@ class CostSensitiveOneVsAll(Loss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert cost is not None
-        own = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
-        c = over_classes(cost)
-        return torch.where(own, c * self.phi(scores), (1 - c) * self.phi(-scores)).sum(-1)
+        return weighted_one_versus_all(self.phi, scores, y, cost)
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         best = scores.topk(2, dim=-1).values

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, torch
-from demur.losses.loss import Hyper, Loss, all_between, over_classes, score_of_label
+from demur.losses.loss import Hyper, Loss, all_between, score_of_label, weighted_one_versus_all
 from demur.losses.registry import register
 from demur.rules import Decision
 
@@ -69,9 +69,7 @@ class OneVsAllHinge(_HingeLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert cost is not None
-        own = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
-        c = over_classes(cost)
-        return torch.where(own, c * F.relu(1 - scores), (1 - c) * F.relu(1 + scores)).sum(-1)
+        return weighted_one_versus_all(lambda g: F.relu(1 - g), scores, y, cost)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
         assert cost is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, final
 
@@ -11,10 +12,22 @@ from demur.array_types import CostLike
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
-from demur.margins import NoInverseLinkError
+from demur.margins import MarginFunction, NoInverseLinkError
 from demur.rules import Decision
 
-__all__ = ["Family", "Hyper", "Loss", "Trainable", "all_between", "over_classes", "score_of_label"]
+__all__ = [
+    "Family",
+    "Hyper",
+    "Loss",
+    "Trainable",
+    "all_between",
+    "check_inverse_link",
+    "one_versus_all",
+    "over_classes",
+    "score_of_label",
+    "signs_of_label",
+    "weighted_one_versus_all",
+]
 
 Hyper: TypeAlias = float | Tensor
 """A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
@@ -242,3 +255,47 @@ def over_classes(value: Hyper) -> Hyper:
 def score_of_label(scores: Tensor, y: Tensor) -> Tensor:
     """Return the score of the true class, of shape (...)."""
     return scores.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+
+
+def signs_of_label(scores: Tensor, y: Tensor) -> Tensor:
+    """Return 1 at the class of each example, and -1 at all others.
+
+    Examples
+    --------
+    >>> signs_of_label(torch.zeros(3), torch.tensor(1))
+    tensor([-1.,  1., -1.])
+    """
+    return torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+
+
+def one_versus_all(phi: MarginFunction, scores: Tensor, y: Tensor) -> Tensor:
+    r"""Return :math:`\phi(g_y) + \sum_{k \ne y} \phi(-g_k)`.
+
+    Examples
+    --------
+    >>> from demur.margins import Logistic
+    >>> one_versus_all(Logistic(), torch.zeros(2), torch.tensor(0))  # 2 log 2
+    tensor(1.3863)
+    """
+    return phi(signs_of_label(scores, y) * scores).sum(-1)
+
+
+def weighted_one_versus_all(phi: Callable[[Tensor], Tensor], scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
+    r"""Return :math:`c\,\phi(g_y) + (1-c) \sum_{k \ne y} \phi(-g_k)`.
+
+    Examples
+    --------
+    >>> from demur.margins import Logistic
+    >>> weighted_one_versus_all(Logistic(), torch.zeros(3), torch.tensor(0), 0.2)  # (0.2 + 2 * 0.8) log 2
+    tensor(1.2477)
+    """
+    own = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
+    c = over_classes(cost)
+    return torch.where(own, c * phi(scores), (1 - c) * phi(-scores)).sum(-1)
+
+
+def check_inverse_link(loss: Loss, phi: MarginFunction, otherwise: str = "") -> None:
+    """Refuse a margin function without an inverse link, for a loss whose scores are probabilities by it."""
+    if phi.bound_exponent is None:
+        hint = f"; see {otherwise}" if otherwise else ""
+        raise InputError(f"{type(loss).__name__} needs a phi with an inverse link, got {phi}{hint}.")

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Family, Hyper, Loss, all_between, score_of_label
+from demur.losses.loss import Family, Hyper, Loss, all_between, check_inverse_link, one_versus_all, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -241,8 +241,7 @@ class VermaNalisnick(PlusOneLoss):
     why = "each score's link is the worth of its action: eta_k, or 1 - c for declining"
 
     def __post_init__(self) -> None:
-        if self.phi.bound_exponent is None:
-            raise InputError(f"VermaNalisnick needs a phi with an inverse link, got {self.phi}.")
+        check_inverse_link(self, self.phi)
 
     @property
     def name(self) -> str:
@@ -255,5 +254,4 @@ class VermaNalisnick(PlusOneLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert cost is not None
         g, d = scores[..., :-1], scores[..., -1]
-        sign = torch.full_like(g, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
-        return self.phi(sign * g).sum(-1) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
+        return one_versus_all(self.phi, g, y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)

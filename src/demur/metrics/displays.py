@@ -155,11 +155,11 @@ class RiskCoverageDisplay(CurveDisplay[RiskCoverage]):
         """
         if quantity not in ("risk", "generalized_risk"):
             raise InputError(f"quantity must be 'risk' or 'generalized_risk', got {quantity!r}.")
-        axes = _axes_or_new(ax)
+        axes = axes_or_new(ax)
         area = f"AURC = {self.curve.aurc:#.3g}" if quantity == "risk" else f"AUGRC = {self.curve.augrc:#.3g}"
         values = getattr(self.curve, quantity)
         shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_POINTS)).astype(int))
-        style = {"label": _labelled(name or self.name, area), "marker": "o" if len(values) == 1 else None, **line}
+        style = {"label": labelled(name or self.name, area), "marker": "o" if len(values) == 1 else None, **line}
         (self.line_,) = axes.plot(self.curve.coverage[shown], values[shown], **style)
         axes.set(
             xlabel="coverage (share of rows answered)",
@@ -226,11 +226,11 @@ class CostCurveDisplay(CurveDisplay[CostCurve]):
         """
         if quantity not in _YLABEL:
             raise InputError(f"quantity must be 'risk', 'coverage' or 'accuracy', got {quantity!r}.")
-        axes = _axes_or_new(ax)
+        axes = axes_or_new(ax)
         costs = np.linspace(0, max_cost, _N_COSTS, endpoint=False)
         values = getattr(self.curve, f"{quantity}_at")(costs)
         own = name or self.name
-        label = _labelled(own, f"mean risk = {self.curve.mean_risk(0, max_cost):#.3g}") if quantity == "risk" else own
+        label = labelled(own, f"mean risk = {self.curve.mean_risk(0, max_cost):#.3g}") if quantity == "risk" else own
         (self.line_,) = axes.plot(costs, values, **{"label": label, **line})
         if quantity == "risk" and baselines:
             axes.axhline(
@@ -238,7 +238,7 @@ class CostCurveDisplay(CurveDisplay[CostCurve]):
                 color=self.line_.get_color(),
                 linestyle="--",
                 linewidth=1,
-                label=_labelled(own, "answer all"),
+                label=labelled(own, "answer all"),
             )
             if not any(one.get_label() == "reject all" for one in axes.lines):
                 axes.plot([0, max_cost], [0, max_cost], color="0.6", linestyle=":", label="reject all")
@@ -332,7 +332,7 @@ class LossCurveDisplay:
         ax : matplotlib.axes.Axes, optional
             A new figure by default.
         """
-        ax = _axes_or_new(ax)
+        ax = axes_or_new(ax)
         epochs = np.arange(1, self.training.shape[1] + 1)
         self.lines_ = []
         kinds = [(self.training, "training", "C0"), (self.validation, "held-out rows", "C1")]
@@ -483,7 +483,7 @@ class RejectConfusionMatrixDisplay:
         """
         n_classes = len(self.confusion_matrix)
         side = min(2.5 + 0.55 * n_classes, 14)
-        axes = _axes_or_new(ax, (side + 0.8, side))
+        axes = axes_or_new(ax, (side + 0.8, side))
         top = max(float(self.confusion_matrix.max()), np.finfo(np.float64).tiny)
         is_reject = np.zeros(self.confusion_matrix.shape, dtype=bool)
         is_reject[:, -1] = True
@@ -509,7 +509,7 @@ class RejectConfusionMatrixDisplay:
         return texts
 
 
-def _axes_or_new(ax: "Axes | None", size: tuple[float, float] = (5.5, 4.0)) -> "Axes":
+def axes_or_new(ax: "Axes | None", size: tuple[float, float] = (5.5, 4.0)) -> "Axes":
     """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
@@ -541,6 +541,6 @@ def _confidence_and_errors_of(estimator: Estimator, X: Features, y: ArrayLike) -
     return confidence, ~correct
 
 
-def _labelled(name: str | None, figure: str) -> str:
+def labelled(name: str | None, figure: str) -> str:
     """Return the label of a curve: its name, if any, and its own number."""
     return figure if name is None else f"{name} ({figure})"

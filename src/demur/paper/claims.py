@@ -10,7 +10,7 @@ import numpy as np
 from demur.costs import PAPER_COSTS
 from demur.datasets import BayesSummary
 from demur.paper.population import PopulationErrors
-from demur.paper.published_tables import LARGEST_SIZE
+from demur.paper.result_tables import LARGEST_SIZE
 from demur.paper.trial_means import ROUNDING, Numbers, Results
 
 __all__ = ["BENCHMARK_CLAIMS", "Claim", "Finding", "Judged", "Verdict", "judge", "list_of", "synthetic_claims"]
@@ -339,8 +339,8 @@ def synthetic_claims(bayes: dict[float, BayesSummary], sizes: list[str], populat
     networks of three units can be trained; what these did is in the evidence.
     """
     largest = sizes[-1]
-    over_accept = partial(_over_accepts, bayes, population, largest)
-    over_reject = partial(_over_rejects, bayes, population, largest)
+    over_accept = partial(_errs_to_one_side, bayes, population, largest, -1)
+    over_reject = partial(_errs_to_one_side, bayes, population, largest, 1)
     return (
         Claim(
             f"CE converges to the Bayes-optimal risk (within {NEAR:.0%} of it at the largest size, at every cost)",
@@ -401,28 +401,18 @@ def _ova_behind(size: str, numbers: Numbers, results: Results | None) -> Finding
     return Finding.where(places, f"risks of OVA+log / CE by cost: {', '.join(shown)}")
 
 
-def _over_accepts(
+def _errs_to_one_side(
     bayes: dict[float, BayesSummary],
     population: Population,
     size: str,
+    sign: int,
     method: str,
     numbers: Numbers,
     results: Results | None,
 ) -> Finding:
-    trained = _rejection(bayes, size, method, numbers, results, sign=-1)
-    return trained if results is None else _at_the_minimum(population, method, trained, sign=-1)
-
-
-def _over_rejects(
-    bayes: dict[float, BayesSummary],
-    population: Population,
-    size: str,
-    method: str,
-    numbers: Numbers,
-    results: Results | None,
-) -> Finding:
-    trained = _rejection(bayes, size, method, numbers, results, sign=1)
-    return trained if results is None else _at_the_minimum(population, method, trained, sign=1)
+    """Find whether a method rejects too little (sign -1) or too much (sign 1), as trained and at its minimiser."""
+    trained = _rejection(bayes, size, method, numbers, results, sign=sign)
+    return trained if results is None else _at_the_minimum(population, method, trained, sign=sign)
 
 
 def _at_the_minimum(population: Population, method: str, trained: Finding, *, sign: int) -> Finding:

@@ -1,26 +1,33 @@
-"""From the store to files: tables, figures and the page. Computed are means, and what follows from known eta."""
+"""From the store to files: tables, figures and pages. Computed are means, and what follows from known eta."""
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from math import nan
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from demur.errors import UserError
+from demur.array_types import ByName
+from demur.datasets import BayesSummary
+from demur.errors import MissingExtraError, UserError
 from demur.paper.claims import BENCHMARK_CLAIMS, judge, synthetic_claims
 from demur.paper.experiments import Experiment, SyntheticProtocol
-from demur.paper.modern_page import modern_page
 from demur.paper.population import population_errors
 from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify
-from demur.paper.published_tables import Published
 from demur.paper.records import Store, StoreError
-from demur.paper.result_page import Outcome, page
-from demur.paper.result_tables import TITLES, benchmark_csv, full_table, synthetic_csv
-from demur.paper.risk_figures import benchmark_figure, check_matplotlib, render, synthetic_figure
+from demur.paper.result_page import Outcome, modern_page, page
+from demur.paper.result_tables import TITLES, Published, benchmark_csv, full_table, synthetic_csv
 from demur.paper.trial_jobs import matching
 from demur.paper.trial_means import Numbers, Results, collect
 from demur.whole_file import write_whole
 
-__all__ = ["NothingToShowError", "write_outputs"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["NothingToShowError", "benchmark_figure", "check_matplotlib", "render", "synthetic_figure", "write_outputs"]
+
 
 FIGURE_2 = (("satimage", "yeast", "letter"), ("APC+log", "MPC+log", "OVA+log", "CE", "OVA+hin"))
 """Three data sets and five methods, as in the paper's Figure 2."""
@@ -190,3 +197,117 @@ def _write(path: Path, content: str | bytes) -> None:
         raise StoreError(
             f"cannot write {path}: {error.strerror or error}. Make room, then run the command again."
         ) from error
+
+
+STYLES: dict[str, ByName] = {
+    "APC+log": {"color": "#E69F00", "linestyle": "--", "marker": "o"},
+    "APC+exp": {"color": "#B97A00", "linestyle": "--", "marker": "s"},
+    "MPC+log": {"color": "#D55E00", "linestyle": "--", "marker": "^"},
+    "OVA+log": {"color": "#0072B2", "linestyle": "-", "marker": "v"},
+    "OVA+exp": {"color": "#56B4E9", "linestyle": "-", "marker": "D"},
+    "CE": {"color": "#009E73", "linestyle": "-", "marker": "o", "linewidth": 2.5},
+    "OVA+hin": {"color": "#CC79A7", "linestyle": ":", "marker": "x"},
+    "APC+log+acc": {"color": "#E69F00", "linestyle": "--", "marker": "o", "alpha": 0.6},
+    "APC+log+rej": {"color": "#E69F00", "linestyle": ":", "marker": "o", "alpha": 0.6},
+    "APC+exp+acc": {"color": "#B97A00", "linestyle": "--", "marker": "s", "alpha": 0.6},
+    "APC+exp+rej": {"color": "#B97A00", "linestyle": ":", "marker": "s", "alpha": 0.6},
+    "MPC+log+acc": {"color": "#D55E00", "linestyle": "--", "marker": "^"},
+    "MPC+log+rej": {"color": "#D55E00", "linestyle": ":", "marker": "^"},
+}
+
+
+def check_matplotlib() -> None:
+    """Refuse to go on where nothing can be drawn.
+
+    Raises
+    ------
+    MissingExtraError
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(
+            'the figures need matplotlib: pip install "demur[paper]". Without it, --records-only computes the records '
+            "and draws nothing."
+        ) from error
+
+
+def synthetic_figure(
+    numbers: Numbers,
+    bayes: dict[float, BayesSummary],
+    sizes: Sequence[str],
+    methods: Sequence[str],
+    costs: Sequence[float],
+    title: str,
+) -> "Figure":
+    """Draw the test risk against the training size, a panel per cost, with the best possible risk: Figure 1."""
+    figure, panels = _panels(len(costs), title)
+    for panel, cost in zip(panels, costs, strict=True):
+        for method in methods:
+            found = [numbers.mean("zoc_risk", size, cost, method) for size in sizes]
+            means = [nan if mean is None else mean for mean in found]
+            panel.plot([int(size) for size in sizes], means, label=method, markersize=4, **STYLES.get(method, {}))
+        panel.axhline(bayes[cost].risk.value, color="black", linewidth=1, label="Bayes-optimal")
+        panel.set(xscale="log", xlabel="training points per class", title=f"c = {cost:g}")
+    panels[0].set_ylabel("0-1-c risk on test data")
+    _legend(figure, panels[0])
+    return figure
+
+
+def benchmark_figure(
+    numbers: Numbers,
+    problems: Sequence[str],
+    methods: Sequence[str],
+    costs: Sequence[float],
+    notes: dict[str, str],
+    title: str,
+) -> "Figure":
+    """Draw the test risk against the cost, a panel per data set, standard errors shaded: Figures 2 and 4."""
+    figure, panels = _panels(len(problems), title)
+    for panel, problem in zip(panels, problems, strict=True):
+        for method in methods:
+            found = [(cost, numbers.get("zoc_risk", problem, cost, method)) for cost in costs]
+            points = [
+                (cost, value.mean, (value.std or 0) / value.n**0.5)
+                for cost, value in found
+                if value is not None and value.mean is not None
+            ]
+            if not points:
+                continue
+            x, y, error = zip(*points, strict=True)
+            style = STYLES.get(method, {})
+            panel.plot(x, y, label=method, markersize=4, **style)
+            low, high = [a - b for a, b in zip(y, error, strict=True)], [a + b for a, b in zip(y, error, strict=True)]
+            panel.fill_between(x, low, high, color=style.get("color"), alpha=0.15, linewidth=0)
+        note = notes.get(problem, "")
+        panel.set(xlabel="rejection cost c", title=problem)
+        if note:
+            panel.text(0.5, -0.24, note, transform=panel.transAxes, ha="center", fontsize=7)
+    panels[0].set_ylabel("0-1-c risk on test data")
+    _legend(figure, panels[0])
+    return figure
+
+
+def render(figure: "Figure", kind: str) -> bytes:
+    """Return the figure as "png" or "svg"; the same figure always gives the same bytes."""
+    from matplotlib import rc_context
+
+    content = io.BytesIO()
+    with rc_context({"svg.hashsalt": "demur", "svg.fonttype": "none"}):
+        metadata: dict[str, str | None] = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(content, format=kind, dpi=150, metadata=metadata)
+    return content.getvalue()
+
+
+def _panels(number: int, title: str) -> tuple["Figure", list["Axes"]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.6 * number, 4.4), layout="constrained")
+    panels = list(figure.subplots(1, number, squeeze=False)[0])
+    figure.suptitle(title, fontsize=10)
+    return figure, panels
+
+
+def _legend(figure: "Figure", panel: "Axes") -> None:
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5), fontsize=8, frameon=False)

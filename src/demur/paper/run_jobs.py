@@ -252,7 +252,7 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
             plan.store.write(job.name, record)
             watch.finished(job, record)
     finally:
-        client.cancel(list(jobs))  # type: ignore[no-untyped-call]
+        client.cancel(list(jobs))  # type: ignore[no-untyped-call] # Dask is untyped
     failures.raise_if_any()
 
 

@@ -16,7 +16,6 @@ from .judged_rows import Case as Case
 from .judged_rows import ClassFigures as ClassFigures
 from .judged_rows import Counts as Counts
 from .judged_rows import Reliability as Reliability
-from .model_kinds import model_names as model_names
 from .proba_files import fit_proba as fit_proba
 from .review_desk import ReviewThreshold as ReviewThreshold
 from .review_desk import rows_to_review as rows_to_review
@@ -26,6 +25,7 @@ from .table_files import open_table as open_table
 from .table_files import read_labelled as read_labelled
 from .table_files import read_table as read_table
 from .table_fit import fit_table as fit_table
+from .table_fit import model_names as model_names
 from .table_model import ANSWER_COLUMNS as ANSWER_COLUMNS
 from .table_model import TableModel as TableModel
 from .table_refit import Refitted as Refitted

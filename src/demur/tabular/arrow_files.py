@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demur.columns.column import as_type
-from demur.columns.frames import check_names
-from demur.columns.table_errors import TableError, listed, shown
+from demur.columns.frames import TableError, check_names, listed, shown
 from demur.tabular.table_sources import MOST_UNPACKED, TableFormat, TableReader, too_much
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray
-from demur.columns.column import Values, kind_of_type
-from demur.columns.table_errors import TableError, did_you_mean, listed, shown
+from demur.columns.column import kind_of_type
+from demur.columns.frames import TableError, Values, did_you_mean, listed, shown
 
 __all__ = ["as_column", "check_classes", "check_target", "class_texts", "label_type", "labelled_rows"]
 
@@ -84,7 +84,7 @@ def check_target(target: str, columns: Collection[str], where: str = "the table"
     --------
     >>> check_target("clas", ["size", "class"])
     Traceback (most recent call last):
-    demur.columns.table_errors.TableError: there is no column 'clas' to predict, did you mean 'class'?: ...
+    demur.columns.frames.TableError: there is no column 'clas' to predict, did you mean 'class'?: ...
     """
     if target not in columns:
         hint = did_you_mean(target, columns)
@@ -115,7 +115,7 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
     --------
     >>> check_classes(np.array(["cat", "cat"]), "pet")
     Traceback (most recent call last):
-    demur.columns.table_errors.TableError: the target column 'pet' holds only one class, 'cat': give at least two
+    demur.columns.frames.TableError: the target column 'pet' holds only one class, 'cat': give at least two
     """
     classes, counts = np.unique(labels, return_counts=True)
     if len(classes) < 2:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from demur.columns.column import (
     Decimal,
-    Values,
     check_decimal,
     dates_of_text,
     decimal_of,
@@ -27,8 +26,7 @@ from demur.columns.column import (
     no_such_value,
     order_of_dates,
 )
-from demur.columns.frames import check_names
-from demur.columns.table_errors import TableError, TableWarning, shown
+from demur.columns.frames import TableError, TableWarning, Values, check_names, shown
 from demur.tabular.table_sources import Rewound, TableReader, Utf8Stream
 
 __all__ = ["CsvReader", "Dialect", "column_of_text", "sniff", "types_of_text"]
@@ -546,7 +544,7 @@ def sniff(head: str, name: str, delimiter: str | None = None) -> Dialect:
     Dialect(delimiter=';', names=('a', 'b'), header_bytes=4)
     >>> sniff("a,a\n1,2\n", "data.csv")
     Traceback (most recent call last):
-    demur.columns.table_errors.TableError: data.csv has more than one column named 'a': give each column its own name
+    demur.columns.frames.TableError: data.csv has more than one column named 'a': give each column its own name
     """
     _, dialect = _sniffed(head, name, delimiter)
     check_names(dialect.names, name)

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import ByName
-from demur.columns.column import Values
-from demur.columns.table_errors import TableError, listed, shown
+from demur.columns.frames import TableError, Values, listed, shown
 from demur.deferral import Capacity
 from demur.errors import MissingExtraError
 from demur.rules import Decision
@@ -143,7 +142,7 @@ def decide_file(
 
         if review_budget is not None:
             check_budget(review_budget)
-            if model.experts:
+            if model.asks_experts:
                 raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
         limits = _limits(model, capacity)
         if (keep != () and writer.carries_types) or review_budget is not None or limits:
@@ -188,7 +187,7 @@ class _Asking:
 
 def _limits(model: TableModel, capacity: Mapping[str, float | None] | None) -> dict[str, float]:
     """Return the limits that hold: the model's own, but for those that are given."""
-    if capacity and not model.experts:
+    if capacity and not model.asks_experts:
         raise TableError("this model asks nobody, so that there is nothing to limit: fit it with experts")
     both: dict[str, float | None] = {**model.experts.limits, **(capacity or {})}
     Capacity({name: limit or 0 for name, limit in both.items()}).check_names(list(model.experts.columns))
@@ -296,7 +295,7 @@ def _decide(
 
     def answer(numbered: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, Decided]:
         first, chunk = numbered
-        own = asking.part(first, chunk.num_rows) if asking is not None and model.experts else {}
+        own = asking.part(first, chunk.num_rows) if asking is not None and model.asks_experts else {}
         answers = model.answers(chunk, cost, proba=proba, where=reader.name, **own)
         if desk is not None:
             answers = desk.answers(answers, first)
@@ -451,15 +450,15 @@ def decide_folder(
         with ExitStack() as stack:
             address: Any = scheduler
             if scheduler == "local":
-                address = stack.enter_context(LocalCluster(dashboard_address=None))  # type: ignore[no-untyped-call]
-            client = stack.enter_context(Client(address))  # type: ignore[no-untyped-call]
+                address = stack.enter_context(LocalCluster(dashboard_address=None))  # type: ignore[no-untyped-call] # Dask is untyped
+            client = stack.enter_context(Client(address))  # type: ignore[no-untyped-call] # Dask is untyped
             jobs = []
             for path in files:
                 out = part / path.relative_to(read)
                 out.parent.mkdir(parents=True, exist_ok=True)
                 places = (str(read), str(path), str(out))
                 jobs.append(client.submit(_decide_one, load_model, places, partitions, options, pure=False))
-            for job in as_completed(jobs):  # type: ignore[no-untyped-call]
+            for job in as_completed(jobs):  # type: ignore[no-untyped-call] # Dask is untyped
                 total += job.result()
                 progress(1)
         move_into_place(part, final)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
-from demur.columns.table_errors import TableError, listed, shown
+from demur.columns.frames import TableError, listed, shown
 from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
@@ -36,11 +36,12 @@ from demur.tabular.evaluation_words import (
     percent,
     shares,
 )
-from demur.tabular.group_figures import GroupFigures, Groups, group_json
 from demur.tabular.judged_rows import (
     Case,
     ClassFigures,
     Counts,
+    GroupFigures,
+    Groups,
     Reliability,
     RowTable,
     check_adjustable_cost,
@@ -50,6 +51,7 @@ from demur.tabular.judged_rows import (
     class_intervals,
     class_names,
     figures_by_class,
+    group_json,
     sortable,
 )
 from demur.tabular.promises import KeptOrNot, Promise, promise_of
@@ -507,7 +509,7 @@ def evaluate_table(
     matrix = np.asarray(rule.costs) if isinstance(rule, CostMatrix) else None
     if matrix is not None and cost is not None:
         raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
-    if cost is not None and model.experts:
+    if cost is not None and model.asks_experts:
         raise InputError(f"there is no one cost to judge this model by: {model.why_cost_fixed}.")
     assumed = cost is not None and model.cost is None
     rows, labels = labelled_rows(table, model.target, where=where)
@@ -515,7 +517,7 @@ def evaluate_table(
         raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(rows.column_names)}")
     decision, scores = model.decide_and_score(rows, None if assumed else cost, prices=prices, where=where)
     asking = None
-    if model.experts:
+    if model.asks_experts:
         decision, asking = _asking(model, table, labels, decision, prices, where)
     numbers = None
     if rows.num_rows < table.num_rows:  # a row keeps the number it has in the table

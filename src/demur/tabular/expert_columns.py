@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from demur.columns.column import Values
-from demur.columns.table_errors import TableError, did_you_mean, listed, shown
+from demur.columns.frames import TableError, Values, did_you_mean, listed, shown
 from demur.deferral import Capacity
 from demur.deferral.experts import read_experts
 from demur.errors import InputTypeError

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from demur.array_types import ByName
+from demur.columns.frames import TableError, did_you_mean, listed, shown
 from demur.columns.schema import Schema
-from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
 from demur.rules import CostMatrix, Rule
 from demur.tabular.class_labels import check_classes, check_target, class_texts, labelled_rows
@@ -247,7 +247,7 @@ def _read(
             if name not in reader.columns:
                 hint = did_you_mean(name, reader.columns)
                 raise TableError(f"there is no column {shown(name)}{hint}: {reader.name} has {listed(reader.columns)}")
-        from demur.tabular.model_kinds import model_kind
+        from demur.tabular.table_fit import model_kind
 
         model_kind(model)
         table = reader.read()

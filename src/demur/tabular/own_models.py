@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Estimator
 from demur.columns.column import Column, as_type
+from demur.columns.frames import TableError, listed, shown
 from demur.columns.schema import Schema
-from demur.columns.table_errors import TableError, listed, shown
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
 from demur.rules import Rule
 from demur.tabular.class_labels import class_texts, label_type
@@ -96,7 +96,7 @@ def _with_gaps(values: Any) -> NDArray[np.object_]:
 
 def _frame(values: dict[str, AnyArray]) -> Any:
     try:
-        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
     except ImportError:
         raise MissingExtraError(
             "this model was fitted on a data frame, and reads one: pip install pandas where it is used."

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
 from demur.columns.column import Column, kind_of_type
+from demur.columns.frames import TableError, did_you_mean, listed, shown
 from demur.columns.schema import Schema
-from demur.columns.table_errors import TableError, did_you_mean, listed, shown
 from demur.errors import InputError
 from demur.rules import Rule
 from demur.tabular.class_labels import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from demur.columns.frames import TableError, listed, shown
 from demur.columns.schema import Schema
-from demur.columns.table_errors import TableError, listed, shown
 from demur.tabular.arrow_files import ArrowReader, FolderReader, ParquetReader
 from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import CsvReader, column_of_text
@@ -242,7 +242,7 @@ def recognise(head: bytes, name: str) -> TableFormat:
     (<TableFormat.CSV: 'CSV'>, <TableFormat.PARQUET: 'Parquet'>)
     >>> recognise(b'[{"a": 1}]', "data.csv")
     Traceback (most recent call last):
-    demur.columns.table_errors.TableError: data.csv looks like JSON: save it as CSV, Parquet or Arrow
+    demur.columns.frames.TableError: data.csv looks like JSON: save it as CSV, Parquet or Arrow
     """
     for magic, table in _TABLES.items():
         if head.startswith(magic):

@@ -192,6 +192,11 @@ class TableModel:
         """Whether it has class probabilities, and not only trained scores."""
         return bool(self.classifier.has_proba)
 
+    @property
+    def asks_experts(self) -> bool:
+        """Whether there are experts whom it may ask."""
+        return bool(self.experts.columns)
+
     def explain(self) -> str | None:
         """Return what the rule chose and promises, in words; None for Chow's rule and for the losses' own."""
         words: str | None = self.classifier.explain()
@@ -207,7 +212,7 @@ class TableModel:
         """Refuse prices for somebody who cannot be asked, and what can be no price."""
         if not prices:
             return
-        if not self.experts:
+        if not self.asks_experts:
             raise InputError("this model asks nobody, so that there are no prices to change: fit it with experts.")
         check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
 
@@ -321,7 +326,7 @@ class TableModel:
             return self._ask_as_it_reads(table, cost, where)
         codes, novel = self._codes(table, where)
         features = self.quick().features(codes)
-        if self.experts:
+        if self.asks_experts:
             return self._ask_with_experts(features, {**self.experts.prices, **(prices or {})})
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
         decision, scores = self.quick().classifier.decide_and_score(features, costs)
@@ -368,7 +373,7 @@ class TableModel:
 
     def answer_columns(self, columns: Collection[str] = ()) -> tuple[str, ...]:
         """Return the names of the columns of :meth:`answers` for a table that has ``columns``."""
-        if not self.experts:
+        if not self.asks_experts:
             return ANSWER_COLUMNS
         own = (*ANSWER_COLUMNS, *ASKING_COLUMNS)
         return (*own, SYSTEM_ANSWER) if self.experts.present(columns) else own
@@ -431,7 +436,7 @@ class TableModel:
             names.take(pa.array(others.argmax(axis=1))),
             self.reasons(table, decision),
         ]
-        if self.experts:
+        if self.asks_experts:
             columns += self._asking(table, decision, names, where, first)
         answers = pa.table(columns, names=list(self.answer_columns(table.schema.names)))
         for position, name in enumerate(self.proba_columns if proba else ()):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from demur.columns.table_errors import TableError
+from demur.columns.frames import TableError
 from demur.errors import InputError
 from demur.metrics import Interval
 from demur.rules import Chow

@@ -18,8 +18,7 @@ from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
 
 import pyarrow as pa
 
-from demur.columns.column import plain_table
-from demur.columns.table_errors import TableError, TableWarning, listed, shown
+from demur.columns.frames import TableError, TableWarning, listed, plain_table, shown
 
 __all__ = ["Opened", "Rewound", "Source", "TableReader", "Utf8Stream", "open_raw", "open_source", "source_name"]
 
@@ -358,7 +357,7 @@ class _WindowsDecoder(codecs.IncrementalDecoder):
 
     _letters = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
 
-    def decode(self, data: bytes, final: bool = False) -> str:  # type: ignore[override]
+    def decode(self, data: bytes, final: bool = False) -> str:  # type: ignore[override] # it reads bytes alone
         return codecs.charmap_decode(data, "strict", self._letters)[0]
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from demur.columns.table_errors import TableError, listed, shown
+from demur.columns.frames import TableError, listed, shown
 from demur.whole_file import part_of
 
 __all__ = ["TableWriter", "WriteFormat"]

@@ -195,15 +195,10 @@ def minimise_kinked_rows(
 
     Parameters
     ----------
-    objective : callable
-        See :data:`Objective`.
-    start : tensor of shape (n_rows, n_unknowns), float64
-    max_steps : int
-    noise : float
-        The rounding error of a value, relative to 1 + its size.
+    objective, start, max_steps, noise, deadline
+        As for :func:`minimise_rows`.
     seed : int
-    deadline : Deadline
-        When to return what there is.
+        Of the points that are drawn.
 
     Returns
     -------

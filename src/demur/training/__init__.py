@@ -5,10 +5,9 @@
 """
 
 from demur.training.architecture import Architecture
-from demur.training.engine import train, train_all
+from demur.training.engine import resolve_device, train, train_all
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
 from demur.training.mlp import MLP
-from demur.training.planning import resolve_device
 from demur.training.recipe import EpochEnd, Recipe, TabularTraining, train_tabular
 from demur.training.robust_scaling import SmoothRobustScaler
 from demur.training.tabular_net import PeriodicEmbeddings, TabularNet

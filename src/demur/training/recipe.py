@@ -19,8 +19,8 @@ from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
+from demur.training.engine import cache_per_core
 from demur.training.jobs import NetworkSpec, Trained, TrainingData
-from demur.training.planning import cache_per_core
 from demur.training.tabular_net import TabularNet, folded_scores
 from demur.training.training_step import seed_of_order, stacked_loss
 from demur.workers import n_cores, on_workers

@@ -1,4 +1,4 @@
-"""What is looked at in the archive of a model before and after its parts are built.
+"""The archive of a model: read with a limit, written in one way, and looked at before and after its parts are built.
 
 A model runs no code of its file. But scikit-learn follows the indices in decision trees, neighbour trees, support
 vectors and encoders without looking, so that a forged one could bring the process down; and a small archive could
@@ -12,6 +12,7 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias, get_args
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
 
-__all__ = ["Archive", "PartError", "check_built", "check_described", "nodes_of"]
+__all__ = ["Archive", "Node", "PartError", "check_built", "check_described", "nodes_of", "packed_anew"]
 
 Node = ByName
 """A part as skops describes it in ``schema.json``: its class, how to build it, and what it is built from."""
@@ -155,6 +156,81 @@ def nodes_of(schema: Node) -> Iterator[tuple[Node, str]]:
             elif isinstance(value, list):
                 below += [(part, f"{place}[{k}]", False) for k, part in enumerate(value) if isinstance(part, dict)]
         waiting.extend(reversed(below))
+
+
+_NO_IDENTITY = ("JsonNode", "TypeNode", "FunctionNode")
+"""Whether two equal numbers or texts are one object differs from run to run, and does not matter."""
+
+
+def packed_anew(schema: ByName, old: zipfile.ZipFile) -> bytes:
+    """Return the same archive, compressed, with names and numbers that do not depend on memory addresses.
+
+    skops names objects by ``id()``. Numbered in the order in which they are met instead, the same model gives the
+    same bytes.
+    """
+    names: dict[str, str] = {}
+    done: dict[int, ByName] = {}
+
+    def rewritten(value: Any) -> Any:
+        if isinstance(value, list):
+            return [rewritten(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        number = value.get("__id__") if value.get("__loader__") not in _NO_IDENTITY else None
+        if number in done:
+            return done[number]
+        new = {key: rewritten(part) for key, part in value.items() if key not in ("__id__", "file")}
+        if isinstance(value.get("file"), str):
+            new["file"] = names.setdefault(value["file"], f"{len(names)}.{value['file'].rpartition('.')[2]}")
+        if number is not None:
+            new["__id__"] = len(done) + 1
+            done[number] = new
+        return new
+
+    for node, _ in nodes_of(schema):
+        _sort_set(node)
+    text = json.dumps(rewritten(schema), separators=(",", ":")).encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as new:
+        for name, renamed in names.items():
+            _write(new, renamed, _without_garbage(old.read(name)))
+        _write(new, "schema.json", text)
+    return packed.getvalue()
+
+
+def _sort_set(node: ByName) -> None:
+    """Put the items of a set, whose own order differs from run to run, into one order."""
+    if node["__loader__"] == "SetNode":
+        items = node["content"]
+    elif node["__class__"] == "frozenset":
+        items = node["content"]["content"][0]["content"]
+    else:
+        return
+    if all(item["__loader__"] == "JsonNode" for item in items):
+        items.sort(key=lambda item: str(item["content"]))
+
+
+def _without_garbage(content: bytes) -> bytes:
+    """Put zeros between the fields of an array's records, as a tree's nodes are, where memory holds anything."""
+    if not content.startswith(b"\x93NUMPY"):
+        return content
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    if array.dtype.names is None:
+        return content
+    clean = np.zeros(array.shape, array.dtype)
+    for name in array.dtype.names:
+        clean[name] = array[name]
+    written = io.BytesIO()
+    np.save(written, clean, allow_pickle=False)
+    return written.getvalue()
+
+
+def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """Compress a member, unless it would become so small that a reader had to take it for a bomb."""
+    # a member below this size cannot do it: what the archive says about each takes a hundred bytes
+    plain = len(content) > 1 << 12 and len(zlib.compress(content, 1)) * Archive.RATIO < 2 * len(content)
+    info = zipfile.ZipInfo(name)  # without the time of day
+    archive.writestr(info, content, zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED)
 
 
 _NEVER_WRITTEN = ("CachedNode", "MethodNode", "OperatorFuncNode", "SparseMatrixNode")

@@ -1,10 +1,62 @@
-"""How experts, prices and limits are written on the command line."""
+"""Options that several commands have, and how experts, prices and limits are written in them."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
 
 from demur.cli.console import CallError
 
-__all__ = ["read_expert_options", "read_limits", "read_prices"]
+__all__ = [
+    "AllowExtra",
+    "AsJson",
+    "Cost",
+    "DayFirst",
+    "DecimalSign",
+    "Delimiter",
+    "Delta",
+    "Drop",
+    "KnownDayFirst",
+    "KnownDecimalSign",
+    "ModelFolder",
+    "OutFolder",
+    "ReplaceFile",
+    "ReplaceModel",
+    "TimeBudget",
+    "read_expert_options",
+    "read_limits",
+    "read_prices",
+]
+
+ModelFolder: TypeAlias = Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")]
+OutFolder: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model to.")]
+Cost: TypeAlias = Annotated[
+    float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
+]
+Delta: TypeAlias = Annotated[float, typer.Option(help="With --max-risk: how often the promise may fail.")]
+Drop: TypeAlias = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
+AllowExtra: TypeAlias = Annotated[
+    bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
+]
+Delimiter: TypeAlias = Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")]
+DecimalSign: TypeAlias = Annotated[
+    str | None, typer.Option(help="The decimal sign, a comma or a point, if not found by itself.")
+]
+DayFirst: TypeAlias = Annotated[
+    bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
+]
+KnownDecimalSign: TypeAlias = Annotated[
+    str | None, typer.Option(help="The decimal sign, a comma or a point. [default: as in the training table]")
+]
+KnownDayFirst: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(help="How dates as 1.2.2024 begin. [default: as in the training table]", show_default=False),
+]
+TimeBudget: TypeAlias = Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")]
+ReplaceModel: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
+ReplaceFile: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 
 
 def read_expert_options(options: Sequence[str] | None) -> dict[str, tuple[str, float]] | None:
