@@ -438,7 +438,8 @@ def _cost_type(model: TableModel) -> TypeForm:
         schema = {"type": "null", "description": f"{words} This model has none: {model.why_cost_fixed}."}
     elif model.cost_adjustable:
         words = f"{words} {model.cost:g} where it is left out."
-        schema = {"type": ["number", "null"], "minimum": 0, "exclusiveMaximum": 1, "description": words}
+        number_ = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
+        schema = {"anyOf": [number_, {"type": "null"}], "description": words}
     else:
         words = f"{words} {model.cost:g} where it is left out, and no other: {model.why_cost_fixed}."
         schema = {"enum": [model.cost, None], "description": words}
@@ -457,10 +458,9 @@ def _prices_type(model: TableModel) -> TypeForm:
         name: {"type": "number", "minimum": 0, "description": f"{price:g} where it is left out."}
         for name, price in model.experts.prices.items()
     }
+    object_ = {"type": "object", "properties": known, "additionalProperties": False}
     schema = {
-        "type": ["object", "null"],
-        "properties": known,
-        "additionalProperties": False,
+        "anyOf": [object_, {"type": "null"}],
         "description": "What asking each expert costs; a wrong answer costs 1.",
     }
     number = Annotated[float, BeforeValidator(_number_or_infinity)]
