@@ -183,12 +183,15 @@ def _desk(watching: "Monitor", model: "TableModel", data: str, first: int, chunk
     import numpy as np
     import pyarrow as pa
 
+    from demur.tabular.review_desk import AUDIT, DECLINED, WHY
+
     answers = model.answers(chunk, where=data)
     rejected = answers.column("rejected").to_numpy()
     drawn = watching.draw(_source(data), first, chunk.num_rows)
     columns = {name: chunk.column(name) for name in chunk.schema.names if name != model.target}
-    columns |= {"why": pa.array(np.where(rejected, "declined", "audit"))}
-    columns |= {"first_choice": answers.column("first_choice").combine_chunks()}
+    told = {WHY: pa.array(np.where(rejected, DECLINED, AUDIT))}
+    told |= {"first_choice": answers.column("first_choice").combine_chunks()}
+    columns |= {name: values for name, values in told.items() if name not in model.schema.names}
     return pa.table(columns).filter(pa.array(rejected | drawn))
 
 

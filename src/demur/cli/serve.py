@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.console import CallError, console, load_table_model, notes, warnings_as_notes, wrong_call_if_refused
+from demur.cli.console import (
+    CallError,
+    check_share,
+    console,
+    load_table_model,
+    notes,
+    warnings_as_notes,
+    wrong_call_if_refused,
+)
 from demur.cli.options import ModelFolder
 
 if TYPE_CHECKING:
@@ -63,6 +71,10 @@ def serve(
         float,
         typer.Option(min=0, help="How long to go on after SIGTERM, with /ready saying no, before it takes no more."),
     ] = 0.0,
+    audit: Annotated[
+        float,
+        typer.Option("--audit", help="The share of answered rows to draw for a review; each answer then says why."),
+    ] = 0.0,
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes that answer, one per core.")] = 1,
 ) -> None:
     """Answer HTTP requests with a model, until Ctrl+C: POST /decide for programs, a page at / for people.
@@ -71,6 +83,7 @@ def serve(
 
     Example: demur serve model/
     """
+    check_share("--audit", audit, one=True)
     if report is not None and not report.is_file():
         raise CallError(f"there is no report {report}: make it with demur evaluate --report.")
     with wrong_call_if_refused(), warnings_as_notes():
@@ -80,7 +93,7 @@ def serve(
         hosts = (host, *(allow_host or ()))
         page = report or model / "report.html"
         served = _Served(
-            model, page, max_rows, max_bytes, hosts, keys, reload, log_level.value, log_json, drain_seconds
+            model, page, max_rows, max_bytes, hosts, keys, reload, log_level.value, log_json, drain_seconds, audit
         )
         service = served.service()
         listening = _listen(host, port)
@@ -147,6 +160,7 @@ class _Served:
     log_level: str
     log_json: bool
     drain: float
+    audit: float
 
     def service(self) -> "_Service":
         """Load the model, and return what serves it."""
@@ -167,8 +181,15 @@ class _Served:
         from demur.deploy import create_app
 
         report = self.report if self.report.is_file() else None
-        limits = {"max_rows": self.max_rows, "max_bytes": self.max_bytes}
-        return create_app(model, report=report, allowed_hosts=self.hosts, operations=operations, **limits)
+        return create_app(
+            model,
+            report=report,
+            max_rows=self.max_rows,
+            max_bytes=self.max_bytes,
+            allowed_hosts=self.hosts,
+            audit=self.audit,
+            operations=operations,
+        )
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from demur.errors import InputError
 from demur.novelty import UNSEEN
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
+from demur.tabular.review_desk import AUDIT, DECLINED, WHY, check_audit, draw_audit
 from demur.tabular.table_model import LARGEST
 
 __all__ = ["Decider", "Lanes"]
@@ -52,6 +53,10 @@ class Decider:
     max_rows : int
     metrics : ServiceMetrics, optional
         Counts what was decided.
+    audit : float, default 0
+        The share of answered rows to draw for a review; above 0, each decision says ``why`` it is to be reviewed.
+    rng : numpy.random.Generator, optional
+        Draws them; by default one that is seeded by the system.
 
     Attributes
     ----------
@@ -71,8 +76,18 @@ class Decider:
     ('b', 0.2, True)
     """
 
-    def __init__(self, model: TableModel, max_rows: int, metrics: ServiceMetrics | None = None) -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: TableModel,
+        max_rows: int,
+        metrics: ServiceMetrics | None = None,
+        *,
+        audit: float = 0.0,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        check_audit(audit)
+        self.model, self.audit = model, audit
+        self._rng = np.random.default_rng() if rng is None else rng  # its methods lock it: threads may share it
         self.metrics = ServiceMetrics() if metrics is None else metrics
         self.requests = Requests(model, max_rows)
         self.about = {"name": str(model.facts.get("model", "model")), "target": model.target}
@@ -192,6 +207,8 @@ class Decider:
         if isinstance(decisions, Exception):
             return decisions
         self.metrics.decided(*([one[name] for one in decisions] for name in ("first_choice", "rejected", "confidence")))
+        if self.audit:
+            self._draw(decisions)
         document: dict[str, Any] = {"decisions": decisions}
         document["cost"] = self._cost if asked.cost is None else asked.cost
         if self.model.asks_experts:
@@ -201,6 +218,13 @@ class Decider:
         except ValueError as error:
             return error
         return f"{text[:-1]},{self._end}".encode()
+
+    def _draw(self, decisions: list[dict[str, Any]]) -> None:
+        """Say of each decision why it is to be reviewed: declined, drawn for the audit, or not at all."""
+        drawn = draw_audit([one["rejected"] for one in decisions], self.audit, self._rng)
+        for one, audited in zip(decisions, drawn.tolist(), strict=True):
+            one[WHY] = DECLINED if one["rejected"] else AUDIT if audited else None
+        self.metrics.audited(int(drawn.sum()))
 
     def _codes(self, rows: Sequence[Row]) -> NDArray[np.float64]:
         codes = np.empty((len(rows), len(self._encoders)))

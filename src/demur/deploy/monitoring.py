@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import ByName
 from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
-from demur.tabular.class_labels import labelled_rows
+from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation import Evaluation, evaluate_table
 from demur.tabular.promises import RiskPromise, promise_of
+from demur.tabular.review_desk import check_audit, reviewed_rows
 from demur.tabular.table_model import TableModel
 from demur.whole_file import write_whole
 
@@ -485,8 +486,7 @@ class Monitor:
         for name, share in (("max_risk", max_risk), ("delta", delta)):
             if not 0 < share < 1:
                 raise InputError(f"{name} must be a share between 0 and 1, got {share!r}.")
-        if not 0 <= audit <= 1:
-            raise InputError(f"audit must be a share from 0 to 1, got {audit!r}.")
+        check_audit(audit)
         if reference.n_rows < 1:
             raise InputError("the reference has no rows: give some that the model was not trained on.")
         self.reference, self.max_risk, self.delta, self.audit, self.seed = reference, max_risk, delta, audit, int(seed)
@@ -587,11 +587,17 @@ class Monitor:
         return self.watch(*_looks(model, table, where))
 
     def review_table(self, model: TableModel, table: Any, *, where: str = "the table") -> list[Alarm]:
-        """Decide for each row of a table that has a label, compare, and :meth:`review`."""
+        """Decide for each row of a table that has a label, compare, and :meth:`review`.
+
+        Where a column ``why`` says what was declined and what was drawn for the audit, that counts, and other rows do
+        not: see :func:`demur.tabular.reviewed_rows`. Without it, the model is asked what it declines.
+        """
         self.check_model(model)
-        rows, labels = labelled_rows(table, model.target, where=where)
+        labelled, _ = labelled_rows(table, model.target, where=where)
+        rows, declined = reviewed_rows(labelled, model, where=where)
         reject, _, label = _looks(model, rows, where)
-        return self.review(reject, np.asarray(model.classes)[label] != labels)
+        wrong = np.asarray(model.classes)[label] != class_texts(rows[model.target]).astype(str)
+        return self.review(reject if declined is None else declined, wrong)
 
     def check_model(self, model: TableModel) -> None:
         """Refuse a model with other classes than the reference has."""

@@ -60,6 +60,7 @@ def create_app(
     max_bytes: int = 5_000_000,
     max_seconds: float = 30.0,
     allowed_hosts: Collection[str] = (),
+    audit: float = 0.0,
     operations: Operations | None = None,
 ) -> "FastAPI":
     """Return a web application that decides with a model.
@@ -83,6 +84,9 @@ def create_app(
     allowed_hosts : names, optional
         Names under which the service may be asked, beside ``localhost`` and bare addresses; ``"*"`` for any. A page
         of a stranger's could otherwise point a name of its own at this machine, and ask from a visitor's browser.
+    audit : float, default 0
+        The share of answered rows to draw for a review. Above 0, each decision has a field ``why``: ``"declined"``,
+        ``"audit"``, or null where the row is not to be reviewed.
     operations : Operations, optional
         Who may ask, and what is counted; it outlives the model where another takes its place.
 
@@ -118,7 +122,7 @@ def create_app(
             raise InputError(f"{name} must be at least 1, got {limit!r}.")
     operations = operations or Operations()
     metrics = operations.metrics
-    decider = Decider(model, max_rows, metrics)
+    decider = Decider(model, max_rows, metrics, audit=audit)
     metrics.serves(decider.about["name"], decider.about["target"], model.classes.tolist())
     started = time.monotonic()
     question_type: Any = Annotated[decider.requests.type, Body()]
@@ -157,7 +161,7 @@ def create_app(
         methods=["POST"],
         summary=f"Decide {model.target} for one row or many",
         description=f"At most {max_rows:,} rows and {max_bytes:,} bytes.",
-        response_model=answer_type(model),
+        response_model=answer_type(model, audits=audit > 0),
         response_description="One decision for each row, in order.",
         responses={status: {"model": refusal_type(), "description": words} for status, words in _REFUSALS.items()},
     )

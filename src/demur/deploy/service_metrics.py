@@ -27,10 +27,18 @@ _COUNTERS = {
     "demur_requests_total": "Requests by path and HTTP status.",
     "demur_rows_total": "Rows that were decided for.",
     "demur_rows_rejected_total": "Rows among them that the model declined.",
+    "demur_rows_audited_total": "Answered rows among them that were drawn for a review.",
     "demur_decisions_total": "Rows by their first choice and by whether they were declined.",
     "demur_model_reloads_total": "Models that were loaded while the service ran, by outcome.",
     "demur_log_lines_dropped_total": "Log lines that were not written because nobody reads the log.",
 }
+_FROM_THE_START = (
+    "demur_rows_total",
+    "demur_rows_rejected_total",
+    "demur_rows_audited_total",
+    "demur_log_lines_dropped_total",
+)
+"""Counters that are told before there is anything to count."""
 _HISTOGRAMS = {
     "demur_request_seconds": ("How long requests took, from their first byte to the end of the answer.", _SECONDS),
     "demur_confidence": ("Confidence in the first choice of each row.", _CONFIDENCE),
@@ -110,6 +118,11 @@ class ServiceMetrics:
             for one in zip(choices, rejected, strict=True):
                 decisions[one] = decisions.get(one, 0) + 1
             self._observe("demur_confidence", "", confidence)
+
+    def audited(self, n_rows: int) -> None:
+        """Count answered rows that were drawn for a review."""
+        with self._lock:
+            self._add("demur_rows_audited_total", (), n_rows)
 
     def reloaded(self, outcome: str) -> None:
         """Count a model that was loaded, or that could not be."""
@@ -211,7 +224,7 @@ class ServiceMetrics:
         lines: list[str] = []
         for name, words in _COUNTERS.items():
             found = {labels: value for (of, labels), value in counts.items() if of == name}
-            if name in ("demur_rows_total", "demur_rows_rejected_total", "demur_log_lines_dropped_total"):
+            if name in _FROM_THE_START:
                 found = found or {(): 0}
             lines += _family(name, "counter", words, found)
         for name, (words, bounds) in _HISTOGRAMS.items():

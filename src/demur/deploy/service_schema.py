@@ -25,6 +25,7 @@ from demur.columns.frames import listed, shown
 from demur.errors import InputError
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
+from demur.tabular.review_desk import AUDIT, DECLINED, WHY
 from demur.tabular.table_model import LARGEST
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ _LONGEST_NAME = 100
 _REASON = (
     'Why it declines: "ambiguous" (between classes), or "novel" (unlike the training rows) and the columns whose '
     "values they do not hold; null where it answers."
+)
+
+_WHY = (
+    f'Why the row is to be reviewed: "{DECLINED}", or "{AUDIT}" for an answered row that was drawn at random; null '
+    "where it is not."
 )
 
 _MOST_PROBA = 1_000_000
@@ -483,8 +489,8 @@ def _number_or_infinity(value: object) -> object:
     return value
 
 
-def answer_type(model: TableModel) -> TypeForm:
-    """Return the type of the answer to a request."""
+def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
+    """Return the type of the answer to a request; with audits, each decision says why it is to be reviewed."""
     from typing import NotRequired
 
     from pydantic import Field
@@ -507,7 +513,10 @@ def answer_type(model: TableModel) -> TypeForm:
         names = {"anyOf": [{"enum": list(model.experts.columns)}, {"type": "null"}], "description": words}
         parts += [_described(Any, names), Annotated[float, Field(description="The expected cost of that.")]]
     told = NotRequired[Annotated[dict[str, float], Field(description="The probability of each class, if asked for.")]]
-    decision = _object_type("Decision", {**dict(zip(model.answer_columns(), parts, strict=True)), "proba": told})
+    own = dict(zip(model.answer_columns(), parts, strict=True))
+    if audits:
+        own[WHY] = _described(Any, {"enum": [DECLINED, AUDIT, None], "description": _WHY})
+    decision = _object_type("Decision", {**own, "proba": told})
     words = "The cost that was decided for; null where the model's rule has no single one."
     about = _object_type("About", {"name": str, "target": str})
     cost = Annotated[float | None, Field(description=words)]

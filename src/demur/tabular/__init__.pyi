@@ -18,6 +18,8 @@ from .judged_rows import Counts as Counts
 from .judged_rows import Reliability as Reliability
 from .proba_files import fit_proba as fit_proba
 from .review_desk import ReviewThreshold as ReviewThreshold
+from .review_desk import draw_audit as draw_audit
+from .review_desk import reviewed_rows as reviewed_rows
 from .review_desk import rows_to_review as rows_to_review
 from .review_desk import savings as savings
 from .table_files import open_chunks as open_chunks

@@ -1,19 +1,97 @@
-"""A desk that reads so many rows and no more: which rows it should get, and what each review saves."""
+"""A desk that reads so many rows and no more: which rows it should get, why, and what each review saves."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from demur.columns.frames import TableError, shown
 from demur.errors import InputError
 from demur.rules import CostMatrix
+from demur.tabular.class_labels import class_texts
 from demur.tabular.table_model import TableModel
 
-__all__ = ["ReviewThreshold", "rows_to_review", "savings"]
+__all__ = ["ReviewThreshold", "draw_audit", "reviewed_rows", "rows_to_review", "savings"]
 
 Floats = NDArray[np.float64]
+
+WHY, DECLINED, AUDIT = "why", "declined", "audit"
+"""The column that says why a row is reviewed, and what it says; it is empty where a row is not."""
+
+
+def draw_audit(reject: ArrayLike, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw answered rows for a review, each with the same probability, whatever is in it; never a declined one.
+
+    The share of wrong answers among the drawn ones is then an unbiased estimate of that among all answers. Rows that
+    somebody picked say nothing of the kind.
+
+    Parameters
+    ----------
+    reject : array of bool, shape (n,)
+        Whether the model declined the row.
+    share : float
+        The probability, in [0, 1].
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> draw_audit([False, True, False, False], 0.5, np.random.default_rng(0))
+    array([False, False,  True,  True])
+    """
+    check_audit(share)
+    rejected = np.asarray(reject, dtype=bool)
+    return ~rejected & (rng.random(rejected.shape) < share)
+
+
+def check_audit(share: float) -> None:
+    """Refuse what is not a share."""
+    if not 0 <= share <= 1:
+        raise InputError(f"audit must be a share from 0 to 1, got {share!r}.")
+
+
+def reviewed_rows(
+    table: pa.Table, model: TableModel, *, where: str = "the table"
+) -> tuple[pa.Table, NDArray[np.bool_] | None]:
+    """Return the rows that were declined or drawn for the audit, and which were declined; None where nothing says.
+
+    A column ``why`` says it, as the service and ``demur monitor --to-review`` write it. A row in which it is empty was
+    answered and not drawn: whoever gave it a label had a reason to, which an estimate must not depend on.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    model : TableModel
+        A column of its own that is called ``why`` says nothing about reviews.
+    where : str
+        What messages call the table.
+
+    Examples
+    --------
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
+    >>> model = fit_table(table, "pet", model="lr")
+    >>> kept = pa.table({"size": [3.1, 1.1, 5.1], "pet": ["dog", "cat", "cat"], "why": ["declined", "audit", None]})
+    >>> rows, declined = reviewed_rows(kept, model)
+    >>> rows["size"].to_pylist(), declined
+    ([3.1, 1.1], array([ True, False]))
+    """
+    if WHY not in table.column_names or WHY in (*model.schema.names, model.target):
+        return table, None
+    why = np.array([one or None for one in class_texts(table[WHY])], dtype=object)
+    known = {DECLINED, AUDIT, None}
+    odd = next((one for one in why.tolist() if one not in known), None)
+    if odd is not None:
+        problem = f"the column {shown(WHY)} of {where} holds {shown(odd)}"
+        raise TableError(f"{problem}: it says {DECLINED} or {AUDIT}, or nothing; give another column another name")
+    reviewed = np.array([one is not None for one in why], dtype=bool)
+    if len(why) and not reviewed.any():
+        problem = f"the column {shown(WHY)} of {where} says {DECLINED} or {AUDIT} of no row"
+        raise TableError(f"{problem}: other rows say nothing about the answers; give those that were to be reviewed")
+    declined = np.asarray(why[reviewed] == DECLINED, dtype=bool)
+    return (table if reviewed.all() else table.filter(pa.array(reviewed))), declined
 
 
 def savings(model: TableModel, table: Any, cost: float | None = None, *, where: str = "the table") -> Floats:

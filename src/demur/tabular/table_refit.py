@@ -17,6 +17,7 @@ from demur.errors import InputError
 from demur.metrics import Interval
 from demur.rules import Chow
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
+from demur.tabular.review_desk import reviewed_rows
 from demur.tabular.table_fit import fit_table
 from demur.tabular.table_model import TableModel
 
@@ -109,8 +110,8 @@ def refit_table(
         The rows that it was fitted on; a model does not keep them.
     reviewed : pyarrow.Table
         Declined rows and audited ones, with the reviewers' labels in the target's column; rows without one are waiting.
-        A column ``why`` (``declined`` or ``audit``), as ``demur monitor --to-review`` writes it, says which is which;
-        without it the model is asked.
+        A column ``why`` (``declined`` or ``audit``), as ``demur monitor --to-review`` and the service write it, says
+        which is which, and rows in which it is empty are left out; without it the model is asked.
     audit : float, default 0.02
         The share of answered rows that was drawn for the audit.
     rejected_share : float, optional
@@ -131,7 +132,8 @@ def refit_table(
     cost = _price(model)
     names = [*model.schema.names, model.target]
     old, _ = labelled_rows(table, model.target, where="the training table")
-    declined = _declined(model, reviewed)
+    reviewed, known = reviewed_rows(reviewed, model, where="the reviewed table")
+    declined = np.asarray(model.decide(reviewed).reject) if known is None else known
     labelled = np.array([text is not None for text in class_texts(reviewed[model.target])], dtype=bool)
     if not labelled.any():
         raise TableError(f"no reviewed row has a label in the column {model.target!r}: fill it in first")
@@ -176,17 +178,6 @@ def _price(model: TableModel) -> float:
     if model.facts.get("model") is None or "rows" not in model.facts:
         raise InputError("this model was fitted elsewhere, and can be fitted again there only.")
     return model.cost
-
-
-def _declined(model: TableModel, reviewed: pa.Table) -> NDArray[np.bool_]:
-    """Return which reviewed rows were declined, and not drawn for the audit."""
-    if "why" not in reviewed.column_names or "why" in model.schema.names:
-        return np.asarray(model.decide(reviewed).reject)
-    why = reviewed["why"].to_pylist()
-    odd = [one for one in why if one not in ("declined", "audit")]
-    if odd:
-        raise TableError(f"the column 'why' holds {odd[0]!r}: it says declined or audit, as demur monitor writes it")
-    return np.array([one == "declined" for one in why], dtype=bool)
 
 
 def _held_out(declined: NDArray[np.bool_], labelled: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
