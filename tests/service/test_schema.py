@@ -13,6 +13,7 @@ SERVED = {
     "free cost": cache(lambda: create_app(model(), allowed_hosts=["*"])),
     "fixed cost": cache(lambda: create_app(model("ova+hin"), allowed_hosts=["*"])),
     "no cost": cache(lambda: create_app(covering(), allowed_hosts=["*"])),
+    "audits": cache(lambda: create_app(model(), audit=0.5, allowed_hosts=["*"])),
 }
 
 
