@@ -119,7 +119,7 @@ def test_one_more_action_never_raises_the_expected_cost():
     assert (both <= alone).all()
 
 
-@pytest.mark.parametrize("price", [0.0, 0.05])
+@pytest.mark.parametrize("price", [0.0, pytest.param(0.05, marks=pytest.mark.slow)])
 def test_a_useless_expert_costs_nothing(price):
     """Over ten draws the system's true cost with dice beside the nurse is that without, up to noise."""
     difference = []

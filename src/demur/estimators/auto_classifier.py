@@ -98,9 +98,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = AutoClassifier(("logistic regression", "random forest"), random_state=0).fit(X, y)
+    >>> model = AutoClassifier(("logistic regression", "extra trees"), cv=2, n_jobs=1, random_state=0).fit(X, y)
     >>> [one.name for one in model.tried_], round(sum(one.weight for one in model.tried_), 9)
-    (['logistic regression', 'random forest'], 1.0)
+    (['logistic regression', 'extra trees'], 1.0)
     >>> model.predict(X[:2])
     array([0, 0])
     """
