@@ -463,7 +463,8 @@ class Monitor:
     -----
     The drift checks test that new rows and reference rows are exchangeable. The risk check tests that each audited
     answer is wrong with probability at most ``max_risk`` given those before it; the audit must be drawn at random
-    among the answered rows, as :meth:`draw` and the service do, while declined rows say nothing about the risk of the answers.
+    among the answered rows, as :meth:`draw` and the service do, while declined rows say nothing about the risk of the
+    answers.
 
     Examples
     --------
