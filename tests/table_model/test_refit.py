@@ -89,7 +89,7 @@ def test_the_new_model_knows_what_it_was_made_of(model, old, desk):
 def test_rows_that_wait_for_a_label_and_new_classes(model, old, desk):
     labels = ["maybe" if k % 3 == 0 else None if k % 3 == 1 else text for k, text in enumerate(desk["y"].to_pylist())]
     waiting = desk.set_column(2, "y", pa.array(labels))
-    not_drawn = desk.set_column(3, "why", pa.nulls(desk.num_rows, pa.string()))  # answered, and known for another reason
+    not_drawn = desk.set_column(3, "why", pa.nulls(desk.num_rows, pa.string()))  # known for another reason
     found = refit_table(model, old, pa.concat_tables([waiting, not_drawn]), audit=0.1)
     assert set(found.model.classes) == {"maybe", "no", "yes"}
     assert found.n_declined + found.n_audited == sum(label is not None for label in labels)
