@@ -13,7 +13,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable ".[dask,onnx,paper,plot,report,serve]" --group dev --group docs
-	$(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib >$(VENV)/compile.log 2>&1 || true # some packages ship templates that are not Python
+	$(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib src >$(VENV)/compile.log 2>&1 || true # some packages ship templates that are not Python
 	touch $(STAMP)
 
 demo: $(STAMP)

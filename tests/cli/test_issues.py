@@ -60,7 +60,7 @@ def test_12_2_the_model_does_not_depend_on_the_rows_that_judge_it(tmp_path):
     assert second.model.answers(new).equals(first.model.answers(new))
 
 
-@pytest.mark.parametrize("model", ["lr", "hgb"])
+@pytest.mark.parametrize("model", ["lr", pytest.param("hgb", marks=pytest.mark.slow)])
 def test_12_2_the_model_does_not_depend_on_the_rows_of_the_rule(model, monkeypatch):
     seen = []
 
