@@ -104,9 +104,8 @@ def prediction_times(X_train, y_train, X_test, device):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mlp.fit(X_train[small].astype(np.float64), y_train[small])
-    model = RejectClassifier(epochs=2, weight_decay=1e-4, device=device, random_state=0).fit(
-        X_train[small], y_train[small]
-    )
+    plain = {"hidden_units": 50, "n_members": 1, "epochs": 2, "weight_decay": 1e-4}  # the same network as the rival's
+    model = RejectClassifier(**plain, device=device, random_state=0).fit(X_train[small], y_train[small])
     wide = X_test.astype(np.float64)
     model.predict_proba(wide[:10000])
     best = lambda f: min(seconds(f) for _ in range(3))  # noqa: E731
