@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demur.losses import Margin, OneVsAll, available, get
-from demur.losses.pairwise import PairwiseLoss
-from demur.margins import Exponential, Hinge, Logistic, Squared, SquaredHinge
+from demur.losses.pairwise import AdditivePairwise, MultiplicativePairwise, PairwiseLoss
+from demur.margins import Exponential, Hinge, Logistic, MarginFunction, Squared, SquaredHinge
 
 ALL = available()
 MULTICLASS = available(n_classes=3)
@@ -296,6 +296,23 @@ def test_the_gradient_of_the_scores_is_autograds(name, shape):
     leaf = scores.clone().requires_grad_()
     (expected,) = torch.autograd.grad((loss.forward(leaf, y, 0.2) * weight).sum(), leaf)
     assert torch.allclose(loss.score_gradient(scores, y, 0.2, weight), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [AdditivePairwise, MultiplicativePairwise])
+def test_a_margin_function_may_return_what_it_was_given(kind):
+    @dataclass(frozen=True)
+    class Straight(MarginFunction):
+        name = "straight"
+
+        def __call__(self, z):
+            return z
+
+    loss, (_, scores, y) = kind(Straight(), beta=1.0), random_scores("apc+log", (7,))
+    before, weight = scores.clone(), torch.rand(7, dtype=torch.float64)
+    leaf = scores.clone().requires_grad_()
+    (expected,) = torch.autograd.grad((loss.forward(leaf, y, 0.2) * weight).sum(), leaf)
+    assert torch.allclose(loss.score_gradient(scores, y, 0.2, weight), expected)
+    assert torch.equal(scores, before)
 
 
 @pytest.mark.parametrize("name", ALL)

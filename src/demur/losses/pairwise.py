@@ -123,8 +123,8 @@ class PairwiseLoss(Loss):
 
 
 def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
-    """Set to 0, in place, what belongs to y itself, and return the values of the other classes."""
-    return pairs.scatter_(-1, y.unsqueeze(-1), 0.0)
+    """Return the values of the other classes, and 0 for y itself; a copy, since a margin's own may share memory."""
+    return pairs.scatter(-1, y.unsqueeze(-1), 0.0)
 
 
 def _class_gradient(out: Tensor, slopes: Tensor, y: Tensor) -> Tensor:
@@ -199,7 +199,7 @@ class AdditivePairwise(PairwiseLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]
-        pairs = self.phi(self._arguments(scores, y, shift=r)).scatter(-1, y.unsqueeze(-1), 0.0)
+        pairs = _without_own(self.phi(self._arguments(scores, y, shift=r)), y)
         return pairs.sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
@@ -248,7 +248,7 @@ class MultiplicativePairwise(PairwiseLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]
-        pairs = self.phi(self._arguments(scores, y)).scatter(-1, y.unsqueeze(-1), 0.0)
+        pairs = _without_own(self.phi(self._arguments(scores, y)), y)
         answering = pairs.sum(-1) * self.psi_or_phi(-self.alpha * r)
         return answering + self._rejecting(r, pairs.shape[-1], cost)
 

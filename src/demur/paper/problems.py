@@ -24,10 +24,12 @@ __all__ = [
     "ensure",
     "gaussians_of",
     "identify",
+    "is_divided",
     "prepare",
     "scaling_of",
     "seed_for",
     "training_rows",
+    "validation_share",
 ]
 
 STAND_IN_NOTE = "synthetic stand-in of the same shape, not the real data"
@@ -221,6 +223,30 @@ def scaling_of(name: str, scaling: str) -> str:
     ('none', 'range', 'unit')
     """
     return {"yeast": "none", "covtype": "unit"}.get(name, "range") if scaling == "source" else scaling
+
+
+def is_divided(name: str, protocol: Protocol) -> bool:
+    """Say whether a data set is divided into training and validation rows as LIBSVM's page offers it, once for all.
+
+    Examples
+    --------
+    >>> is_divided("letter", Protocol(validation="source")), is_divided("letter", Protocol())
+    (True, False)
+    """
+    if protocol.validation not in ("random", "source"):
+        raise InputError(f"validation must be 'random' or 'source', got {protocol.validation!r}.")
+    return protocol.validation == "source" and name in ("letter", "satimage")
+
+
+def validation_share(name: str, protocol: Protocol) -> float:
+    """Return which share of the training rows validates.
+
+    Examples
+    --------
+    >>> validation_share("letter", Protocol(validation="source")), validation_share("yeast", Protocol())
+    (0.3, 0.2)
+    """
+    return 0.3 if is_divided(name, protocol) else protocol.validation_fraction
 
 
 def _scaling(name: str, X: NDArray[np.float64], scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

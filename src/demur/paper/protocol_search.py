@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from demur.datasets.uci import SOURCES
 from demur.losses import resolve
 from demur.paper.experiments import BENCHMARK, BenchmarkProtocol, Experiment, Method
-from demur.paper.problems import DataPlace, Problem, ensure, identify, prepare, scaling_of
+from demur.paper.problems import DataPlace, Problem, ensure, identify, is_divided, prepare, scaling_of
 from demur.paper.records import Environment, Record, Score, Store, StoreError, describe_environment
 from demur.paper.trial_computing import (
     CRITERIA,
-    DIVIDED_AT_SOURCE,
     TIES,
     Answerer,
     Split,
@@ -160,7 +159,7 @@ def _on(protocol: BenchmarkProtocol, problem: str) -> BenchmarkProtocol:
     """Return the protocol as it is trained on one data set, so that equal trainings are kept once."""
     plain, usual = replace(protocol, scaling=scaling_of(problem, protocol.scaling)), Way()
     plain = replace(plain, criterion=usual.criterion, ties=usual.ties, thresholds=usual.thresholds)
-    if problem not in DIVIDED_AT_SOURCE:
+    if not is_divided(problem, protocol):
         plain = replace(plain, validation="random")
     return plain if problem in ("vehicle", "yeast") else replace(plain, split="shuffled", split_seed=0)
 

@@ -20,7 +20,7 @@ from demur.estimators.network_selection import GridEntry, grid_of, try_out
 from demur.losses import Loss, resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Method, Protocol
-from demur.paper.problems import DataIdentity, DataPlace, Problem, prepare, seed_for
+from demur.paper.problems import DataIdentity, DataPlace, Problem, is_divided, prepare, seed_for, validation_share
 from demur.paper.records import Record, Score, describe_environment
 from demur.paper.trial_jobs import TrialJob
 from demur.rules import chow_acceptance
@@ -138,10 +138,6 @@ class Split:
     seed: int
 
 
-DIVIDED_AT_SOURCE, SHARE_AT_SOURCE = ("letter", "satimage"), 0.3
-"""Data sets that LIBSVM's page offers in parts for training and validation, and the share of the second."""
-
-
 def split_rows(n_rows: int, problem: str, trial: int, protocol: Protocol) -> Split:
     """Split the training rows of a trial at random, the same way for every method.
 
@@ -151,13 +147,10 @@ def split_rows(n_rows: int, problem: str, trial: int, protocol: Protocol) -> Spl
     >>> len(split.train), len(split.validation), sorted({*split.train, *split.validation}) == list(range(10))
     (8, 2, True)
     """
-    if protocol.validation not in ("random", "source"):
-        raise InputError(f"validation must be 'random' or 'source', got {protocol.validation!r}.")
     seed = seed_for(protocol.seed, problem, trial)
-    divided = protocol.validation == "source" and problem in DIVIDED_AT_SOURCE
-    drawn = seed_for(protocol.seed, problem, 0) if divided else seed
+    drawn = seed_for(protocol.seed, problem, 0) if is_divided(problem, protocol) else seed
     order = np.random.default_rng(drawn).permutation(n_rows).astype(np.int64)
-    n_validation = round((SHARE_AT_SOURCE if divided else protocol.validation_fraction) * n_rows)
+    n_validation = round(validation_share(problem, protocol) * n_rows)
     return Split(train=order[n_validation:], validation=order[:n_validation], seed=seed)
 
 

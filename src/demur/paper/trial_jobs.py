@@ -7,7 +7,7 @@ from pathlib import Path
 
 from demur.losses import resolve
 from demur.paper.experiments import Experiment, Method, Protocol
-from demur.paper.problems import DataIdentity, DataPlace, ensure, identify, training_rows
+from demur.paper.problems import DataIdentity, DataPlace, ensure, identify, training_rows, validation_share
 from demur.paper.records import Record, Spec, Store, record_name
 
 __all__ = ["NETWORKS_PER_JOB", "Plan", "TrialJob", "grid_size", "make_jobs", "make_plan", "matching", "spec_of"]
@@ -57,7 +57,7 @@ class TrialJob:
     @property
     def work_per_network_epoch(self) -> float:
         """The rows that a network sees in an epoch."""
-        return (1 - self.protocol.validation_fraction) * training_rows(self.problem, self.protocol)
+        return (1 - validation_share(self.problem, self.protocol)) * training_rows(self.problem, self.protocol)
 
     @property
     def work(self) -> float:
