@@ -63,7 +63,8 @@ class MarginFunction(ABC):
     def slope(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return phi'(z), elementwise, times ``weight``, which broadcasts against z.
 
-        Autograd computes it. A margin function may override this with a formula, which a test compares with autograd.
+        The result has memory of its own, which whoever asked may write to. Autograd computes it; a margin function may
+        override this with a formula, which a test compares with autograd.
 
         Examples
         --------
@@ -73,7 +74,7 @@ class MarginFunction(ABC):
         with torch.enable_grad():
             leaf = z.detach().requires_grad_()
             value = self(leaf)
-            outer = torch.ones_like(value) if weight is None else weight.expand_as(value)
+            outer = torch.ones_like(value) if weight is None else torch.empty_like(value).copy_(weight)
             (slope,) = torch.autograd.grad(value, leaf, outer)
         return slope
 

@@ -205,7 +205,7 @@ class AdditivePairwise(PairwiseLoss):
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
         r = scores[..., -1]
         arguments = self._arguments(scores, y, shift=r)
-        slopes = _without_own(self.phi.slope(arguments, (weight * self.alpha).unsqueeze(-1)), y)
+        slopes = self.phi.slope(arguments, (weight * self.alpha).unsqueeze(-1)).scatter_(-1, y.unsqueeze(-1), 0.0)
         gradient = torch.empty_like(scores)
         total = _class_gradient(gradient[..., :-1], slopes, y)
         gradient[..., -1] = self._rejecting_slope(r, slopes.shape[-1], cost) * weight - total
@@ -256,7 +256,9 @@ class MultiplicativePairwise(PairwiseLoss):
         r = scores[..., -1]
         at, outer = -self.alpha * r, weight * self.alpha
         arguments = self._arguments(scores, y)
-        slopes = _without_own(self.phi.slope(arguments, (outer * self.psi_or_phi(at)).unsqueeze(-1)), y)
+        slopes = self.phi.slope(arguments, (outer * self.psi_or_phi(at)).unsqueeze(-1)).scatter_(
+            -1, y.unsqueeze(-1), 0.0
+        )
         values = _without_own(self.phi(arguments), y)
         gradient = torch.empty_like(scores)
         _class_gradient(gradient[..., :-1], slopes, y)
