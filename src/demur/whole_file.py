@@ -1,16 +1,22 @@
 """Files and folders that are written completely or not at all, even if the machine stops in between."""
 
-import contextlib
 import ctypes
 import os
 import re
 import secrets
 import shutil
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["move_into_place", "part_of", "recover", "write_whole"]
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
+__all__ = ["locked", "move_into_place", "part_of", "recover", "write_whole"]
 
 _ABANDONED = 24 * 3600
 """Seconds after which a temporary file or folder counts as left behind by a process that was killed."""
@@ -30,7 +36,7 @@ def part_of(path: Path) -> Path:
     ('.part', False)
     """
     for stale in _temporaries(path, "part|replaced") if path.exists() else _temporaries(path, "part"):
-        with contextlib.suppress(OSError):  # another process may have removed it
+        with suppress(OSError):  # another process may have removed it
             if time.time() - stale.stat().st_mtime > _ABANDONED:
                 shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
@@ -39,6 +45,32 @@ def part_of(path: Path) -> Path:
 def _temporaries(path: Path, suffix: str) -> list[Path]:
     own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.({suffix})")
     return [one for one in path.parent.glob(".*") if own.fullmatch(one.name)]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock beside a path while the block runs; other processes that ask for it wait.
+
+    The operating system releases the lock when the process ends, however it ends.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> state = Path(tempfile.mkdtemp()) / "state.json"
+    >>> with locked(state):
+    ...     _ = write_whole(state, "{}")
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
+    with path.with_name(f".{path.name}.lock").open("ab") as file:
+        if sys.platform == "win32":
+            while True:
+                with suppress(OSError):  # it gives up after ten seconds
+                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+                    break
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite: bool = False) -> Path:

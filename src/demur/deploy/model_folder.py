@@ -196,7 +196,7 @@ def _predict_dummy_row(model: Any) -> None:
     else:
         row = np.zeros((1, width))
     if names is not None:
-        import pandas as pd
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
 
         row = pd.DataFrame(row, columns=names)
     with warnings.catch_warnings():
