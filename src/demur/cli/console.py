@@ -188,8 +188,10 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     for sentence in sentences[:_MOST_NOTES]:
         console.print(f"  {sentence}", markup=False)
     if len(sentences) > _MOST_NOTES:
-        hidden = counted(len(sentences) - _MOST_NOTES, "more note", "more notes")
-        console.print(f"  ... and {hidden} on columns.")
+        from demur.columns.frames import shown
+
+        names = [*model.schema.remarks, *model.schema.set_aside][_MOST_NOTES - 1 :]
+        console.print(f"  Also set aside or converted: {', '.join(map(shown, names))}.", markup=False)
     done = "Learnt" if "proba_kind" in facts else "Trained"
     console.print(f"\n{done} {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
     temperature = getattr(getattr(model.classifier, "calibrator_", None), "temperature_", None)

@@ -28,6 +28,7 @@ from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation_words import (
     assumed_price,
     baselines,
+    class_warnings,
     counted,
     headline,
     interval_json,
@@ -55,7 +56,7 @@ from demur.tabular.judged_rows import (
     sortable,
 )
 from demur.tabular.promises import KeptOrNot, Promise, promise_of
-from demur.tabular.table_model import TableModel
+from demur.tabular.table_model import TableModel, answer_confidence
 
 __all__ = ["Evaluation", "evaluate_table"]
 
@@ -309,15 +310,16 @@ class Evaluation:
 
     @cached_property
     def answer_confidence(self) -> FloatArray:
-        """The probability given to each answer; without probabilities, the decision's confidence."""
-        if self.proba is None:
-            return np.asarray(self.decision.confidence)
-        return np.asarray(np.take_along_axis(self.proba, self.decision.label[:, None], axis=1)[:, 0])
+        """The confidence of each answer, as ``demur predict`` writes it: :func:`answer_confidence`."""
+        return answer_confidence(self.decision, self.proba, self.cost_adjustable)
 
     @cached_property
     def reliability(self) -> Reliability | None:
-        """Confidence against accuracy over all rows, answered or not; None without probabilities."""
-        return None if self.proba is None else Reliability.from_confidence(self.answer_confidence, ~self.wrong)
+        """Confidence against accuracy over the rows that are not novel, answered or not; None without probabilities."""
+        known = slice(None) if self.decision.novel is None else ~self.decision.novel
+        if self.proba is None or not len(self.wrong[known]):
+            return None
+        return Reliability.from_confidence(self.answer_confidence[known], ~self.wrong[known])
 
     @cached_property
     def figures(self) -> dict[str, Interval]:
@@ -358,6 +360,10 @@ class Evaluation:
             words = shares(self.counts)
             return f"{words[0].upper()}{words[1:]}."
         return headline(self.counts, self.cost, int(self.wrong.sum()))
+
+    def class_warnings(self) -> list[str]:
+        """Name the classes that the model serves much worse than the headline suggests; with experts, none."""
+        return [] if self.asking is not None else class_warnings(self.by_class, self.counts)
 
     def meaning(self) -> list[str]:
         """Say what the headline is counted in, and how the rule decides where it is not by a price."""
@@ -400,7 +406,7 @@ class Evaluation:
 
     def sentences(self) -> list[str]:
         """Say what the choice means, for a reader who has never met a reject option."""
-        return [self.headline(), *self.meaning(), *self.remarks()]
+        return [self.headline(), *self.class_warnings(), *self.meaning(), *self.remarks()]
 
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts, with None where one is undefined."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from sklearn.base import clone
@@ -16,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from demur.array_types import AnyArray, ByName, Estimator
+from demur.columns.column import kind_of_type
 from demur.columns.frames import TableError, shown
 from demur.columns.schema import Schema
 from demur.deferral import DeferOption
@@ -255,6 +257,7 @@ def fit_table(
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     known = None if groups is None else _of_labelled(groups, table, target)
+    _check_kept(rows, keep)
     if experts:
         asked = ExpertColumns.of(experts, capacity).found_in(table.column_names)
         return _with_experts(
@@ -464,6 +467,21 @@ def _free_label(classes: NDArray[np.str_]) -> str:
     while label in classes:
         label += "!"
     return label
+
+
+def _check_kept(rows: pa.Table, keep: Collection[str]) -> None:
+    """Refuse to use a text column as categories where few values occur twice."""
+    for name in keep:
+        values = rows[name] if name in rows.column_names else None
+        if values is None or kind_of_type(values.type) != "category":
+            continue
+        n_distinct, n_valid = pc.count_distinct(values).as_py(), len(values) - values.null_count
+        if n_valid >= _FEW_VALUES and 2 * n_distinct > n_valid:
+            raise TableError(
+                f"column {shown(name)} holds {n_distinct:,} different texts in {n_valid:,} rows, so that it cannot be "
+                f"used as a category: leave out --keep {shown(name)}, and turn the text into columns of numbers or "
+                "categories first"
+            )
 
 
 def _check_sizes(codes: NDArray[np.float64], schema: Schema) -> None:

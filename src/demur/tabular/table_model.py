@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, ByName, Estimator
+from demur.array_types import AnyArray, ByName, Estimator, FloatArray
 from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
@@ -21,7 +21,7 @@ from demur.rules import Decision, Rule
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 
-__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel"]
+__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel", "answer_confidence"]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
@@ -420,11 +420,7 @@ class TableModel:
         if ask is not None:
             decision = replace(decision, ask=ask, reject=ask >= 0)
         label, rows = decision.label, np.arange(len(scores))
-        # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
-        by_rule = self.has_proba and not self.cost_adjustable
-        confidence = scores[rows, label] if by_rule else np.asarray(decision.confidence, dtype=np.float64)
-        if decision.novel is not None:
-            confidence = np.where(decision.novel, np.fmin(confidence, 0.0), confidence)
+        confidence = answer_confidence(decision, scores if self.has_proba else None, self.cost_adjustable)
         others = np.array(scores, dtype=np.float64)
         others[rows, label] = -np.inf
         names = as_column(self.classes, self.label_type)
@@ -475,6 +471,29 @@ class TableModel:
                 "this model has no class probabilities, only trained scores: ask without them, or fit another model "
                 "such as ce."
             )
+
+
+def answer_confidence(
+    decision: Decision[AnyArray], proba: FloatArray | None, cost_adjustable: bool
+) -> NDArray[np.float64]:
+    """Return how sure the model is of each row's first choice; predictions, reports and the service all show this.
+
+    It is what the decision compares with 1 - c where the cost is adjustable, and the probability of the first choice
+    for other rules, whose own confidence may be measured in costs; a trained score where there are no probabilities.
+    It is at most 0 for a novel row, about which the probabilities say nothing.
+
+    Examples
+    --------
+    >>> from demur.rules import Chow
+    >>> proba = np.array([[0.9, 0.1], [0.4, 0.6]])
+    >>> decision = Chow(0.2).decide(proba).declining(np.array([True, False]))
+    >>> answer_confidence(decision, proba, cost_adjustable=True)
+    array([0. , 0.6])
+    """
+    found = np.asarray(decision.confidence, dtype=np.float64)
+    if proba is not None and not cost_adjustable:
+        found = np.asarray(proba[np.arange(len(proba)), decision.label], dtype=np.float64)
+    return found if decision.novel is None else np.where(decision.novel, np.fmin(found, 0.0), found)
 
 
 def _first_rows(decision: Decision[AnyArray], n_rows: int) -> Decision[AnyArray]:
