@@ -242,9 +242,10 @@ class TableModel:
         return parts
 
     def reasons(self, table: Any, decision: Decision[AnyArray]) -> pa.Array:
-        """Say why each row was declined: "ambiguous", or "novel" and the columns whose values lie outside.
+        """Return why each row was declined, and which columns hold categories that training did not have.
 
-        A value lies outside if it is beyond the range of the training rows, or a category that they do not hold.
+        A declined row is "ambiguous", or "novel" and the columns whose values lie outside of what training held: beyond
+        its range, or a new category. An answered row has a reason only where a category is new.
 
         Parameters
         ----------
@@ -260,28 +261,38 @@ class TableModel:
         >>> model.reasons(odd, model.decide(odd)).to_pylist()
         [None, 'novel: size']
         """
+        given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
         novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
-        rows = np.flatnonzero(novel)
         known = pa.array(["ambiguous", "novel"]).take(pa.array(novel.astype(np.int8), mask=~decision.reject))
-        if self.novelty is None or not len(rows):
+        unseen = self._unseen(given)
+        rows = np.flatnonzero(unseen.any(axis=1) | (novel if self.novelty is not None else False))
+        if not len(rows):
             return known
         reasons = known.to_pylist()
-        given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
         some = given.take(pa.array(rows))
-        for row, words in zip(
-            rows.tolist(), self.novel_words(self._marked(some, self.schema.encode(some))), strict=True
-        ):
-            reasons[row] = words
-        return pa.array(reasons, pa.string())
-
-    def novel_words(self, codes: NDArray[np.float64]) -> list[str]:
-        """Return "novel" for each row of codes, and the columns whose values lie outside of what training held."""
-        words = []
-        for cells in np.zeros((len(codes), 0), dtype=bool) if self.novelty is None else self.novelty.outside(codes):
+        outside = unseen[rows]
+        if self.novelty is not None:
+            codes = self.schema.encode(some)
+            outside = np.where(novel[rows, None], self.novelty.outside(np.where(outside, UNSEEN, codes)), outside)
+        for row, cells in zip(rows.tolist(), outside, strict=True):
             names = [self.schema.names[k] for k in np.flatnonzero(cells)]
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            words.append(f"novel: {', '.join(names[:_MOST_NAMED])}{more}" if names else "novel")
-        return words
+            words = f"{', '.join(names[:_MOST_NAMED])}{more}"
+            if novel[row]:
+                reasons[row] = f"novel: {words}" if names else "novel"
+            else:
+                reasons[row] = f"{'ambiguous; ' if decision.reject[row] else ''}new category: {words}"
+        return pa.array(reasons, pa.string())
+
+    def _unseen(self, table: pa.Table | pa.RecordBatch) -> NDArray[np.bool_]:
+        """Return which cells hold a category that the model was not fitted on."""
+        if self.reads != "codes":
+            return np.zeros((table.num_rows, len(self.schema.columns)), dtype=bool)
+        codes = np.zeros((table.num_rows, len(self.schema.columns)))
+        for position in np.flatnonzero(self.schema.categorical):
+            column = self.schema.columns[position]
+            codes[:, position] = column.encode(table.column(column.name), "the table")
+        return self.schema.unseen(table, codes)
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
