@@ -84,8 +84,8 @@ class RiskGuarantee:
             words += " No row was answered, so that these rows cannot tell."
         elif self.per_group:
             words += (
-                f" Seen: {percent(seen)} of all {counts.n_answered:,} answered, which the guarantee is not about: there, "
-                "large groups count more."
+                f" Seen: {percent(seen)} of all {counts.n_answered:,} answered, which the guarantee is not about: "
+                "there, large groups count more."
             )
         else:
             words += f" Seen: {percent(seen)} of {counts.n_answered:,} answered."
@@ -104,9 +104,9 @@ class RiskGuarantee:
         if chance < _SURPRISING:
             return (
                 "The guarantee is broken: if it held, as many wrong answers or more would come up in "
-                f"{percent(chance)} of such samples. It may fail in {percent(self.delta)} of fits; it is void if these rows come from "
-                "another source than those it was fitted on, or if rows that belong together were on both sides of a "
-                "split."
+                f"{percent(chance)} of such samples. It may fail in {percent(self.delta)} of fits; it is void if these "
+                "rows come from another source than those it was fitted on, or if rows that belong together were on "
+                "both sides of a split."
             )
         return (
             "That is more than guaranteed, but chance can explain it: where the guarantee just holds, as many wrong "
