@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
@@ -261,3 +262,17 @@ def test_a_temperature_at_the_end_of_the_search_warns():
     with pytest.warns(UserWarning, match="at the end of the range"):
         TemperatureScaling(from_logits=True).fit(logits, np.ones(1000, dtype=int))
     assert TemperatureScaling(from_logits=True).fit(np.zeros((9, 3)), [0, 1, 2] * 3).temperature_ == pytest.approx(1)
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(precision):
+    logits, y = logits_sample()
+    half = torch.tensor(logits).to(precision)
+    scaling = TemperatureScaling(from_logits=True).fit(half, y)
+    proba = scaling.transform(half)
+    assert proba.dtype == np.float32
+    np.testing.assert_allclose(proba, scaling.transform(half.double()), atol=1e-6)
+    rounded = torch.tensor(proba).half()  # bfloat16 would not sum to 1
+    decision = Chow(0.003).decide(rounded)
+    assert decision.confidence.dtype == np.float32
+    np.testing.assert_array_equal(decision.reject, (rounded.double().amax(1) <= 1 - 0.003).numpy())

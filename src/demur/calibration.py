@@ -1,4 +1,4 @@
-"""Calibration of probabilities: making "80 % sure" right four times out of five."""
+"""Calibration of probabilities: of the answers given with a probability of 80 %, four in five are right."""
 
 import warnings
 from typing import Any, ClassVar, Self
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from demur.array_types import Estimator, FloatArray
 from demur.errors import InputError
-from demur.rules import check_classes, check_proba, check_weights, same_state
+from demur.rules import as_floats, check_classes, check_proba, check_weights, same_state
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling"]
 
@@ -75,9 +75,9 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
         """Choose the temperature of least log loss on rows that the model was not trained on.
 
         Without errors among the rows, the log loss would keep falling as the temperature approaches 0. The total loss
-        therefore has a penalty, sqrt(1 + (log T)^2) - 1: about (log T)^2 / 2 near T = 1 and abs(log T) far from it, which
-        a few hundred rows outweigh at any scale of the logits. The search covers a factor of 1,000 on both sides of the
-        median range of a row's logits, and warns where the best temperature is at an end of that interval.
+        therefore has a penalty, sqrt(1 + (log T)^2) - 1: about (log T)^2 / 2 near T = 1 and abs(log T) far from it. A
+        few hundred rows outweigh it at any scale of the logits. The search covers a factor of 1,000 on both sides of
+        the median range of a row's logits, and warns where the best temperature is at an end of that interval.
 
         Parameters
         ----------
@@ -286,9 +286,9 @@ def _best_temperature(
     best = float(minimize_scalar(penalised_log_loss, bounds=around, method="bounded", options={"xatol": 1e-5}).x)
     if min(best - grid[0], grid[-1] - best) < 1e-3:
         warnings.warn(
-            f"the temperature {np.exp(best):.3g} is at the end of the range that was searched: the log loss would "
-            "still fall beyond it. The scores do not order the classes, or the rows have no errors; give a temperature, "
-            "or more rows.",
+            f"the temperature {np.exp(best):.3g} is at the end of the range that was searched, and the log loss would "
+            "still fall beyond it: the scores do not order the classes, or the rows have no errors. Give a "
+            "temperature, or more rows.",
             UserWarning,
             stacklevel=3,
         )
@@ -302,9 +302,7 @@ def _check_temperature(temperature: Any) -> float:
 
 
 def _check_logits(logits: ArrayLike) -> FloatArray:
-    values = np.asarray(logits)
-    if not np.issubdtype(values.dtype, np.floating):
-        values = values.astype(np.float64)
+    values = as_floats(logits)
     if values.ndim == 0 or values.shape[-1] < 2:
         raise InputError(f"logits need shape (..., n_classes) with at least two classes, got {values.shape}.")
     if not np.isfinite(values).all():
