@@ -23,7 +23,7 @@ from demur.columns.schema import Schema
 from demur.deferral import DeferOption
 from demur.errors import InputError, MissingExtraError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
-from demur.estimators.candidates import CANDIDATES, Task, candidate_named, dense_view
+from demur.estimators.candidates import CANDIDATES, candidate_named, dense_view
 from demur.estimators.splitting import Partition, blocks_of, set_aside
 from demur.losses import available, resolve
 from demur.novelty import FEWEST_ROWS, Novelty
@@ -78,14 +78,8 @@ class ModelKind:
             The same table and seed give the same model.
         """
         options: ByName = {"cost": cost, "rule": rule, "novelty": None}  # the table's own columns tell
-        if self.name == "auto":
-            auto = AutoClassifier(
-                time_budget=time_budget, categorical_features=categorical, random_state=seed, verbose=verbose
-            )
-            return RejectOption(auto, **options)
-        candidate = candidate_named(self.name)
-        if candidate is not None:
-            return RejectOption(candidate.prepared(Task(n_rows, categorical, seed, -1)), **options)
+        if not self.is_network:
+            return RejectOption(self._blend(categorical, time_budget, seed, verbose), **options)
         networks = self._networks(cost, with_rule, seed, verbose)
         return RejectOption(make_pipeline(dense_view(categorical), networks), **options) if with_rule else networks
 
@@ -108,11 +102,10 @@ class ModelKind:
         prices : mapping of names to float
             The experts.
         """
-        if self.name == "auto":
+        estimator: Any
+        if not self.is_network:
             budget = None if time_budget is None else time_budget / (1 + len(prices))
-            estimator: Any = AutoClassifier(
-                time_budget=budget, categorical_features=categorical, random_state=seed, verbose=verbose
-            )
+            estimator = self._blend(categorical, budget, seed, verbose)
         else:
             prepared = self.classifier(n_rows, categorical, cost=0.2, with_rule=True, seed=seed, verbose=verbose)
             estimator = prepared.estimator
@@ -132,6 +125,15 @@ class ModelKind:
     def is_network(self) -> bool:
         """Whether it is trained with one of the paper's losses."""
         return self.name != "auto" and candidate_named(self.name) is None
+
+    def _blend(
+        self, categorical: NDArray[np.bool_], time_budget: float | None, seed: int, verbose: int
+    ) -> AutoClassifier:
+        """Return the classifier of all candidates for "auto", else of the one that was named."""
+        return AutoClassifier(
+            None if self.name == "auto" else [self.name], time_budget=time_budget, categorical_features=categorical,
+            random_state=seed, verbose=verbose,
+        )  # fmt: skip
 
     def _networks(self, cost: float, with_rule: bool, seed: int, verbose: int) -> RejectClassifier:
         loss = resolve(self.name)
