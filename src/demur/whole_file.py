@@ -79,14 +79,14 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
     Parameters
     ----------
     path : path
-        Its folder must exist.
+        Its folder is created if it does not exist.
     content : str or bytes
     overwrite : bool, default False
         Whether an existing file may be replaced.
 
     Raises
     ------
-    FileExistsError, FileNotFoundError, IsADirectoryError
+    FileExistsError, IsADirectoryError
 
     Examples
     --------
@@ -103,8 +103,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
         raise IsADirectoryError(f"{target} is a folder; name a file in it.")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; choose another name or allow it to be replaced.")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist; make it first.")
+    target.parent.mkdir(parents=True, exist_ok=True)
     part = part_of(target)
     try:
         with part.open("xb") as file:

@@ -216,8 +216,6 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     """Check that a model can be written to a path."""
     if not path.name:
         raise ModelFileError(f"cannot save to {str(path)!r}: give the path of a new folder.")
-    if not path.parent.is_dir():
-        raise ModelFileError(f"cannot save to {path}: the folder {path.parent} does not exist; create it first.")
     if path.is_symlink():
         raise ModelFileError(f"cannot save to {path}: it is a symbolic link; save to {os.readlink(path)} itself.")
     recover(path)
@@ -265,7 +263,7 @@ def _new_folder(target: Path) -> Iterator[Path]:
     """Make a temporary folder beside a path; it is removed at the end unless it was moved."""
     folder = part_of(target)
     try:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         yield folder
     except OSError as error:
         raise ModelFileError(f"cannot save to {target}: {error.strerror or error}.") from error
