@@ -2,6 +2,7 @@
 
 from demur.deploy.model_folder import ModelVersionWarning, load, save
 from demur.deploy.model_parts import ModelFileError
+from demur.deploy.monitored_tables import MonitoredTables
 from demur.deploy.monitoring import Alarm, Monitor, Reference, risk_sequence
 from demur.deploy.web_service import create_app
 
@@ -10,6 +11,7 @@ __all__ = [
     "ModelFileError",
     "ModelVersionWarning",
     "Monitor",
+    "MonitoredTables",
     "Reference",
     "create_app",
     "load",
