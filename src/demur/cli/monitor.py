@@ -86,7 +86,9 @@ def monitor(
                 if to_review is not None:
                     from demur.tabular import TableWriter
 
-                    writer = stack.enter_context(TableWriter(to_review, overwrite=force, inputs=[data]))
+                    writer = stack.enter_context(
+                        TableWriter(to_review, overwrite=force, inputs=[data], spreadsheet_safe=True)
+                    )
                 for first, chunk in _watch(
                     watching, fitted, data, state, chunk_rows, delimiter, strict=not allow_extra
                 ):
