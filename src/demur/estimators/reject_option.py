@@ -27,7 +27,16 @@ from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import AroundAnEstimator, RejectingClassifier, checked_labels, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
-from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
+from demur.estimators.splitting import (
+    Blocks,
+    EqualRowsWarning,
+    Fold,
+    Partition,
+    blocks_of,
+    folds_of,
+    folds_within,
+    set_aside,
+)
 from demur.estimators.table_codes import KnownRows
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
@@ -50,6 +59,7 @@ class _Rows:
     folds: list[Fold] | None
     train: NDArray[np.int64]
     aside: NDArray[np.int64]
+    copies: NDArray[np.bool_] | None = None
 
     def part(self) -> tuple[Any, AnyArray, ByName]:
         """Return what the estimator is fitted on: rows, labels and parameters of ``fit``."""
@@ -212,10 +222,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             self.known_rows_ = KnownRows.learn(_safe_indexing(X, train), self.novelty, rows.blocks.of_row[train])
         self.fitted_rule_: Any = None
         if _needs_fit(self.rule):
-            counted = rows.blocks.without_copies(rows.aside)
-            dependent = self._dependent(rows.blocks, groups, counted, rows.train)
-            aside = _safe_indexing(X, counted)
-            self._fit_rule(_of_rows(self.rule, counted), aside, labels[counted], self._novel(aside), dependent)
+            self._warn_of_copies(rows.blocks)
+            aside = _safe_indexing(X, rows.aside)
+            dependent = {"clusters": None if groups is None else np.asarray(groups)[rows.aside], "copies": rows.copies}
+            self._fit_rule(_of_rows(self.rule, rows.aside), aside, labels[rows.aside], self._novel(aside), dependent)
         return self
 
     def fit_rule(
@@ -258,14 +268,15 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         labels = checked_labels(y)
         self._check_known(labels)
         declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
-        rule, counted = self.rule, np.arange(len(labels))
-        dependent: ByName = {"clusters": groups, "copies": copies}
+        rows = np.arange(len(labels))
         if copies is None:
             blocks = blocks_of(X, labels, groups)
-            counted = blocks.without_copies(counted)
-            dependent = self._dependent(blocks, groups, counted)
-        declined = None if declined is None else declined[counted]
-        self._fit_rule(_of_rows(rule, counted), _safe_indexing(X, counted), labels[counted], declined, dependent)
+            self._warn_of_copies(blocks)
+            rows = blocks.without_copies(rows)
+            copies = blocks.copies(rows)
+        dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
+        declined = None if declined is None else declined[rows]
+        self._fit_rule(_of_rows(self.rule, rows), _safe_indexing(X, rows), labels[rows], declined, dependent)
         return self
 
     def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
@@ -430,15 +441,15 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         folds = None
         if uses_folds and self.cv is not None and not isinstance(self.cv, Integral):
             folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
-        train, aside = np.arange(len(labels)), np.array([], dtype=np.int64)
+        parts = Partition(np.arange(len(labels)), np.array([], dtype=np.int64), blocks.equal_rows)
         if _needs_fit(self.rule):
             if weight is not None:
                 raise InputError(
                     f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a "
                     "cost."
                 )
-            train, aside, _ = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
-        return _Rows(X, labels, groups, own, blocks, folds, train, aside)
+            parts = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
+        return _Rows(X, labels, groups, own, blocks, folds, parts.train, parts.aside, parts.copies)
 
     def _fit_frozen(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
         """Keep an estimator that is fitted already; all rows are new to it."""
@@ -493,14 +504,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if groups is not None:
             self.fitted_rule_.groups = groups
 
-    def _dependent(
-        self, blocks: Blocks, groups: Any, rows: NDArray[np.int64], train: NDArray[np.int64] | None = None
-    ) -> ByName:
-        """Return the clusters of these rows, and which may be copies, as a rule's ``fit`` takes them; warn of copies."""
-        copies = blocks.copies(rows, train)
-        if (blocks.times > 1 or copies is not None) and has_fit_parameter(self.rule, "copies"):
+    def _warn_of_copies(self, blocks: Blocks) -> None:
+        if (blocks.times > 1 or blocks.suspects is not None) and has_fit_parameter(self.rule, "copies"):
             warnings.warn(blocks.explain() or "", EqualRowsWarning, stacklevel=3)
-        return {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
 
     def _novel(self, X: Features) -> NDArray[np.bool_] | None:
         known = getattr(self, "known_rows_", None)

@@ -26,6 +26,7 @@ __all__ = [
     "Partition",
     "blocks_from",
     "blocks_of",
+    "equal_rows",
     "folds_of",
     "folds_within",
     "hold_out",
@@ -64,11 +65,14 @@ class Partition(NamedTuple):
         Row numbers, in order.
     equal_rows : int
         How many rows have the features of an earlier row.
+    copies : array of bool, optional
+        Which rows set aside may be copies of others; None where nothing suggests copies.
     """
 
     train: Ints
     aside: Ints
     equal_rows: int
+    copies: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +162,18 @@ def blocks_of(X: Features, y: AnyArray, groups: ArrayLike | None = None) -> Bloc
     >>> blocks_of(np.array([[1.0], [2.0], [3.0], [4.0]]), y, groups=["ann", "bob", "ann", "bob"]).of_row
     array([0, 1, 0, 1])
     """
-    return blocks_from(_numbered(_row_keys(X)), y, groups)
+    return blocks_from(equal_rows(X), y, groups)
+
+
+def equal_rows(X: Features) -> Ints:
+    """Return numbers that are equal where rows are, in the order of their first appearance.
+
+    Examples
+    --------
+    >>> equal_rows(np.array([[0.0, np.nan], [1.0, 2.0], [-0.0, np.nan]]))
+    array([0, 1, 0])
+    """
+    return _numbered(_row_keys(X))
 
 
 def blocks_from(equal: Ints, y: AnyArray, groups: ArrayLike | None = None) -> Blocks:
@@ -258,8 +273,9 @@ def set_aside(
 ) -> Partition:
     """Return the rows to train on and the rows that a rule is fitted on.
 
-    A number of folds sets a share of 1 / cv aside, drawn at random and by class where the classes are large enough. A
-    splitter or a list knows which rows belong together: the test part of its last fold is set aside.
+    A number of folds sets a share of 1 / cv aside, drawn at random class by class. Of a splitter or a list, the test
+    part of the last fold is set aside. Where the table was copied, the rule gets one copy of each row, and the others
+    are on neither side.
 
     Parameters
     ----------
@@ -270,8 +286,8 @@ def set_aside(
 
     Examples
     --------
-    >>> train, aside, equal_rows = set_aside(5, np.arange(10).reshape(-1, 1), np.array([0, 1] * 5))
-    >>> len(train), len(aside), equal_rows
+    >>> parts = set_aside(5, np.arange(10).reshape(-1, 1), np.array([0, 1] * 5))
+    >>> len(parts.train), len(parts.aside), parts.equal_rows
     (8, 2, 0)
     """
     blocks = blocks_of(X, y, groups) if blocks is None else blocks
@@ -279,10 +295,13 @@ def set_aside(
     if cv is not None and not isinstance(cv, Integral):
         last = (folds_of(cv, X, y, groups=groups, blocks=blocks) if folds is None else folds)[-1][1]
         together = np.isin(blocks.of_row, blocks.of_row[last])
-        return Partition(rows[~together], np.sort(last), blocks.equal_rows)
-    share = 0.2 if cv is None else 1 / max(2, int(cv))
-    chosen = _draw(blocks, y, share, np.random.RandomState(0), at_least=1)
-    return Partition(rows[~chosen], rows[chosen], blocks.equal_rows)
+        train, aside = rows[~together], np.sort(last)
+    else:
+        share = 0.2 if cv is None else 1 / max(2, int(cv))
+        chosen = _draw(blocks, y, share, np.random.RandomState(0), at_least=1)
+        train, aside = rows[~chosen], rows[chosen]
+    aside = blocks.without_copies(aside)
+    return Partition(train, aside, blocks.equal_rows, blocks.copies(aside, train))
 
 
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
@@ -331,8 +350,8 @@ def hold_out_latest(
     Examples
     --------
     >>> days = [3, 1, 2, 5, 4]
-    >>> train, aside, _ = hold_out_latest(days, np.eye(5), np.array([0, 1, 0, 1, 0]), 0.4)
-    >>> train.tolist(), aside.tolist()
+    >>> parts = hold_out_latest(days, np.eye(5), np.array([0, 1, 0, 1, 0]), 0.4)
+    >>> parts.train.tolist(), parts.aside.tolist()
     ([0, 1, 2], [3, 4])
     """
     when = np.asarray(times, dtype=np.float64)
@@ -403,7 +422,7 @@ def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
     labels, sizes = _rarest_class(blocks, y), blocks.sizes
     n_folds = max(2, min(n_folds, int(np.bincount(labels).max())))
     fold = np.empty(len(sizes), dtype=np.int64)
-    if blocks.single:
+    if len(np.unique(sizes)) == 1:  # single rows, or a copied table
         splitter = StratifiedKFold(n_folds, shuffle=True, random_state=0)  # real tables are rarely in random order
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The least populated class")

@@ -120,7 +120,7 @@ class RiskControl(FittedThreshold):
       needs a true risk that does not fall as the coverage grows.
     - ``"auto"`` is ``"fixed-sequence"``, decided without looking at the data: looking at both and keeping the better
       would void the guarantee. It assumes less, and it is the sharper of the two: with calibrated probabilities its
-      mean coverage is the higher one for every sample size and target tried in ``tests/test_guarantees.py``. Strong
+      mean coverage is the higher one for every sample size and target tried in ``tests/guarantees``. Strong
       overconfidence with a few hundred rows can turn this around.
 
     - With ``groups``, a threshold passes only if it does so in *each* group at the level at hand: a test of the

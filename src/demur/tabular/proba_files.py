@@ -225,11 +225,10 @@ class _Given:
         rule: Rule | None,
     ) -> "tuple[RejectOption, int]":
         """Calibrate on rows with a label, and fit the rule on rows of its own."""
-        from sklearn.base import clone
         from sklearn.frozen import FrozenEstimator
 
         from demur.estimators import RejectOption
-        from demur.estimators.splitting import blocks_of, set_aside
+        from demur.estimators.splitting import set_aside
 
         unseen = [name for name in self.classes if name not in set(labels.tolist())]
         if unseen:
@@ -245,13 +244,13 @@ class _Given:
         if rule is None or not rule.needs_fit:
             return option.fit(values, labels).set_params(rule=rule), 0
         own = None if groups is None else groups[train]
-        blocks = blocks_of(_numbered(len(train)), labels, own)
-        parts = set_aside(_FOLDS, _numbered(len(train)), labels, groups=own, blocks=blocks)
-        option.fit(values[parts.train], labels[parts.train])
-        counted = blocks.one_row_each(parts.aside) if getattr(rule, "counts_independent_rows", True) else parts.aside
-        codes = np.searchsorted(option.classes_, labels[counted])
-        option.fitted_rule_ = clone(rule).fit(option.predict_proba(values[counted]), codes)
-        return option.set_params(rule=rule), len(parts.aside)
+        parts = set_aside(_FOLDS, _numbered(len(train)), labels, groups=own)
+        option.fit(values[parts.train], labels[parts.train]).set_params(rule=rule)
+        # Equal numbers, votes above all, do not make one row a copy of another.
+        copies = np.zeros(len(parts.aside), dtype=bool)
+        own = None if own is None else own[parts.aside]
+        option.fit_rule(values[parts.aside], labels[parts.aside], groups=own, copies=copies)
+        return option, len(parts.aside)
 
 
 def _refuse_empty(gaps: NDArray[np.bool_]) -> None:
