@@ -5,14 +5,61 @@ import os
 import re
 import secrets
 import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["move_into_place", "part_of", "recover", "write_whole"]
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+__all__ = ["locked", "move_into_place", "part_of", "recover", "write_whole"]
+
+_STALE_AFTER = 24 * 3600
+"""Seconds after which an unfinished file that nobody has written to belongs to a process that was killed."""
 
 
 def part_of(path: Path) -> Path:
-    """Return a name beside a path, hidden and unlike any other, for what is not complete yet."""
+    """Return a new hidden name beside a path, for content that is not complete yet.
+
+    Unfinished files and folders of the same path that a killed process left more than a day ago are removed.
+    """
+    own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.part")
+    stale = time.time() - _STALE_AFTER
+    for old in path.parent.glob(".*.part"):
+        with suppress(OSError):  # another process may remove it first
+            if own.fullmatch(old.name) and old.stat().st_mtime < stale:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock beside a path while the block runs; other processes that ask for it wait.
+
+    The operating system releases the lock when the process ends, however it ends.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> state = Path(tempfile.mkdtemp()) / "state.json"
+    >>> with locked(state):
+    ...     _ = write_whole(state, "{}")
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
+    with path.with_name(f".{path.name}.lock").open("ab") as file:
+        if sys.platform == "win32":
+            while True:
+                with suppress(OSError):  # it gives up after ten seconds
+                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+                    break
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite: bool = False) -> Path:
@@ -21,14 +68,14 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
     Parameters
     ----------
     path : path
-        Its folder must exist.
+        Its folder is created if it does not exist.
     content : str or bytes
     overwrite : bool, default False
         Whether a file that is there already may be replaced.
 
     Raises
     ------
-    FileExistsError, FileNotFoundError, IsADirectoryError
+    FileExistsError, IsADirectoryError
         If it cannot be written there; in one sentence.
 
     Examples
@@ -46,8 +93,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
         raise IsADirectoryError(f"{target} is a folder; name a file in it.")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; choose another name or allow it to be replaced.")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist; make it first.")
+    target.parent.mkdir(parents=True, exist_ok=True)
     part = part_of(target)
     try:
         with part.open("xb") as file:

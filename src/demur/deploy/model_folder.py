@@ -165,8 +165,6 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     """Refuse a path where no model may be written."""
     if not path.name:
         raise ModelFileError(f"cannot save to {str(path)!r}: give the path of a new folder.")
-    if not path.parent.is_dir():
-        raise ModelFileError(f"cannot save to {path}: the folder {path.parent} does not exist; create it first.")
     if path.is_symlink():
         raise ModelFileError(f"cannot save to {path}: it is a symbolic link; save to {os.readlink(path)} itself.")
     recover(path)
@@ -211,7 +209,7 @@ def _new_folder(target: Path) -> Iterator[Path]:
     """Make a folder beside a path to fill and to move away, and remove it if it is still there in the end."""
     folder = part_of(target)
     try:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         yield folder
     except OSError as error:
         raise ModelFileError(f"cannot save to {target}: {error.strerror or error}.") from error
