@@ -501,7 +501,7 @@ def _row_keys(X: Features) -> Ints:
     if isinstance(X, list | tuple):
         return _codes(np.fromiter(X, dtype=object, count=len(X)))
     if sparse.issparse(X):
-        rows = sparse.csr_array(X, copy=True)
+        rows = sparse.csr_array(X).copy()
         rows.sum_duplicates()
         rows.eliminate_zeros()
         data, ends = _codes(rows.data), pairwise(rows.indptr.tolist())
