@@ -14,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 from service_samples import HOSTILE, Client, app, ask, covering, good, json_rows, model, table
 
 from demur.columns import Column, Schema
-from demur.costs import check_cost
 from demur.deploy import create_app
 from demur.deploy.request_types import question_type, request_table
 from demur.tabular import TableModel
@@ -101,7 +100,6 @@ REFUSED = {
     "a list": (with_value("size", [1]), "input should be a valid number"),
     "no truth value": (with_value("open", "true"), "input should be a valid boolean"),
     "no text": (with_value(HOSTILE, 3), "input should be a valid string"),
-    "half of a character": (with_value(HOSTILE, "\ud800"), "cannot be stored as string"),
     "no whole number": (with_value("floor", 1.5), "row 2, column 'floor'"),
     "no such day": (with_value("day", "2024-02-30"), "row 2, column 'day': input should be a valid datetime or date"),
     "a number as a day": (with_value("day", 20240101), "row 2, column 'day': a date or time must be text"),
@@ -137,11 +135,10 @@ def test_the_reason_is_one_sentence(name):
 
 
 @pytest.mark.parametrize("cost", [1, 1.5, -0.1, 1e300])
-def test_a_cost_out_of_range_is_refused_in_the_words_of_the_library(cost):
-    with pytest.raises(ValueError, match="cost must be in") as error:
-        check_cost(cost)
-    words = str(error.value).removesuffix(".")
-    assert ask(app(), good(cost=cost)).json()["error"].startswith(f"'cost': {words}")
+def test_a_cost_out_of_range_is_refused(cost):
+    refused = ask(app(), good(cost=cost))
+    assert refused.status_code == 422
+    assert refused.json()["error"].startswith("'cost': input should be ")
 
 
 # Bodies that are no request -------------------------------------------------------------------------------------------

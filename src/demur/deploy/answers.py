@@ -171,6 +171,7 @@ class GraphModel:
         self._encoders = [(column.name, _encoder(column)) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
         self._position = {name: k for k, name in enumerate(self._classes)}
+        self._categorical, self._cost = model.schema.categorical, model.cost if model.cost_adjustable else None
 
     @classmethod
     def of(cls, model: TableModel) -> "GraphModel | None":
@@ -194,14 +195,14 @@ class GraphModel:
             [[encode(row[name]) for name, encode in self._encoders] for one in questions for row in _rows(one)]
         )
         novel = np.zeros(len(codes), dtype=bool) if model.novelty is None else model.novelty.novel(codes)
-        codes[(codes == UNSEEN) & model.schema.categorical] = np.nan
+        codes[(codes == UNSEEN) & self._categorical] = np.nan
         codes[np.abs(codes) > LARGEST] = np.nan
         label, reject, confidence, proba = self._session.run(
             ["label", "reject", "confidence", "proba"], {"features": codes}
         )
         first = np.array([self._position[name] for name in label.tolist()])
-        if model.cost_adjustable:
-            costs = [model.cost if one.get("cost") is None else one["cost"] for one in questions]
+        if self._cost is not None:
+            costs = [self._cost if one.get("cost") is None else one["cost"] for one in questions]
             reject = ~(chow_acceptance(confidence, np.repeat(costs, sizes)) > 0)
         else:
             confidence = proba[np.arange(len(proba)), first]

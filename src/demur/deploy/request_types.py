@@ -94,7 +94,8 @@ def question_type(model: TableModel, max_rows: int) -> TypeForm:
         return AfterValidator(pass_on)
 
     row, number = _row_type(model), Annotated[float, Field(allow_inf_nan=False)]
-    cost: TypeForm = Annotated[number | None, checked(model.check_cost), WithJsonSchema(_cost_schema(model))]
+    bounds = Field(ge=0, lt=1) if model.cost_adjustable else checked(model.check_cost)
+    cost: TypeForm = Annotated[Annotated[number, bounds] | None, WithJsonSchema(_cost_schema(model))]
     proba: TypeForm = Annotated[
         bool,
         checked(lambda _: model.check_proba()),

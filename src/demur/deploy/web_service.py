@@ -99,7 +99,7 @@ def create_app(
     """
     try:
         import prometheus_client  # noqa: F401 # one message for the one extra
-        from fastapi import APIRouter, Body, Depends, FastAPI
+        from fastapi import Body, Depends, FastAPI
         from fastapi.exceptions import RequestValidationError
         from starlette.exceptions import HTTPException
         from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -118,7 +118,13 @@ def create_app(
         openapi_url=None,  # it names the columns, and so needs the key
         exception_handlers={RequestValidationError: _refuse, HTTPException: _refuse, RequestError: _refuse},
     )
-    keyed = APIRouter(dependencies=[Depends(_key_check(api_keys))] if api_keys else [])
+    keyed = [Depends(_key_check(api_keys))] if api_keys else []
+
+    @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
+              response_model=answer_type(model, audits=audit > 0),
+              responses={422: {"description": "The request does not fit the model."}})  # fmt: skip
+    async def decide(asked: question) -> Response:
+        return Response(await answerer.answer(asked), media_type="application/json")
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", summary="Whether the service runs")
@@ -126,23 +132,15 @@ def create_app(
         return {"status": "ok"}
 
     @app.head("/ready", include_in_schema=False)
-    @app.get(
-        "/ready", summary="Whether the service takes requests", responses={503: {"description": "It is stopping."}}
-    )
+    @app.get("/ready", summary="Whether it takes requests", responses={503: {"description": "It is stopping."}})
     async def ready() -> JSONResponse:
         return JSONResponse({"status": "stopping"}, 503) if stopping() else JSONResponse({"status": "ready"})
 
-    @keyed.get("/metrics", summary="Counts for Prometheus")
+    @app.get("/metrics", summary="Counts for Prometheus", dependencies=keyed)
     async def metrics() -> Response:
         return Response(answerer.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @keyed.post("/decide", summary=f"Decide {model.target} for one row or many",
-                response_model=answer_type(model, audits=audit > 0),
-                responses={422: {"description": "The request does not fit the model."}})  # fmt: skip
-    async def decide(asked: question) -> Response:
-        return Response(await answerer.answer(asked), media_type="application/json")
-
-    @keyed.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False, dependencies=keyed)
     async def document() -> JSONResponse:
         return JSONResponse(app.openapi())
 
@@ -150,14 +148,20 @@ def create_app(
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
         pages["/report"] = page, report_headers(page)
+    options: Any = {"methods": ["GET", "HEAD"], "include_in_schema": False, "dependencies": keyed}
     for path, (page, headers) in pages.items():
-        shown = HTMLResponse(page, headers=headers)
-        keyed.add_api_route(path, lambda shown=shown: shown, methods=["GET", "HEAD"], include_in_schema=False)
-    app.include_router(keyed)
+        app.add_api_route(path, _always(HTMLResponse(page, headers=headers)), **options)
     app.add_middleware(BodyLimit, max_bytes=max_bytes, max_seconds=max_seconds)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_OWN_HOSTS, *allowed_hosts], www_redirect=False)
     app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
     return app
+
+
+def _always(response: "Response") -> Callable[[], Awaitable[Any]]:
+    async def show() -> Any:
+        return response
+
+    return show
 
 
 async def _refuse(request: "Request", error: Any) -> "Response":
