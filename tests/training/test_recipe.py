@@ -115,7 +115,7 @@ def test_gradients_are_autograds(embeddings, dropping):
         if dropping:
             from demur.training.tabular_net import _inputs
 
-            activation = _inputs(shape, parts, x)
+            activation = _inputs(shape, parts, x).transpose(1, 2)
             for depth in range(3):
                 activation = parts[f"weight{depth}"] @ activation + parts[f"bias{depth}"].unsqueeze(-1)
                 if depth < 2:

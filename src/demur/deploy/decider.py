@@ -185,9 +185,8 @@ class Decider:
 
         Rows that the classifier itself finds novel are added to ``novel``.
         """
-        quick = self.model.quick()
         codes[np.abs(codes) > LARGEST] = np.nan
-        decision, scores = quick.classifier.decide_and_score(quick.features(codes), costs)
+        decision, scores = self.model.classifier.decide_and_score(self.model.numbers(codes), costs)
         if decision.novel is not None:
             novel |= decision.novel
         label, rows = decision.label, np.arange(len(scores))

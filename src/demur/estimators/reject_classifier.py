@@ -448,7 +448,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if self.has_proba:
             proba: NDArray[np.float64] = self.predict_proba(X)
             return proba
-        return self.networks_.class_scores(self._validated(X), len(self.classes_))
+        return self.networks_.decide_and_score(self._validated(X), self.fit_cost_, len(self.classes_))[1]
 
     def _loss(self) -> Any:
         """Return the chosen loss, or before fit the one that was asked for."""

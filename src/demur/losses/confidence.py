@@ -46,6 +46,7 @@ class CrossEntropy(ConfidenceLoss):
 
     equation = "Section 4, Theorem 8"
     why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
+    softmax_link = True
 
     @property
     def name(self) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ from demur.columns.schema import Schema
 from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
-from demur.estimators.quick_paths import QuickParts
 from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision, Rule
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
@@ -38,9 +36,6 @@ LARGEST = 1e30
 _PIECE = 64
 _MOST_NAMED = 8
 """Columns that a reason names."""
-
-_quick: "WeakKeyDictionary[TableModel, QuickParts]" = WeakKeyDictionary()
-"""Made on first use, and no part of what is saved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +213,7 @@ class TableModel:
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
         """Return the rows as numbers: what the classifier takes, unless it reads rows in another way."""
-        return self.quick().features(self._codes(table, where)[0])
+        return self.numbers(self._codes(table, where)[0])
 
     def _codes(self, table: Any, where: str) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
         """Return the codes of rows, and which rows are novel: None where that is not looked at."""
@@ -234,12 +229,9 @@ class TableModel:
         unseen = self.schema.unseen(table, codes)
         return np.where(unseen, UNSEEN, codes) if unseen.any() else codes
 
-    def quick(self) -> QuickParts:
-        """Return the parts that decide, without what scikit-learn checks at every step."""
-        parts = _quick.get(self)
-        if parts is None:
-            parts = _quick[self] = QuickParts(self.dense, self.classifier)
-        return parts
+    def numbers(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the features of the classifier for rows of codes."""
+        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
 
     def reasons(self, table: Any, decision: Decision[AnyArray]) -> pa.Array:
         """Return why each row was declined, and which columns hold categories that training did not have.
@@ -336,11 +328,11 @@ class TableModel:
         if self.reads != "codes":
             return self._ask_as_it_reads(table, cost, where)
         codes, novel = self._codes(table, where)
-        features = self.quick().features(codes)
+        features = self.numbers(codes)
         if self.asks_experts:
             return self._ask_with_experts(features, {**self.experts.prices, **(prices or {})})
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
-        decision, scores = self.quick().classifier.decide_and_score(features, costs)
+        decision, scores = self.classifier.decide_and_score(features, costs)
         return (decision if novel is None else decision.declining(novel)), scores
 
     def _ask_with_experts(

@@ -46,7 +46,7 @@ class ModuleArchitecture(Architecture):
     True
     """
 
-    graphable = False
+    graphable, needs_torch = False, True
 
     def __init__(self, factory: ModuleFactory, n_features: int, n_outputs: int) -> None:
         self.factory, self.n_features, self.n_outputs = factory, n_features, n_outputs
@@ -79,7 +79,7 @@ class ModuleArchitecture(Architecture):
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> Stack:
         return _StackedModule(self, seeds, n_groups, device)
 
-    def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
+    def scores(self, vectors: Tensor, x: Tensor) -> Tensor:  # type: ignore[override] # see needs_torch
         return torch.stack([self.module(vector).to(x.device, x.dtype)(x) for vector in vectors])
 
     def module(self, vector: Tensor) -> nn.Module:
