@@ -1,4 +1,4 @@
-"""The grid of hyper-parameters, the choice among trained networks, and the networks that are kept."""
+"""The grid of hyper-parameters, the choice among trained networks, and the fitted networks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,10 @@ __all__ = [
     "GridEntry",
     "ScaledNetworks",
     "all_diverged",
+    "best_of",
     "grid_of",
-    "least_log_loss",
-    "least_risk",
+    "judged",
     "scaled_inputs",
-    "select",
-    "try_out",
     "warn_if_silent",
     "with_indicators",
 ]
@@ -57,7 +55,7 @@ class GridEntry:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What was tried: its hyper-parameters and how it did on the held-out rows; log loss for losses with a link."""
+    """Hyper-parameters that were tried, and their results on held-out rows; a log loss only for losses with a link."""
 
     loss: Loss
     weight_decay: float
@@ -73,7 +71,7 @@ class AnswersNothingWarning(UserWarning):
 
 
 def warn_if_silent(chosen: Candidate, cost: float) -> None:
-    """Warn if the chosen networks answered none of the rows that they were judged by."""
+    """Warn if the chosen networks answered none of the held-out rows."""
     if chosen.coverage == 0:
         warnings.warn(
             f"the chosen networks decline every held-out row at the cost {cost:g}: no answer is surer than "
@@ -83,11 +81,11 @@ def warn_if_silent(chosen: Candidate, cost: float) -> None:
         )
 
 
-def all_diverged(n_networks: int, loss: str) -> InputError:
-    """Return the error that says so."""
+def all_diverged(loss: str) -> InputError:
+    """Return the error for a training in which every network diverged."""
     return InputError(
-        f"all {n_networks} networks diverged: their weights overflowed. Lower learning_rate, standardise "
-        f"the features, or choose another loss than {loss!r}."
+        "all networks diverged: their weights overflowed. Lower learning_rate, standardise the features, or choose "
+        f"another loss than {loss!r}."
     )
 
 
@@ -116,154 +114,63 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
     return entries
 
 
-def select(
-    grid: Sequence[GridEntry],
-    trained: Trained,
-    n_members: int,
-    X: Tensor,
+def judged(
+    entry: GridEntry,
+    loss: Loss,
+    members: Sequence[int],
+    decided: tuple[Decision[AnyArray], AnyArray],
     y: NDArray[np.int64],
-    weight: NDArray[np.float64],
+    weight: NDArray[np.float64] | None,
     cost: float,
-) -> tuple[list[Candidate], Candidate]:
-    """Return all candidates and the one of least 0-1-c risk on these rows; the first of equals.
+) -> Candidate:
+    """Return how networks do on held-out rows.
 
-    Networks that diverged are never chosen.
+    Wrong and rejected rows are counted, so that candidates that are equally good have equal risks.
+
+    Parameters
+    ----------
+    entry : GridEntry
+    loss : Loss
+        The one that decides.
+    members : sequence of int
+        The networks that did not diverge.
+    decided : pair of Decision and array
+        The decisions for the held-out rows, and the normalised probabilities of losses with a link.
+    y, weight : arrays of shape (n_held_out,)
+    cost : float
+    """
+    if not members:
+        return Candidate(loss, entry.weight_decay, (), np.inf, np.nan, failed=True, log_loss=np.inf)
+    if not len(y):
+        return Candidate(loss, entry.weight_decay, tuple(members), np.nan, np.nan, failed=False)
+    decision, proba = decided
+    weights = np.ones(len(y)) if weight is None else weight
+    wrong = weights @ (~decision.reject & (decision.label != y)) / weights.sum()
+    rejected = weights @ decision.reject / weights.sum()
+    log_loss = None
+    if loss.has_link:
+        log_loss = float(np.average(-np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weights))
+    risk = float(wrong + cost * rejected)
+    return Candidate(
+        loss, entry.weight_decay, tuple(members), risk, float(1 - rejected), failed=False, log_loss=log_loss
+    )
+
+
+def best_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate of least log loss for losses with a link, else of least risk; the first of equals.
+
+    The 0-1-c risk at one cost is a poor criterion where rows are few and declining everything is hard to beat; and a
+    network with a link serves every cost.
 
     Raises
     ------
-    ValueError
-        If all diverged.
+    InputError
+        If all networks diverged.
     """
-    (candidates,) = try_out(grid, trained, n_members, X, y, weight, [cost])
-    best = least_risk(candidates)
-    if best.failed:
-        raise all_diverged(len(trained.failed), best.loss.name)
-    return candidates, best
-
-
-def least_log_loss(
-    candidates: Sequence[Candidate],
-    trained: Trained,
-    X: Tensor,
-    y: NDArray[np.int64],
-    weight: NDArray[np.float64],
-) -> tuple[list[Candidate], Candidate]:
-    """Return the candidates with their log losses on these rows, and the best by them; for losses with a link.
-
-    The 0-1-c risk at one cost is a poor judge where rows are few and "decline everything" is hard to beat, and a
-    network with a link serves every cost.
-    """
-    judged, losses = [], []
-    for candidate in candidates:
-        value = np.inf
-        if not candidate.failed:
-            networks = FittedNetworks(trained.take(candidate.members), None, None, loss=candidate.loss)
-            proba = networks.proba(X.numpy(), normalised=True)[np.arange(len(y)), y]
-            value = float(np.average(-np.log(np.maximum(proba, 1e-12)), weights=weight))
-        judged.append(replace(candidate, log_loss=value))
-        losses.append(value)
-    return judged, judged[int(np.argmin(losses))]
-
-
-def least_risk(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate of least risk, the first of equals; one that diverged only where all did."""
-    return min(candidates, key=lambda candidate: candidate.risk)
-
-
-def try_out(
-    grid: Sequence[GridEntry],
-    trained: Trained,
-    n_members: int,
-    X: Tensor,
-    y: NDArray[np.int64] | Tensor,
-    weight: NDArray[np.float64] | Tensor,
-    costs: Sequence[float],
-) -> list[list[Candidate]]:
-    """Return, for each cost, how each candidate does on these rows, in the order of the grid.
-
-    Networks with equal losses decide as one tensor program, on the device where they are. What is wrong and what is
-    rejected is counted, so candidates that are equally good have risks that are equal to the last bit.
-    """
-    device = trained.vectors.device
-    rows = _HeldOut(
-        X.to(device),
-        torch.as_tensor(y, device=device),
-        torch.as_tensor(weight, dtype=torch.float64, device=device),
-        torch.tensor(costs, dtype=torch.float32, device=device).view(-1, 1, 1),
-    )
-    failed = trained.failed.reshape(len(grid), n_members).tolist()
-    members = [[n * n_members + m for m in range(n_members) if not failed[n][m]] for n in range(len(grid))]
-    counts: dict[int, NDArray[np.float64]] = {}
-    for alike in _alike(grid, [len(one) for one in members]):
-        networks = trained.take([m for n in alike for m in members[n]])
-        counted = rows.count(grid[alike[0]].deciders, networks, len(alike))
-        counts |= {n: counted[..., place] for place, n in enumerate(alike)}
-    total = float(rows.weight.sum())
-    tried: list[list[Candidate]] = [[] for _ in costs]
-    for n, entry in enumerate(grid):
-        for k, decider in enumerate(entry.deciders):
-            for c, cost in enumerate(costs):
-                wrong, rejected = counts[n][:, k, c].tolist() if members[n] else (np.inf, np.nan)
-                risk = (wrong + cost * rejected) / total if members[n] else np.inf
-                coverage = 1 - rejected / total
-                tried[c].append(
-                    Candidate(decider, entry.weight_decay, tuple(members[n]), risk, coverage, failed=not members[n])
-                )
-    return tried
-
-
-def _alike(grid: Sequence[GridEntry], n_members: Sequence[int]) -> list[list[int]]:
-    """Return the positions in the grid in groups of equal losses and equally many networks; without any, in none."""
-    groups: list[list[int]] = []
-    for n, entry in enumerate(grid):
-        if not n_members[n]:
-            continue
-        for group in groups:
-            if grid[group[0]].loss == entry.loss and n_members[group[0]] == n_members[n]:
-                group.append(n)
-                break
-        else:
-            groups.append([n])
-    return groups
-
-
-@dataclass(frozen=True, eq=False)
-class _HeldOut:
-    """Rows to choose by, on the device of the networks: features, classes, weights; and the costs as a column."""
-
-    X: Tensor
-    y: Tensor
-    weight: Tensor
-    cost: Tensor
-
-    def count(self, deciders: Sequence[Loss], networks: Trained, n_entries: int) -> NDArray[np.float64]:
-        """Return the weight of the wrong and of the rejected rows, of shape (2, n_deciders, n_costs, n_entries)."""
-
-        def of_some_rows(start: int) -> Tensor:
-            rows = slice(start, start + _ROWS_AT_A_TIME)
-            scores = torch.stack(networks.scores(self.X[rows]).tensor_split(n_entries))
-            counted = []
-            for decider in deciders:
-                decision = _decide_as_stack(decider, scores, self.cost)
-                reject = decision.reject.expand(len(self.cost), n_entries, -1)
-                wrong = ~reject & (decision.label != self.y[rows])
-                counted.append(torch.stack([(part * self.weight[rows]).sum(-1) for part in (wrong, reject)]))
-            return torch.stack(counted, 1)
-
-        n_workers = 1 if self.X.device.type == "cuda" else None
-        pieces = on_workers(of_some_rows, range(0, len(self.X), _ROWS_AT_A_TIME), n_workers=n_workers)
-        return np.asarray(torch.stack(pieces).sum(0).cpu().numpy(), dtype=np.float64)
-
-
-def _decide_as_stack(loss: Loss, scores: Tensor, cost: Tensor) -> Decision[Tensor]:
-    """Decide with scores of shape (n_entries, n_members, n_rows, n_outputs), members averaged, as FittedNetworks do."""
-    if scores.shape[1] == 1 or not loss.has_link:
-        return loss.rule(scores[:, 0], cost)
-    proba = loss.inverse_link(scores).mean(1)
-    confidence = proba.amax(-1)
-    by_score = loss.class_scores(scores, proba.shape[-1]).mean(1)
-    label = torch.where(proba == confidence.unsqueeze(-1), by_score, -torch.inf).argmax(-1)
-    return Decision.from_acceptance(label, chow_acceptance(confidence, cost), confidence)
+    usable = [one for one in candidates if not one.failed]
+    if not usable:
+        raise all_diverged(candidates[0].loss.name)
+    return min(usable, key=lambda one: one.risk if one.log_loss is None else one.log_loss)
 
 
 def with_indicators(X: AnyArray, indicators: NDArray[np.int64] | None) -> AnyArray:
@@ -431,10 +338,9 @@ class FittedNetworks(ScaledNetworks):
             label = np.where(likeliest, by_class, -np.inf).argmax(axis=1)
         return label, confidence, _normalised(proba)
 
-    def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> FittedNetworks:
-        """Return the same networks with a temperature chosen on these (already scaled) rows."""
-        proba = replace(self, mean=None, scale=None, indicators=None).proba(X.numpy(), normalised=True)
-        return replace(self, temperature=TemperatureScaling().fit(proba, y, weight))
+    def calibrated(self, X: AnyArray, y: NDArray[np.int64], weight: NDArray[np.float64]) -> FittedNetworks:
+        """Return the same networks with a temperature chosen on these rows."""
+        return replace(self, temperature=TemperatureScaling().fit(self.proba(X, normalised=True), y, weight))
 
 
 def _normalised(estimates: AnyArray) -> NDArray[np.float64]:
