@@ -45,7 +45,7 @@ from demur.paper.trial_computing import (
 from demur.paper.trial_jobs import spec_of
 from demur.paper.trial_means import METRICS, Agreement, Numbers, Value, tolerance
 from demur.training import Job, Trained, TrainingData, resolve_device, train_all
-from demur.training.engine import Decay
+from demur.training.jobs import Decay
 from demur.whole_file import write_whole
 
 __all__ = [

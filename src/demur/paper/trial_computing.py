@@ -25,7 +25,7 @@ from demur.paper.records import Record, Score, describe_environment
 from demur.paper.trial_jobs import TrialJob
 from demur.rules import chow_acceptance
 from demur.training import MLP, NetworkSpec, Trained, TrainingData, train
-from demur.training.engine import Decay
+from demur.training.jobs import Decay
 from demur.training.mlp import Initialisation
 from demur.training.training_step import stacked_loss
 

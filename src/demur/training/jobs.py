@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
+from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch, without_gradients
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 
-__all__ = ["Job", "NetworkSpec", "Trained", "TrainingData"]
+__all__ = ["CudaPath", "Decay", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
+
+CudaPath = Literal["tf32", "tf32x3", "ieee", "graph"]
+"""How networks are trained on a GPU."""
+
+Decay = Literal["l2", "decoupled"]
+"""How weights decay: by a penalty that joins the gradient, or by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +67,6 @@ class NetworkSpec:
         Values for fields of the loss, such as ``alpha`` and ``beta``.
     validation : array of int, optional
         Rows that choose the best epoch, in :func:`train_tabular` only.
-    learning_rate, dropout : float, optional
-        In :func:`train_tabular` only: the network's own, or the recipe's if None.
 
     Examples
     --------
@@ -74,8 +80,6 @@ class NetworkSpec:
     cost: float = 0.2
     hyper: Mapping[str, float] = field(default_factory=dict)
     validation: NDArray[np.int64] | None = None
-    learning_rate: float | None = None
-    dropout: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +99,48 @@ class Job:
     architecture: Architecture
     data: TrainingData
     networks: Sequence[NetworkSpec]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The options of :func:`train` and :func:`train_all`.
+
+    Parameters
+    ----------
+    epochs, batch_size : int
+    learning_rate : float
+    device : torch.device or str
+    stack_size, n_workers : int, optional
+        Networks in a stack, and stacks that train at a time; chosen from the machine by default.
+    progress : callable, optional
+        Called with the number of network-epochs just finished, from any thread.
+    on_cuda : {"tf32", "tf32x3", "ieee", "graph"}
+        Precision of matrix products on a GPU, for networks with one hidden layer and a loss of demur's own, which are
+        trained by one program each: 11 bits, about 22 bits, or 24 bits. "graph" trains them with CUDA graphs instead,
+        as all other networks.
+    decay : {"l2", "decoupled"}
+        Whether the weight decay of a network is an L2 penalty, whose gradient is added to that of the loss, as in
+        ``torch.optim.Adam``, or shrinks the weights in every step, as in ``torch.optim.AdamW``.
+    """
+
+    epochs: int = 150
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    device: torch.device | str = "cpu"
+    stack_size: int | None = None
+    n_workers: int | None = None
+    progress: Callable[[int], None] | None = None
+    on_cuda: CudaPath = "tf32"
+    decay: Decay = "l2"
+
+    def __post_init__(self) -> None:
+        if self.decay not in ("l2", "decoupled"):
+            raise InputError(f"decay must be 'l2' or 'decoupled', got {self.decay!r}.")
+
+    @property
+    def where(self) -> torch.device:
+        """The device."""
+        return torch.device(self.device)
 
 
 @dataclass(eq=False)
