@@ -270,7 +270,8 @@ def _best_temperature(
     def penalised_log_loss(log_temperature: float) -> float:
         scaled = logs / np.exp(log_temperature)
         scaled -= scaled.max(axis=1, keepdims=True)
-        losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
+        with np.errstate(under="ignore"):
+            losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
         return float(np.average(losses, weights=weights)) + (np.hypot(1.0, log_temperature) - 1) / max(total, 1.0)
 
     ranges = np.ptp(logs.astype(np.float64, copy=False), axis=1)

@@ -9,8 +9,11 @@ from demur import RejectClassifier
 REASON = "demands argmax(predict_proba) == predict, which cannot hold where a classifier declines"
 
 
+SINGLE = "demands equal numbers to 1e-7 whatever rows are given together; networks compute in single precision"
+
+
 def expected_failures(estimator):
-    return {"check_classifiers_train": REASON}
+    return {"check_classifiers_train": REASON, "check_methods_subset_invariance": SINGLE}
 
 
 @parametrize_with_checks(

@@ -299,7 +299,9 @@ class FittedNetworks(ScaledNetworks):
         else:
             proba = self.loss.inverse_link(torch.from_numpy(scores)).numpy()
         proba = proba[0] if len(proba) == 1 else proba.mean(0)
-        return proba if self.temperature is None else at_temperature(proba, self.temperature.temperature_)
+        if self.temperature is None:
+            return proba
+        return at_temperature(proba.astype(np.float64), self.temperature.temperature_)  # small ones underflow in single
 
     def decide(self, X: AnyArray, cost: CostLike) -> Decision[AnyArray]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
