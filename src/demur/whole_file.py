@@ -5,13 +5,24 @@ import os
 import re
 import secrets
 import shutil
+import time
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["move_into_place", "part_of", "recover", "write_whole"]
 
 
+_STALE = 86_400
+"""Seconds after which an incomplete file belongs to a run that was killed."""
+
+
 def part_of(path: Path) -> Path:
-    """Return a name beside a path, hidden and unlike any other, for what is not complete yet."""
+    """Return a hidden name beside a path for a file or folder in progress, and remove what killed runs have left."""
+    own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.part")
+    for one in path.parent.iterdir() if path.parent.is_dir() else ():
+        with suppress(OSError):  # another process may remove it first
+            if own.fullmatch(one.name) and time.time() - one.stat().st_mtime > _STALE:
+                shutil.rmtree(one) if one.is_dir() else one.unlink()
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
 
 
@@ -21,14 +32,14 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
     Parameters
     ----------
     path : path
-        Its folder must exist.
+        Its folder is created if it does not exist.
     content : str or bytes
     overwrite : bool, default False
         Whether a file that is there already may be replaced.
 
     Raises
     ------
-    FileExistsError, FileNotFoundError, IsADirectoryError
+    FileExistsError, IsADirectoryError
         If it cannot be written there; in one sentence.
 
     Examples
@@ -46,8 +57,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
         raise IsADirectoryError(f"{target} is a folder; name a file in it.")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; choose another name or allow it to be replaced.")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist; make it first.")
+    target.parent.mkdir(parents=True, exist_ok=True)
     part = part_of(target)
     try:
         with part.open("xb") as file:

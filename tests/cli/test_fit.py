@@ -201,7 +201,6 @@ def test_numbers_beyond_what_models_compare_are_refused_by_name(fit, tmp_path):
         (("--target", "Y"), "no column 'Y'"),
         (("--model", "hbg"), "did you mean 'hgb'?"),
         (("--model", "ova+hin", "--coverage", "0.9"), "ova+hin gives no probabilities"),
-        (("--report", "nowhere/at/all.html"), "there is no folder"),
         (("--cost-matrix", "costs.csv", "--cost", "0.2"), "leave --cost out"),
         (("--cost-matrix", "missing.csv"), "there is no file 'missing.csv'"),
     ],

@@ -1,7 +1,6 @@
 """Lines of the issue that this package's commands answer for, each by its number."""
 
 import datetime
-import functools
 import io
 import json
 import subprocess
@@ -173,10 +172,8 @@ def fitted_on_years():
 
 
 @pytest.mark.slow
-def test_12_10_a_partitioned_folder_has_its_columns_and_no_hidden_files(demur, partitioned, tmp_path, monkeypatch):
-    distributed = pytest.importorskip("dask.distributed")
-    light = functools.partial(distributed.LocalCluster, processes=False, n_workers=1, threads_per_worker=1)
-    monkeypatch.setattr(distributed, "LocalCluster", light)
+def test_12_10_a_partitioned_folder_has_its_columns_and_no_hidden_files(demur, partitioned, tmp_path):
+    pytest.importorskip("distributed")
     folder, table = partitioned
     model = fitted_on_years()
     save(model, tmp_path / "model")
@@ -186,7 +183,17 @@ def test_12_10_a_partitioned_folder_has_its_columns_and_no_hidden_files(demur, p
     local = pq.read_table(tmp_path / "local.parquet")
     assert local.drop_columns("year").equals(wanted)
     assert local["year"].to_pylist() == table["year"].to_pylist()
-    call = ("predict", tmp_path / "model", folder, "--scheduler", "local", "--keep", "year", "--out", tmp_path / "out")
+    call = (
+        "predict",
+        tmp_path / "model",
+        folder,
+        "--scheduler",
+        "local:1",
+        "--keep",
+        "year",
+        "--out",
+        tmp_path / "out",
+    )
     result = demur(*call)
     assert result.code == 0, result
     written = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.parquet"))

@@ -27,7 +27,7 @@ from demur.deploy import create_app
 from demur.deploy.decider import Decider
 from demur.deploy.onnx import ExportError, compare_onnx, onnx_model
 from demur.errors import InputError, InputTypeError
-from demur.tabular import TableModel, decide_file, evaluate_table, report_html
+from demur.tabular import DecideOptions, TableModel, decide_file, evaluate_table, report_html
 
 
 def rows(n_rows=150, seed=0):
@@ -172,7 +172,7 @@ def test_what_the_estimator_refuses_is_said_in_its_words(strict, row, words):
 
 def test_a_file_goes_through_it(strict, tmp_path):
     FRAME[["age", "pet"]].fillna("cat").to_csv(tmp_path / "new.csv", index=False)
-    total = decide_file(strict, tmp_path / "new.csv", tmp_path / "out.csv", proba=True)
+    total = decide_file(strict, tmp_path / "new.csv", tmp_path / "out.csv", DecideOptions(proba=True))
     written = pd.read_csv(tmp_path / "out.csv")
     assert total.rows == len(FRAME)
     assert total.rejected == written["rejected"].sum()

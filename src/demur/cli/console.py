@@ -96,11 +96,9 @@ def check_free(path: Path, option: str, force: bool, *, is_file: bool = False) -
         raise CallError(f"{path} is a folder: name a file in it for {option}.")
     if path.exists() and not force:
         raise CallError(f"{path} exists already: choose another {option}, or pass --force to replace it.")
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise CallError(f"there is no folder {folder} to write {option} into: make it first.")
-    if not os.access(folder, os.W_OK):
-        raise CallError(f"the folder {folder} may not be written to: choose another {option}.")
+    folder = next(one for one in path.absolute().parents if one.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise CallError(f"{folder} cannot be written to: choose another {option}.")
 
 
 def check_share(option: str, value: float | None, *, zero: bool = True, one: bool = False, what: str = "share") -> None:

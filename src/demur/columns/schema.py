@@ -1,4 +1,4 @@
-"""The columns that a model was fitted on: learned from a table, checked against another, and encoded as numbers."""
+"""The feature columns of a model: learned from a table, checked against another table, and encoded as numbers."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -78,14 +78,14 @@ class Schema:
         target : str, optional
             The column with the labels, which is not a feature.
         keep : names
-            Columns to use although they are constant, or look like identifiers or free text.
+            Columns to use although they are constant or look like identifiers.
         drop : names
             Columns to leave out.
 
         Raises
         ------
         TableError
-            If a named column is not there, there are no rows, or no column is left to learn from.
+            If a named column does not exist or is free text, there are no rows, or no column is left to learn from.
         """
         unknown = [name for name in (target, *keep, *drop) if name is not None and name not in table.column_names]
         if unknown:
@@ -105,6 +105,8 @@ class Schema:
                 set_aside[name] = "it was left out on request"
                 continue
             column, said = understand(name, table[name], keep=name in keep)
+            if column is not None and said == _FREE_TEXT:
+                raise TableError(f"column {shown(name)} cannot be kept as a feature, because {said}: leave it out")
             if column is None:
                 set_aside[name] = said
                 continue
@@ -138,8 +140,15 @@ class Schema:
         ('pet',)
         """
         table = as_table(frame)
-        keep = [name for name in table.column_names if name != target and name not in drop]
-        return cls.learn(table, target=target, keep=keep, drop=drop)
+        names = [name for name in table.column_names if name != target and name not in drop]
+        understood = {name: understand(name, table[name], keep=True) for name in names}
+        columns = tuple(column for column, _ in understood.values() if column is not None)
+        if not columns:
+            raise TableError("no column is left to learn from: give at least one")
+        aside = {name: said for name, (column, said) in understood.items() if column is None}
+        aside |= dict.fromkeys(drop, "it was left out on request")
+        remarks = {name: said for name, (_, said) in understood.items() if name not in aside and said}
+        return cls(columns, target, aside, remarks)
 
     def without(self, name: str) -> Self:
         """Return the schema without one of its columns, if it has it.
@@ -289,6 +298,10 @@ _PLAIN_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
 
 
+_LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
+_FREE_TEXT = "it is free text (long, and mostly different from row to row)"
+
+
 def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tuple[Column | None, str]:
     """Return a column as a feature, with a remark about it or an empty one; or no feature, with the reason.
 
@@ -331,7 +344,7 @@ def _unless_constant(column: Column, values: Values, keep: bool, remark: str = "
 
 
 def _number(name: str, values: Values, keep: bool) -> tuple[Column | None, str]:
-    remark = ""
+    remark = "durations are used in seconds" if pa.types.is_duration(values.type) else ""
     if pa.types.is_floating(values.type):
         values = as_type(values, pa.float64(), name, "the table")
         finite = pc.is_finite(values)
@@ -366,30 +379,31 @@ def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
     table = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
     table = table.sort_by([("count", "descending"), ("value", "ascending")])
     n_valid, n_distinct = len(text) - text.null_count, table.num_rows
-    if not keep:
-        if n_distinct == 1 and text.null_count == 0:
-            return None, f"every value is {shown(table['value'][0].as_py())}"
-        reason = _unlike_category(name, table["value"], n_valid)
-        if reason:
-            return None, reason
+    if not keep and n_distinct == 1 and text.null_count == 0:
+        return None, f"every value is {shown(table['value'][0].as_py())}"
+    reason = _unlike_category(name, table["value"], n_valid)
+    if reason and not keep:
+        return None, reason
     other = n_distinct > MAX_CODES
     kept = table["value"].slice(0, MAX_CODES - 1 if other else MAX_CODES).to_pylist()
     remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
-    return Column(name, "category", tuple(kept), other), remark if other else ""
+    if reason == _FREE_TEXT:
+        remark = _FREE_TEXT
+    return Column(name, "category", tuple(kept), other), remark if other or reason == _FREE_TEXT else ""
 
 
 def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
     """Tell why text is not a category but numbers, sentences or identifiers, if so."""
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
-        if numbers > 0.9:
+        if numbers > 0.9 and not pc.any(pc.match_substring_regex(distinct, _LEADING_ZERO)).as_py():
             unread = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _PLAIN_NUMBER)))
             example = shown(unread[0].as_py()) if len(unread) else "those in quotes"
             return f"its values are numbers or dates, but not written as 1.5 or 2024-12-31, such as {example}"
         length = pc.mean(pc.utf8_length(distinct)).as_py()
         words = pc.mean(pc.count_substring(distinct, " ")).as_py() + 1
         if (length >= _LONG_TEXT or words >= _MANY_WORDS) and 2 * len(distinct) > n_valid:
-            return "it is free text (long, and mostly different from row to row)"
+            return _FREE_TEXT
     all_different = len(distinct) == n_valid and n_valid > 1
     if all_different and (n_valid >= _MANY_ROWS or _names_identifier(name)):
         return "it looks like an identifier (every value is different)"

@@ -72,7 +72,7 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
         function or a rule of your own is saved as its attributes: its class must be registered, here and where the
         model is loaded. Functions and your own torch modules are code, which no model holds.
     path : path
-        The folder to write. Its parent must exist.
+        The folder to write; folders above it are created.
     overwrite : bool, default=False
         Whether a model that stands there may be replaced. Nothing but a demur model ever is. A ``report.html`` in its
         folder goes with it: it is about the model that was there before.
@@ -165,8 +165,6 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     """Refuse a path where no model may be written."""
     if not path.name:
         raise ModelFileError(f"cannot save to {str(path)!r}: give the path of a new folder.")
-    if not path.parent.is_dir():
-        raise ModelFileError(f"cannot save to {path}: the folder {path.parent} does not exist; create it first.")
     if path.is_symlink():
         raise ModelFileError(f"cannot save to {path}: it is a symbolic link; save to {os.readlink(path)} itself.")
     recover(path)
@@ -211,7 +209,7 @@ def _new_folder(target: Path) -> Iterator[Path]:
     """Make a folder beside a path to fill and to move away, and remove it if it is still there in the end."""
     folder = part_of(target)
     try:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         yield folder
     except OSError as error:
         raise ModelFileError(f"cannot save to {target}: {error.strerror or error}.") from error
