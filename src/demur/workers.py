@@ -26,7 +26,15 @@ from demur.lazy_torch import torch
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["connect_dask", "n_cores", "on_workers", "optional_dask", "single_threaded_kernels"]
+__all__ = [
+    "connect_dask",
+    "free_cores",
+    "n_cores",
+    "native_threads",
+    "on_workers",
+    "optional_dask",
+    "single_threaded_kernels",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -165,3 +173,28 @@ def connect_dask(scheduler: str) -> Iterator[Client]:
         raise InputError(f"the scheduler {scheduler} does not answer; is it running, and can it be reached?") from error
     with client:
         yield client
+
+
+def free_cores() -> int:
+    """Return how many cores this process may use and other processes leave idle, at least one."""
+    cores = n_cores()
+    try:
+        others = max(0.0, os.getloadavg()[0] - 1) * cores / (os.cpu_count() or cores)  # one of them is this process
+    except (AttributeError, OSError):  # not on Windows
+        return cores
+    return max(1, round(cores - others))
+
+
+_ROWS_FOR_THREADS = 50_000
+"""Rows from which several threads are faster than one: below, they mostly wait for each other."""
+
+
+@contextmanager
+def native_threads(n_rows: int) -> Iterator[None]:
+    """Limit OpenMP and BLAS to the cores that are free, and to one thread on a small table.
+
+    OpenMP threads spin while they wait: two of them on a core that another process uses can take forty times as long as
+    one alone.
+    """
+    with ThreadpoolController().limit(limits=free_cores() if n_rows >= _ROWS_FOR_THREADS else 1):
+        yield

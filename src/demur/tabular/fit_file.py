@@ -226,6 +226,13 @@ def fit_file(
     fitted = replace(fitted, schema=schema, facts=facts)
     notes = _notes(fitted, rows.select(first_look.names), labels, groups, rows.take(train), labels[train])
     if time_split is not None and test is None and held_out is not None:
+        n_neither = len(labels) - len(train) - held_out.num_rows
+        if n_neither:
+            of_group = f"of a group of {group_split}" if group_split is not None else "equal to a row"
+            notes += (
+                f"{n_neither:,} of the {len(labels):,} rows are left out of training and of judging: they are earlier "
+                f"rows {of_group} that is held out.",
+            )
         notes += (f"it was trained on earlier rows and judged on the latest {held_out.num_rows:,}, by {time_split}.",)
     if test is not None and held_out is not None:
         notes += _known_rows(first_look, rows, held_out, source_name(test))
