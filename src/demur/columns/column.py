@@ -129,9 +129,7 @@ class Column:
 
 def _as_float(values: Values) -> NDArray[np.float64]:
     """Return numbers as an array, with NaN for what is missing or infinite."""
-    # A chunked array takes no such argument, and always copies where it must.
-    array = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
-    array = np.asarray(array, dtype=np.float64)
+    array = np.asarray(values, dtype=np.float64)
     infinite = np.isinf(array)
     return np.where(infinite, np.nan, array) if infinite.any() else array
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from demur.array_types import ByName, Features
 from demur.columns.column import KINDS, Column, as_type, kind_of_type
-from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, plain_array, shown
+from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, shown
 from demur.errors import InputError
 
 __all__ = ["MAX_CODES", "Schema", "mismatches", "understand"]
 
 _VERSION = 1
+
+_Understood: TypeAlias = Mapping[str, tuple[Column | None, str]]
 
 
 @dataclass(frozen=True)
@@ -95,29 +97,12 @@ class Schema:
             )
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
-        columns: list[Column] = []
-        set_aside: dict[str, str] = {}
-        remarks: dict[str, str] = {}
-        for name in table.column_names:
-            if name == target:
-                continue
-            if name in drop:
-                set_aside[name] = "it was left out on request"
-                continue
-            column, said = understand(name, table[name], keep=name in keep)
+        names = [name for name in table.column_names if name != target and name not in drop]
+        understood = {name: understand(name, table[name], keep=name in keep) for name in names}
+        for name, (column, said) in understood.items():
             if column is not None and said == _FREE_TEXT:
                 raise TableError(f"column {shown(name)} cannot be kept as a feature, because {said}: leave it out")
-            if column is None:
-                set_aside[name] = said
-                continue
-            columns.append(column)
-            if said:
-                remarks[name] = said
-        if not columns:
-            reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in list(set_aside.items())[:4])
-            reasons = f" ({reasons})" if reasons else ""
-            raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
-        return cls(tuple(columns), target, set_aside, remarks)
+        return cls._of(understood, target, drop)
 
     @classmethod
     def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
@@ -142,13 +127,20 @@ class Schema:
         table = as_table(frame)
         names = [name for name in table.column_names if name != target and name not in drop]
         understood = {name: understand(name, table[name], keep=True) for name in names}
+        return cls._of(understood, target, drop)
+
+    @classmethod
+    def _of(
+        cls, understood: Mapping[str, tuple[Column | None, str]], target: str | None, drop: Collection[str]
+    ) -> Self:
         columns = tuple(column for column, _ in understood.values() if column is not None)
+        aside = {name: reason for name, (column, reason) in understood.items() if column is None}
         if not columns:
-            raise TableError("no column is left to learn from: give at least one")
-        aside = {name: said for name, (column, said) in understood.items() if column is None}
-        aside |= dict.fromkeys(drop, "it was left out on request")
-        remarks = {name: said for name, (_, said) in understood.items() if name not in aside and said}
-        return cls(columns, target, aside, remarks)
+            reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in list(aside.items())[:4])
+            reasons = f" ({reasons})" if reasons else ""
+            raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
+        remarks = {name: remark for name, (column, remark) in understood.items() if column is not None and remark}
+        return cls(columns, target, {**aside, **dict.fromkeys(drop, "it was left out on request")}, remarks)
 
     def without(self, name: str) -> Self:
         """Return the schema without one of its columns, if it has it.
@@ -233,9 +225,7 @@ class Schema:
         for position in np.flatnonzero(self.categorical):
             missing = np.isnan(codes[:, position])
             if missing.any():
-                values = plain_array(table.column(self.columns[position].name))
-                if pa.types.is_dictionary(values.type):
-                    values = pc.cast(values, values.type.value_type)
+                values = as_type(table.column(self.columns[position].name), pa.string(), "", "")
                 found[:, position] = missing & np.asarray(pc.is_valid(values), dtype=bool)
         return found
 
@@ -319,46 +309,28 @@ def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tup
     >>> understand("country", pa.chunked_array([["NL", "NL"]]))
     (None, "every value is 'NL'")
     """
-    kind = kind_of_type(values.type)
+    kind, type_ = kind_of_type(values.type), values.type
     if values.null_count == len(values):
         return None, "every value is missing"
     if kind is None:
-        return None, f"its values are neither numbers nor text nor dates but of type {values.type}"
+        return None, f"its values are neither numbers nor text nor dates but of type {type_}"
     if kind == "category":
         return _category(name, as_type(values, pa.string(), name, "the table"), keep)
-    if kind == "number":
-        return _number(name, values, keep)
-    zoned = pa.types.is_timestamp(values.type) and values.type.tz is not None
-    unit = "ns" if getattr(values.type, "unit", None) == "ns" else "us"
-    return _unless_constant(Column(name, kind, zoned=zoned, unit=unit), values, keep)
-
-
-def _unless_constant(column: Column, values: Values, keep: bool, remark: str = "") -> tuple[Column | None, str]:
-    """Look at the numbers that a model would see: Arrow cannot compare all types, nor a model all integers."""
+    zoned = pa.types.is_timestamp(type_) and type_.tz is not None
+    unit = "ns" if kind != "number" and getattr(type_, "unit", None) == "ns" else "us"
+    column = Column(name, kind, zoned=zoned, unit=unit)
     encoded = column.encode(values, "the table")
-    # One value and gaps still tell two kinds of rows apart.
-    if not keep and not np.isnan(encoded).any() and encoded.min() == encoded.max():
-        what = repr(encoded[0].item()).removesuffix(".0") if column.kind == "number" else "the same"
-        return None, f"every value is {what}"
-    return column, remark
-
-
-def _number(name: str, values: Values, keep: bool) -> tuple[Column | None, str]:
-    remark = "durations are used in seconds" if pa.types.is_duration(values.type) else ""
-    if pa.types.is_floating(values.type):
-        values = as_type(values, pa.float64(), name, "the table")
-        finite = pc.is_finite(values)
-        n_infinite = pc.sum(pc.is_inf(values)).as_py() or 0
-        if n_infinite:
-            remark = f"{n_infinite:,} infinite {'value is' if n_infinite == 1 else 'values are'} read as missing"
-        values = pc.if_else(finite, values, None)
-        if values.null_count == len(values):
-            return None, "every value is missing or infinite"
-    if not keep and pa.types.is_integer(values.type) and values.null_count == 0:
-        reason = _numbered_rows(name, values)
-        if reason:
+    missing = np.isnan(encoded)
+    if missing.all():
+        return None, "every value is missing or infinite"
+    if not keep:
+        if not missing.any() and encoded.min() == encoded.max():  # one value and gaps still tell rows apart
+            return None, f"every value is {encoded[0]:.15g}" if kind == "number" else "every value is the same"
+        if pa.types.is_integer(type_) and not missing.any() and (reason := _numbered_rows(name, values)):
             return None, reason
-    return _unless_constant(Column(name, "number"), values, keep, remark)
+    if pa.types.is_floating(type_) and (n := int(np.isinf(np.asarray(values, dtype=np.float64)).sum())):
+        return column, f"{n:,} infinite {'value is' if n == 1 else 'values are'} read as missing"
+    return column, "durations are used in seconds" if pa.types.is_duration(type_) else ""
 
 
 def _numbered_rows(name: str, values: Values) -> str:
@@ -387,9 +359,8 @@ def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
     other = n_distinct > MAX_CODES
     kept = table["value"].slice(0, MAX_CODES - 1 if other else MAX_CODES).to_pylist()
     remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
-    if reason == _FREE_TEXT:
-        remark = _FREE_TEXT
-    return Column(name, "category", tuple(kept), other), remark if other or reason == _FREE_TEXT else ""
+    remark = reason if reason == _FREE_TEXT else remark if other else ""
+    return Column(name, "category", tuple(kept), other), remark
 
 
 def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:

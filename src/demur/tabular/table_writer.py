@@ -136,12 +136,10 @@ class TableWriter:
                 with self._explained():
                     self._finish()
         finally:
-            if self._columnar is not None:
-                with suppress(Exception):  # it would try again when Python forgets it, on a file that is gone
-                    self._columnar.close()
-            if self._file is not None:
-                with suppress(OSError):  # a full disk
-                    self._file.close()
+            for one in (self._columnar, self._sink if self._codec else None, self._file):
+                if one is not None:
+                    with suppress(Exception):  # a full disk; and Arrow closes again what it has closed
+                        one.close()
             if self._part is not None:
                 self._part.unlink(missing_ok=True)
 
