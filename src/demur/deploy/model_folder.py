@@ -77,7 +77,7 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
         your own is saved as its attributes: its class must be registered, here and where the model is loaded. Functions
         and your own torch modules are code and cannot be saved.
     path : path
-        The folder to write; folders above it are created.
+        The folder to write. Parent folders are created.
     overwrite : bool, default=False
         Whether to replace a demur model at this path, with the ``report.html`` and the signature in its folder.
         Anything else at this path is never replaced.

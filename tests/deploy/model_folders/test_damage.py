@@ -170,9 +170,9 @@ def test_an_empty_folder_may_be_filled(tmp_path):
     assert load(tmp_path / "empty") == Chow(0.2)
 
 
-def test_without_a_parent_folder(tmp_path):
-    with pytest.raises(ModelFileError, match="does not exist"):
-        save(Chow(0.2), tmp_path / "a" / "b")
+def test_a_parent_folder_that_does_not_exist_is_created(tmp_path):
+    save(Chow(0.2), tmp_path / "a" / "b")
+    assert load(tmp_path / "a" / "b") == Chow(0.2)
 
 
 def test_a_model_of_an_older_format_says_what_to_do(model):
