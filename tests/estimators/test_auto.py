@@ -300,8 +300,8 @@ def test_columns_are_read_by_name(frame):
 def test_codes_in_an_array_are_the_same_as_categories_in_a_frame(frame):
     table, y = frame
     model = AutoClassifier(QUICK, time_budget=None, cv=3, random_state=0).fit(table, y)
-    codes = model.codes_.schema.encode(as_table(table))
-    mask = model.codes_.categorical
+    codes = model.encoding_.schema.encode(as_table(table))
+    mask = model.encoding_.categorical
     same = AutoClassifier(QUICK, time_budget=None, cv=3, categorical_features=mask, random_state=0).fit(codes, y)
     np.testing.assert_allclose(same.predict_proba(codes), model.predict_proba(table), rtol=1e-9)
 

@@ -38,7 +38,7 @@ from demur.estimators.network_selection import (
     with_indicators,
 )
 from demur.estimators.splitting import Blocks, Fold, folds_of, validation_rows
-from demur.estimators.table_codes import KnownRows
+from demur.estimators.table_encoding import KnownRows
 from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.rules import Decision

@@ -320,7 +320,7 @@ class TableModel:
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none.
 
-        Neither depends, to the last bit, on how many rows are asked for at once.
+        Rows that are given together do not change each other's scores by more than rounding in single precision.
         """
         if cost is not None:
             self.check_cost(cost)
