@@ -50,27 +50,31 @@ class Stack(ABC):
         """Fill ``gradients`` from the gradient of the loss with respect to the scores of the last ``forward``."""
 
     @abstractmethod
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        """Cut a vector like ``parameters`` into views of shape (n_networks, ...)."""
+
     def per_parameter(self, values: Tensor) -> Tensor:
         """Repeat one value per network over that network's parameters."""
+        out = torch.zeros_like(self.parameters)
+        for part in self.parts(out):
+            part.copy_(values.view(-1, *[1] * (part.ndim - 1)).expand_as(part))
+        return out
 
-    @abstractmethod
-    def per_network_max(self, values: Tensor) -> Tensor:
-        """Return the largest of the values that belong to each network's parameters."""
+    def per_network(self, flat: Tensor) -> Tensor:
+        """Return a vector like ``parameters`` as one row per network."""
+        return torch.cat([part.reshape(self.n_networks, -1) for part in self.parts(flat)], 1)
 
-    @abstractmethod
     def vectors(self) -> Tensor:
         """Return each network as one vector, of shape (n_networks, vector length)."""
+        return self.per_network(self.parameters)
 
 
 class Architecture(ABC):
     """A kind of network: how to stack it for training, and how to use it afterwards."""
 
-    one_by_one: bool = False
-    """True if networks of this kind cannot be stacked."""
-    graphable: bool = True
-    """True if a training step can be captured as a CUDA graph."""
-    needs_torch: bool = False
-    """True if :meth:`scores` takes tensors only; otherwise it takes NumPy arrays as well."""
+    is_module: bool = False
+    """True for a torch module of the user's own: its networks are trained one by one, without CUDA graphs, and
+    :meth:`scores` takes tensors only."""
 
     @property
     @abstractmethod

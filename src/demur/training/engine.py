@@ -155,13 +155,13 @@ def _plan(jobs: Sequence[Job], waiting: Sequence[Sequence[int]], how: TrainingOp
         plan = stack_plan(job.architecture, batch_size=how.batch_size, n_networks=n_networks, device=how.where)
         workers.append(plan.n_workers)
         splitting = 1 if how.where.type == "cuda" else plan.n_workers  # a GPU prefers one large stack to several small
-        size = how.stack_size or plan.stack_size
+        size = 1 if job.architecture.is_module else how.stack_size or plan.stack_size
         chunks = plan_chunks([job.networks[place] for place in places], stack_size=size, n_workers=splitting)
         on_device = replace(job, data=job.data.to(how.where))
         for chunk in chunks:
             members = tuple(places[member] for member in chunk.members)
             work.append(_Work(position, on_device, replace(chunk, members=members)))
-    return work, 1 if any(job.architecture.one_by_one for job in jobs) else max(workers)
+    return work, 1 if any(job.architecture.is_module for job in jobs) else max(workers)
 
 
 def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterator[tuple[_Work, tuple[Tensor, Tensor]]]:
@@ -172,7 +172,7 @@ def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterato
         with torch.no_grad():
             step, batches = one.prepare(how)
             size, last = batches.batch_size, batches.n_rows
-            if one.job.architecture.one_by_one and last % size == 1 and last > 1:
+            if one.job.architecture.is_module and last % size == 1 and last > 1:
                 last -= 1  # batch normalisation has no statistics of a single row
             for order in batches.epochs(how.epochs):
                 x, y, weight = step.examples(order, batches.weight)
@@ -185,7 +185,7 @@ def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterato
                     how.progress(len(one))
             return step.outcome()
 
-    if how.where.type == "cuda" and all(one.job.architecture.graphable for one in work):
+    if how.where.type == "cuda" and not any(one.job.architecture.is_module for one in work):
         with torch.no_grad(), single_threaded_kernels():
             running = train_with_graphs(
                 work, lambda one: one.prepare(how), how.epochs, n_streams=n_workers, progress=how.progress
@@ -240,7 +240,7 @@ def stack_plan(architecture: Architecture, *, batch_size: int, n_networks: int, 
     a quarter of the free memory.
     """
     touched = 4 * (3 * batch_size * architecture.n_activations + 6 * architecture.n_parameters)
-    if architecture.one_by_one:
+    if architecture.is_module:
         return StackPlan(stack_size=1, n_workers=1)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)

@@ -215,7 +215,7 @@ class Trained:
     def scores_of_arrays(self, x: AnyArray) -> AnyArray:
         """Return the scores for rows in an array: by NumPy on the CPU, by torch on a GPU or for a user's module."""
         loaded = self.__dict__.get("_arrays")
-        if not self.architecture.needs_torch and (loaded or self.vectors.device.type == "cpu"):
+        if not self.architecture.is_module and (loaded or self.vectors.device.type == "cpu"):
             vectors = loaded["vectors"] if loaded else self.vectors.detach().numpy()
             return self.architecture.scores(vectors, x)
         return self.scores(torch.from_numpy(x)).cpu().numpy()

@@ -138,22 +138,8 @@ class StackedMLP(Stack):
             start += n_weights + n_biases
         return views
 
-    def per_parameter(self, values: Tensor) -> Tensor:
-        out = torch.zeros_like(self.parameters)
-        for weight, bias in self._views(out):
-            weight.copy_(values.view(-1, 1, 1).expand_as(weight))
-            bias.copy_(values.view(-1, 1, 1).expand_as(bias))
-        return out
-
-    def per_network_max(self, values: Tensor) -> Tensor:
-        return self._per_network(values).amax(1)
-
-    def vectors(self) -> Tensor:
-        return self._per_network(self.parameters)
-
-    def _per_network(self, flat: Tensor) -> Tensor:
-        parts = [part.reshape(self.n_networks, -1) for layer in self._views(flat) for part in layer]
-        return torch.cat(parts, 1)
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        return [part for layer in self._views(flat) for part in layer]
 
     def forward(self, x: Tensor) -> Tensor:
         batch = x.shape[1]

@@ -291,11 +291,8 @@ class StackedTabularNet(Stack):
                 parts[f"bias{depth}"][0] = bias / _SLOW
                 activation = F.selu(sums + bias)
 
-    def per_parameter(self, values: Tensor) -> Tensor:
-        return values.view(-1, 1).expand_as(self.matrix).reshape(-1)
-
-    def per_network_max(self, values: Tensor) -> Tensor:
-        return values.view(self.n_networks, -1).amax(1)
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        return [flat.view(self.n_networks, -1)]
 
     def vectors(self) -> Tensor:
         parts = self.folded()

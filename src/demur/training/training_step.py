@@ -150,7 +150,7 @@ class TrainingStep:
     def outcome(self) -> tuple[Tensor, Tensor]:
         """Return the trained vectors, and which networks failed: their numbers or their moments overflowed."""
         vectors = self._stack.vectors()
-        worst = self._stack.per_network_max(self._adam.largest_square)
+        worst = self._stack.per_network(self._adam.largest_square).amax(1)
         return vectors, ~(vectors.isfinite().all(1) & worst.isfinite())
 
 
