@@ -21,7 +21,7 @@ from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
 from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation import Evaluation, evaluate_table
-from demur.tabular.promises import RiskPromise, promise_of
+from demur.tabular.guarantee_checks import RiskGuarantee, guarantee_of
 from demur.tabular.review_desk import check_audit, reviewed_rows
 from demur.tabular.table_model import TableModel
 from demur.whole_file import write_whole
@@ -156,9 +156,9 @@ def _bins(confidence: Floats, is_probability: bool) -> Ints:
 
 def max_risk_of(model: TableModel, reference: Reference) -> float:
     """Return the rule's guaranteed risk, or the upper end of the 95 % interval of the reference risk."""
-    promise = promise_of(getattr(model.classifier, "rule_", None))
-    if isinstance(promise, RiskPromise):
-        return promise.at_most
+    guarantee = guarantee_of(getattr(model.classifier, "rule_", None))
+    if isinstance(guarantee, RiskGuarantee):
+        return guarantee.at_most
     high = float(reference.risk.high)
     return min(high, 0.99) if math.isfinite(high) else 0.5
 

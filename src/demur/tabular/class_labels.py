@@ -83,6 +83,9 @@ def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:
     return column.cast(types[kind]) if kind in types else column
 
 
+_MANY_CLASSES = 20
+"""Up to so many classes a small table may have fewer than two rows per class on average."""
+
 _LONGEST_NAME = 1000
 """Characters in the name of a class: NumPy gives each label as much room as the longest takes."""
 
@@ -165,7 +168,7 @@ class LabelledTable:
 
 
 def check_classes(labels: NDArray[np.str_], target: str) -> None:
-    """Refuse labels that nothing can be learnt from: of one class only, or all different.
+    """Refuse labels that nothing can be learnt from: of one class only, all different, or a quantity.
 
     Examples
     --------
@@ -182,6 +185,12 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
         raise TableError(
             f"every one of the {len(labels):,} labels in {shown(target)} is different, and nothing can be learnt from "
             "one row each: choose another target, or give more rows"
+        )
+    if len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels):
+        raise TableError(
+            f"the target column {shown(target)} holds {len(classes):,} different values in {len(labels):,} rows, such "
+            f"as {listed(classes[:3])}, too many for classes: if it is a quantity, make classes of it first, such as "
+            "low and high, or use a regression tool; if it is an identifier, choose another target"
         )
 
 
