@@ -23,11 +23,11 @@ from demur.cli.console import (
 
 if TYPE_CHECKING:
     from demur.paper.experiments import Experiment
-    from demur.paper.jobs import TrialJob
     from demur.paper.pages import Outcome
     from demur.paper.problems import DataPlace
     from demur.paper.records import Record
     from demur.paper.run_jobs import Watch
+    from demur.paper.trial_jobs import TrialJob
 
 __all__ = ["reproduce"]
 

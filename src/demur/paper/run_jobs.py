@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from demur.paper.experiments import Experiment
-from demur.paper.jobs import Plan, TrialJob, make_plan
 from demur.paper.problems import DataPlace
 from demur.paper.records import Record, Store
+from demur.paper.trial_jobs import Plan, TrialJob, make_plan
 from demur.paper.trials import Workplace, compute
 from demur.training import resolve_device
 from demur.workers import connect_dask, n_cores, optional_dask

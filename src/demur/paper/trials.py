@@ -18,9 +18,9 @@ from demur.estimators.network_selection import GridEntry, grid_of, least_risk, t
 from demur.losses import Loss, resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Method, Protocol
-from demur.paper.jobs import TrialJob
 from demur.paper.problems import DataIdentity, DataPlace, Problem, is_divided, prepare, seed_for, validation_share
 from demur.paper.records import Record, Score, describe_environment
+from demur.paper.trial_jobs import TrialJob
 from demur.rules import chow_acceptance
 from demur.training import MLP, NetworkSpec, Trained, TrainingData, train
 
