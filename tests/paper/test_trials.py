@@ -7,11 +7,11 @@ import torch
 from demur.estimators.network_selection import FittedNetworks, grid_of, judged
 from demur.losses import get
 from demur.metrics import accepted_accuracy, rejection_rate, zero_one_c_risk
-from demur.paper import trial_computing
+from demur.paper import trials
 from demur.paper.experiments import BENCHMARK, Method
 from demur.paper.problems import DataIdentity
-from demur.paper.trial_computing import Answerer, Workplace, compute, count, make_grid, split_rows
 from demur.paper.trial_jobs import TrialJob
+from demur.paper.trials import Answerer, Workplace, compute, count, make_grid, split_rows
 from demur.training import MLP, Trained, train
 
 
@@ -24,7 +24,7 @@ def random_networks(loss, n, seed=0):
 
 @pytest.mark.parametrize("method", BENCHMARK.all_methods, ids=lambda method: method.name)
 def test_counts_agree_with_the_metrics_one_answerer_at_a_time(method, monkeypatch):
-    monkeypatch.setattr(trial_computing, "NUMBERS_AT_A_TIME", 4000)  # several blocks of rows
+    monkeypatch.setattr(trials, "NUMBERS_AT_A_TIME", 4000)  # several blocks of rows
     rng = np.random.default_rng(0)
     X, y = torch.tensor(rng.normal(size=(97, 3)), dtype=torch.float32), torch.tensor(rng.integers(0, 5, 97))
     grid = make_grid(method, 5, BENCHMARK.protocol, {0: split_rows(97, "vehicle", 0, BENCHMARK.protocol)})
@@ -73,7 +73,7 @@ def test_the_tables_choose_as_reject_classifier_does(method, benchmark, place, m
         kept.append(train(*arguments, **options))
         return kept[0]
 
-    monkeypatch.setattr(trial_computing, "train", train_and_keep)
+    monkeypatch.setattr(trials, "train", train_and_keep)
     workplace, protocol = Workplace(torch.device("cpu"), place), benchmark.protocol
     job = TrialJob("benchmark", "vehicle", method, (1,), protocol, DataIdentity("0"))
     record = compute(job, workplace)
@@ -102,11 +102,10 @@ def test_the_first_of_the_grid_is_chosen_among_equals():
     trained = Trained(MLP((1, 1, 2)), torch.zeros(3, 6), torch.tensor([True, False, False]))
     entries = [entry for decay in (3.0, 2.0, 1.0) for entry in grid_of("ova+hin", 2, decay, 0.2)]
     X, y = torch.zeros(4, 1), torch.tensor([0, 0, 0, 1])
-    (tried,) = trial_computing.try_out(entries, trained, X, y, [0.2])
+    (tried,) = trials.try_out(entries, trained, X, y, [0.2])
     assert [one.failed for one in tried] == [True] * 5 + [False] * 10
-    best = min(
-        tried, key=lambda one: one.risk
-    )  # with all scores 0, thresholds from 0 on reject everything, which costs 0.2
+    # with all scores 0, thresholds from 0 on reject everything, which costs 0.2
+    best = min(tried, key=lambda one: one.risk)
     assert (best.weight_decay, best.loss.tau, best.risk) == (2.0, 0.0, pytest.approx(0.2))
     assert [one.risk for one in tried[5:10]] == pytest.approx([0.25, 0.25, 0.2, 0.2, 0.2])
     assert loss.tau_candidates == tuple(one.loss.tau for one in tried[5:10])
