@@ -109,8 +109,9 @@ class FunctionLoss(Loss):
         certain = torch.where(torch.as_tensor(reject), -1.0, 1.0).to(torch.float64)
         return Decision.from_acceptance(label, certain)
 
-    def _check_scores(self, scores: Tensor) -> None:
+    def _check_values(self, scores: Tensor) -> None:
         """Check nothing: how many scores a function takes cannot be told from one call."""
 
-    def _check_labels(self, scores: Tensor, y: Tensor) -> None:
-        """Check nothing, for the same reason."""
+    def _checked_labels(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the labels as they are: a function may want more than class numbers."""
+        return y

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, final
 
 from demur.array_types import CostLike
 from demur.costs import check_cost
@@ -21,7 +23,9 @@ __all__ = [
     "Loss",
     "Trainable",
     "all_between",
+    "at_least_single",
     "check_inverse_link",
+    "full_precision",
     "one_versus_all",
     "over_classes",
     "score_of_label",
@@ -32,7 +36,13 @@ __all__ = [
 Hyper: TypeAlias = float | Tensor
 """A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
 
+Value = TypeVar("Value")
+
 Family: TypeAlias = Literal["confidence", "classifier-rejector", "score-based", "cost-sensitive", "hinge", "heuristic"]
+
+
+_MOST_CLASSES = 1 << 40
+"""Where the search for the number of classes ends."""
 
 
 class Trainable(ABC):
@@ -139,46 +149,67 @@ class Loss(Trainable):
         return [self]
 
     @final
-    def __call__(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+    def __call__(
+        self, scores: Tensor, y: Tensor, cost: Hyper | None = None, *, class_axis: int | None = None
+    ) -> Tensor:
         """Return the loss of each example, without reduction.
+
+        Scores in half precision are computed with in single precision, under autocast too.
 
         Parameters
         ----------
         scores : tensor of shape (..., n_outputs)
-        y : integer tensor of shape (...)
+        y : tensor of shape (...), of any integer type
         cost : float or tensor broadcasting against ``y``, optional
             Needed by losses that are trained for a cost, ignored by the others.
+        class_axis : int, optional
+            The axis of ``scores`` that holds the classes, the last by default: 1 for images of shape
+            (N, n_outputs, H, W). It has to be given for scores with more than three axes.
+
+        Examples
+        --------
+        >>> from demur.losses import get
+        >>> scores, y = torch.zeros(2, 3, 4, 4), torch.zeros(2, 4, 4, dtype=torch.uint8)
+        >>> get("ce")(scores, y, class_axis=1).shape
+        torch.Size([2, 4, 4])
         """
-        self._check_scores(scores)
-        self._check_labels(scores, y)
+        scores = self._checked_scores(scores, class_axis, y)
+        labels = self._checked_labels(scores, y)
         if self.trained_for_cost or cost is not None:
             self.check_cost(cost)
-        return self.forward(scores, y, cost)
+        with full_precision(scores):
+            return self.forward(at_least_single(scores), labels, at_least_single(cost))
 
     @final
-    def decide(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+    def decide(self, scores: Tensor, cost: Hyper, *, class_axis: int | None = None) -> Decision[Tensor]:
         """Decide for each example with the loss's own rule.
 
         Parameters
         ----------
         scores : tensor of shape (..., n_outputs)
         cost : float or tensor broadcasting against the examples
+        class_axis : int, optional
+            As for the loss itself.
         """
-        self._check_scores(scores)
+        scores = self._checked_scores(scores, class_axis)
         self.check_cost(cost)
-        return self.rule(scores, cost)
+        with full_precision(scores):
+            return self.rule(at_least_single(scores), at_least_single(cost))
 
     @final
-    def proba(self, scores: Tensor) -> Tensor:
+    def proba(self, scores: Tensor, *, class_axis: int | None = None) -> Tensor:
         """Return the estimated class probabilities eta(x), of shape (..., n_classes).
+
+        With ``class_axis``, the classes are on that axis of the result too.
 
         Raises
         ------
         NoInverseLinkError
             If the loss has no inverse link.
         """
-        self._check_scores(scores)
-        return self.inverse_link(scores)
+        scores = self._checked_scores(scores, class_axis)
+        with full_precision(scores):
+            return self.inverse_link(at_least_single(scores)).movedim(-1, -1 if class_axis is None else class_axis)
 
     def _check_n_classes(self, n_classes: int) -> None:
         if n_classes < 2:
@@ -188,15 +219,31 @@ class Loss(Trainable):
 
     def _n_classes(self, n_outputs: int) -> int:
         """Return the largest number of classes that ``n_outputs`` scores can tell apart."""
-        n_classes = 2
-        while not self.binary_only and self.n_outputs(n_classes + 1) <= n_outputs:
-            n_classes += 1
-        return n_classes
+        if self.binary_only:
+            return 2
+        return max(2, bisect_right(range(_MOST_CLASSES), n_outputs, lo=2, key=self.n_outputs) - 1)
 
-    def _check_scores(self, scores: Tensor) -> None:
+    def _checked_scores(self, scores: Tensor, class_axis: int | None, y: Tensor | None = None) -> Tensor:
+        """Return the scores with the classes on the last axis, or refuse them."""
         if not isinstance(scores, Tensor) or not scores.is_floating_point():
             kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
             raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+        shape = tuple(scores.shape)
+        if class_axis is None:
+            either = isinstance(y, Tensor) and scores.ndim == 3 and y.shape == shape[:-1] == shape[:1] + shape[2:]
+            if scores.ndim > 3 or either:
+                raise InputError(
+                    f"which axis of the scores {shape} holds the classes? Say class_axis=1 for images of shape "
+                    "(N, classes, H, W), or class_axis=-1 for the last axis."
+                )
+        elif not -scores.ndim <= class_axis < scores.ndim:
+            raise InputError(f"class_axis={class_axis} is no axis of scores of shape {shape}.")
+        else:
+            scores = scores.movedim(class_axis, -1)
+        self._check_values(scores)
+        return scores
+
+    def _check_values(self, scores: Tensor) -> None:
         n_outputs = scores.shape[-1] if scores.ndim else 0
         n_classes = self._n_classes(n_outputs)
         if n_outputs != self.n_outputs(n_classes):
@@ -209,8 +256,9 @@ class Loss(Trainable):
                 "scores contain NaN: the network has diverged; lower the learning rate or scale the features."
             )
 
-    def _check_labels(self, scores: Tensor, y: Tensor) -> None:
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.dtype == torch.bool:
+    def _checked_labels(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the labels as torch indexes with them, or refuse them."""
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
             kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
             raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
         if y.shape != scores.shape[:-1]:
@@ -223,12 +271,13 @@ class Loss(Trainable):
             raise InputError(
                 f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
             )
+        return y.long()
 
     def check_cost(self, cost: CostLike) -> None:
         """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
         if cost is None:
             raise InputTypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")
-        values = check_cost(cost.detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
+        values = check_cost(at_least_single(cost).detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
         if not self.defined_at_zero_cost() and (values == 0).any():
             raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
 
@@ -245,6 +294,27 @@ def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
         return low < value < high
     values = torch.as_tensor(value)
     return bool(((values > low) & (values < high)).all())
+
+
+def at_least_single(value: Value) -> Value:
+    """Return half precision as single precision, and everything else as it is.
+
+    Examples
+    --------
+    >>> at_least_single(torch.zeros(1, dtype=torch.bfloat16)).dtype, at_least_single(0.2)
+    (torch.float32, 0.2)
+    """
+    if isinstance(value, Tensor) and value.is_floating_point() and value.dtype.itemsize < 4:
+        return value.float()  # type: ignore[return-value] # a tensor stays one
+    return value
+
+
+def full_precision(scores: Tensor) -> AbstractContextManager[Any]:
+    """Return a context without autocast, which would compute parts of a loss in half precision."""
+    kind = scores.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()
 
 
 def over_classes(value: Hyper) -> Hyper:
