@@ -62,7 +62,9 @@ def test_the_classes_of_images_are_on_a_named_axis(name, size):
         assert torch.allclose(loss.proba(images, class_axis=1).movedim(1, -1), loss.proba(last, class_axis=-1))
 
 
-@pytest.mark.parametrize(("shape", "labels"), [((4, 4, 4, 4), (4, 4, 4)), ((2, 3, 5, 5), (2, 5, 5)), ((2, 3, 3), (2, 3))])
+@pytest.mark.parametrize(
+    ("shape", "labels"), [((4, 4, 4, 4), (4, 4, 4)), ((2, 3, 5, 5), (2, 5, 5)), ((2, 3, 3), (2, 3))]
+)
 def test_scores_whose_class_axis_is_not_clear_are_refused(shape, labels):
     scores, y = torch.zeros(shape), torch.zeros(labels, dtype=torch.long)
     with pytest.raises(InputError, match="class_axis=1"):

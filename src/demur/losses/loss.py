@@ -10,14 +10,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, final
 
-from demur.array_types import CostLike
+from demur.array_types import CostLike, FloatArray
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
+from demur.losses.proof import Proof
 from demur.margins import MarginFunction, NoInverseLinkError
-from demur.rules import Decision
+from demur.rules import Decision, chow_acceptance
 
 __all__ = [
+    "BoundFacts",
     "Family",
     "Hyper",
     "Loss",
@@ -28,6 +30,8 @@ __all__ = [
     "full_precision",
     "one_versus_all",
     "over_classes",
+    "reject_score_rule",
+    "rejector_rule",
     "score_of_label",
     "signs_of_label",
     "weighted_one_versus_all",
@@ -71,14 +75,47 @@ class Trainable(ABC):
 
 
 @dataclass(frozen=True)
+class BoundFacts:
+    """What the paper's excess risk bound of a loss is made of (Theorems 7 and 8).
+
+    Parameters
+    ----------
+    theorem : str
+    multiplier, exponent : float
+        A and s of (excess 0-1-c risk / A)^s <= excess risk of the loss.
+    sharper : float or None
+        A smaller A, where the paper's proof leaves room for one.
+    excess : callable
+        From x and q to the least excess risk of scores at the threshold of probability q, at a class probability of
+        q + x (an array, rounded down), or to None if no formula is known.
+    two_scores : bool
+        Whether a wrong answer takes two scores to the threshold.
+    on_range : callable, optional
+        From a bound of the scores and the number of classes to the Lipschitz constant and the largest value of the
+        loss (Proposition 9).
+    """
+
+    theorem: str
+    multiplier: float
+    exponent: float
+    sharper: float | None
+    excess: Callable[[FloatArray, float], FloatArray | None]
+    two_scores: bool = False
+    on_range: Callable[[float, int], tuple[float, float]] | None = None
+
+
+@dataclass(frozen=True)
 class Loss(Trainable):
     """A surrogate of the 0-1-c loss, with the rule that turns its scores into decisions.
 
     A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`n_outputs`,
-    :meth:`forward` and :meth:`rule`, and :meth:`inverse_link` if its scores determine class probabilities;
+    :meth:`forward`, and :meth:`inverse_link` if its scores determine class probabilities, or else :meth:`rule`;
     it states its facts in the class variables; and it is made known with
     :func:`demur.losses.register`. Users call the loss itself, :meth:`decide` and :meth:`proba`, which check
     their input and then call those. Training engines call :meth:`forward` directly.
+
+    Facts that prove something about the formula (:meth:`proof`, :meth:`bound_facts`, ``kernel``) hold for the class
+    that states them and not for its subclasses.
 
     Shapes: ``scores`` is (..., n_outputs), ``y`` is (...), every result is (...). ``cost`` and the
     hyper-parameters are numbers, or tensors that broadcast against ``y``, so that a stack of networks with
@@ -97,6 +134,10 @@ class Loss(Trainable):
     """True if the last score is a trained rejector r, so that Theorem 4 applies."""
     binary_only: ClassVar[bool] = False
     """True if the loss is defined for two classes only."""
+    slope_decides: ClassVar[bool] = False
+    """True if the slope in the rejector at r = 0 tells on which side the minimum is, even if the loss is not convex."""
+    kernel: ClassVar[str | None] = None
+    """The name of the loss in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
 
     @property
     @abstractmethod
@@ -112,9 +153,11 @@ class Loss(Trainable):
     def n_outputs(self, n_classes: int) -> int:
         """Return how many scores a network needs for ``n_classes`` classes."""
 
-    @abstractmethod
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        """Decide for each example, unchecked."""
+        """Decide for each example, unchecked: by Chow's rule on the inverse link, unless a loss has another rule."""
+        confidence = self.inverse_link(scores).amax(-1)
+        label = self.class_scores(scores, self._n_classes(scores.shape[-1])).argmax(-1)
+        return Decision.from_acceptance(label, chow_acceptance(confidence, cost), confidence)
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         """Return the class probabilities that the scores stand for, unchecked."""
@@ -134,6 +177,22 @@ class Loss(Trainable):
     def calibrated_for(self, n_classes: int) -> bool:
         """Return whether the loss claims calibration for rejection with this many classes."""
         return n_classes == 2 or not self.binary_only
+
+    def hyper_values(self, n_classes: int, cost: Hyper) -> dict[str, Hyper]:
+        """Return the hyper-parameters whose values follow from the number of classes and the cost, by name."""
+        return {}
+
+    def margin_functions(self) -> tuple[MarginFunction, ...]:
+        """Return the margin functions that the loss is made of."""
+        return ()
+
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        """Return the argument why the loss is calibrated at a cost in (0, 1/2), or None if there is none."""
+        return None
+
+    def bound_facts(self) -> BoundFacts | None:
+        """Return what the paper's excess risk bound is made of, or None if it has none for the loss."""
+        return None
 
     def for_classes(self, n_classes: int) -> Loss:
         """Return the loss for a problem of ``n_classes`` classes, or refuse if it cannot have that many."""
@@ -362,6 +421,29 @@ def weighted_one_versus_all(phi: Callable[[Tensor], Tensor], scores: Tensor, y: 
     own = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
     c = over_classes(cost)
     return torch.where(own, c * phi(scores), (1 - c) * phi(-scores)).sum(-1)
+
+
+def rejector_rule(scores: Tensor) -> Decision[Tensor]:
+    """Decide with scores (g_1, ..., g_K, r): answer the largest g, accept iff r > 0.
+
+    Examples
+    --------
+    >>> rejector_rule(torch.tensor([[0.0, 5.0, -0.1]])).reject
+    tensor([True])
+    """
+    return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
+
+
+def reject_score_rule(scores: Tensor) -> Decision[Tensor]:
+    """Decide with K + 1 scores: answer the largest class score, accept iff it is above the last score.
+
+    Examples
+    --------
+    >>> reject_score_rule(torch.tensor([[0.0, 5.0, 4.0], [0.0, 5.0, 5.0]])).reject
+    tensor([False,  True])
+    """
+    best = scores[..., :-1].max(-1)
+    return Decision.from_acceptance(best.indices, best.values - scores[..., -1])
 
 
 def check_inverse_link(loss: Loss, phi: MarginFunction, otherwise: str = "") -> None:

@@ -133,7 +133,7 @@ def check_calibration(
             "probabilities. Does it have a lower bound? A loss without one cannot be minimised."
         )
     fails = frozenset(search.witnesses)
-    certificate = None if fails else certify(subject)
+    certificate = None if fails else certify(subject.loss, n_classes, target.single)
     verdict = "calibrated" if certificate is not None else _verdict(subject, findings, fails, slopes)
     single = target.single
     return CalibrationReport(
@@ -165,14 +165,10 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
     >>> describe(get("apc+log"), 3, 0.2), describe(get("ova+hin"), 3, 0.2)
     ('apc+log (beta = 3.2)', 'ova+hin (tau = 0)')
     """
-    parts = []
-    if isinstance(loss, PairwiseLoss) and cost is not None:
-        if float(loss.alpha) != 1:
-            parts.append(f"alpha = {float(loss.alpha):g}")
-        parts.append(f"beta = {float(loss.beta_value(n_classes, cost)):.6g}")
-    tau = getattr(loss, "tau", None)
-    if tau is not None:
-        parts.append(f"tau = {float(tau):g}")
+    shown = {name: getattr(loss, name, None) for name in ("alpha", "tau")}
+    shown |= {} if cost is None else loss.hyper_values(n_classes, cost)
+    parts = [f"{name} = {float(value):.6g}" for name, value in shown.items() if value is not None]
+    parts = [part for part in parts if part != "alpha = 1"]
     return f"{loss.name} ({', '.join(parts)})" if parts else loss.name
 
 
@@ -446,7 +442,7 @@ def _by_theorem_four(subject: Subject, seed: int) -> tuple[TheoremFour | None, s
         return None, f"{loss.name} says it has a rejector, but its rule does not reject iff the last score is <= 0"
     if not loss.smooth or not subject.facts.twice:
         return None, f"{loss.name} is not continuously differentiable, which the theorem assumes"
-    if not subject.facts.convex and not isinstance(loss, PairwiseLoss):
+    if not subject.facts.convex and not loss.slope_decides:
         return None, f"{loss.name} is not convex, so that its slope at r = 0 does not tell where its minimum is"
     found = theorem_four(
         loss, subject.n_classes, cost, symmetric=subject.facts.symmetric, seed=seed, deadline=subject.deadline
