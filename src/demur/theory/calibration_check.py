@@ -26,7 +26,7 @@ from demur.theory.calibration_report import BetaFindings, CalibrationReport, Sea
 from demur.theory.certificate import certify
 from demur.theory.descent import Deadline
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
-from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima
+from demur.theory.pointwise_risk import FAR_OUT, WRONG, Minima, find_minima, settle
 from demur.theory.simplex import (
     boundary_eta,
     over_all_classes,
@@ -43,9 +43,7 @@ from demur.workers import single_threaded_kernels
 __all__ = ["Search", "check_calibration", "describe"]
 
 NEAR = 1e-3
-"""Nearer to the boundary between two decisions, an eta that cannot be settled is counted but stops no verdict."""
-WRONG = 1e-8
-"""A decision that costs no more than this above the best one is right."""
+"""Nearer to the boundary between two decisions, an eta that seems wrong is settled with more work before it counts."""
 
 
 @single_threaded_kernels()
@@ -177,7 +175,7 @@ def _verdict(subject: Subject, findings: SearchFindings, fails: frozenset[str], 
         return "refuted"
     open_rows = findings.n_unresolved + findings.n_indifferent
     by_slopes = slopes is not None and bool(slopes.fails)
-    unsure = open_rows or findings.timed_out or by_slopes or subject.facts.stepped
+    unsure = open_rows or findings.n_near or findings.timed_out or by_slopes or subject.facts.stepped
     return "inconclusive" if unsure else "calibrated"
 
 
@@ -261,6 +259,11 @@ class Search:
         torn = self._torn(eta, scores, risk, wrong, found)
         lost = ~found.converged & ~wrong
         near = subject.target.clearance(eta) < NEAR
+        doubtful = ((lost | torn | open_rows) & near).nonzero()[:, 0]
+        if len(doubtful) and not self.witnesses and not subject.deadline.passed:
+            scores[doubtful], right_after = settle(subject, eta[doubtful], [scores[doubtful], found.rival[doubtful]])
+            for mask in (lost, torn, open_rows, wrong):
+                mask[doubtful[right_after]] = False
         self.n_near += int(((lost | torn | open_rows) & near).sum())
         self.n_unresolved += int(((lost | (open_rows & ~torn)) & ~near).sum())
         self.n_indifferent += int((torn & ~lost & ~near).sum())
