@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
@@ -224,3 +225,54 @@ def test_calibrators_refuse_other_shapes_and_bad_weights():
         OneVsRestCalibration().fit(*sample(0)).transform([[0.5, 0.5]])
     with pytest.raises(ValueError, match="sample_weight must not be negative"):
         TemperatureScaling().fit([[0.5, 0.5], [0.2, 0.8]], [0, 1], [1, -1])
+
+
+# --- logits of any scale
+
+
+def logits_sample(n=800, k=4, seed=5):
+    rng = np.random.default_rng(seed)
+    logits = 2 * rng.normal(size=(n, k))
+    y = (softmax(logits, axis=1).cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    return logits, y
+
+
+@given(exponent=st.floats(-4, 4), seed=st.integers(0, 20))
+def test_the_temperature_scales_with_the_logits(exponent, seed):
+    logits, y = logits_sample(seed=seed)
+    scale = 10.0**exponent
+    found = TemperatureScaling(from_logits=True).fit(scale * logits, y)
+    assert found.temperature_ / scale == pytest.approx(1.0, rel=0.2)
+    unscaled = TemperatureScaling(from_logits=True).fit(logits, y)
+    np.testing.assert_allclose(found.transform(scale * logits), unscaled.transform(logits), atol=0.01)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_logits_of_any_scale_are_answered_alike(scale):
+    logits, y = logits_sample(4000)
+    proba = TemperatureScaling(from_logits=True).fit(scale * logits, y).transform(scale * logits)
+    decision = Chow(0.2).decide(proba)
+    expected = Chow(0.2).decide(softmax(logits, axis=1))
+    assert (decision.reject == expected.reject).mean() > 0.97
+
+
+def test_a_temperature_at_the_end_of_the_search_warns():
+    """One nearly tied row needs a temperature far below what the other rows suggest."""
+    logits = np.array([[0.0, 1e6]] * 999 + [[0.0, 1e-3]])
+    with pytest.warns(UserWarning, match="at the end of the range"):
+        TemperatureScaling(from_logits=True).fit(logits, np.ones(1000, dtype=int))
+    assert TemperatureScaling(from_logits=True).fit(np.zeros((9, 3)), [0, 1, 2] * 3).temperature_ == pytest.approx(1)
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(precision):
+    logits, y = logits_sample()
+    half = torch.tensor(logits).to(precision)
+    scaling = TemperatureScaling(from_logits=True).fit(half, y)
+    proba = scaling.transform(half)
+    assert proba.dtype == np.float32
+    np.testing.assert_allclose(proba, scaling.transform(half.double()), atol=1e-6)
+    rounded = torch.tensor(proba).half()  # bfloat16 would not sum to 1
+    decision = Chow(0.003).decide(rounded)
+    assert decision.confidence.dtype == np.float32
+    np.testing.assert_array_equal(decision.reject, (rounded.double().amax(1) <= 1 - 0.003).numpy())

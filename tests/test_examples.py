@@ -75,7 +75,7 @@ def monitor(out):
     months = out.split("month ")[1:]
     assert len(months) == 4
     assert "ALARM" not in "".join(months[:3])
-    assert "the confidence is not distributed" in months[3]
+    assert "the distribution of the confidence has changed" in months[3]
 
 
 def llm_log_probabilities(text):

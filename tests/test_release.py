@@ -63,3 +63,15 @@ def test_a_missing_extra_is_named_by_what_needs_it_and_by_nothing_else():
     assert [line.split()[0] for line in messages] == list(FEATURES)
     for extra, line in zip(FEATURES, messages, strict=True):
         assert f"demur[{extra}]" in line
+
+
+@pytest.mark.parametrize("result", ["exit 1", "echo ServiceError; exit 1", "exit 0"])
+def test_make_audit_succeeds_only_if_the_audit_does(tmp_path, result):
+    """Without a connection, pip-audit reports an error; it must not pass for a clean audit."""
+    (tmp_path / "bin").mkdir()
+    for name, script in {"python": "exit 0", "pip-audit": result}.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / ".installed").touch()
+    done = subprocess.run(["make", "audit", f"VENV={tmp_path}"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode == 0) == (result == "exit 0"), done

@@ -1,5 +1,6 @@
-"""Calibration of probabilities: making "80 % sure" right four times out of five."""
+"""Calibration of probabilities: of the answers given with a probability of 80 %, four in five are right."""
 
+import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,9 +14,12 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from demur.array_types import Estimator, FloatArray
 from demur.errors import InputError
-from demur.rules import check_classes, check_proba, check_weights, same_state
+from demur.rules import as_floats, check_classes, check_proba, check_weights, same_state
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling"]
+
+_WIDEST = float(np.log(1e3))
+"""The search for a temperature covers a factor of 1,000 on both sides of the typical range of a row's logits."""
 
 _SMALLEST = 1e-12
 """Probabilities are kept this far from zero: forests give exact zeros, whose logarithm is infinite."""
@@ -70,9 +74,10 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the temperature of least log loss on rows that the model was not trained on.
 
-        Without a single error among the rows, the log loss would fall for ever with the temperature. So the total loss
-        gets (log T)^2 / 2 added, as if log T were known to lie around 0 give or take 1: enough to hold it there, and
-        nothing beside a few hundred rows with errors.
+        Without errors among the rows, the log loss would keep falling as the temperature approaches 0. The total loss
+        therefore has a penalty, sqrt(1 + (log T)^2) - 1: about (log T)^2 / 2 near T = 1 and abs(log T) far from it. A
+        few hundred rows outweigh it at any scale of the logits. The search covers a factor of 1,000 on both sides of
+        the median range of a row's logits, and warns where the best temperature is at an end of that interval.
 
         Parameters
         ----------
@@ -265,16 +270,29 @@ def _best_temperature(
     from scipy.optimize import minimize_scalar  # it takes a while to import
 
     rows = np.arange(len(logs))
-    prior = 0.5 / max(float(len(logs) if weights is None else weights.sum()), 1.0)
+    total = float(len(logs) if weights is None else weights.sum())
 
-    def log_loss(log_temperature: float) -> float:
+    def penalised_log_loss(log_temperature: float) -> float:
         scaled = logs / np.exp(log_temperature)
         scaled -= scaled.max(axis=1, keepdims=True)
         losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
-        return float(np.average(losses, weights=weights)) + prior * log_temperature**2
+        return float(np.average(losses, weights=weights)) + (np.hypot(1.0, log_temperature) - 1) / max(total, 1.0)
 
-    best = minimize_scalar(log_loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded", options={"xatol": 1e-4})
-    return float(np.exp(best.x))
+    ranges = np.ptp(logs.astype(np.float64, copy=False), axis=1)
+    middle = np.log(np.median(ranges[ranges > 0])) if (ranges > 0).any() else 0.0
+    grid = middle + np.linspace(-_WIDEST, _WIDEST, 15)
+    nearest = int(np.argmin([penalised_log_loss(value) for value in grid]))
+    around = grid[max(nearest - 1, 0)], grid[min(nearest + 1, len(grid) - 1)]
+    best = float(minimize_scalar(penalised_log_loss, bounds=around, method="bounded", options={"xatol": 1e-5}).x)
+    if min(best - grid[0], grid[-1] - best) < 1e-3:
+        warnings.warn(
+            f"the temperature {np.exp(best):.3g} is at the end of the range that was searched, and the log loss would "
+            "still fall beyond it: the scores do not order the classes, or the rows have no errors. Give a "
+            "temperature, or more rows.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return float(np.exp(best))
 
 
 def _check_temperature(temperature: Any) -> float:
@@ -284,9 +302,7 @@ def _check_temperature(temperature: Any) -> float:
 
 
 def _check_logits(logits: ArrayLike) -> FloatArray:
-    values = np.asarray(logits)
-    if not np.issubdtype(values.dtype, np.floating):
-        values = values.astype(np.float64)
+    values = as_floats(logits)
     if values.ndim == 0 or values.shape[-1] < 2:
         raise InputError(f"logits need shape (..., n_classes) with at least two classes, got {values.shape}.")
     if not np.isfinite(values).all():

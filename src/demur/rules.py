@@ -427,12 +427,10 @@ def check_proba(proba: ArrayLike) -> FloatArray:
         ...
     demur.errors.InputError: probabilities must sum to 1 in each row; row 1 sums to 1.1. Normalise them first.
     """
-    values = np.asarray(proba)
-    if not np.issubdtype(values.dtype, np.floating):
-        values = values.astype(np.float64)
+    values = as_floats(proba)
     if values.ndim == 0 or values.shape[-1] < 2:
         raise InputError(f"probabilities need shape (..., n_classes) with at least two classes, got {values.shape}.")
-    slack = 1e-3  # room for float16 and for sums over many classes
+    slack = 1e-3  # room for numbers that were float16, and for sums over many classes
     if values.size and not (values.min() >= -slack and values.max() <= 1 + slack):  # NaN compares as False
         if not np.isfinite(values).all():
             raise InputError("probabilities contain NaN or infinity; remove or impute those rows first.")
@@ -544,4 +542,16 @@ def _is_text(array: AnyArray) -> bool:
 
 
 def _to_numpy(array: Any) -> AnyArray:
-    return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+    """Return an array or a tensor as an array; half precision, of which NumPy has one kind, as single."""
+    if hasattr(array, "detach"):
+        array = array.detach().cpu()
+        array = array.float() if array.is_floating_point() and array.element_size() < 4 else array
+    return np.asarray(array)
+
+
+def as_floats(values: ArrayLike) -> FloatArray:
+    """Return numbers in single or double precision: half precision cannot tell 0.997 from 0.9975."""
+    array = _to_numpy(values)
+    if array.dtype == np.float16:
+        return array.astype(np.float32)
+    return array if np.issubdtype(array.dtype, np.floating) else array.astype(np.float64)

@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] #
 
 from demur.lazy_torch import torch
 
-__all__ = ["n_cores", "on_workers", "single_threaded_kernels"]
+__all__ = ["free_cores", "n_cores", "native_threads", "on_workers", "single_threaded_kernels"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -96,3 +96,28 @@ def _blas() -> ThreadpoolController:
 def n_cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_cores() -> int:
+    """Return how many cores this process may use and other processes leave idle, at least one."""
+    cores = n_cores()
+    try:
+        others = max(0.0, os.getloadavg()[0] - 1) * cores / (os.cpu_count() or cores)  # one of them is this process
+    except (AttributeError, OSError):  # not on Windows
+        return cores
+    return max(1, round(cores - others))
+
+
+_ROWS_FOR_THREADS = 50_000
+"""Rows from which several threads are faster than one: below, they mostly wait for each other."""
+
+
+@contextmanager
+def native_threads(n_rows: int) -> Iterator[None]:
+    """Limit OpenMP and BLAS to the cores that are free, and to one thread on a small table.
+
+    OpenMP threads spin while they wait: two of them on a core that another process uses can take forty times as long as
+    one alone.
+    """
+    with ThreadpoolController().limit(limits=free_cores() if n_rows >= _ROWS_FOR_THREADS else 1):
+        yield

@@ -74,8 +74,8 @@ def test_the_report_is_written_once(demur, pets, tmp_path):
     assert "exists already" in demur(*call).complaint
     assert demur(*call, "--force").code == 0
     assert "is a folder" in demur(*call[:-1], tmp_path, "--force").complaint
-    assert "there is no folder" in demur(*call[:-1], tmp_path / "no" / "where.html").complaint
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert demur(*call[:-1], tmp_path / "new" / "folder" / "report.html").code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "report.html"]
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,6 @@ def test_numbers_beyond_what_models_compare_are_refused_by_name(fit, tmp_path):
         (("--target", "Y"), "no column 'Y'"),
         (("--model", "hbg"), "did you mean 'hgb'?"),
         (("--model", "ova+hin", "--coverage", "0.9"), "ova+hin gives no probabilities"),
-        (("--report", "nowhere/at/all.html"), "there is no folder"),
         (("--cost-matrix", "costs.csv", "--cost", "0.2"), "leave --cost out"),
         (("--cost-matrix", "missing.csv"), "there is no file 'missing.csv'"),
     ],
@@ -281,3 +280,84 @@ def test_an_interrupt_leaves_nothing_behind(fit, data, moment, monkeypatch, tmp_
     assert result.code not in (0, 2)
     assert "Traceback" not in result.errors
     assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
+
+
+def write_csv(path, header, rows):
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def test_a_folder_that_is_not_there_is_created(demur, pets, tmp_path):
+    out = tmp_path / "models" / "today" / "pets"
+    report = tmp_path / "reports" / "pets.html"
+    call = ("fit", pets / "train.csv", "--target", "y", "--model", "lr", "--out", out, "--report", report)
+    assert demur(*call).code == 0
+    assert out.is_dir()
+    assert report.is_file()
+    answers = tmp_path / "answers" / "new.csv"
+    assert demur("predict", out, pets / "new.csv", "--out", answers).code == 0
+    assert answers.is_file()
+
+
+@pytest.mark.parametrize("values", ["fractions", "integers"])
+def test_a_quantity_as_target_is_refused_with_advice(fit, values, tmp_path):
+    x = np.random.default_rng(0).normal(size=500)
+    y = np.round(1000 * x) if values == "integers" else np.round(x, 3)
+    data = write_csv(tmp_path / "data.csv", "a,y", zip(x, y.astype(int) if values == "integers" else y, strict=True))
+    complaint = fit(data).complaint
+    assert "too many for classes" in complaint
+    assert "make classes of it first" in complaint
+
+
+def test_free_text_cannot_be_kept_as_a_category(fit, tmp_path):
+    data = write_csv(
+        tmp_path / "data.csv", "a,text,y", [(k % 7, f"this is sentence {k}", "ab"[k % 2]) for k in range(400)]
+    )
+    complaint = fit(data, "--keep", "text", "--model", "lr").complaint
+    assert "'text' holds 320 different texts in 320 rows" in complaint
+    assert "leave out --keep" in complaint
+
+
+def test_rows_that_a_time_split_by_groups_drops_are_counted(fit, tmp_path):
+    of_row = [f"p{k % 40}" if k < 320 else f"p{35 + k % 40}" for k in range(400)]
+    rows = [(k, patient, k % 7 + k / 1000, "ab"[k % 7 // 4]) for k, patient in enumerate(of_row)]
+    data = write_csv(tmp_path / "data.csv", "day,patient,a,y", rows)
+    result = fit(data, "--model", "lr", "--time-split", "day", "--group-split", "patient", "--keep", "a")
+    assert result.code == 0, result
+    held_out = {patient for day, patient, *_ in rows if day >= 320}
+    dropped = sum(day < 320 and patient in held_out for day, patient, *_ in rows)
+    assert 0 < dropped < 100
+    words = f"{dropped} of the 400 rows are left out of training and of judging: they are earlier rows of a group"
+    assert words in result.errors
+
+
+def test_every_column_that_is_set_aside_is_named(fit, tmp_path):
+    names = [f"same_{k}" for k in range(12)]
+    rows = [(k % 5, k % 7, *(["x"] * 12), "ab"[k % 5 // 3]) for k in range(100)]
+    data = write_csv(tmp_path / "data.csv", ",".join(["a", "b", *names, "y"]), rows)
+    result = fit(data, "--model", "lr")
+    assert result.code == 0, result
+    assert all(repr(name) in result.text for name in names)
+
+
+def test_logits_stay_logits_through_calibration(demur, tmp_path):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3000, 4))
+    proba = np.exp(2 * logits) / np.exp(2 * logits).sum(axis=1, keepdims=True)
+    labels = ["abcd"[rng.choice(4, p=one)] for one in proba]
+    data = write_csv(
+        tmp_path / "data.csv", "a,b,c,d,y", [(*row, y) for row, y in zip(30 * logits, labels, strict=True)]
+    )
+    out = tmp_path / "model"
+    result = demur("fit", "--proba", data, "--target", "y", "--proba-kind", "logits", "--out", out, "--json")
+    assert json.loads(result.text)["temperature"] == pytest.approx(15, rel=0.1)
+    from demur.deploy import load
+
+    found = load(out).predict_proba(pa.table({name: 30 * logits[:, k] for k, name in enumerate("abcd")}))
+    assert np.abs(found - proba).mean() < 0.02
+
+
+def test_a_label_without_a_column_of_probabilities_is_named(demur, tmp_path):
+    data = write_csv(tmp_path / "data.csv", "p_a,p_b,y", [(0.3, 0.7, "abc"[k % 3]) for k in range(60)])
+    result = demur("fit", "--proba", data, "--target", "y", "--out", tmp_path / "model")
+    assert "there is no column for 'c'" in result.complaint

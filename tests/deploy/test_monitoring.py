@@ -1,14 +1,8 @@
-"""The monitor: fair bets, alarms that do not depend on where a stream is cut, and a state that outlives its process."""
+"""The monitor: fair bets, rare false alarms, and alarms that do not depend on how a stream is split."""
 
 import itertools
-import json
-import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
-import pyarrow.csv
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +67,7 @@ def test_p_values_are_ranks_among_all_rows_before(seed, n_rows, n_kinds):
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 300), max_size=4))
 @settings(deadline=None, max_examples=20)
-def test_saved_and_loaded_anywhere_it_is_the_same_monitor(tmp_path_factory, seed, cuts):
+def test_saving_and_loading_between_any_two_rows_changes_nothing(tmp_path_factory, seed, cuts):
     rng = np.random.default_rng(seed)
     known, path = reference(rng), tmp_path_factory.mktemp("state") / "state.json"
     stream = [np.concatenate(parts) for parts in zip(rows(rng, 100), rows(rng, 200, sure=6), strict=True)]
@@ -81,8 +75,6 @@ def test_saved_and_loaded_anywhere_it_is_the_same_monitor(tmp_path_factory, seed
     whole = Monitor(known, max_risk=0.06)
     whole.watch(*stream)
     whole.review(stream[0], wrong)
-    whole.save(path)
-    expected = path.read_bytes()
     Monitor(known, max_risk=0.06).save(path)
     edges = [0, *sorted(cuts), 300]
     for start, stop in itertools.pairwise(edges):
@@ -90,7 +82,11 @@ def test_saved_and_loaded_anywhere_it_is_the_same_monitor(tmp_path_factory, seed
         monitor.watch(*(part[start:stop] for part in stream))
         monitor.review(stream[0][start:stop], wrong[start:stop])
         monitor.save(path)
-    assert path.read_bytes() == expected
+    found, expected = Monitor.load(path).to_json(), whole.to_json()
+    assert found.pop("evidence") == pytest.approx(expected.pop("evidence"))
+    for alarm in (*found["alarms"], *expected["alarms"]):
+        alarm["capital"] = pytest.approx(alarm["capital"])
+    assert found == expected
     assert "confidence" in {alarm.check for alarm in whole.alarms}
 
 
@@ -187,13 +183,16 @@ def test_the_confidence_sequence_at_its_ends(n_rows):
     assert none.high > 1 - (DELTA / 2) ** (1 / n_rows)  # never narrower than an interval for one look
 
 
-def test_the_draw_depends_on_nothing_but_source_and_row():
-    monitor = Monitor(reference(np.random.default_rng(0)), max_risk=0.1, audit=0.1)
+def test_the_draw_depends_on_nothing_but_seed_source_and_row():
+    known = reference(np.random.default_rng(0))
+    monitor = Monitor(known, max_risk=0.1, audit=0.1)
     whole = monitor.draw("today.csv", 0, 20_000)
     pieces = [monitor.draw("today.csv", start, 37) for start in range(0, 20_000 - 37, 37)]
     assert np.concatenate(pieces).tolist() == whole[: 37 * len(pieces)].tolist()
     assert abs(whole.mean() - 0.1) < 4 * np.sqrt(0.09 / 20_000)
     assert (monitor.draw("other.csv", 0, 20_000) & whole).mean() < 0.02
+    assert (Monitor(known, max_risk=0.1, audit=0.1).draw("today.csv", 0, 20_000) & whole).mean() < 0.02
+    assert (Monitor(known, max_risk=0.1, audit=0.1, seed=monitor.seed).draw("today.csv", 0, 20_000) == whole).all()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "not json", '{"format": 1}', '{"format": 99}'])
@@ -216,109 +215,3 @@ def test_refusals():
         monitor.watch([False, True], [0.9], [2])
     with pytest.raises(InputError, match="NaN"):
         monitor.watch([False], [np.nan], [2])
-
-
-# The command line
-
-
-def write_rows(path, n, *, seed, shift=0.0, labels=True):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(2, size=n)
-    values = np.c_[rng.normal(size=(n, 2)) + 1.5 * y[:, None] + shift]
-    lines = [
-        f"{a:.4f},{b:.4f}" + (f",{['no', 'yes'][k]}" if labels else "") for (a, b), k in zip(values, y, strict=True)
-    ]
-    path.write_text("\n".join(["a,b" + ",y" * labels, *lines]) + "\n")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, demur):
-    place = tmp_path_factory.mktemp("watched")
-    write_rows(place / "train.csv", 1500, seed=0)
-    write_rows(place / "new.csv", 1000, seed=1, labels=False)
-    write_rows(place / "reviewed.csv", 300, seed=2)
-    write_rows(place / "moved.csv", 1500, seed=3, shift=1.0, labels=False)
-    for name, options in {"model": (), "unjudged": ("--holdout", "0")}.items():
-        fitted = demur("fit", place / "train.csv", "--target", "y", "--model", "lr", "--out", place / name, *options)
-        assert fitted.code == 0, fitted
-    return place
-
-
-def call(demur, folder, data, state, *options):
-    return demur("monitor", folder / "model", folder / data, "--state", state, *options)
-
-
-def test_watch_review_and_alarm(demur, folder, tmp_path):
-    state = tmp_path / "state.json"
-    first = call(demur, folder, "new.csv", state)
-    assert (first.code, "No alarm." in first.text, "After 1,000 rows" in first.text) == (0, True, True), first
-    reviewed = call(demur, folder, "reviewed.csv", state, "--reviewed", "--json")
-    found = json.loads(reviewed.text)
-    assert reviewed.code == 0
-    assert found["audited"] + found["reviewed_declined"] == 300
-    assert found["risk"]["low"] <= found["risk"]["estimate"] <= found["risk"]["high"]
-    again = json.loads(call(demur, folder, "reviewed.csv", state, "--reviewed", "--json").text)
-    assert again == found  # rows that were taken already do not count twice
-    moved = call(demur, folder, "moved.csv", state)
-    assert moved.code == 3
-    assert "ALARM at row 1," in " ".join(moved.text.split())
-    assert state.stat().st_size < 20_000
-
-
-def test_the_list_for_the_desk_has_declined_and_drawn_rows(demur, folder, tmp_path):
-    out, options = tmp_path / "desk.csv", ("--audit", "0.2", "--chunk-rows", "70")
-    assert call(demur, folder, "new.csv", tmp_path / "state.json", "--to-review", out, *options).code == 0
-    table = pyarrow.csv.read_csv(out)
-    why = table["why"].to_pylist()
-    n_declined = json.loads(call(demur, folder, "new.csv", tmp_path / "state.json", "--json").text)["rejected_share"]
-    assert why.count("declined") == round(1000 * n_declined)
-    assert 0.15 < why.count("audit") / (1000 - why.count("declined")) < 0.25
-
-
-def test_a_stream_that_was_cut_short_goes_on_where_it_was(demur, folder, tmp_path):
-    lines = (folder / "new.csv").read_text().splitlines(keepends=True)
-    growing, state, whole = tmp_path / "growing.csv", tmp_path / "state.json", tmp_path / "whole.json"
-    for n_lines in (301, 302, 302, 1001):
-        growing.write_text("".join(lines[:n_lines]))
-        assert demur("monitor", folder / "model", growing, "--state", state, "--chunk-rows", "64").code == 0
-    assert demur("monitor", folder / "model", growing, "--state", whole).code == 0
-    assert state.read_bytes() == whole.read_bytes()
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_happened(demur, folder, tmp_path):
-    write_rows(tmp_path / "long.csv", 20_000, seed=4, labels=False)
-    state, whole = tmp_path / "state.json", tmp_path / "whole.json"
-    words = ["monitor", folder / "model", tmp_path / "long.csv", "--chunk-rows", "20", "--state"]
-    seen, kills = [], 0
-    for _ in range(3):
-        before = state.read_bytes() if state.exists() else None
-        process = subprocess.Popen(
-            [sys.executable, "-m", "demur", *map(str, words), str(state)], stdout=subprocess.DEVNULL, env=os.environ
-        )
-        while process.poll() is None and (not state.exists() or state.read_bytes() == before):
-            pass
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
-        seen.append(Monitor.load(state).n_rows)
-    assert kills
-    assert sorted(seen) == seen
-    assert demur(*words, state).code == demur(*words, whole).code
-    assert state.read_bytes() == whole.read_bytes()
-
-
-def test_what_a_call_may_not_change(demur, folder, tmp_path):
-    state = tmp_path / "state.json"
-    assert call(demur, folder, "new.csv", state, "--delta", "0.1").code == 0
-    assert "--delta 0.1" in call(demur, folder, "new.csv", state, "--delta", "0.2").complaint
-    other = call(demur, folder, "new.csv", state, "--reference", folder / "reviewed.csv")
-    assert "another model or other reference rows" in other.complaint
-    assert "--max-risk must be a share" in call(demur, folder, "new.csv", state, "--max-risk", "5").complaint
-    assert "--to-review" in call(demur, folder, "new.csv", state, "--reviewed", "--to-review", "x.csv").complaint
-
-
-def test_a_model_without_held_out_rows_needs_a_reference(demur, folder, tmp_path):
-    words = ("monitor", folder / "unjudged", folder / "new.csv", "--state", tmp_path / "state.json")
-    assert "not trained on as the reference" in demur(*words).complaint
-    assert not (tmp_path / "state.json").exists()
-    assert demur(*words, "--reference", folder / "reviewed.csv").code == 0

@@ -1,6 +1,8 @@
 """RejectOption("auto"): the blend, its time budget, and tables as people have them."""
 
+import os
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -18,9 +20,10 @@ from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
 from demur.columns import as_table
 from demur.estimators import candidates
-from demur.estimators.auto_classifier import mixture_weights
+from demur.estimators.auto_classifier import UninformativeModelWarning, mixture_weights
 from demur.estimators.candidates import CANDIDATES, TimeBudget, fit_in_pieces
 
+MIXED = Path(os.environ.get("DEMUR_DATA", Path(__file__).parents[3] / "shared" / "data")) / "mixed"
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES if candidate.library is None)
 
@@ -334,8 +337,7 @@ def test_wrong_parameters(parameters, message, noisy):
 # Line 2 of the mending: nothing is learnt from a row that is then predicted
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["auto", "prepared candidate"])
-def test_12_2_imputing_and_scaling_are_learnt_inside_the_folds(monkeypatch, whole):
+def test_imputing_and_scaling_are_learnt_inside_the_folds(monkeypatch):
     fitted_on = []
 
     class Remembers(ColumnTransformer):
@@ -347,12 +349,7 @@ def test_12_2_imputing_and_scaling_are_learnt_inside_the_folds(monkeypatch, whol
     rng = np.random.default_rng(0)
     X, y = np.column_stack([np.arange(60.0), rng.normal(size=60)]), np.arange(60) % 2
     X[rng.random(60) < 0.3, 1] = np.nan
-    if whole:
-        [regression] = [candidate for candidate in CANDIDATES if candidate.key == "lr"]
-        prepared = regression.prepared(candidates.Task(60, np.zeros(2, dtype=bool), 0, None))
-        RejectOption(prepared, cv=3).fit(X, y)
-    else:
-        AutoClassifier(("logistic regression",), time_budget=None, cv=3, random_state=0).fit(X, y)
+    AutoClassifier(("logistic regression",), time_budget=None, cv=3, random_state=0).fit(X, y)
     by_fold = fitted_on[:3]
     assert [len(rows) for rows in by_fold] == [40, 40, 40]
     assert set.intersection(*(set(rows) for rows in by_fold)) == set()  # each row is left out by one fold
@@ -393,6 +390,35 @@ def test_rare_classes():
     keep = np.r_[0:50, 50:100, 100]  # one row of the third class
     model = AutoClassifier(NAMES, time_budget=None, cv=3, random_state=0).fit(X[keep], y[keep])
     assert model.predict_proba(X).shape == (150, 3)
+
+
+@pytest.mark.skipif(not MIXED.exists(), reason="the data are not here")
+def test_boosting_survives_a_class_of_two_rows():
+    """Without a penalty, leaves with one of the two rows take values that no later tree can undo."""
+    frame = pd.read_csv(MIXED / "hypothyroid.csv.gz")
+    y = frame.pop("class").to_numpy()
+    numbers = frame.select_dtypes("number")
+    codes = [pd.factorize(frame[name])[0] for name in frame if name not in numbers]
+    X = np.column_stack([numbers.drop(columns="TBG"), *codes])
+    assert (y == "secondary_hypothyroid").sum() == 2
+    rows = np.random.RandomState(0).permutation(len(y))
+    train, test = rows[:2800], rows[2800:]
+    [boosting] = [candidate for candidate in CANDIDATES if candidate.key == "hgb"]
+    task = candidates.Task(2800, np.zeros(X.shape[1], dtype=bool), 0, None, smallest_class=2)
+    model = boosting.make(task).set_params(max_iter=100).fit(X[train], y[train])
+    assert (model.predict(X[test]) != y[test]).mean() < 0.02
+
+
+def test_a_blend_worse_than_the_class_frequencies_warns(monkeypatch):
+    class Wrong(ExtraTreesClassifier):
+        def predict_proba(self, X):
+            return np.where(np.arange(len(X))[:, None] % 2, [1.0, 0.0], [0.0, 1.0])
+
+    wrong = candidates.CandidateModel("extra trees", "codes", lambda task: Wrong(3, random_state=0), "et")
+    monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", (wrong,))
+    X, y = make_classification(400, weights=[0.97], flip_y=0, random_state=0)
+    with pytest.warns(UninformativeModelWarning, match="worse than by the frequencies"):
+        AutoClassifier(time_budget=None, cv=2, random_state=0).fit(X, y)
 
 
 def test_an_unknown_name():

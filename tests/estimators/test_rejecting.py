@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from demur import Chow, CostMatrix, Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
 from demur.estimators import RejectingClassifier
-from demur.metrics import zero_one_c_risk
+from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
 TRIAGE = [[0, 1, 1, 0.2], [5, 0, 1, 0.2], [5, 1, 0, 0.2]]
@@ -129,6 +129,29 @@ def test_12_14_a_rule_that_needs_fit_says_so():
 def test_a_fitted_rule_is_searched_over_by_its_parameters():
     search = GridSearchCV(RejectOption(GaussianNB(), rule=Coverage(0.5)), {"rule__target": [0.2, 0.9]}, cv=3)
     assert search.fit(X, Y).best_params_ == {"rule__target": 0.9}
+
+
+def test_searching_over_the_cost_needs_one_cost_to_score_by():
+    grid = {"cost": [0.01, 0.1, 0.4]}
+    search = GridSearchCV(RejectOption(GaussianNB()), grid, cv=3).fit(X, Y)
+    assert search.best_params_ == {"cost": 0.01}  # each is scored at its own cost, as the docstring of score says
+    assert "zero_one_c_scorer" in RejectOption.score.__doc__
+    search = GridSearchCV(RejectOption(GaussianNB()), grid, cv=3, scoring=zero_one_c_scorer(0.4)).fit(X, Y)
+    assert search.best_params_ == {"cost": 0.4}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: RejectOption(GaussianNB(), cost=0.02), lambda: RejectClassifier(**{**QUICK, "cost": 0.02})]
+)
+def test_a_declined_row_of_boolean_labels_is_not_true(make):
+    labels = Y == 2
+    model = clone(make()).fit(X, labels)
+    answers, reject = model.predict(X), model.decide(X).reject
+    assert 0 < reject.sum() < len(X)
+    assert all(answer is None for answer in answers[reject])
+    assert not any(answers[reject])
+    assert {type(answer) for answer in answers[~reject]} == {bool}
+    assert model.score(X, labels) == pytest.approx(-zero_one_c_risk(labels, answers, cost=0.02, reject_label=None))
 
 
 # Line 12: classifiers that take no other labels than 0, 1, ...

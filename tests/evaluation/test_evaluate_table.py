@@ -50,7 +50,7 @@ def page_text(evaluation):
     return " ".join(re.sub(r"<[^>]+>", " ", page).split()).replace("\xa0", " ")
 
 
-def test_12_3_an_explicit_rule_is_priced_by_its_own_cost(models, new):
+def test_an_explicit_rule_is_priced_by_its_own_cost(models, new):
     judged = evaluate_table(models["chow"], new)
     counts, found = judged.counts, judged.to_json()
     assert found["cost"] == 0.3
@@ -63,7 +63,7 @@ def test_12_3_an_explicit_rule_is_priced_by_its_own_cost(models, new):
 
 
 @pytest.mark.parametrize("name", ["coverage", "risk", "matrix"])
-def test_12_3_rules_without_a_price_have_none_anywhere(models, new, name):
+def test_rules_without_a_price_have_none_anywhere(models, new, name):
     judged = evaluate_table(models[name], new)
     found = judged.to_json()
     assert found["cost"] is None
@@ -74,7 +74,7 @@ def test_12_3_rules_without_a_price_have_none_anywhere(models, new, name):
         assert "declined row 0.2" not in text
 
 
-def test_12_3_a_cost_for_a_rule_without_one_is_an_assumed_price(models, new):
+def test_a_cost_for_a_rule_without_one_is_an_assumed_price(models, new):
     plain, priced = evaluate_table(models["coverage"], new), evaluate_table(models["coverage"], new, cost=0.1)
     np.testing.assert_array_equal(plain.decision.reject, priced.decision.reject)
     counts, found = priced.counts, priced.to_json()
@@ -87,12 +87,12 @@ def test_12_3_a_cost_for_a_rule_without_one_is_an_assumed_price(models, new):
         evaluate_table(models["coverage"], new, cost=20)
 
 
-def test_12_3_a_cost_beside_a_cost_matrix_is_refused_in_words(models, new):
+def test_a_cost_beside_a_cost_matrix_is_refused_in_words(models, new):
     with pytest.raises(ValueError, match="a cost matrix, which prices every row already: leave the cost out"):
         evaluate_table(models["matrix"], new, cost=0.1)
 
 
-def test_12_4_the_cost_by_the_matrix_is_first_in_every_place(models, new):
+def test_the_cost_by_the_matrix_is_first_in_every_place(models, new):
     judged = evaluate_table(models["matrix"], new)
     costs, true = np.array(COSTS), judged.true
     paid = np.where(judged.decision.reject, costs[true, 2], costs[true, judged.decision.label]).mean()
@@ -111,22 +111,22 @@ def test_12_4_the_cost_by_the_matrix_is_first_in_every_place(models, new):
     assert page.index("Cost of 100 rows by the cost matrix") < page.index("Rows answered")
 
 
-def test_12_17_the_promise_is_put_beside_what_is_seen(models, new):
+def test_the_guarantee_is_put_beside_what_is_seen(models, new):
     judged = evaluate_table(models["risk"], new)
     seen = judged.counts.n_wrong / judged.counts.n_answered
-    words = f"Promised: at most 30.0 % of the answers wrong. Seen: {100 * seen:.1f} % of {judged.counts.n_answered:,}"
+    words = f"Guaranteed: at most 30.0 % of the answers wrong. Seen: {100 * seen:.1f} % of {judged.counts.n_answered:,}"
     for text in (printed(judged), page_text(judged), " ".join(judged.to_json()["sentences"])):
         assert words in text
     turned = new.set_column(1, "y", pa.array(np.where(np.array(new["y"]) == "sick", "well", "sick")))
     broken = evaluate_table(models["risk"], turned)
-    assert broken.to_json()["promise"]["verdict"] == "broken"
-    assert broken.to_json()["promise"]["chance"] < 1e-6
-    assert "The promise is broken: if it held" in printed(broken)
+    assert broken.to_json()["guarantee"]["verdict"] == "broken"
+    assert broken.to_json()["guarantee"]["chance"] < 1e-6
+    assert "The guarantee is broken: if it held" in printed(broken)
     asked = evaluate_table(models["coverage"], new)
-    assert "Asked for: at least 80.0 % of the rows answered. Seen: " in printed(asked)
+    assert "Target: at least 80.0 % of the rows answered. Seen: " in printed(asked)
 
 
-def test_12_18_rows_without_a_label_are_told_and_rows_keep_their_numbers(models, new):
+def test_rows_without_a_label_are_told_and_rows_keep_their_numbers(models, new):
     labels = np.array(new["y"]).astype(object)
     labels[:3] = None
     judged = evaluate_table(models["none"], new.set_column(1, "y", pa.array(labels)))
@@ -139,7 +139,7 @@ def test_12_18_rows_without_a_label_are_told_and_rows_keep_their_numbers(models,
     assert evaluate_table(models["none"], new.slice(0, 1)).rows.name(0) == "1"
 
 
-def test_12_18_classes_and_notes_read_well():
+def test_classes_and_notes_read_well():
     """A class called 2 with 166,795 rows does not read as 2,166,795, and one more note is not "1 more notes"."""
     facts = {
         "classes": {"2": 166_795, "7": 1},
@@ -147,13 +147,14 @@ def test_12_18_classes_and_notes_read_well():
         "rows_without_label": 1,
         "model_in_words": "logistic regression",
     }
-    schema = SimpleNamespace(describe=lambda: [f"note {k}" for k in range(9)])
+    aside = {f"column {k}": "note" for k in range(8)}
+    schema = SimpleNamespace(describe=lambda: [f"note {k}" for k in range(9)], remarks={}, set_aside=aside)
     with console.capture() as caught:
         print_fit(SimpleNamespace(facts=facts, schema=schema, classifier=None), "data.csv", 1.0)
     words = " ".join(caught.get().split())
     assert "Classes and their rows: 2 (166,795), 7 (1)." in words
     assert "1 row without a label was left out." in words
-    assert "... and 1 more note on columns." in words
+    assert "Also set aside or converted: 'column 7'." in words
 
 
 def test_a_cost_that_can_move_does(models, new):

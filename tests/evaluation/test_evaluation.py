@@ -189,7 +189,7 @@ def test_bad_input_is_one_clear_error():
         Evaluation.of(NAMES[y][:5], decision, **good)
 
 
-def test_12_3_an_assumed_price_is_called_one():
+def test_an_assumed_price_is_called_one():
     proba, y = problem()
     decision = Threshold(0.7).decide(proba)
     result = Evaluation.of(NAMES[y], decision, classes=NAMES, cost=0.25, proba=proba, cost_assumed=True)
@@ -200,7 +200,7 @@ def test_12_3_an_assumed_price_is_called_one():
     assert (result.to_json()["cost"], result.to_json()["cost_assumed"]) == (0.25, True)
 
 
-def test_12_4_the_mean_cost_by_a_matrix_is_the_first_figure_with_its_interval():
+def test_the_mean_cost_by_a_matrix_is_the_first_figure_with_its_interval():
     proba, y = problem(n_classes=2)
     costs = np.array([[0, 1, 0.3], [10, 0, 0.4]])
     decision = CostMatrix(costs).decide(proba)
@@ -220,9 +220,36 @@ def test_12_4_the_mean_cost_by_a_matrix_is_the_first_figure_with_its_interval():
         Evaluation.of(y, decision, classes=[0, 1], cost_matrix=[[0, 1], [1, 0]])
 
 
-def test_12_18_rows_without_a_label_are_counted_in_words_and_figures():
+def test_rows_without_a_label_are_counted_in_words_and_figures():
     proba, y = problem()
     result = Evaluation.of(NAMES[y], Chow(0.2).decide(proba), classes=NAMES, cost=0.2, n_unlabelled=1)
     assert "1 row has no label and is left out." in result.sentences()
     assert result.to_json()["n_unlabelled"] == 1
     assert not [words for words in evaluate().sentences() if "label" in words]
+
+
+def test_a_class_that_is_served_badly_is_named_beside_the_headline():
+    """Nearly all rows are answered correctly, and nearly none of those of the rare class."""
+    proba = np.tile([0.99, 0.01], (1056, 1))
+    proba[:50] = [0.5, 0.5]
+    y = np.array(["sick"] * 56 + ["well"] * 1000)
+    judged = Evaluation.of(y, Chow(0.1).decide(proba), classes=["well", "sick"], cost=0.1, proba=proba)
+    words = "Of the 56 rows of class sick, none is answered correctly: 50 are declined and 6 are answered wrongly."
+    assert judged.sentences()[1] == words
+    assert judged.to_json()["sentences"][1] == words
+    fair = Evaluation.of(
+        y[::-1], Chow(0.1).decide(np.full((1056, 2), [0.01, 0.99])), classes=["sick", "well"], cost=0.1
+    )
+    assert len(fair.class_warnings()) == 1
+    few = Evaluation.of(y[54:70], Chow(0.1).decide(proba[54:70]), classes=["well", "sick"], cost=0.1)
+    assert few.class_warnings() == []  # two rows prove nothing
+
+
+def test_many_badly_served_classes_are_counted():
+    y = np.repeat([f"c{k:02}" for k in range(30)], 60)
+    proba = np.full((1800, 30), 0.001)
+    proba[np.arange(1800), np.where(np.arange(1800) < 600, 29, np.arange(1800) // 60)] = 0.971
+    judged = Evaluation.of(y, Chow(0.1).decide(proba), classes=sorted(set(y)), cost=0.1, proba=proba)
+    found = judged.class_warnings()
+    assert len(found) == 4
+    assert found[-1].startswith("7 more classes are served as badly: c03, ")

@@ -35,7 +35,7 @@ def test_the_sentence_of_each_case():
     assert headline(Counts(100, 0, 0), 0.3, 5).endswith("cost 30.0, more than the 5.0 if it answered all.")
 
 
-def test_12_16_the_comparison_is_with_the_better_of_answering_all_and_declining_all():
+def test_the_comparison_is_with_the_better_of_answering_all_and_declining_all():
     """Of 1,000 rows 40 are answered, 8 of them wrongly; 476 would be wrong if all were answered."""
     words = headline(Counts(1000, 40, 8), 0.3, 476)
     assert words == (
@@ -49,7 +49,7 @@ def test_12_16_the_comparison_is_with_the_better_of_answering_all_and_declining_
 
 
 @given(n_rows=st.integers(1, 300), cost=st.floats(0, 0.99), data=st.data())
-def test_12_16_no_headline_flatters(n_rows, cost, data):
+def test_no_headline_flatters(n_rows, cost, data):
     """Whatever the counts: "instead of" only where the model is cheaper than both extremes."""
     n_answered = data.draw(st.integers(0, n_rows))
     n_wrong = data.draw(st.integers(0, n_answered))

@@ -88,7 +88,7 @@ def check(n_rows, rate, depends, n_draws, slack):
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("n_rows", SIZES)
-def test_12_5_every_printed_interval_covers(n_rows, rate):
+def test_every_printed_interval_covers(n_rows, rate):
     """Few draws, so that a few more misses than 7 % are no surprise; many draws are taken below."""
     for depends in (False, True):
         check(n_rows, rate, depends, n_draws=40, slack=4)
@@ -98,12 +98,12 @@ def test_12_5_every_printed_interval_covers(n_rows, rate):
 @pytest.mark.parametrize("depends", [False, True])
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("n_rows", SIZES)
-def test_12_5_every_printed_interval_covers_in_many_draws(n_rows, rate, depends):
+def test_every_printed_interval_covers_in_many_draws(n_rows, rate, depends):
     """It holds for 2,000 draws too, which take three minutes."""
     check(n_rows, rate, depends, n_draws=500, slack=0)
 
 
-def test_12_5_no_interval_collapses():
+def test_no_interval_collapses():
     """20 of 20 right: 83.2 % to 100 %, exactly."""
     proba = np.tile([0.9, 0.1], (20, 1))
     decision = Decision.from_acceptance(np.zeros(20, dtype=int), np.ones(20), proba[:, 0])

@@ -8,7 +8,7 @@ import pytest
 
 from demur import CostMatrix
 from demur.columns import TableError
-from demur.tabular import fit_table, labelled_rows
+from demur.tabular import evaluate_table, fit_table, labelled_rows
 
 
 def table_of(n=240, seed=0):
@@ -72,3 +72,24 @@ def test_long_texts_are_no_class_names(table):
     long = table.set_column(2, "y", pa.array(["x" * 2_000, "short"] * 120))
     with pytest.raises(TableError, match="a text of 2,000 characters, which cannot be the name of a class"):
         labelled_rows(long, "y")
+
+
+def test_a_category_that_training_did_not_have_is_a_reason(model, table):
+    odd = pa.table({"size": [3.0, 0.25, 3.0, None], "pet": ["newt", "newt", "cat", None]})
+    answers = model.answers(odd, cost=0.05)
+    for declined, reason in zip(*(answers[name].to_pylist()[:2] for name in ("rejected", "reason")), strict=True):
+        assert reason in (("ambiguous; new category: pet", "novel: pet") if declined else ("new category: pet",))
+    assert "new category" not in str(answers["reason"].to_pylist()[2:])
+
+
+def test_predictions_and_the_report_show_one_confidence(table):
+    for rule in (None, CostMatrix([[0, 1, 0.3], [1, 0, 0.3]])):
+        model = fit_table(table, "y", model="lr", rule=rule)
+        odd = pa.concat_tables([table, pa.table({"size": [1e9], "pet": ["cat"], "y": ["in"]})])
+        judged = evaluate_table(model, odd)
+        shown = model.answers(odd)["confidence"].to_numpy()
+        np.testing.assert_array_equal(judged.answer_confidence, shown)
+        assert shown[-1] == 0  # a novel row, however sure the probabilities look
+        assert judged.reliability.n_rows.sum() == table.num_rows
+        near = [case.row for case in judged.nearest_border(n=odd.num_rows)]
+        assert str(odd.num_rows) not in near  # no price would have made it an answer

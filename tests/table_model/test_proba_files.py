@@ -122,7 +122,7 @@ def test_calibration_undoes_what_is_too_sure(fitted):
     assert found.model.facts["proba_kind"] == kind
     assert found.held_out.num_rows == 120
     assert found.notes[0].startswith(f"the numbers are taken for {kind} (")
-    temperature = found.model.classifier.calibrator_.temperature_
+    temperature = found.model.facts["temperature"]
     if kind != "votes":
         assert abs(temperature - 2.5) < 0.5
         same = fit_proba(csv(PROBA), "y", cost=0.3).model

@@ -8,7 +8,7 @@ from demur import RiskControl
 from demur.columns import TableError
 from demur.errors import InputError
 from demur.tabular import fit_table, refit_table, review_weights
-from demur.tabular.table_refit import _repetitions
+from demur.tabular.table_refit import _mean, _repetitions, stratified_mean
 
 
 def draw(rng, n_rows, shift=0.0):
@@ -66,6 +66,26 @@ def test_weighted_means_of_reviewed_rows_are_those_of_the_stream():
         found.append([np.sum(weights * values[seen]) / 500, values.mean()])
     estimate, truth = np.mean(found, axis=0)
     assert estimate == pytest.approx(truth, abs=0.01)
+
+
+@pytest.mark.parametrize("wrong_when_answered", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize(("share_declined", "audit", "n_rows"), [(0.3, 0.02, 3000), (0.05, 0.1, 1500), (0.6, 0.1, 600)])
+def test_the_interval_of_the_risk_covers_it(wrong_when_answered, share_declined, audit, n_rows):
+    """A dozen audited rows that are all right prove little: an interval from their variance alone would be a point."""
+    rng, cost = np.random.default_rng(0), 0.2
+    right, declined_again = 0.6, 0.3  # what the new model does with the rows that the old one declined
+    of_declined = cost * declined_again + (1 - right - declined_again)
+    truth = share_declined * of_declined + (1 - share_declined) * wrong_when_answered
+    covered = []
+    for _ in range(400):
+        declined = rng.uniform(size=n_rows) < share_declined
+        n_audited = max(rng.binomial((~declined).sum(), audit), 5)
+        first = rng.choice([0.0, cost, 1.0], max(int(0.2 * declined.sum()), 1), p=[right, declined_again, 0.1])
+        second = (rng.uniform(size=max(int(0.2 * n_audited), 1)) < wrong_when_answered).astype(float)
+        means = [_mean(values, np.array([0.0, cost, 1.0])) for values in (first, second)]
+        found = stratified_mean(means, (declined.sum(), n_audited / audit), (declined.sum(), n_audited))
+        covered.append(found.low <= truth <= found.high)
+    assert np.mean(covered) >= 0.93
 
 
 def test_repetitions_add_up_to_the_weights():

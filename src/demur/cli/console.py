@@ -96,9 +96,9 @@ def check_free(path: Path, option: str, force: bool, *, is_file: bool = False) -
         raise CallError(f"{path} is a folder: name a file in it for {option}.")
     if path.exists() and not force:
         raise CallError(f"{path} exists already: choose another {option}, or pass --force to replace it.")
-    folder = path.absolute().parent
+    folder = next(one for one in path.absolute().parents if one.exists())
     if not folder.is_dir():
-        raise CallError(f"there is no folder {folder} to write {option} into: make it first.")
+        raise CallError(f"{folder} is a file, not a folder: choose another {option}.")
     if not os.access(folder, os.W_OK):
         raise CallError(f"the folder {folder} may not be written to: choose another {option}.")
 
@@ -188,12 +188,14 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     for sentence in sentences[:_MOST_NOTES]:
         console.print(f"  {sentence}", markup=False)
     if len(sentences) > _MOST_NOTES:
-        hidden = counted(len(sentences) - _MOST_NOTES, "more note", "more notes")
-        console.print(f"  ... and {hidden} on columns.")
+        from demur.columns.frames import shown
+
+        names = [*model.schema.remarks, *model.schema.set_aside][_MOST_NOTES - 1 :]
+        console.print(f"  Also set aside or converted: {', '.join(map(shown, names))}.", markup=False)
     done = "Learnt" if "proba_kind" in facts else "Trained"
     console.print(f"\n{done} {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
-    temperature = getattr(getattr(model.classifier, "calibrator_", None), "temperature_", None)
-    if "proba_kind" in facts and temperature is not None:
+    temperature = facts.get("temperature")
+    if temperature is not None:
         said = "too sure" if temperature > 1 else "not sure enough"
         console.print(f"The temperature is {temperature:.3g}: the numbers were {said} of themselves.")
     tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())

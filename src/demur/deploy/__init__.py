@@ -2,6 +2,7 @@
 
 from demur.deploy.model_folder import ModelVersionWarning, load, save
 from demur.deploy.model_parts import ModelFileError
+from demur.deploy.monitored_tables import MonitoredTables
 from demur.deploy.monitoring import Alarm, Monitor, Reference, risk_sequence
 from demur.deploy.operations import Operations, ReloadingApp
 from demur.deploy.service import create_app
@@ -12,6 +13,7 @@ __all__ = [
     "ModelFileError",
     "ModelVersionWarning",
     "Monitor",
+    "MonitoredTables",
     "Operations",
     "Reference",
     "ReloadingApp",

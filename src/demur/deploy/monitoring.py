@@ -1,14 +1,14 @@
-"""Watching a model at work: drift from rows without labels, risk from reviewed ones, alarms that hold at any time.
+"""Monitor a deployed model: drift from unlabelled rows, risk from reviewed ones, with anytime-valid alarms.
 
-Every alarm is a bet against "all is as it was". Under that hypothesis the capital of whoever bets is a nonnegative
-martingale that starts at 1, so that the probability that it ever reaches 1 / delta is at most delta (Ville), however
-long the watch goes on and however often somebody looks.
+Every check is a test martingale: a bet against the hypothesis that nothing has changed. Under that hypothesis the
+capital of the bet is a nonnegative martingale that starts at 1, so the probability that it ever reaches 1 / delta is
+at most delta (Ville's inequality), however long the monitor runs and however often it is read.
 """
 
-import hashlib
 import json
 import math
 import os
+import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +21,7 @@ from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
 from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation import Evaluation, evaluate_table
-from demur.tabular.promises import RiskPromise, promise_of
+from demur.tabular.guarantee_checks import RiskGuarantee, guarantee_of
 from demur.tabular.review_desk import check_audit, reviewed_rows
 from demur.tabular.table_model import TableModel
 from demur.whole_file import write_whole
@@ -32,33 +32,35 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _EDGES = np.linspace(-4.0, 12.0, 65)
-"""Between the bins of a confidence, as log odds. Edges that were chosen by looking at the reference rows would make
-those more regular than any new rows, and the test would no longer be exact."""
+"""Bin edges of the confidence, in log odds. They are fixed: edges chosen on the reference rows would make those rows
+more regular than new ones, and the test would no longer be exact."""
 _SCORE_EDGES = np.linspace(-8.0, 8.0, 65)
-"""The same for the inverse hyperbolic sine of a trained score that is not a probability."""
+"""Bin edges of the inverse hyperbolic sine of a score that is not a probability."""
 _TINY = 1e-9
+_ZERO = -1e9
+"""The logarithm of an empty stake: finite, because JSON has no infinity."""
 
 DRIFTS = ("rejected share", "confidence", "class mix")
 RISK = "risk"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Reference:
-    """How a model behaves on rows from where its training rows came, which it was not trained on.
+    """Counts of a model's decisions on held-out rows: the baseline of a monitor.
 
     Parameters
     ----------
     classes : tuple of str
     n_rows, n_rejected : int
     class_counts : tuple of int
-        How often each class is the first choice.
+        Number of rows in which each class is the first choice.
     confidence_counts : tuple of int
-        Rows by bins of the confidence, which are fixed.
+        Number of rows in each (fixed) bin of the confidence.
     is_probability : bool
-        Whether the confidence is a probability, and not a trained score.
+        Whether the confidence is a probability rather than a trained score.
     n_wrong : int
-        Wrong answers among the ``n_rows - n_rejected``.
+        Number of wrong answers among the ``n_rows - n_rejected`` answered rows.
 
     Examples
     --------
@@ -86,7 +88,7 @@ class Reference:
         classes: ArrayLike,
         is_probability: bool = True,
     ) -> Self:
-        """Count decisions on labelled rows; ``label`` holds the position of each first choice among the classes."""
+        """Count decisions on labelled rows; ``label`` is the index of each row's first choice in ``classes``."""
         names = tuple(str(name) for name in np.asarray(classes).tolist())
         rejected, errors = np.asarray(reject, dtype=bool), np.asarray(wrong, dtype=bool)
         bins = _bins(np.asarray(confidence, dtype=np.float64), is_probability)
@@ -115,7 +117,7 @@ class Reference:
 
     @classmethod
     def of_table(cls, model: TableModel, table: Any, *, where: str = "the table") -> Self:
-        """Decide for each row of a table with labels that the model was not trained on, and count."""
+        """Predict a labelled table that the model was not trained on, and count the decisions."""
         return cls.of_evaluation(evaluate_table(model, table, where=where), is_probability=model.has_proba)
 
     @classmethod
@@ -125,7 +127,7 @@ class Reference:
             counts = {name: tuple(found[name]) for name in ("classes", "class_counts", "confidence_counts")}
             return cls(**{**found, **counts})
         except (KeyError, TypeError) as error:
-            raise InputError(f"this is not what a monitor compares with: {error}.") from None
+            raise InputError(f"this is not a monitor's reference: {error}.") from None
 
     def to_json(self) -> ByName:
         """Return plain numbers and lists."""
@@ -133,12 +135,12 @@ class Reference:
 
     @property
     def risk(self) -> Interval:
-        """The share of wrong answers among those given, with its 95 % interval."""
+        """Error rate among the answered rows, with its 95 % interval."""
         return proportion_interval(self.n_wrong, self.n_rows - self.n_rejected)
 
 
 def _looks(model: TableModel, table: Any, where: str) -> tuple[NDArray[np.bool_], Floats, Ints]:
-    """Return what a monitor looks at: rejected or not, confidence, first choice."""
+    """Return what the drift checks use: rejection, confidence and first choice of each row."""
     decision, scores = model.decide_and_score(table, where=where)
     label = np.asarray(decision.label, dtype=np.int64)
     by_class = scores[np.arange(len(label)), label] if model.has_proba else decision.confidence
@@ -153,47 +155,47 @@ def _bins(confidence: Floats, is_probability: bool) -> Ints:
 
 
 def max_risk_of(model: TableModel, reference: Reference) -> float:
-    """Return what the rule promises, or the upper end of the 95 % interval of the risk on the reference rows."""
-    promise = promise_of(getattr(model.classifier, "rule_", None))
-    if isinstance(promise, RiskPromise):
-        return promise.at_most
+    """Return the rule's guaranteed risk, or the upper end of the 95 % interval of the reference risk."""
+    guarantee = guarantee_of(getattr(model.classifier, "rule_", None))
+    if isinstance(guarantee, RiskGuarantee):
+        return guarantee.at_most
     high = float(reference.risk.high)
     return min(high, 0.99) if math.isfinite(high) else 0.5
 
 
 def _remaining(step: NDArray[np.int64] | int) -> Floats:
-    """Return the part of the capital that is not at stake yet; it falls slowly, for changes that come late."""
+    """Return the part of the capital not yet at stake; it falls slowly, to keep some for late changes."""
     return np.asarray(1 / (1 + np.log1p(step)))
 
 
 _BLOCK = 25
-"""Rows after which some more of the capital is put at stake, and bets on drift are placed anew."""
+"""Rows between two updates of the bets, when some more of the capital is put at stake."""
 _PIECES = 10
-"""Equal parts of [0, 1] in which p-values are counted."""
+"""Bins of the histogram of p-values, of equal width."""
 _MEMORIES = np.array([100.0, 1000.0, 10_000.0])
-"""Rows that each bettor on drift remembers."""
+"""Number of past rows that each drift bet weighs, roughly (exponential forgetting)."""
 _PRIOR = 5.0
-"""Rows that a bettor believes to have seen in each part before the first."""
+"""Pseudo-count in each bin of the histogram before the first row."""
 
 
 class DriftBets:
-    r"""Bets that rows of a few kinds no longer come as often as they did: a conformal test martingale.
+    r"""Conformal test martingale against a change in how often rows of each kind occur.
 
-    A row of kind k gets the p-value (rows of earlier kinds + u (rows of kind k and itself)) / (rows so far and itself),
-    with u uniform, among the reference rows *and all rows before it*. If new rows and reference rows are exchangeable,
-    these p-values are independent and uniform (Vovk et al. 2005), whatever the kinds' frequencies are and however few
-    the reference rows: nothing is estimated. Three bettors with memories of 100, 1,000 and 10,000 rows bet on the
-    histogram of past p-values; their capital comes in slowly, so that a change after a year finds some left.
+    A row of kind k gets the p-value (rows of earlier kinds + u (rows of kind k, itself included)) / (all rows, itself
+    included), with u uniform, among the reference rows *and all rows before it*. If new rows and reference rows are
+    exchangeable, these p-values are independent and uniform (Vovk et al. 2005), whatever the frequencies of the kinds
+    and the number of reference rows. Three bets with memories of 100, 1,000 and 10,000 rows follow the histogram of
+    past p-values. Their capital is invested gradually, so that late changes are still detected.
 
     Parameters
     ----------
     counts : array of int, shape (..., n_kinds)
-        Reference rows of each kind. Leading axes are streams that are watched side by side.
+        Number of reference rows of each kind. Leading axes are independent streams.
 
     Attributes
     ----------
     log_capital : array of shape (...)
-        The logarithm of what 1 has become.
+        Logarithm of the current capital; it starts at 0.
 
     References
     ----------
@@ -215,16 +217,16 @@ class DriftBets:
         self.n_rows = 0
         self._memory = np.zeros((*streams, len(_MEMORIES), _PIECES))
         self._pending = np.zeros((*streams, _PIECES), dtype=np.int64)
-        self._log_stakes = np.full((*streams, len(_MEMORIES)), -np.inf)
+        self._log_stakes = np.full((*streams, len(_MEMORIES)), _ZERO)
 
     @property
     def log_capital(self) -> Floats:
-        """The logarithm of what 1 has become."""
+        """Logarithm of the current capital; it starts at 0."""
         cash = np.log(_remaining(self.n_rows // _BLOCK))
         return np.asarray(np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1)))
 
     def bet(self, kinds: ArrayLike, uniform: ArrayLike) -> Floats:
-        """Take rows in their order, shape (..., n), with a uniform number each; return the log capital after each."""
+        """Process rows in order, shape (..., n), with one uniform number each; return the log capital after each."""
         codes, ties = np.asarray(kinds, dtype=np.int64), np.asarray(uniform, dtype=np.float64)
         capital = np.empty(codes.shape)
         start = 0
@@ -235,13 +237,12 @@ class DriftBets:
         return capital
 
     def _bet_within_block(self, codes: Ints, ties: Floats) -> Floats:
-        """Bet on rows of one block, within which the bets stay as they are."""
+        """Process rows of one block; the bets are constant within a block."""
         pieces = np.minimum((self._p_values(codes, ties) * _PIECES).astype(np.int64), _PIECES - 1)
         weight = self._memory + _PRIOR
         density = np.log(_PIECES * weight / weight.sum(axis=-1, keepdims=True))
         gains = np.take_along_axis(density, pieces[..., None, :], axis=-1)
-        # one addition after the other, so that it does not matter where a stream is cut in two
-        stakes = np.add.accumulate(np.concatenate([self._log_stakes[..., None], gains], axis=-1), axis=-1)[..., 1:]
+        stakes = self._log_stakes[..., None] + np.cumsum(gains, axis=-1)
         self._log_stakes = stakes[..., -1]
         cash = np.log(_remaining(self.n_rows // _BLOCK))
         capital = np.logaddexp(cash, np.logaddexp.reduce(stakes, axis=-2))
@@ -262,7 +263,7 @@ class DriftBets:
         return np.asarray((up_to - equal + ties * (equal + 1)) / (n_pool + 1))
 
     def _end_block(self) -> None:
-        """Learn from the block that ended, and put some more at stake."""
+        """Update the histograms with the block, and put some more capital at stake."""
         self._memory = self._memory * np.exp(-_BLOCK / _MEMORIES)[:, None] + self._pending[..., None, :]
         self._pending = np.zeros_like(self._pending)
         block = self.n_rows // _BLOCK
@@ -270,43 +271,45 @@ class DriftBets:
         self._log_stakes = np.logaddexp(self._log_stakes, np.log(fresh))
 
     def to_json(self) -> ByName:
-        """Return the whole state of one stream."""
+        """Return the state of a single stream."""
         return {
             "rows": self.n_rows,
             "counts": self.counts.tolist(),
             "memory": self._memory.tolist(),
             "pending": self._pending.tolist(),
-            "log_stakes": _numbers(self._log_stakes),
+            "log_stakes": self._log_stakes.tolist(),
         }
 
     @classmethod
-    def from_json(cls, found: ByName) -> "DriftBets":
-        """Return what :meth:`to_json` gave, to go on from there."""
+    def from_json(cls, found: ByName) -> Self:
+        """Restore the state that :meth:`to_json` returned."""
         bets = cls(found["counts"])
         bets.n_rows = int(found["rows"])
         bets._memory = np.asarray(found["memory"], dtype=np.float64).reshape(len(_MEMORIES), _PIECES)
         bets._pending = np.asarray(found["pending"], dtype=np.int64).reshape(_PIECES)
-        bets._log_stakes = _floats(found["log_stakes"], len(_MEMORIES))
+        bets._log_stakes = np.asarray(found["log_stakes"], dtype=np.float64).reshape(len(_MEMORIES))
         return bets
 
 
 _WORSE = np.array([1.3, 1.6, 2.0, 3.0, 5.0, 10.0])
-"""The odds of a wrong answer that the bettors believe in, as multiples of the odds that are allowed."""
+"""Odds of a wrong answer that each bet is optimal for, as multiples of the odds at ``max_risk``."""
 _AT_ONCE = 0.5
+"""Share of the capital at stake from the first row."""
 
 
 class RiskBets:
-    r"""Bets that more than the share ``max_risk`` of the answers is wrong.
+    r"""Test martingale against the hypothesis that the error rate is at most ``max_risk``.
 
-    Bettor j multiplies what is at stake by :math:`(r_j / r)^x ((1 - r_j) / (1 - r))^{1 - x}`, which is
-    :math:`1 + \lambda_j (x - r)` with :math:`\lambda_j \ge 0` and thus a fair game or worse as long as the risk, given
-    all that came before, is at most r. Half of the capital is at stake from the first row, the rest comes in slowly.
+    Bet j multiplies its stake by :math:`(r_j / r)^x ((1 - r_j) / (1 - r))^{1 - x}`, where x is 1 for a wrong answer.
+    That is :math:`1 + \lambda_j (x - r)` with :math:`\lambda_j \ge 0`, a supermartingale as long as the risk given
+    the past is at most r. Half of the capital is at stake from the first row, the rest is invested gradually.
 
     Parameters
     ----------
     max_risk : float
-        r, in (0, 1).
-    streams : shape of streams that are watched side by side
+        The allowed error rate r, in (0, 1).
+    streams : tuple of int
+        Shape of independent streams.
 
     Examples
     --------
@@ -326,12 +329,12 @@ class RiskBets:
 
     @property
     def log_capital(self) -> Floats:
-        """The logarithm of what 1 has become."""
+        """Logarithm of the current capital; it starts at 0."""
         cash = np.log((1 - _AT_ONCE) * _remaining(self.n_rows // _BLOCK))
         return np.asarray(np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1)))
 
     def bet(self, wrong: ArrayLike) -> Floats:
-        """Take audited answers in their order, shape (..., n); return the log capital after each."""
+        """Process audited answers in order, shape (..., n); return the log capital after each."""
         errors = np.asarray(wrong).astype(np.int64)
         capital = np.empty(errors.shape)
         steps = self.n_rows + np.arange(errors.shape[-1] + 1)
@@ -346,14 +349,15 @@ class RiskBets:
         return capital
 
     def to_json(self) -> ByName:
-        """Return the whole state of one stream."""
-        return {"rows": self.n_rows, "log_stakes": _numbers(self._log_stakes)}
+        """Return the state of a single stream."""
+        return {"rows": self.n_rows, "log_stakes": self._log_stakes.tolist()}
 
     @classmethod
-    def from_json(cls, found: ByName, max_risk: float) -> "RiskBets":
-        """Return what :meth:`to_json` gave, to go on from there."""
+    def from_json(cls, found: ByName, max_risk: float) -> Self:
+        """Restore the state that :meth:`to_json` returned."""
         bets = cls(max_risk)
-        bets.n_rows, bets._log_stakes = int(found["rows"]), _floats(found["log_stakes"], len(_WORSE))
+        bets.n_rows = int(found["rows"])
+        bets._log_stakes = np.asarray(found["log_stakes"], dtype=np.float64).reshape(len(_WORSE))
         return bets
 
 
@@ -361,12 +365,12 @@ _TILTS = np.geomspace(0.01, 5, 40)
 
 
 def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) -> Interval:
-    r"""Return an interval for the mean risk so far that may be looked at after every row.
+    r"""Return a confidence sequence for the mean risk: an interval that is valid at every row at once.
 
-    With probability 1 - delta it holds the mean of the rows' risks at every n at once, also where the risk changes
-    from row to row: for each tilt :math:`\lambda` of a fixed mixture,
-    :math:`e^{\lambda k} / (1 + \mu_n (e^\lambda - 1))^n` is at most a martingale, by the concavity of the logarithm,
-    when :math:`\mu_n` is the mean of the risks of the n rows and k of them were wrong.
+    With probability 1 - delta it contains the mean of the rows' risks for all n simultaneously, also where the risk
+    changes from row to row: for each tilt :math:`\lambda` of a fixed mixture,
+    :math:`e^{\lambda k} / (1 + \mu_n (e^\lambda - 1))^n` is a supermartingale, by the concavity of the logarithm,
+    where :math:`\mu_n` is the mean of the risks of the n rows and k of them were wrong.
 
     Parameters
     ----------
@@ -375,7 +379,7 @@ def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) ->
 
     Examples
     --------
-    Wider than an interval for one look, which would be [0.0124, 0.0376]:
+    It is wider than an interval for a single n, which would be [0.0124, 0.0376]:
 
     >>> print(risk_sequence(14, 620))
     0.02258 [0.007731, 0.04849]
@@ -405,16 +409,16 @@ def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) ->
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something is no longer as it was.
+    """A change that a check has detected.
 
     Parameters
     ----------
     check : str
         "rejected share", "confidence", "class mix" or "risk".
     row : int
-        The number of the row that raised it, counted from 1 among those that the check looks at.
+        Number of the row that raised it, counted from 1 among the rows that the check uses.
     capital : float
-        What 1 had become by then.
+        Capital of the check at that row.
     """
 
     check: str
@@ -424,47 +428,71 @@ class Alarm:
     def __str__(self) -> str:
         rows = "audited row" if self.check == RISK else "row"
         words = {
-            "rejected share": "the share of declined rows is not that of the reference",
-            "confidence": "the confidence is not distributed as on the reference rows",
-            "class mix": "the classes do not come as often as on the reference rows",
-            RISK: "more of the answers are wrong than allowed",
+            "rejected share": "the share of declined rows has changed from the reference",
+            "confidence": "the distribution of the confidence has changed from the reference",
+            "class mix": "the class frequencies have changed from the reference",
+            RISK: "the error rate of the answers exceeds the allowed one",
         }
         return f"ALARM at {rows} {self.row:,}: {words[self.check]} (evidence {self.capital:,.0f} : 1)."
 
 
+@dataclass
+class CountedTable:
+    """The part of a table that a monitor has counted, recognised by a digest of its content.
+
+    Parameters
+    ----------
+    kind : {"file", "stream", "reviewed"}
+    length : int
+        Number of bytes of the file, or of rows of the reviewed table, that the digest covers.
+    digest : str
+    n_rows : int
+        Number of rows counted, from the first.
+    labelled : str
+        The rows of a reviewed table whose labels were counted, as a hexadecimal bit mask.
+    """
+
+    kind: str
+    length: int
+    digest: str
+    n_rows: int = 0
+    labelled: str = ""
+
+
 class Monitor:
-    """Watch a model: four alarms, and a false one with probability at most delta however long it runs.
+    """Monitor a model with four checks; the probability of any false alarm, ever, is at most delta.
 
     Parameters
     ----------
     reference : Reference
-        How the model behaves on rows that it was not trained on.
+        Decisions on rows that the model was not trained on.
     max_risk : float
-        The largest share of wrong answers, among those given, that is not an alarm.
+        Error rate of the answers above which the monitor raises an alarm.
     delta : float, default 0.05
-        How probable a false alarm may be, all four checks and all time together.
+        Largest probability of a false alarm, over all four checks and all time.
     audit : float, default 0.02
-        The share of answered rows to draw for a review.
-    seed : int
-        Of the draws.
+        Share of the answered rows to draw for a review.
+    seed : int, optional
+        Seed of the audit's draws; by default random. It is saved with the state.
 
     Attributes
     ----------
     n_rows, n_rejected : int
-        Rows watched, and how many of them were declined.
+        Number of rows seen, and of those that were declined.
     n_audited, n_wrong : int
-        Answers that were reviewed, and how many of them were wrong.
+        Number of audited answers, and of the wrong ones among them.
     n_reviewed, n_missed : int
-        Declined rows that were reviewed, and of how many the first choice would have been wrong.
+        Number of reviewed declined rows, and of those whose first choice was wrong.
     alarms : list of Alarm
         At most one of each check, in the order of the checks.
+    sources : list of CountedTable
+        The tables that were counted, to recognise rows that are given again.
 
     Notes
     -----
     The drift checks test that new rows and reference rows are exchangeable. The risk check tests that each audited
-    answer is wrong with probability at most ``max_risk`` given those before it; the audit must be drawn at random
-    among the answered rows, as :meth:`draw` and the service do, while declined rows say nothing about the risk of the
-    answers.
+    answer is wrong with probability at most ``max_risk`` given the earlier ones. The audit must be drawn at random
+    among the answered rows, as :meth:`draw` and the service do; declined rows are not evidence about the answers.
 
     Examples
     --------
@@ -477,12 +505,18 @@ class Monitor:
     >>> monitor.watch(*rows(3000, 16))
     []
     >>> print(*monitor.watch(*rows(1000, 10)), sep=chr(10))
-    ALARM at row 3,151: the confidence is not distributed as on the reference rows (evidence 131 : 1).
-    ALARM at row 3,217: the share of declined rows is not that of the reference (evidence 105 : 1).
+    ALARM at row 3,200: the distribution of the confidence has changed from the reference (evidence 144 : 1).
+    ALARM at row 3,362: the share of declined rows has changed from the reference (evidence 100 : 1).
     """
 
     def __init__(
-        self, reference: Reference, *, max_risk: float, delta: float = 0.05, audit: float = 0.02, seed: int = 0
+        self,
+        reference: Reference,
+        *,
+        max_risk: float,
+        delta: float = 0.05,
+        audit: float = 0.02,
+        seed: int | None = None,
     ) -> None:
         for name, share in (("max_risk", max_risk), ("delta", delta)):
             if not 0 < share < 1:
@@ -490,34 +524,35 @@ class Monitor:
         check_audit(audit)
         if reference.n_rows < 1:
             raise InputError("the reference has no rows: give some that the model was not trained on.")
-        self.reference, self.max_risk, self.delta, self.audit, self.seed = reference, max_risk, delta, audit, int(seed)
+        self.reference, self.max_risk, self.delta, self.audit = reference, max_risk, delta, audit
+        self.seed = secrets.randbits(32) if seed is None else int(seed)
         rejected = (reference.n_rows - reference.n_rejected, reference.n_rejected)
         kinds = (rejected, reference.confidence_counts, reference.class_counts)
         self._drifts = {name: DriftBets(counts) for name, counts in zip(DRIFTS, kinds, strict=True)}
         self._risk = RiskBets(max_risk)
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
         self.alarms: list[Alarm] = []
-        self.sources: dict[str, int] = {}
+        self.sources: list[CountedTable] = []
 
     @property
     def n_rows(self) -> int:
-        """The number of rows watched."""
+        """Number of rows seen."""
         return self._drifts[DRIFTS[0]].n_rows
 
     @property
     def threshold(self) -> float:
-        """The capital at which a check raises its alarm: the number of checks over delta."""
+        """Capital at which a check raises its alarm: the number of checks divided by delta."""
         return (len(DRIFTS) + 1) / self.delta
 
     def watch(self, reject: ArrayLike, confidence: ArrayLike, label: ArrayLike) -> list[Alarm]:
-        """Look at decisions in the order of their rows; return the alarms that they raise.
+        """Process decisions in the order of their rows; return the alarms that they raise.
 
         Parameters
         ----------
         reject : array of bool, shape (n,)
         confidence : array of float, shape (n,)
         label : array of int, shape (n,)
-            The position of each first choice among the classes.
+            Index of each row's first choice among the classes.
         """
         rejected, labels = np.asarray(reject, dtype=bool), np.asarray(label, dtype=np.int64)
         scores = np.asarray(confidence, dtype=np.float64)
@@ -533,13 +568,13 @@ class Monitor:
         kinds = (rejected, _bins(scores, self.reference.is_probability), labels)
         raised, first = [], self.n_rows
         for name, codes in zip(DRIFTS, kinds, strict=True):
-            ties = _uniform(self.seed, name, first, len(codes))
+            ties = _uniform(0, name, first, len(codes))  # any fixed numbers that do not depend on the rows
             raised += self._raised(name, first, self._drifts[name].bet(codes, ties))
         self.n_rejected += int(rejected.sum())
         return sorted(raised, key=lambda alarm: alarm.row)
 
     def review(self, reject: ArrayLike, wrong: ArrayLike) -> list[Alarm]:
-        """Take what reviewers found: declined rows, and answered ones that were drawn for the audit.
+        """Process review results: declined rows, and answered rows that were drawn for the audit.
 
         Parameters
         ----------
@@ -568,14 +603,14 @@ class Monitor:
         model : TableModel
         reference : Reference, optional
         settings
-            As for the class; ``max_risk`` is by default what the model's rule promises, else the upper end of the
-            95 % interval of the risk on the reference rows.
+            Parameters of the class. ``max_risk`` is by default the risk that the model's rule guarantees, else the
+            upper end of the 95 % interval of the risk on the reference rows.
         """
         if reference is None:
             if "reference" not in model.facts:
                 raise InputError(
-                    "this model was saved without figures on held-out rows to compare with: give rows with labels that "
-                    "it was not trained on as the reference."
+                    "this model was saved without results on held-out rows: give labelled rows that it was "
+                    "not trained on as the reference."
                 )
             reference = Reference.from_json(model.facts["reference"])
         monitor = cls(reference, **{"max_risk": max_risk_of(model, reference), **settings})
@@ -583,15 +618,15 @@ class Monitor:
         return monitor
 
     def watch_table(self, model: TableModel, table: Any, *, where: str = "the table") -> list[Alarm]:
-        """Decide for each row of a table, and :meth:`watch`."""
+        """Predict the rows of a table, and :meth:`watch` the decisions."""
         self.check_model(model)
         return self.watch(*_looks(model, table, where))
 
     def review_table(self, model: TableModel, table: Any, *, where: str = "the table") -> list[Alarm]:
-        """Decide for each row of a table that has a label, compare, and :meth:`review`.
+        """Predict the labelled rows of a table, compare with the labels, and :meth:`review`.
 
-        Where a column ``why`` says what was declined and what was drawn for the audit, that counts, and other rows do
-        not: see :func:`demur.tabular.reviewed_rows`. Without it, the model is asked what it declines.
+        A column ``why`` says which rows were declined and which were drawn for the audit; other rows are ignored (see
+        :func:`demur.tabular.reviewed_rows`). Without it, the model's own decisions tell declined rows from answers.
         """
         self.check_model(model)
         labelled, _ = labelled_rows(table, model.target, where=where)
@@ -601,24 +636,24 @@ class Monitor:
         return self.review(reject if declined is None else declined, wrong)
 
     def check_model(self, model: TableModel) -> None:
-        """Refuse a model with other classes than the reference has."""
+        """Raise an error if the model has other classes than the reference."""
         if tuple(str(name) for name in model.classes.tolist()) != self.reference.classes:
             raise InputError("the monitor was started for a model with other classes: start a new one.")
 
     def draw(self, source: str, first: int, n_rows: int) -> NDArray[np.bool_]:
-        """Draw rows for the audit, each with probability ``audit``: always the same ones of a source.
+        """Draw rows for the audit, each with probability ``audit``; the same rows again for the same arguments.
 
         Parameters
         ----------
         source : str
-            What the rows come from, such as the name of a file.
+            Name of the rows' source, such as a date.
         first, n_rows : int
-            The position of the first row in it, from 0, and the number of rows.
+            Index of the first row in the source, and the number of rows.
         """
         return np.asarray(_uniform(self.seed, f"audit {source}", first, n_rows) < self.audit)
 
     def _raised(self, check: str, first: int, capital: Floats) -> list[Alarm]:
-        """Return and keep the alarm that a check raises; each is raised once."""
+        """Record and return the alarm that a check raises; each check raises at most one."""
         high = np.flatnonzero(capital >= math.log(self.threshold))
         if not len(high) or any(alarm.check == check for alarm in self.alarms):
             return []
@@ -629,14 +664,14 @@ class Monitor:
 
     @property
     def risk(self) -> Interval:
-        """The share of wrong answers among those given, from the audit, with an interval that holds at any time.
+        """Error rate of the answers, estimated from the audit, with an interval that is valid at any time.
 
-        Its estimate is unbiased, since the audit is drawn at random. The interval has the confidence 1 - delta.
+        The estimate is unbiased because the audit is drawn at random. The confidence of the interval is 1 - delta.
         """
         return risk_sequence(self.n_wrong, self.n_audited, self.delta)
 
     def to_json(self) -> ByName:
-        """Return the figures as plain numbers, for a program."""
+        """Return all figures as plain numbers."""
         risk = self.risk
         rejected = self.n_rejected / self.n_rows if self.n_rows else None
         return {
@@ -659,7 +694,7 @@ class Monitor:
         return {**found, RISK: float(self._risk.log_capital)}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the whole state into one small file, which is there whole or not at all."""
+        """Write the state to a small JSON file, atomically."""
         state = {
             "format": _FORMAT,
             "reference": self.reference.to_json(),
@@ -668,13 +703,13 @@ class Monitor:
             "drifts": {name: bets.to_json() for name, bets in self._drifts.items()},
             "risk": self._risk.to_json(),
             "alarms": [asdict(alarm) for alarm in self.alarms],
-            "sources": self.sources,
+            "sources": [asdict(source) for source in self.sources],
         }
         return write_whole(path, json.dumps(state) + "\n", overwrite=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote, and go on as if nothing had happened in between."""
+        """Restore a monitor from the file that :meth:`save` wrote."""
         try:
             state = json.loads(Path(path).read_text())
             if state["format"] != _FORMAT:
@@ -685,7 +720,7 @@ class Monitor:
             for name in _COUNTS:
                 setattr(monitor, name, int(state["counts"][name]))
             monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]
-            monitor.sources = {str(name): int(rows) for name, rows in state["sources"].items()}
+            monitor.sources = [CountedTable(**source) for source in state["sources"]]
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -698,20 +733,7 @@ _COUNTS = ("n_rejected", "n_audited", "n_wrong", "n_reviewed", "n_missed")
 
 
 def _uniform(seed: int, purpose: str, first: int, n: int) -> Floats:
-    """Return numbers in (0, 1) that depend on nothing but the seed, the purpose and the row (SplitMix64)."""
-    key = int.from_bytes(hashlib.sha256(f"{seed} {purpose}".encode()).digest()[:8], "little")
-    rows = np.arange(first + 1, first + n + 1, dtype=np.uint64)
-    mixed = rows * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(31)
-    return np.asarray(((mixed >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)
-
-
-def _numbers(values: Floats) -> list[float | None]:
-    """Return numbers for JSON, which has no minus infinity."""
-    return [value if math.isfinite(value) else None for value in values.tolist()]
-
-
-def _floats(values: list[float | None], n: int) -> Floats:
-    return np.array([-math.inf if value is None else value for value in values], dtype=np.float64).reshape(n)
+    """Return uniform numbers that depend only on the seed, the purpose and each row's number."""
+    bits = np.random.Philox(np.random.SeedSequence([seed, *purpose.encode()]))
+    bits.advance(first // 4)  # one step of Philox gives four numbers
+    return np.random.Generator(bits).random(first % 4 + n)[first % 4 :]

@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, column_or_1d
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # it has no type hints
 
 from demur.array_types import AnyArray, Features
 from demur.calibration import TemperatureScaling
@@ -33,7 +32,7 @@ from demur.estimators.cross_fitting import proba_of
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_codes import TableCodes
 from demur.progress import no_progress, progress_bar
-from demur.workers import n_cores
+from demur.workers import native_threads
 
 __all__ = ["AutoClassifier", "mixture_weights"]
 
@@ -42,8 +41,6 @@ _ROWS_AT_A_TIME = 1 << 14
 
 _MANY_ROWS, _MOST_HELD_OUT = 50_000, 20_000
 """From so many rows on one fold is enough, and this many rows of it."""
-
-_ROWS_FOR_THREADS = 50_000
 
 
 class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -69,9 +66,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         epochs, or on a share of the rows, where more does not fit in; ``tried_`` says so. None trains all in full, and
         makes the result independent of the machine's speed.
     cv : int, splitter or iterable, default=5
-        Rows with equal features never stand on both sides of a fold, nor do rows of one group where ``fit`` is told
-        the groups. A table of more than 50,000 rows needs no more than one fold where a number is given: up to 20,000
-        of its rows are held out.
+        Rows are drawn at random; rows of one group stay in one fold where ``fit`` is told the groups. A table of more
+        than 50,000 rows needs no more than one fold where a number is given: up to 20,000 of its rows are held out.
     categorical_features : array of bool or of int, optional
         For arrays: which columns hold codes 0, 1, ... of categories. A DataFrame says so by its column types.
     n_jobs : int or None, default=-1
@@ -162,11 +158,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if isinstance(self.cv, Integral) and len(codes) > _MANY_ROWS:
             folds = [_one_fold(folds[0], blocks.of_row)]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        task = Task(len(matrix), self.codes_.categorical, seed, self.n_jobs)
+        task = Task(len(matrix), self.codes_.categorical, seed, self.n_jobs, int(np.bincount(codes).min()))
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
-        # Threads that wait for each other on small tables, or for cores that others use, take longer than one alone.
-        n_threads = n_cores() if len(matrix) >= _ROWS_FOR_THREADS else 1
-        with bar or no_progress() as advance, threadpool_limits(n_threads), warnings.catch_warnings():
+        with bar or no_progress() as advance, native_threads(len(matrix)), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
             search = CandidateSearch(matrix, codes, weight, folds, task, budget, advance or _unseen)
             fitted = search.run(wanted)
@@ -179,6 +173,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         mixture = sum(share * one.proba for share, one in zip(weights, fitted, strict=True) if share)
         self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
+        warn_if_uninformative(self.held_out_proba_, search.y[rows], weight)
         shares = {one.candidate.name: share for share, one in zip(weights, fitted, strict=True)}
         members = [one for one in fitted if shares[one.candidate.name] > 0]
         self.dense_ = dense_view(self.codes_.categorical).fit(search.codes)
@@ -247,6 +242,36 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             transformer: Any = self.numbers_
             views["numbers"] = codes if transformer is None else np.asarray(transformer.transform(codes), np.float64)
         return views
+
+
+class UninformativeModelWarning(UserWarning):
+    """A model's probabilities for held-out rows are worse than the class frequencies."""
+
+
+def warn_if_uninformative(proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> None:
+    """Warn where held-out rows have a much higher log loss than if each were given the class frequencies.
+
+    Few rows prove nothing: the sums of the log losses must differ by 10 and by a tenth.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warn_if_uninformative(np.array([[0.9, 0.1]] * 40), np.array([0, 1] * 20), None)
+    >>> print(caught[0].message.args[0][:57])
+    held-out rows are predicted worse than by the frequencies
+    """
+    log_loss = -np.average(np.log(np.maximum(proba[np.arange(len(y)), y], _SMALLEST)), weights=weight)
+    frequency = np.bincount(y, weight) / (len(y) if weight is None else weight.sum())
+    known = frequency[frequency > 0]
+    entropy = -(known * np.log(known)).sum()
+    if len(y) * (log_loss - 1.1 * entropy) > 10:
+        warnings.warn(
+            f"held-out rows are predicted worse than by the frequencies of the classes (log loss {log_loss:.3g}, not "
+            f"{entropy:.3g}); try another model, more rows, or leave out classes that have few rows.",
+            UninformativeModelWarning,
+            stacklevel=3,
+        )
 
 
 def _unseen(steps: float, what: str = "") -> None:

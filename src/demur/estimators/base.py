@@ -117,8 +117,12 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     def score(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the mean cost: greater is better.
 
-        That is the 0-1-c risk at ``effective_cost``, or at the parameter ``cost`` where the rule has no price of its
-        own; with a cost matrix it is the mean of what the matrix charges.
+        This is the 0-1-c risk at ``effective_cost``, or at the parameter ``cost`` where the rule has no cost of its
+        own; with a cost matrix it is the mean cost that the matrix assigns.
+
+        Scores at different costs are not comparable: the lower the cost of a rejection, the better the score, so a
+        search over ``cost`` that uses this score always picks the lowest one. To compare models with different costs or
+        rules, score all of them at the same cost: ``GridSearchCV(..., scoring=demur.metrics.zero_one_c_scorer(0.2))``.
         """
         return 0.0 - self._mean_cost(X, y, sample_weight)
 
@@ -145,6 +149,8 @@ def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
     -2
     >>> choose_reject_label(np.array(["cat", "dog"]))
     'reject'
+    >>> choose_reject_label(np.array([False, True])) is None
+    True
     >>> choose_reject_label(np.array([0, 1]), wanted=1)
     Traceback (most recent call last):
         ...
@@ -155,7 +161,9 @@ def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
         if wanted in known:
             raise InputError(f"reject_label {wanted!r} is also a class; choose another label for declined rows.")
         return wanted
-    if classes.dtype.kind in "biuf":
+    if classes.dtype.kind == "b":
+        return None  # -1 would count as True in a condition
+    if classes.dtype.kind in "iuf":
         return -1 if -1 not in known else int(np.floor(min(known))) - 1
     if "reject" in known:
         raise InputError("one of the classes is called 'reject'; set reject_label to another label for declined rows.")

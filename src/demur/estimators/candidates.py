@@ -29,7 +29,7 @@ from demur.estimators.network_selection import grid_of
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.splitting import Fold
 from demur.training import PeriodicEmbeddings
-from demur.workers import n_cores
+from demur.workers import free_cores
 
 __all__ = [
     "CANDIDATES",
@@ -57,12 +57,15 @@ class Task:
         Which columns hold codes of categories.
     random_state : int
     n_jobs : int or None
+    smallest_class : int
+        Rows of the rarest class.
     """
 
     n_rows: int
     categorical: NDArray[np.bool_]
     random_state: int
     n_jobs: int | None
+    smallest_class: int
 
 
 @dataclass(frozen=True)
@@ -103,17 +106,6 @@ class CandidateModel:
         """Whether it can be trained here."""
         return self.library is None or is_installed(self.library)
 
-    def prepared(self, task: Task) -> Any:
-        """Return an unfitted classifier that takes codes in any case, and makes its own view of them.
-
-        So what the view learns (medians, scales, which categories are rare) is learnt from the rows that the
-        classifier is fitted on, and from no others.
-        """
-        model = self.make(task)
-        if self.view == "dense":
-            return make_pipeline(dense_view(task.categorical), model)
-        return make_pipeline(numbers_view(task.categorical), model) if self.view == "numbers" else model
-
 
 def dense_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
     """Return a transformer of codes into numbers on one scale: indicators of categories, missing values imputed.
@@ -144,6 +136,9 @@ _EPOCHS = 100
 _FEW_ROWS, _VERY_FEW_ROWS = 5_000, 1_000
 """Rows up to which two, and three, networks are trained for each fold."""
 
+_RARE = 20
+"""Rows of a class below which gradient boosting needs a penalty on the values of its leaves."""
+
 _ROWS_FOR_THREADS = 5_000
 """Rows from which boosting is faster with several threads than with one."""
 
@@ -168,14 +163,14 @@ def _lightgbm(task: Task) -> BoostedTrees:
             "n_estimators": 2 * _ITERATIONS, "learning_rate": 0.05, "min_child_samples": 10,
             "subsample": 0.8, "subsample_freq": 1, "colsample_bytree": 0.7,
             "random_state": task.random_state, "deterministic": True, "force_row_wise": True,
-            "n_jobs": n_cores() if task.n_rows >= _ROWS_FOR_THREADS else 1,
+            "n_jobs": free_cores() if task.n_rows >= _ROWS_FOR_THREADS else 1,
         },
         categorical=np.flatnonzero(task.categorical).tolist(),
     )  # fmt: skip
 
 
 def _catboost(task: Task) -> BoostedTrees:
-    threads = n_cores() if task.n_rows >= _ROWS_FOR_THREADS else 1
+    threads = free_cores() if task.n_rows >= _ROWS_FOR_THREADS else 1
     return BoostedTrees(
         "catboost", {"iterations": 5 * _ITERATIONS, "random_seed": task.random_state, "thread_count": threads}
     )
@@ -185,8 +180,10 @@ def _boosting(task: Task) -> HistGradientBoostingClassifier:
     mask = task.categorical if task.categorical.any() else None
     # early stopping would hold rows out by class, which a class of one row does not survive
     # features drawn at each split make trees differ, and the blend better, for less time
+    # without a penalty, a leaf with one row of a class of two makes all others of the leaf that class
     return HistGradientBoostingClassifier(
         max_iter=_ITERATIONS, max_features=0.5, min_samples_leaf=10,
+        l2_regularization=1.0 if task.smallest_class < _RARE else 0.0,
         categorical_features=mask, early_stopping=False, random_state=task.random_state,
     )  # fmt: skip
 

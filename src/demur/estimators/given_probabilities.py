@@ -11,7 +11,7 @@ from demur.array_types import AnyArray, Features
 from demur.calibration import softmax_at
 from demur.errors import InputError
 
-__all__ = ["LEAST_LEFT", "PROBA_KINDS", "FoundKind", "GivenProbabilities", "find_kind", "rounding_of"]
+__all__ = ["LEAST_LEFT", "LOG_KINDS", "PROBA_KINDS", "FoundKind", "GivenProbabilities", "find_kind", "rounding_of"]
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
@@ -23,6 +23,9 @@ PROBA_KINDS = {
     "votes": "whole numbers from 0",
 }
 """What the numbers of a row may be, and how one knows."""
+
+LOG_KINDS = ("logits", "log-probabilities")
+"""The kinds whose softmax are probabilities, at a temperature."""
 
 _ROUNDING = 0.05
 """How far the sum of a row may be from 1 at most, however roughly its numbers are written."""
@@ -52,6 +55,8 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}
     tolerance : float or None, default 0.001
         How far probabilities may be from summing to 1. None is any sum: rows are divided by theirs.
+    temperature : float, default 1.0
+        Divides logits and log-probabilities before the softmax. As probabilities, large ones would be 0 and 1.
 
     Examples
     --------
@@ -66,10 +71,13 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     _estimator_type: ClassVar[str] = "classifier"
 
-    def __init__(self, classes: Any, kind: str = "probabilities", tolerance: float | None = 1e-3) -> None:
+    def __init__(
+        self, classes: Any, kind: str = "probabilities", tolerance: float | None = 1e-3, temperature: float = 1.0
+    ) -> None:
         self.classes = classes
         self.kind = kind
         self.tolerance = tolerance
+        self.temperature = temperature
 
     @property
     def classes_(self) -> AnyArray:
@@ -95,17 +103,9 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     def predict_proba(self, X: Features) -> _Numbers:
         """Return the probabilities that the numbers of each row stand for, or refuse a row that stands for none."""
-        values = np.asarray(X, dtype=np.float64)
-        if values.ndim != 2 or values.shape[1] != len(self.classes):
-            raise InputError(f"there must be {len(self.classes)} columns, one for each class, got {values.shape}.")
-        if self.kind not in PROBA_KINDS:
-            raise InputError(f"kind must be one of {', '.join(PROBA_KINDS)}, got {self.kind!r}.")
-        _refuse_first(np.isnan(values).all(axis=1), "holds no number at all: leave it out, or give one")
-        if self.kind == "logits":
-            _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which nothing can stand for: give all of them")
-            return _softmax(values)
-        if self.kind == "log-probabilities":
-            return self._of_logs(values)
+        if self.kind in LOG_KINDS:
+            return np.asarray(softmax_at(self.logits(X), self.temperature), dtype=np.float64)
+        values = self._checked(X)
         values = np.nan_to_num(values, nan=0.0)
         _refuse_first((values < -_NOISE).any(axis=1), f"holds a number below 0, which is none of {self.kind}")
         values = np.maximum(values, 0.0)
@@ -124,6 +124,23 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         _refuse_first(total <= 0, "sums to 0: some class must be possible")
         return np.asarray(values / total[:, None], dtype=np.float64)
 
+    def logits(self, X: Features) -> _Numbers:
+        """Return logits or log-probabilities without gaps; :attr:`temperature` does not change them."""
+        values = self._checked(X)
+        if self.kind == "log-probabilities":
+            return self._of_logs(values)
+        _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which nothing can stand for: give all of them")
+        return values
+
+    def _checked(self, X: Features) -> _Numbers:
+        values = np.asarray(X, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != len(self.classes):
+            raise InputError(f"there must be {len(self.classes)} columns, one for each class, got {values.shape}.")
+        if self.kind not in PROBA_KINDS:
+            raise InputError(f"kind must be one of {', '.join(PROBA_KINDS)}, got {self.kind!r}.")
+        _refuse_first(np.isnan(values).all(axis=1), "holds no number at all: leave it out, or give one")
+        return values
+
     def _of_logs(self, values: _Numbers) -> _Numbers:
         gaps = np.isnan(values)
         listed = np.where(gaps, -np.inf, values)
@@ -140,11 +157,7 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             left = np.log(np.maximum(1 - mass, LEAST_LEFT) / np.maximum(gaps.sum(axis=1), 1))
             least = np.where(gaps, np.inf, values).min(axis=1)
             listed = np.where(gaps, np.minimum(left, least)[:, None], values)
-        return _softmax(listed)
-
-
-def _softmax(logits: _Numbers) -> _Numbers:
-    return np.asarray(softmax_at(logits, 1.0), dtype=np.float64)
+        return np.asarray(listed, dtype=np.float64)
 
 
 def _refuse_first(found: Any, words: str) -> None:

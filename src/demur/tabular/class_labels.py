@@ -1,17 +1,27 @@
 """Labels of a table: which rows have one, any column as class names, and class names back as the column's type."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray
 from demur.columns.column import kind_of_type
 from demur.columns.frames import TableError, Values, did_you_mean, listed, shown
 
-__all__ = ["as_column", "check_classes", "check_target", "class_texts", "label_type", "labelled_rows"]
+__all__ = [
+    "LabelledTable",
+    "as_column",
+    "check_classes",
+    "check_target",
+    "class_texts",
+    "label_type",
+    "labelled_rows",
+]
 
 _MOST_NUMBERS = 1000
 """A target with more different fractional numbers than this is a quantity and not a class."""
@@ -73,6 +83,9 @@ def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:
     return column.cast(types[kind]) if kind in types else column
 
 
+_MANY_CLASSES = 20
+"""Up to so many classes a small table may have fewer than two rows per class on average."""
+
 _LONGEST_NAME = 1000
 """Characters in the name of a class: NumPy gives each label as much room as the longest takes."""
 
@@ -108,8 +121,54 @@ def labelled_rows(table: pa.Table, target: str, *, where: str = "the table") -> 
     return (table if known.all() else table.filter(known)), labels[known].astype(str)
 
 
+@dataclass(frozen=True, eq=False)
+class LabelledTable:
+    """The rows of a table that have a label, with their labels as text.
+
+    Parameters
+    ----------
+    rows : pyarrow.Table
+        All columns, the target included.
+    labels : array of str
+    target : str
+        The column with the labels.
+    name : str
+        The name of the table in messages.
+    n_unlabelled : int
+        The number of rows that were left out because they have no label.
+
+    Examples
+    --------
+    >>> data = LabelledTable.of(pa.table({"size": [1, 2, 3], "pet": ["cat", None, "dog"]}), "pet")
+    >>> data.classes, data.n_unlabelled, data.take([1]).rows["size"].to_pylist()
+    (['cat', 'dog'], 1, [3])
+    """
+
+    rows: pa.Table
+    labels: NDArray[np.str_]
+    target: str
+    name: str = "the table"
+    n_unlabelled: int = 0
+
+    @classmethod
+    def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
+        """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
+        rows, labels = labelled_rows(table, target, where=name)
+        return cls(rows, labels, target, name, table.num_rows - rows.num_rows)
+
+    @property
+    def classes(self) -> list[str]:
+        """The different labels, sorted."""
+        return sorted(set(self.labels.tolist()))
+
+    def take(self, positions: ArrayLike) -> Self:
+        """Return some of the rows, in the order of ``positions``."""
+        chosen = np.asarray(positions, dtype=np.int64)
+        return replace(self, rows=self.rows.take(pa.array(chosen)), labels=self.labels[chosen])
+
+
 def check_classes(labels: NDArray[np.str_], target: str) -> None:
-    """Refuse labels that nothing can be learnt from: of one class only, or all different.
+    """Refuse labels that nothing can be learnt from: of one class only, all different, or a quantity.
 
     Examples
     --------
@@ -126,6 +185,12 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
         raise TableError(
             f"every one of the {len(labels):,} labels in {shown(target)} is different, and nothing can be learnt from "
             "one row each: choose another target, or give more rows"
+        )
+    if len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels):
+        raise TableError(
+            f"the target column {shown(target)} holds {len(classes):,} different values in {len(labels):,} rows, such "
+            f"as {listed(classes[:3])}, too many for classes: if it is a quantity, make classes of it first, such as "
+            "low and high, or use a regression tool; if it is an identifier, choose another target"
         )
 
 

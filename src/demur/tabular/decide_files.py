@@ -468,8 +468,6 @@ def decide_folder(
 
 
 def _check_target(read: Path, final: Path, overwrite: bool) -> None:
-    if not final.parent.is_dir():
-        raise TableError(f"there is no folder {str(final.parent)!r} to make {final.name!r} in: create it first")
     if final.resolve() == read.resolve() or read.resolve() in final.resolve().parents:
         raise TableError(f"{str(final)!r} lies in the folder that is read: choose another place")
     if not final.exists():

@@ -28,6 +28,7 @@ from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation_words import (
     assumed_price,
     baselines,
+    class_warnings,
     counted,
     headline,
     interval_json,
@@ -36,6 +37,7 @@ from demur.tabular.evaluation_words import (
     percent,
     shares,
 )
+from demur.tabular.guarantee_checks import Guarantee, GuaranteeCheck, guarantee_of
 from demur.tabular.judged_rows import (
     Case,
     ClassFigures,
@@ -54,8 +56,7 @@ from demur.tabular.judged_rows import (
     group_json,
     sortable,
 )
-from demur.tabular.promises import KeptOrNot, Promise, promise_of
-from demur.tabular.table_model import TableModel
+from demur.tabular.table_model import TableModel, answer_confidence
 
 __all__ = ["Evaluation", "evaluate_table"]
 
@@ -86,7 +87,7 @@ class Evaluation:
         Why another cost needs a refit.
     cost_matrix : array of shape (n_classes, n_classes + 1), or None
         The costs by true class and answer, rejection last, that the decisions were made by.
-    promise : Promise, or None
+    guarantee : Guarantee, or None
     n_unlabelled : int
         Rows that were left out because they have no label.
     groups : Groups, or None
@@ -124,7 +125,7 @@ class Evaluation:
     cost_assumed: bool = False
     why_cost_fixed: str | None = None
     cost_matrix: NDArray[np.float64] | None = None
-    promise: Promise | None = None
+    guarantee: Guarantee | None = None
     n_unlabelled: int = 0
     groups: Groups | None = None
     asking: Asking | None = None
@@ -145,7 +146,7 @@ class Evaluation:
         cost_assumed: bool = False,
         why_cost_fixed: str | None = None,
         cost_matrix: ArrayLike | None = None,
-        promise: Promise | None = None,
+        guarantee: Guarantee | None = None,
         n_unlabelled: int = 0,
         groups: Groups | None = None,
         asking: Asking | None = None,
@@ -172,7 +173,7 @@ class Evaluation:
             The original columns, to show single rows to people.
         row_numbers : sequence of length n, optional
             What to call each row; 1, 2, 3, ... by default.
-        cost_assumed, why_cost_fixed, promise, n_unlabelled, asking, groups
+        cost_assumed, why_cost_fixed, guarantee, n_unlabelled, asking, groups
             As for the class.
         cost_matrix : array of shape (n_classes, n_classes + 1), optional
             The costs that the decisions were made by; their mean is then the first figure.
@@ -197,7 +198,7 @@ class Evaluation:
         table.check_length(len(true))
         return cls(
             names, true, found, price, cost_adjustable, values, explanation, table, cost_assumed, why_cost_fixed,
-            matrix, promise, n_unlabelled, groups, asking,
+            matrix, guarantee, n_unlabelled, groups, asking,
         )  # fmt: skip
 
     def at(self, cost: float) -> "Evaluation":
@@ -309,15 +310,16 @@ class Evaluation:
 
     @cached_property
     def answer_confidence(self) -> FloatArray:
-        """The probability given to each answer; without probabilities, the decision's confidence."""
-        if self.proba is None:
-            return np.asarray(self.decision.confidence)
-        return np.asarray(np.take_along_axis(self.proba, self.decision.label[:, None], axis=1)[:, 0])
+        """The confidence of each answer, as ``demur predict`` writes it: :func:`answer_confidence`."""
+        return answer_confidence(self.decision, self.proba, self.cost_adjustable)
 
     @cached_property
     def reliability(self) -> Reliability | None:
-        """Confidence against accuracy over all rows, answered or not; None without probabilities."""
-        return None if self.proba is None else Reliability.from_confidence(self.answer_confidence, ~self.wrong)
+        """Confidence against accuracy over the rows that are not novel, answered or not; None without probabilities."""
+        known = slice(None) if self.decision.novel is None else ~self.decision.novel
+        if self.proba is None or not len(self.wrong[known]):
+            return None
+        return Reliability.from_confidence(self.answer_confidence[known], ~self.wrong[known])
 
     @cached_property
     def figures(self) -> dict[str, Interval]:
@@ -336,13 +338,16 @@ class Evaluation:
         return figures if self.asking is None else figures | self.asking.more_figures
 
     @cached_property
-    def kept(self) -> KeptOrNot | None:
-        """The promise of the rule beside what is seen; None where it promised nothing."""
-        return None if self.promise is None else self.promise.judged(self.counts)
+    def guarantee_check(self) -> GuaranteeCheck | None:
+        """The guarantee of the rule compared with these rows; None without a guarantee."""
+        return None if self.guarantee is None else self.guarantee.check(self.counts)
 
     def nearest_border(self, n: int = 20, n_columns: int = 6) -> list[Case]:
-        """Return the rejected rows that came nearest to being answered, the nearest first."""
-        return choose_cases(self, self.decision.reject, self.decision.acceptance, n, n_columns)
+        """Return the rejected rows that came nearest to being answered, the nearest first; novel rows never do."""
+        near = self.decision.reject
+        if self.decision.novel is not None:
+            near = near & ~self.decision.novel
+        return choose_cases(self, near, self.decision.acceptance, n, n_columns)
 
     def worst_mistakes(self, n: int = 20, n_columns: int = 6) -> list[Case]:
         """Return the rows answered wrongly with the most confidence, the most confident first."""
@@ -359,6 +364,10 @@ class Evaluation:
             return f"{words[0].upper()}{words[1:]}."
         return headline(self.counts, self.cost, int(self.wrong.sum()))
 
+    def class_warnings(self) -> list[str]:
+        """Name the classes that the model serves much worse than the headline suggests; with experts, none."""
+        return [] if self.asking is not None else class_warnings(self.by_class, self.counts)
+
     def meaning(self) -> list[str]:
         """Say what the headline is counted in, and how the rule decides where it is not by a price."""
         sentences = [] if self.explanation is None else [self.explanation]
@@ -372,8 +381,8 @@ class Evaluation:
         return [baselines(self.cost, self.risk_if_all_answered)]
 
     def remarks(self) -> list[str]:
-        """Say whether a promise was kept, and what is odd about the rows."""
-        sentences = [] if self.kept is None else [self.kept.sentence]
+        """Say whether a guarantee holds, and what is odd about the rows."""
+        sentences = [] if self.guarantee_check is None else [self.guarantee_check.sentence]
         for one in self.by_group:
             if one.differs:
                 share = percent(float(one.errors.estimate))
@@ -400,11 +409,11 @@ class Evaluation:
 
     def sentences(self) -> list[str]:
         """Say what the choice means, for a reader who has never met a reject option."""
-        return [self.headline(), *self.meaning(), *self.remarks()]
+        return [self.headline(), *self.class_warnings(), *self.meaning(), *self.remarks()]
 
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts, with None where one is undefined."""
-        kept = self.kept
+        kept = self.guarantee_check
         answered, rejected = self.risk_if_all_answered, self.risk_if_all_rejected
         if self.mean_costs:
             _, answered, rejected = (found.estimate for found in self.mean_costs.values())
@@ -419,11 +428,11 @@ class Evaluation:
             "cost_matrix": None if self.cost_matrix is None else self.cost_matrix.tolist(),
             "rule": self.explanation,
             "sentences": self.sentences(),
-            "promise": None
+            "guarantee": None
             if kept is None
             else {
                 "figure": kept.figure,
-                "promised": kept.promised,
+                "target": kept.target,
                 "seen": kept.seen,
                 "n_rows": kept.n_rows,
                 "verdict": kept.verdict,
@@ -535,7 +544,7 @@ def evaluate_table(
         cost_assumed=assumed,
         why_cost_fixed=model.why_cost_fixed,
         cost_matrix=matrix,
-        promise=None if rule is None else promise_of(rule),
+        guarantee=guarantee_of(rule),
         n_unlabelled=table.num_rows - rows.num_rows,
         groups=None if group is None else Groups.of(group, class_texts(rows[group]).tolist()),
         asking=asking,

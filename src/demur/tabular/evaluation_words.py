@@ -5,12 +5,12 @@ The report's script writes the same sentence for other costs: it takes :data:`SE
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from demur.metrics import Interval
-from demur.tabular.judged_rows import Counts
+from demur.metrics import Interval, proportion_interval
+from demur.tabular.judged_rows import ClassFigures, Counts
 
 __all__ = [
     "FEW",
@@ -19,6 +19,7 @@ __all__ = [
     "UNDEFINED",
     "assumed_price",
     "baselines",
+    "class_warnings",
     "cost_words",
     "counted",
     "headline",
@@ -233,6 +234,45 @@ def assumed_price(counts: Counts, cost: float, if_all_answered: float) -> str:
         f"rows cost {per_hundred(counts.risk(cost))}; answering every row would cost {per_hundred(if_all_answered)}, "
         f"declining every row {per_hundred(cost)}."
     )
+
+
+_MOST_NAMED = 3
+
+
+def class_warnings(figures: Sequence[ClassFigures], counts: Counts) -> list[str]:
+    """Name the classes of which fewer than half as many rows are answered rightly as of all rows, beyond chance.
+
+    The intervals of all classes hold together with 95 % confidence (Bonferroni).
+
+    Examples
+    --------
+    >>> sick = ClassFigures("sick", n_rows=56, n_rejected=50, n_right=3, n_answers=3)
+    >>> well = ClassFigures("well", n_rows=1000, n_rejected=0, n_right=1000, n_answers=1003)
+    >>> class_warnings([sick, well], Counts(1056, 1006, 3))
+    ['Of the 56 rows of class sick, only 3 are answered correctly: 50 are declined and 3 are answered wrongly.']
+    """
+    level = 1 - 0.05 / len(figures)
+    found = [
+        one
+        for one in figures
+        if one.n_rows and proportion_interval(one.n_right, one.n_rows, level).high < counts.n_right / counts.n_rows / 2
+    ]
+    found.sort(key=lambda one: one.recall)
+    sentences = []
+    for one in found[:_MOST_NAMED]:
+        right = counted(one.n_right, "is", "are") if one.n_right else "none is"
+        only = "only " if one.n_right else ""
+        declined = counted(one.n_rejected, "is", "are")
+        wrong = counted(one.n_rows - one.n_rejected - one.n_right, "is", "are")
+        rows = counted(one.n_rows, "row", "rows")
+        sentences.append(
+            f"Of the {rows} of class {one.name}, {only}{right} answered correctly: {declined} declined and {wrong} "
+            "answered wrongly."
+        )
+    if len(found) > _MOST_NAMED:
+        more = counted(len(found) - _MOST_NAMED, "more class is", "more classes are")
+        sentences.append(f"{more} served as badly: {', '.join(one.name for one in found[_MOST_NAMED:][:20])}.")
+    return sentences
 
 
 def _tenths(tenths: int, value: float) -> str:

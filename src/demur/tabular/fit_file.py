@@ -147,7 +147,7 @@ def fit_file(
     >>> fitted.model
     TableModel('lr' for 'pet': 2 classes, 2 columns)
     >>> fitted.notes[0]
-    '105 of the 140 rows have the same features as an earlier row: equal rows stay on one side of every split.'
+    'nearly all of the 140 rows occur 4 times: they are taken for copies, stay on one side of every split, and count...
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to below 1, got {holdout:g}.")
@@ -226,6 +226,13 @@ def fit_file(
     fitted = replace(fitted, schema=schema, facts=facts)
     notes = _notes(fitted, rows.select(first_look.names), labels, groups, rows.take(train), labels[train])
     if time_split is not None and test is None and held_out is not None:
+        n_neither = len(labels) - len(train) - held_out.num_rows
+        if n_neither:
+            of_group = f"of a group of {group_split}" if group_split is not None else "equal to a row"
+            notes += (
+                f"{n_neither:,} of the {len(labels):,} rows are left out of training and of judging: they are earlier "
+                f"rows {of_group} that is held out.",
+            )
         notes += (f"it was trained on earlier rows and judged on the latest {held_out.num_rows:,}, by {time_split}.",)
     if test is not None and held_out is not None:
         notes += _known_rows(first_look, rows, held_out, source_name(test))
@@ -307,13 +314,9 @@ def _notes(
     from demur.tabular.table_fit import likely_leaks
 
     notes = []
-    blocks = blocks_of(compared, labels)
-    if blocks.equal_rows and not blocks.single:
-        have = "has" if blocks.equal_rows == 1 else "have"
-        notes.append(
-            f"{blocks.equal_rows:,} of the {len(labels):,} rows {have} the same features as an earlier row: equal rows "
-            "stay on one side of every split."
-        )
+    equal = None if groups is not None else blocks_of(compared, labels).explain()
+    if equal is not None:
+        notes.append(equal)
     if groups is not None:
         notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
     for name, found in model.facts.get("answers", {}).items():

@@ -136,6 +136,7 @@ def fit_proba(
         "rows_for_the_rule": n_aside,
         "rows_without_label": table.num_rows - len(labels),
         "classes": {name: int((labels[train] == name).sum()) for name in found.classes},
+        "temperature": getattr(option.calibrator_, "temperature_", None) or given.temperature,
     }
     from demur.tabular.table_model import TableModel
 
@@ -173,6 +174,7 @@ class _Given:
     where: str
     asked: str | None
     notes: tuple[str, ...] = field(default=(), init=False)
+    temperature: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         from demur.estimators import GivenProbabilities
@@ -225,16 +227,28 @@ class _Given:
         rule: Rule | None,
     ) -> "tuple[RejectOption, int]":
         """Calibrate on rows with a label, and fit the rule on rows of its own."""
-        from sklearn.base import clone
         from sklearn.frozen import FrozenEstimator
 
+        from demur.calibration import TemperatureScaling
         from demur.estimators import RejectOption
-        from demur.estimators.splitting import blocks_of, set_aside
+        from demur.estimators.given_probabilities import LOG_KINDS
+        from demur.estimators.splitting import Partition, set_aside
 
         unseen = [name for name in self.classes if name not in set(labels.tolist())]
         if unseen:
             self.notes += (f"no row has the label {listed(unseen)}, which the model can answer nevertheless.",)
         values, labels = self.values[self.labelled][train], labels[train]
+        if rule is not None and rule.needs_fit:
+            own = None if groups is None else groups[train]
+            parts = set_aside(_FOLDS, _numbered(len(train)), labels, groups=own)
+        else:
+            parts = Partition(np.arange(len(train)), np.array([], dtype=np.int64), 0)
+        if self.kind in LOG_KINDS and calibration in ("auto", "temperature"):
+            scaling = TemperatureScaling(from_logits=True)
+            codes = np.searchsorted(self.classes, labels[parts.train])
+            self.temperature = scaling.fit(self.estimator.logits(values[parts.train]), codes).temperature_
+            self.estimator.temperature = self.temperature
+            calibration = None
         option = RejectOption(
             FrozenEstimator(self.estimator),
             cost=cost,
@@ -242,16 +256,14 @@ class _Given:
             reject_label=_free_label(self.classes),
             novelty=None,  # it knows what was said of the rows, and not the rows
         )
-        if rule is None or not rule.needs_fit:
-            return option.fit(values, labels).set_params(rule=rule), 0
-        own = None if groups is None else groups[train]
-        blocks = blocks_of(_numbered(len(train)), labels, own)
-        parts = set_aside(_FOLDS, _numbered(len(train)), labels, groups=own, blocks=blocks)
-        option.fit(values[parts.train], labels[parts.train])
-        counted = blocks.one_row_each(parts.aside) if getattr(rule, "counts_independent_rows", True) else parts.aside
-        codes = np.searchsorted(option.classes_, labels[counted])
-        option.fitted_rule_ = clone(rule).fit(option.predict_proba(values[counted]), codes)
-        return option.set_params(rule=rule), len(parts.aside)
+        option.fit(values[parts.train], labels[parts.train]).set_params(rule=rule)
+        if len(parts.aside):
+            # Equal numbers, votes above all, do not make one row a copy of another.
+            aside: ByName = {"copies": np.zeros(len(parts.aside), dtype=bool)}
+            if groups is not None:
+                aside["groups"] = groups[train][parts.aside]
+            option.fit_rule(values[parts.aside], labels[parts.aside], **aside)
+        return option, len(parts.aside)
 
 
 def _refuse_empty(gaps: NDArray[np.bool_]) -> None:
@@ -353,7 +365,9 @@ def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[
             start = name.find(tried, start + 1)
     if found:
         return min(found, key=lambda one: len(one[0]) + len(one[1]))
-    if len(missing) < len(labels):
+    if len(missing) == len(labels):  # all columns may have one prefix or suffix, and some labels no column
+        missing = [label for label in labels if not any(label in name for name in names)]
+    if 0 < len(missing) < len(labels):
         raise TableError(
             f"there is no column for {listed(missing)}, which {shown(target)} holds: add a column for each class, or "
             "leave these rows out"

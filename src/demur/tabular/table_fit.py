@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from sklearn.base import clone
@@ -16,12 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from demur.array_types import AnyArray, ByName, Estimator
+from demur.columns.column import kind_of_type
 from demur.columns.frames import TableError, shown
 from demur.columns.schema import Schema
 from demur.deferral import DeferOption
 from demur.errors import InputError, MissingExtraError
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
-from demur.estimators.candidates import CANDIDATES, Task, candidate_named, dense_view
+from demur.estimators.candidates import CANDIDATES, candidate_named, dense_view
 from demur.estimators.splitting import Partition, blocks_of, set_aside
 from demur.losses import available, resolve
 from demur.novelty import FEWEST_ROWS, Novelty
@@ -76,14 +78,8 @@ class ModelKind:
             The same table and seed give the same model.
         """
         options: ByName = {"cost": cost, "rule": rule, "novelty": None}  # the table's own columns tell
-        if self.name == "auto":
-            auto = AutoClassifier(
-                time_budget=time_budget, categorical_features=categorical, random_state=seed, verbose=verbose
-            )
-            return RejectOption(auto, **options)
-        candidate = candidate_named(self.name)
-        if candidate is not None:
-            return RejectOption(candidate.prepared(Task(n_rows, categorical, seed, -1)), **options)
+        if not self.is_network:
+            return RejectOption(self._blend(categorical, time_budget, seed, verbose), **options)
         networks = self._networks(cost, with_rule, seed, verbose)
         return RejectOption(make_pipeline(dense_view(categorical), networks), **options) if with_rule else networks
 
@@ -106,11 +102,10 @@ class ModelKind:
         prices : mapping of names to float
             The experts.
         """
-        if self.name == "auto":
+        estimator: Any
+        if not self.is_network:
             budget = None if time_budget is None else time_budget / (1 + len(prices))
-            estimator: Any = AutoClassifier(
-                time_budget=budget, categorical_features=categorical, random_state=seed, verbose=verbose
-            )
+            estimator = self._blend(categorical, budget, seed, verbose)
         else:
             prepared = self.classifier(n_rows, categorical, cost=0.2, with_rule=True, seed=seed, verbose=verbose)
             estimator = prepared.estimator
@@ -130,6 +125,15 @@ class ModelKind:
     def is_network(self) -> bool:
         """Whether it is trained with one of the paper's losses."""
         return self.name != "auto" and candidate_named(self.name) is None
+
+    def _blend(
+        self, categorical: NDArray[np.bool_], time_budget: float | None, seed: int, verbose: int
+    ) -> AutoClassifier:
+        """Return the classifier of all candidates for "auto", else of the one that was named."""
+        return AutoClassifier(
+            None if self.name == "auto" else [self.name], time_budget=time_budget, categorical_features=categorical,
+            random_state=seed, verbose=verbose,
+        )  # fmt: skip
 
     def _networks(self, cost: float, with_rule: bool, seed: int, verbose: int) -> RejectClassifier:
         loss = resolve(self.name)
@@ -255,6 +259,7 @@ def fit_table(
     rows, labels = labelled_rows(table, target)
     check_classes(labels, target)
     known = None if groups is None else _of_labelled(groups, table, target)
+    _check_kept(rows, keep)
     if experts:
         asked = ExpertColumns.of(experts, capacity).found_in(table.column_names)
         return _with_experts(
@@ -400,7 +405,8 @@ def _parts(features: pa.Table, labels: NDArray[np.str_], groups: AnyArray | None
         return parts
     back = np.isin(blocks.of_row, blocks.of_row[lonely])
     train = np.union1d(parts.train, np.flatnonzero(back))
-    return Partition(train, np.setdiff1d(parts.aside, train), parts.equal_rows)
+    aside = np.setdiff1d(parts.aside, train)
+    return Partition(train, aside, parts.equal_rows, blocks.copies(aside, train))
 
 
 def _fitted(
@@ -425,7 +431,9 @@ def _fitted(
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
         classifier.fit(features[parts.train], labels[parts.train], **own)
         if len(parts.aside):
-            aside: ByName = {} if groups is None else {"groups": groups[parts.aside]}
+            aside: ByName = {"copies": np.zeros(len(parts.aside), dtype=bool) if parts.copies is None else parts.copies}
+            if groups is not None:
+                aside["groups"] = groups[parts.aside]
             if usual is not None:
                 aside["novel"] = usual.novel(codes[parts.aside])
             classifier.set_params(rule=rule)
@@ -464,6 +472,21 @@ def _free_label(classes: NDArray[np.str_]) -> str:
     while label in classes:
         label += "!"
     return label
+
+
+def _check_kept(rows: pa.Table, keep: Collection[str]) -> None:
+    """Refuse to use a text column as categories where few values occur twice."""
+    for name in keep:
+        values = rows[name] if name in rows.column_names else None
+        if values is None or kind_of_type(values.type) != "category":
+            continue
+        n_distinct, n_valid = pc.count_distinct(values).as_py(), len(values) - values.null_count
+        if n_valid >= _FEW_VALUES and 2 * n_distinct > n_valid:
+            raise TableError(
+                f"column {shown(name)} holds {n_distinct:,} different texts in {n_valid:,} rows, so that it cannot be "
+                f"used as a category: leave out --keep {shown(name)}, and turn the text into columns of numbers or "
+                "categories first"
+            )
 
 
 def _check_sizes(codes: NDArray[np.float64], schema: Schema) -> None:

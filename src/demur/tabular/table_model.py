@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, ByName, Estimator
+from demur.array_types import AnyArray, ByName, Estimator, FloatArray
 from demur.columns.frames import as_table
 from demur.columns.schema import Schema
 from demur.costs import check_cost
@@ -21,7 +21,7 @@ from demur.rules import Decision, Rule
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 
-__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel"]
+__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel", "answer_confidence"]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
@@ -242,9 +242,10 @@ class TableModel:
         return parts
 
     def reasons(self, table: Any, decision: Decision[AnyArray]) -> pa.Array:
-        """Say why each row was declined: "ambiguous", or "novel" and the columns whose values lie outside.
+        """Return why each row was declined, and which columns hold categories that training did not have.
 
-        A value lies outside if it is beyond the range of the training rows, or a category that they do not hold.
+        A declined row is "ambiguous", or "novel" and the columns whose values lie outside of what training held: beyond
+        its range, or a new category. An answered row has a reason only where a category is new.
 
         Parameters
         ----------
@@ -260,28 +261,38 @@ class TableModel:
         >>> model.reasons(odd, model.decide(odd)).to_pylist()
         [None, 'novel: size']
         """
+        given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
         novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
-        rows = np.flatnonzero(novel)
         known = pa.array(["ambiguous", "novel"]).take(pa.array(novel.astype(np.int8), mask=~decision.reject))
-        if self.novelty is None or not len(rows):
+        unseen = self._unseen(given)
+        rows = np.flatnonzero(unseen.any(axis=1) | (novel if self.novelty is not None else False))
+        if not len(rows):
             return known
         reasons = known.to_pylist()
-        given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
         some = given.take(pa.array(rows))
-        for row, words in zip(
-            rows.tolist(), self.novel_words(self._marked(some, self.schema.encode(some))), strict=True
-        ):
-            reasons[row] = words
-        return pa.array(reasons, pa.string())
-
-    def novel_words(self, codes: NDArray[np.float64]) -> list[str]:
-        """Return "novel" for each row of codes, and the columns whose values lie outside of what training held."""
-        words = []
-        for cells in np.zeros((len(codes), 0), dtype=bool) if self.novelty is None else self.novelty.outside(codes):
+        outside = unseen[rows]
+        if self.novelty is not None:
+            codes = self.schema.encode(some)
+            outside = np.where(novel[rows, None], self.novelty.outside(np.where(outside, UNSEEN, codes)), outside)
+        for row, cells in zip(rows.tolist(), outside, strict=True):
             names = [self.schema.names[k] for k in np.flatnonzero(cells)]
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            words.append(f"novel: {', '.join(names[:_MOST_NAMED])}{more}" if names else "novel")
-        return words
+            words = f"{', '.join(names[:_MOST_NAMED])}{more}"
+            if novel[row]:
+                reasons[row] = f"novel: {words}" if names else "novel"
+            else:
+                reasons[row] = f"{'ambiguous; ' if decision.reject[row] else ''}new category: {words}"
+        return pa.array(reasons, pa.string())
+
+    def _unseen(self, table: pa.Table | pa.RecordBatch) -> NDArray[np.bool_]:
+        """Return which cells hold a category that the model was not fitted on."""
+        if self.reads != "codes":
+            return np.zeros((table.num_rows, len(self.schema.columns)), dtype=bool)
+        codes = np.zeros((table.num_rows, len(self.schema.columns)))
+        for position in np.flatnonzero(self.schema.categorical):
+            column = self.schema.columns[position]
+            codes[:, position] = column.encode(table.column(column.name), "the table")
+        return self.schema.unseen(table, codes)
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
@@ -420,11 +431,7 @@ class TableModel:
         if ask is not None:
             decision = replace(decision, ask=ask, reject=ask >= 0)
         label, rows = decision.label, np.arange(len(scores))
-        # A cost matrix measures its confidence in costs; a loss's own estimate is what it compares with 1 - c.
-        by_rule = self.has_proba and not self.cost_adjustable
-        confidence = scores[rows, label] if by_rule else np.asarray(decision.confidence, dtype=np.float64)
-        if decision.novel is not None:
-            confidence = np.where(decision.novel, np.fmin(confidence, 0.0), confidence)
+        confidence = answer_confidence(decision, scores if self.has_proba else None, self.cost_adjustable)
         others = np.array(scores, dtype=np.float64)
         others[rows, label] = -np.inf
         names = as_column(self.classes, self.label_type)
@@ -475,6 +482,29 @@ class TableModel:
                 "this model has no class probabilities, only trained scores: ask without them, or fit another model "
                 "such as ce."
             )
+
+
+def answer_confidence(
+    decision: Decision[AnyArray], proba: FloatArray | None, cost_adjustable: bool
+) -> NDArray[np.float64]:
+    """Return how sure the model is of each row's first choice; predictions, reports and the service all show this.
+
+    It is what the decision compares with 1 - c where the cost is adjustable, and the probability of the first choice
+    for other rules, whose own confidence may be measured in costs; a trained score where there are no probabilities.
+    It is at most 0 for a novel row, about which the probabilities say nothing.
+
+    Examples
+    --------
+    >>> from demur.rules import Chow
+    >>> proba = np.array([[0.9, 0.1], [0.4, 0.6]])
+    >>> decision = Chow(0.2).decide(proba).declining(np.array([True, False]))
+    >>> answer_confidence(decision, proba, cost_adjustable=True)
+    array([0. , 0.6])
+    """
+    found = np.asarray(decision.confidence, dtype=np.float64)
+    if proba is not None and not cost_adjustable:
+        found = np.asarray(proba[np.arange(len(proba)), decision.label], dtype=np.float64)
+    return found if decision.novel is None else np.where(decision.novel, np.fmin(found, 0.0), found)
 
 
 def _first_rows(decision: Decision[AnyArray], n_rows: int) -> Decision[AnyArray]:

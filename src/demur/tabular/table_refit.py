@@ -5,6 +5,8 @@ make the doubtful look frequent. How likely each row was to be reviewed is known
 the audit for an answered one; its weight is the inverse (Horvitz and Thompson 1952).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +16,14 @@ from numpy.typing import NDArray
 
 from demur.columns.frames import TableError
 from demur.errors import InputError
-from demur.metrics import Interval
+from demur.metrics import Interval, mean_interval
 from demur.rules import Chow
 from demur.tabular.class_labels import as_column, class_texts, labelled_rows
 from demur.tabular.review_desk import reviewed_rows
 from demur.tabular.table_fit import fit_table
 from demur.tabular.table_model import TableModel
 
-__all__ = ["Refitted", "refit_table", "review_weights"]
+__all__ = ["Refitted", "refit_table", "review_weights", "stratified_mean"]
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +47,7 @@ class Refitted:
         Reviewed rows that were held out of the fit to judge it; 0 where there are too few.
     old_risk, new_risk, gain : Interval or None
         What a row of the stream costs by the old model and by the new one, and the difference, old less new: means of
-        the rows held out, weighted to stand for the stream, with approximate 95 % intervals.
+        the declined and the audited rows held out, weighted by their share of the stream, with 95 % intervals.
     """
 
     model: TableModel
@@ -162,7 +164,8 @@ def refit_table(
     risks: list[Interval | None] = [None, None, None]
     if judged.sum():
         rest = reviewed.filter(judged)
-        risks = list(_compared(model, fitted, rest, weights[judged], cost))
+        counts = int(declined.sum()), int((~declined).sum())
+        risks = list(_compared(model, fitted, rest, declined[judged], counts, audit))
     return Refitted(
         fitted, len(old), int((declined & labelled).sum()), int((~declined & labelled).sum()), int(judged.sum()), *risks
     )
@@ -241,11 +244,41 @@ def _as_before(fitted: TableModel, model: TableModel, n_old: int, n_declined: in
 
 
 def _compared(
-    old: TableModel, new: TableModel, rows: pa.Table, weights: Floats, cost: float
+    old: TableModel,
+    new: TableModel,
+    rows: pa.Table,
+    judged: NDArray[np.bool_],
+    n_reviewed: tuple[int, int],
+    audit: float,
 ) -> tuple[Interval, Interval, Interval]:
-    losses = [_losses(model, rows, cost) for model in (old, new)]
-    first, second = (_weighted_mean(loss, weights) for loss in losses)
-    return first, second, _weighted_mean(losses[0] - losses[1], weights)
+    """Return the risk of both models and the gain, from declined and audited rows that were held out.
+
+    Parameters
+    ----------
+    rows : pyarrow.Table
+        The rows held out.
+    judged : array of bool
+        Which of them were declined.
+    n_reviewed : pair of int
+        All declined rows, and all audited ones.
+    """
+    cost = _price(old)
+    before, after = (_losses(model, rows, cost) for model in (old, new))
+    possible = np.array([0.0, cost, 1.0])
+    strata = []
+    for of_stratum, known in ((judged, [cost]), (~judged, [0.0, 1.0])):
+        own = np.union1d(known, before[of_stratum])
+        strata.append((before[of_stratum], after[of_stratum], own))
+    sizes = (float(n_reviewed[0]), n_reviewed[1] / audit)
+
+    def combined(parts: list[tuple[Floats, Floats]]) -> Interval:
+        return stratified_mean([_mean(*part) for part in parts], sizes, n_reviewed)
+
+    return (
+        combined([(first, own) for first, _, own in strata]),
+        combined([(second, possible) for _, second, _ in strata]),
+        combined([(first - second, np.subtract.outer(own, possible)) for first, second, own in strata]),
+    )
 
 
 def _losses(model: TableModel, rows: Any, cost: float) -> Floats:
@@ -254,7 +287,45 @@ def _losses(model: TableModel, rows: Any, cost: float) -> Floats:
     return np.where(decision.reject, cost, wrong)
 
 
-def _weighted_mean(values: Floats, weights: Floats) -> Interval:
-    mean = float(np.average(values, weights=weights))
-    error = float(np.sqrt(np.sum((weights * (values - mean)) ** 2)) / weights.sum())
-    return Interval(mean, mean - _NORMAL * error, mean + _NORMAL * error, 0.95)
+def _mean(values: Floats, possible: Floats) -> Interval:
+    """Return the mean of values with an interval that knows which other values are possible."""
+    support = np.unique(np.round(possible, 12))
+    counts = np.bincount(np.abs(values[:, None] - support).argmin(axis=1), minlength=len(support))
+    return mean_interval(support, counts)
+
+
+def stratified_mean(means: Sequence[Interval], sizes: Sequence[float], n_counted: Sequence[int]) -> Interval:
+    """Combine the means of declined and answered rows into that of the stream, with a 95 % interval.
+
+    The distances from each estimate to its ends are combined like standard errors (MOVER, Zou and Donner 2008), with
+    that of the shares of the two strata, whose sizes are known from ``n_counted`` rows only.
+
+    Parameters
+    ----------
+    means : pair of Interval
+        Of the declined rows, and of the answered ones; a stratum without rows in ``sizes`` is not looked at.
+    sizes : pair of float
+        The estimated number of rows of each in the stream.
+    n_counted : pair of int
+        The number of rows that each size was estimated from.
+
+    Examples
+    --------
+    >>> declined, answered = mean_interval([0.0, 1.0], [30, 10]), mean_interval([0.0, 1.0], [50, 0])
+    >>> print(stratified_mean([declined, answered], [40, 360], [40, 36]))
+    0.025 [0.01006, 0.09213]
+    """
+    known = [(one, size) for one, size in zip(means, sizes, strict=True) if size]
+    total = sum(size for _, size in known)
+    mean = sum(one.estimate * size / total for one, size in known)
+    below = [((one.estimate - one.low) * size / total) ** 2 for one, size in known]
+    above = [((one.high - one.estimate) * size / total) ** 2 for one, size in known]
+    if len(known) == 2:
+        share, odds = sizes[0] / total, sizes[0] / sizes[1]
+        spread = math.exp(_NORMAL * math.sqrt(sum(1 / max(count, 1) for count in n_counted)))
+        moved = (known[0][0].estimate - known[1][0].estimate) * np.array(
+            [odds / spread / (1 + odds / spread) - share, odds * spread / (1 + odds * spread) - share]
+        )
+        below.append(float(moved.min()) ** 2)
+        above.append(float(moved.max()) ** 2)
+    return Interval(mean, mean - math.sqrt(sum(below)), mean + math.sqrt(sum(above)), 0.95)

@@ -293,10 +293,8 @@ class _Destination:
 
     def _open(self) -> BinaryIO:
         try:
+            self._part.parent.mkdir(parents=True, exist_ok=True)
             return open(self._part, "wb" if self._in_place else "xb")
-        except FileNotFoundError as error:
-            problem = f"there is no folder {shown(self.path.parent)} to write {self.path.name} to"
-            raise TableError(f"{problem}: create it, or choose another") from error
         except OSError as error:
             raise TableError(f"{shown(self.path)} cannot be written ({error.strerror}): choose another name") from error
 

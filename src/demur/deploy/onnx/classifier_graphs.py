@@ -38,7 +38,7 @@ from demur.deploy.onnx.tree_graphs import boosting_proba, forest_proba, gradient
 from demur.estimators import AutoClassifier, GivenProbabilities, RejectClassifier, RejectOption
 from demur.estimators.boosted_trees import BoostedTrees, library_of
 from demur.estimators.cross_fitting import CodedLabels
-from demur.estimators.given_probabilities import LEAST_LEFT
+from demur.estimators.given_probabilities import LEAST_LEFT, LOG_KINDS
 
 __all__ = [
     "bernoulli_proba",
@@ -302,11 +302,10 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
 
 def given_proba(graph: Graph, X: str, model: GivenProbabilities) -> str:
     """Return what :class:`~demur.estimators.GivenProbabilities` makes of the numbers that are given."""
-    if model.kind == "logits":
-        return softmax(graph, X)
     gaps = graph.op("IsNaN", X)
-    if model.kind == "log-probabilities":
-        return softmax(graph, _unlisted(graph, X, gaps))
+    if model.kind in LOG_KINDS:
+        logits = X if model.kind == "logits" else _unlisted(graph, X, gaps)
+        return softmax(graph, graph.op("Div", logits, np.array(float(model.temperature))))
     filled = graph.op("Max", graph.op("Where", gaps, np.array(0.0), X), np.array(0.0))
     total = graph.op("ReduceSum", filled, _LAST, keepdims=1)
     if model.kind == "votes":

@@ -1,0 +1,195 @@
+"""Feed tables to a monitor: every row is counted once, also where files grow, are replaced or given again."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from demur.columns.frames import TableWarning
+from demur.deploy.monitoring import CountedTable, Monitor
+from demur.tabular.class_labels import class_texts
+from demur.tabular.review_desk import AUDIT, DECLINED, WHY
+from demur.tabular.table_files import open_table, read_labelled
+from demur.tabular.table_model import TableModel
+from demur.whole_file import locked
+
+__all__ = ["MonitoredTables"]
+
+_BLOCK = 1 << 20
+
+
+class MonitoredTables:
+    """A monitor whose state is a file that several processes may update.
+
+    Tables are recognised by their content, not by their name. A table that was counted before is not counted again; of
+    a file that has grown, the new rows are counted; a file that was replaced is a new one. The rows of standard input
+    are always new.
+
+    Parameters
+    ----------
+    state : path
+        The state file; written by the first update.
+    model : TableModel
+    begin : callable
+        Returns the monitor to begin with where there is no state yet.
+    """
+
+    def __init__(self, state: str | os.PathLike[str], model: TableModel, begin: Callable[[], Monitor]) -> None:
+        self.state, self.model, self._begin = Path(state), model, begin
+
+    def monitor(self) -> Monitor:
+        """Return the monitor as the state file has it, or a new one."""
+        return Monitor.load(self.state) if self.state.exists() else self._begin()
+
+    @contextmanager
+    def update(self) -> Iterator[Monitor]:
+        """Lock the state, yield the monitor, and save it; other processes wait."""
+        with locked(self.state):
+            monitor = self.monitor()
+            yield monitor
+            monitor.save(self.state)
+
+    def watch(
+        self,
+        data: str,
+        *,
+        chunk_rows: int = 4096,
+        delimiter: str | None = None,
+        strict: bool = True,
+        to_review: Callable[[pa.Table], None] | None = None,
+    ) -> None:
+        """Watch the rows of a table that were not counted before.
+
+        Parameters
+        ----------
+        data : path, or "-" for standard input
+        chunk_rows : int
+            Rows between two updates of the state.
+        delimiter : str, optional
+        strict : bool
+            Whether extra columns are an error.
+        to_review : callable, optional
+            Called with the rows to review of each chunk, counted before or not: the declined rows and the audit.
+        """
+        schema, path = self.model.schema, Path(data)
+        is_stream = data == "-" or not (path.is_file() or path.is_dir())
+        digests = {} if is_stream else _file_digests(path, self.monitor().sources)
+        position, first, n_known, monitor = -1, 0, 0, None
+        with open_table(data, delimiter=delimiter, decimal=schema.decimal, dayfirst=schema.dayfirst) as reader:
+            schema.check(reader.columns, strict=strict, where=reader.name)
+            types = {name: kind or pa.string() for name, kind in reader.columns.items()} | schema.arrow_types()
+            for chunk in reader.chunks(types, chunk_rows):
+                stop = first + chunk.num_rows
+                if monitor is None or is_stream or monitor.sources[position].n_rows < stop:
+                    with self.update() as monitor:
+                        if position < 0:
+                            position = _position(monitor.sources, "stream" if is_stream else "file", digests)
+                        source = monitor.sources[position]
+                        if is_stream:
+                            first, stop = source.n_rows, source.n_rows + chunk.num_rows
+                        if source.n_rows < stop:
+                            new = chunk.slice(max(source.n_rows - first, 0))
+                            monitor.watch_table(self.model, new, where=reader.name)
+                            n_known -= new.num_rows
+                            source.n_rows = stop
+                n_known += chunk.num_rows
+                if to_review is not None:
+                    drawn = monitor.draw(str(position), first, chunk.num_rows)
+                    to_review(self._to_review(chunk, drawn, reader.name))
+                first = stop
+        _note_known(n_known, "rows", data)
+
+    def review(self, data: str, *, delimiter: str | None = None) -> None:
+        """Take the labels of a reviewed table that were not taken before.
+
+        Parameters
+        ----------
+        data : path, or "-" for standard input
+        delimiter : str, optional
+        """
+        model = self.model
+        table = read_labelled(data, model.schema, model.classes.tolist(), delimiter=delimiter, strict=False)
+        labelled = np.array([label is not None for label in class_texts(table[model.target])], dtype=bool)
+        with self.update() as monitor:
+            digests = _row_digests(table.select(list(model.schema.names)), monitor.sources)
+            source = monitor.sources[_position(monitor.sources, "reviewed", digests)]
+            counted = _bits(source.labelled, table.num_rows)
+            new = labelled & ~counted
+            if new.any() or not labelled.any():  # the monitor refuses a table without labels
+                monitor.review_table(model, table.filter(new) if labelled.any() else table, where=data)
+            source.labelled, source.n_rows = np.packbits(counted | new).tobytes().hex(), table.num_rows
+            _note_known(int((labelled & counted).sum()), "labelled rows", data)
+
+    def _to_review(self, chunk: pa.RecordBatch, drawn: NDArray[np.bool_], where: str) -> pa.Table:
+        """Return the rows to review and the reason, with an empty column for the label."""
+        answers = self.model.answers(chunk, where=where)
+        rejected = answers.column("rejected").to_numpy()
+        columns = {name: chunk.column(name) for name in chunk.schema.names if name != self.model.target}
+        added = {
+            WHY: pa.array(np.where(rejected, DECLINED, AUDIT)),
+            "first_choice": answers.column("first_choice").combine_chunks(),
+            self.model.target: pa.nulls(chunk.num_rows, pa.string()),
+        }
+        columns |= {name: values for name, values in added.items() if name not in self.model.schema.names}
+        return pa.table(columns).filter(pa.array(rejected | drawn))
+
+
+def _note_known(n_rows: int, rows: str, data: str) -> None:
+    if n_rows:
+        message = f"{n_rows:,} {rows} of {data} were counted before and are not counted again"
+        warnings.warn(message, TableWarning, stacklevel=3)
+
+
+def _position(sources: list[CountedTable], kind: str, digests: dict[int, str]) -> int:
+    """Return the position of the source that a table continues, extended to the whole table; a new one if none."""
+    found = [
+        position
+        for position, source in enumerate(sources)
+        if source.kind == kind and digests.get(source.length, "") == source.digest
+    ]
+    position = max(found, key=lambda one: sources[one].length, default=len(sources))
+    if not found:
+        sources.append(CountedTable(kind, 0, ""))
+    sources[position].length = max(digests, default=0)
+    sources[position].digest = digests.get(sources[position].length, "")
+    return position
+
+
+def _file_digests(path: Path, sources: list[CountedTable]) -> dict[int, str]:
+    """Return digests of a file's content, of all of it and of the first bytes that each source covers."""
+    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    sizes = sorted({source.length for source in sources if source.kind == "file"})
+    running, size, digests = hashlib.sha256(), 0, dict[int, str]()
+    for one in files:
+        with one.open("rb") as file:
+            while block := file.read(min(_BLOCK, next((end for end in sizes if end > size), size + _BLOCK) - size)):
+                running.update(block)
+                size += len(block)
+                if size in sizes:
+                    digests[size] = running.hexdigest()
+    return digests | {size: running.hexdigest()}
+
+
+def _row_digests(table: pa.Table, sources: list[CountedTable]) -> dict[int, str]:
+    """Return digests of a table's rows, of all of them and of the first rows that each source covers."""
+    lengths = {source.length for source in sources if source.kind == "reviewed"} | {table.num_rows}
+    running, digests = hashlib.sha256(), {}
+    for n_rows, row in enumerate(table.to_pylist(), 1):
+        running.update(repr(row).encode())
+        if n_rows in lengths:
+            digests[n_rows] = running.hexdigest()
+    return digests
+
+
+def _bits(mask: str, n_rows: int) -> NDArray[np.bool_]:
+    """Return a bit mask, filled up with zeros to a number of rows."""
+    bits = np.zeros(n_rows, dtype=bool)
+    known = np.unpackbits(np.frombuffer(bytes.fromhex(mask), dtype=np.uint8))[:n_rows]
+    bits[: len(known)] = known
+    return bits
