@@ -58,6 +58,12 @@ class Trainable(ABC):
 
     has_link: ClassVar[bool] = False
     """True if the scores determine class probabilities through :meth:`inverse_link`."""
+    kernel: ClassVar[str | None] = None
+    """The name of the loss in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
+
+    def margin_functions(self) -> tuple[MarginFunction, ...]:
+        """Return the margin functions that the loss is made of."""
+        return ()
 
     @abstractmethod
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
@@ -136,8 +142,6 @@ class Loss(Trainable):
     """True if the loss is defined for two classes only."""
     slope_decides: ClassVar[bool] = False
     """True if the slope in the rejector at r = 0 tells on which side the minimum is, even if the loss is not convex."""
-    kernel: ClassVar[str | None] = None
-    """The name of the loss in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
 
     @property
     @abstractmethod
@@ -181,10 +185,6 @@ class Loss(Trainable):
     def hyper_values(self, n_classes: int, cost: Hyper) -> dict[str, Hyper]:
         """Return the hyper-parameters whose values follow from the number of classes and the cost, by name."""
         return {}
-
-    def margin_functions(self) -> tuple[MarginFunction, ...]:
-        """Return the margin functions that the loss is made of."""
-        return ()
 
     def proof(self, n_classes: int, cost: float) -> Proof | None:
         """Return the argument why the loss is calibrated at a cost in (0, 1/2), or None if there is none."""

@@ -300,8 +300,7 @@ class CalibrationReport:
         found = self.search
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
         if found.n_right:
-            lines.append(f"  as near as {found.nearest:.0e} to where another decision costs as little: a threshold")
-            lines.append("  that is misplaced by less than this would have passed")
+            lines.append(f"  as near as {found.nearest:.0e} to where another decision costs as little")
         for number, what in (
             (found.n_near, "nearer than 0.001 to such a place could not be settled"),
             (found.n_unresolved, "could not be settled"),
@@ -311,7 +310,7 @@ class CalibrationReport:
             if number:
                 lines.append(f"  {number:,} {what}")
         if self.calibrated and self.certificate is None:
-            lines.append("  A search refutes; it does not prove.")
+            lines.append("  A search refutes; it does not prove: a threshold misplaced by less would have passed.")
         return lines
 
     def _of(self, witness: Witness) -> list[str]:
@@ -355,7 +354,7 @@ class CalibrationReport:
         if self.calibrated:
             return "the paper proves none for this loss."
         if self.refuted:
-            return "none: where a loss prefers wrong decisions, no small risk of it promises right ones."
+            return "none: where a loss prefers wrong decisions, no small risk of it guarantees right ones."
         return "none known."
 
 

@@ -390,7 +390,7 @@ def table_one() -> TableOne:
 def _row(phi: MarginFunction) -> TableOneRow:
     """Take the largest |x| / excess^(1/2), and for the conclusion z / (2 delta(z)^(1/2)), over costs and excesses."""
     constant = sharp = 0.0
-    for cost in (0.01, 0.1, 0.2, 0.3, 0.4, 0.49, 0.4999):
+    for cost in (0.01, 0.1, 0.2, 0.3, 0.4, 0.49, 0.49999):
         x = np.r_[np.linspace(-(1 - cost), cost, 999), -1e-3, 1e-3]
         x = x[np.abs(x) > 5e-4]
         constant = max(constant, float(np.max(np.abs(x) / np.sqrt(np.asarray(phi.excess(x, 1 - cost))))))

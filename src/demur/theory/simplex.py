@@ -32,7 +32,7 @@ NEAREST = 1e-6
 """The least distance of max eta from 1 - c: nearer, a wrong decision costs less than the minimiser's accuracy."""
 
 
-SMALL_SHARES = (0.001, 0.003, 0.01, 0.03, 0.1)
+SMALL_SHARES = (0.003, 0.01, 0.03, 0.1)
 """What the last class gets of all but the largest: a loss may be flat for classes that are rare enough."""
 
 
@@ -66,7 +66,12 @@ def structured_eta(tops: Tensor, n_classes: int) -> Tensor:
     shapes = [_first(m, rest) for m in sizes if 1 <= m <= rest]
     if rest >= 2:
         last = torch.eye(rest, dtype=torch.float64)[-1]
-        shapes += [(1 - small) * _first(rest - 1, rest) + small * last for small in SMALL_SHARES]
+        shapes += [
+            0.999 * _first(m, rest) + 0.001 * (_first(rest, rest) - _first(m, rest) * m / rest) / (1 - m / rest)
+            for m in (1, 2)
+            if m < rest
+        ]
+        shapes += [(1 - small) * _first(1, rest) + small * last for small in SMALL_SHARES]
         shapes.append(0.5 * _first(1, rest) + 0.5 * _first(rest, rest))
     spread = torch.stack(shapes)
     top = tops.repeat_interleave(len(spread)).unsqueeze(-1)
