@@ -15,7 +15,7 @@ from demur.calibration import TemperatureScaling, at_temperature, softmax_at
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses import Loss, resolve
-from demur.losses.pairwise import PairwiseLoss
+from demur.margins import own_fact
 from demur.rules import Decision, chow_acceptance
 from demur.training import NetworkSpec, Trained
 from demur.workers import on_workers
@@ -104,9 +104,7 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
         raise InputError(f"weight_decay must be one or more numbers of at least 0, got {weight_decay!r}.")
     entries: list[GridEntry] = []
     for variant in base.variants_to_train() if named else [base]:
-        hyper: dict[str, float] = {}
-        if isinstance(variant, PairwiseLoss):
-            hyper["beta"] = float(variant.beta_value(n_classes, cost))
+        hyper = {name: float(value) for name, value in variant.hyper_values(n_classes, cost).items()}
         if any(hyper and np.isclose(hyper["beta"], entry.hyper["beta"], rtol=1e-12) for entry in entries):
             continue  # with two classes all sides of Corollary 5 agree
         deciders = tuple(variant.variants_to_decide()) if named else (variant,)
@@ -294,7 +292,7 @@ class FittedNetworks(ScaledNetworks):
 
     def _estimates(self, scores: AnyArray) -> AnyArray:
         """Return the inverse link of the scores, averaged over the members and calibrated: (n_rows, n_classes)."""
-        if vars(type(self.loss)).get("softmax_link"):
+        if own_fact(self.loss, "softmax_link"):
             proba = softmax_at(scores, 1.0)
         else:
             proba = self.loss.inverse_link(torch.from_numpy(scores)).numpy()
