@@ -147,7 +147,7 @@ def fit_file(
     >>> fitted.model
     TableModel('lr' for 'pet': 2 classes, 2 columns)
     >>> fitted.notes[0]
-    '105 of the 140 rows have the same features as an earlier row: equal rows stay on one side of every split.'
+    'nearly all of the 140 rows occur 4 times: they are taken for copies, stay on one side of every split, and count...
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to below 1, got {holdout:g}.")
@@ -314,13 +314,9 @@ def _notes(
     from demur.tabular.table_fit import likely_leaks
 
     notes = []
-    blocks = blocks_of(compared, labels)
-    if blocks.equal_rows and not blocks.single:
-        have = "has" if blocks.equal_rows == 1 else "have"
-        notes.append(
-            f"{blocks.equal_rows:,} of the {len(labels):,} rows {have} the same features as an earlier row: equal rows "
-            "stay on one side of every split."
-        )
+    equal = None if groups is not None else blocks_of(compared, labels).explain()
+    if equal is not None:
+        notes.append(equal)
     if groups is not None:
         notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
     for name, found in model.facts.get("answers", {}).items():

@@ -227,13 +227,12 @@ class _Given:
         rule: Rule | None,
     ) -> "tuple[RejectOption, int]":
         """Calibrate on rows with a label, and fit the rule on rows of its own."""
-        from sklearn.base import clone
         from sklearn.frozen import FrozenEstimator
 
         from demur.calibration import TemperatureScaling
         from demur.estimators import RejectOption
         from demur.estimators.given_probabilities import LOG_KINDS
-        from demur.estimators.splitting import Partition, blocks_of, set_aside
+        from demur.estimators.splitting import Partition, set_aside
 
         unseen = [name for name in self.classes if name not in set(labels.tolist())]
         if unseen:
@@ -241,8 +240,7 @@ class _Given:
         values, labels = self.values[self.labelled][train], labels[train]
         if rule is not None and rule.needs_fit:
             own = None if groups is None else groups[train]
-            blocks = blocks_of(_numbered(len(train)), labels, own)
-            parts = set_aside(_FOLDS, _numbered(len(train)), labels, groups=own, blocks=blocks)
+            parts = set_aside(_FOLDS, _numbered(len(train)), labels, groups=own)
         else:
             parts = Partition(np.arange(len(train)), np.array([], dtype=np.int64), 0)
         if self.kind in LOG_KINDS and calibration in ("auto", "temperature"):
@@ -258,13 +256,14 @@ class _Given:
             reject_label=_free_label(self.classes),
             novelty=None,  # it knows what was said of the rows, and not the rows
         )
-        option.fit(values[parts.train], labels[parts.train])
-        if not len(parts.aside):
-            return option.set_params(rule=rule), 0
-        counted = blocks.one_row_each(parts.aside) if getattr(rule, "counts_independent_rows", True) else parts.aside
-        codes = np.searchsorted(option.classes_, labels[counted])
-        option.fitted_rule_ = clone(rule).fit(option.predict_proba(values[counted]), codes)
-        return option.set_params(rule=rule), len(parts.aside)
+        option.fit(values[parts.train], labels[parts.train]).set_params(rule=rule)
+        if len(parts.aside):
+            # Equal numbers, votes above all, do not make one row a copy of another.
+            aside: ByName = {"copies": np.zeros(len(parts.aside), dtype=bool)}
+            if groups is not None:
+                aside["groups"] = groups[train][parts.aside]
+            option.fit_rule(values[parts.aside], labels[parts.aside], **aside)
+        return option, len(parts.aside)
 
 
 def _refuse_empty(gaps: NDArray[np.bool_]) -> None:

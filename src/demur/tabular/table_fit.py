@@ -405,7 +405,8 @@ def _parts(features: pa.Table, labels: NDArray[np.str_], groups: AnyArray | None
         return parts
     back = np.isin(blocks.of_row, blocks.of_row[lonely])
     train = np.union1d(parts.train, np.flatnonzero(back))
-    return Partition(train, np.setdiff1d(parts.aside, train), parts.equal_rows)
+    aside = np.setdiff1d(parts.aside, train)
+    return Partition(train, aside, parts.equal_rows, blocks.copies(aside, train))
 
 
 def _fitted(
@@ -430,7 +431,9 @@ def _fitted(
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
         classifier.fit(features[parts.train], labels[parts.train], **own)
         if len(parts.aside):
-            aside: ByName = {} if groups is None else {"groups": groups[parts.aside]}
+            aside: ByName = {"copies": np.zeros(len(parts.aside), dtype=bool) if parts.copies is None else parts.copies}
+            if groups is not None:
+                aside["groups"] = groups[parts.aside]
             if usual is not None:
                 aside["novel"] = usual.novel(codes[parts.aside])
             classifier.set_params(rule=rule)
