@@ -59,6 +59,8 @@ OTHERS = [
     QuadraticDiscriminantAnalysis(reg_param=0.5),
     RidgeClassifier(),
     SGDClassifier(loss="hinge", **SEED),
+    SGDClassifier(loss="log_loss", **SEED),
+    SGDClassifier(loss="modified_huber", **SEED),
     VotingClassifier([("a", GaussianNB()), ("b", LogisticRegression())], voting="soft", weights=[2, 1]),
     make_pipeline(RobustScaler(), MinMaxScaler(), LogisticRegression()),
 ]
@@ -211,8 +213,6 @@ REFUSED = [
         "the classifier AdaBoostClassifier has no ONNX form in demur; use one of Auto",
     ),
     (make_pipeline(PolynomialFeatures(), GaussianNB()), "the transformer PolynomialFeatures is not supported; use"),
-    (SGDClassifier(loss="log_loss", **SEED), "use LogisticRegression"),
-    (SGDClassifier(loss="modified_huber", **SEED), "loss='modified_huber' is not supported"),
     (SVC(), "the classifier SVC has no ONNX form in demur; use one of Auto"),
     (make_pipeline(OneHotEncoder(drop="first", sparse_output=False), GaussianNB()), "drop='first' is not supported"),
     (GradientBoostingClassifier(n_estimators=2, init=GaussianNB()), "leave init out"),

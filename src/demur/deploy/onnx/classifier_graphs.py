@@ -67,16 +67,10 @@ _CONVERTED = (
 
 def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> str:
     """Return probabilities of shape (rows, classes) in double precision, zero for classes the model does not know."""
-    found, n_known = _proba(graph, X, model), len(model.classes_)
-    if n_known == len(classes):
+    found = _proba(graph, X, model)
+    if len(model.classes_) == len(classes):
         return found
-    places = np.full(len(classes), n_known)
-    places[np.searchsorted(classes, model.classes_)] = np.arange(n_known)
-
-    def padded(p: Tensor) -> Tensor:
-        return torch.cat([p, p[:, :1] * 0], 1)[:, torch.as_tensor(places)]
-
-    return graph.traced(padded, (found, (2, n_known)))[0]
+    return graph.op("MatMul", found, np.eye(len(classes))[np.searchsorted(classes, model.classes_)])
 
 
 def option_proba(graph: Graph, X: str, model: RejectOption) -> str:
@@ -112,9 +106,7 @@ def _linked(scores: Tensor) -> Tensor:
     return torch.softmax(scores, 1) if scores.shape[1] > 1 else torch.sigmoid(torch.cat([-scores, scores], 1))
 
 
-def _from_scores(
-    scores: Callable[[Graph, str, Any], str],
-) -> Callable[[Graph, str, Any], str]:
+def _from_scores(scores: Callable[[Graph, str, Any], str]) -> Callable[[Graph, str, Any], str]:
     """Return a function for classifiers whose scores are linked by the logistic function or the softmax."""
 
     def function(graph: Graph, X: str, model: Estimator) -> str:
@@ -125,11 +117,6 @@ def _from_scores(
 
 
 def _linear_scores(graph: Graph, X: str, model: Estimator) -> str:
-    if isinstance(model, SGDClassifier) and hasattr(model, "predict_proba"):
-        if model.loss != "log_loss":
-            raise ExportError(f"SGDClassifier with loss={model.loss!r} is not supported; use loss='log_loss'.")
-        if len(model.classes_) > 2:
-            raise ExportError("SGDClassifier for more than two classes is not supported; use LogisticRegression.")
     weights, intercept = np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_)
     return graph.op("Gemm", X, np.ascontiguousarray(weights, dtype=np.float64), intercept.astype(np.float64))
 
@@ -355,6 +342,8 @@ _CLASSIFIERS: dict[type, Callable[[Graph, str, Any], str]] = {
     RejectOption: option_proba,
     RidgeClassifier: _from_scores(_linear_scores),
     RidgeClassifierCV: _from_scores(_linear_scores),
-    SGDClassifier: _from_scores(_linear_scores),
+    SGDClassifier: lambda graph, X, model: (
+        graph.converted(model, X) if hasattr(model, "predict_proba") else _from_scores(_linear_scores)(graph, X, model)
+    ),
     VotingClassifier: _voting,
 }

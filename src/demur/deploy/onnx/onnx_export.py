@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -24,12 +23,14 @@ from demur.deploy.onnx.classifier_graphs import network_decision, option_proba, 
 from demur.deploy.onnx.classifier_graphs import proba as classifier_proba
 from demur.deploy.onnx.decision_graphs import RuleForm, decided_with_experts, rule_form
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, require
-from demur.deploy.onnx.tree_graphs import MOST_BYTES
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.tabular import TableModel
 from demur.whole_file import write_whole
 
 __all__ = ["Agreement", "class_values", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
+
+_MOST_BYTES = 2**31 - 1
+"""The size limit of a protobuf message."""
 
 FEATURES = "features"
 OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba", "prices", "ask", "expected_cost")
@@ -63,7 +64,12 @@ def input_names(schema: Schema) -> dict[str, str]:
     names: dict[str, str] = {}
     for column in schema.columns:
         name = column.name
-        while not name or name in OWN_NAMES or (name != column.name and name in (*names.values(), *schema.names)):
+        while (
+            not name
+            or name in OWN_NAMES
+            or name.startswith("demur/")
+            or (name != column.name and name in (*names.values(), *schema.names))
+        ):
             name = f"column_{name}"
         names[column.name] = name
     return names
@@ -168,29 +174,14 @@ def class_values(model: Estimator) -> AnyArray:
     array([3, 7])
     """
     if isinstance(model, TableModel):
-        names = [str(name) for name in model.classes]
-        if model.label_type == "integer":
-            return _integers([int(name) for name in names])
-        if model.label_type == "number":
-            return np.array([float(name) for name in names])
-        return np.array([name == "true" for name in names]) if model.label_type == "boolean" else np.array(names)
-    classes = np.asarray(model.classes_)
-    if classes.dtype.kind in "iu":
-        return _integers(classes.tolist())
-    if classes.dtype.kind in "fb":
-        return classes.astype(np.float64 if classes.dtype.kind == "f" else np.bool_)
-    if all(isinstance(name, str) for name in classes.tolist()):
-        return classes.astype(str)
-    raise ExportError(
-        f"the classes {classes.tolist()[:5]} are neither text nor numbers nor truth values; fit again with text labels."
-    )
-
-
-def _integers(numbers: list[int]) -> NDArray[np.int64]:
-    limits = np.iinfo(np.int64)
-    if min(numbers) < limits.min or max(numbers) > limits.max:
-        raise ExportError(f"the class {max(numbers, key=abs)} does not fit into 64 bits; fit again with text labels.")
-    return np.array(numbers, dtype=np.int64)
+        read = {"integer": int, "number": float, "boolean": "true".__eq__}.get(model.label_type, str)
+        values = [read(str(name)) for name in model.classes]
+    else:
+        values = np.asarray(model.classes_).tolist()
+    classes = np.array(values)
+    if len(set(map(type, values))) > 1 or classes.dtype.kind not in "Uifb":
+        raise ExportError(f"the classes {values[:5]} have no type of ONNX's; fit again with text labels.")
+    return classes
 
 
 def onnx_model(model: Estimator) -> Any:
@@ -260,14 +251,14 @@ def onnx_model(model: Estimator) -> Any:
             f"{type(classifier).__name__}."
         )
     check_is_fitted(classifier)
-    graph, classes = Graph(OWN_NAMES), class_values(model)
+    graph, classes = Graph(), class_values(model)
     found = _decided(graph, _features(graph, model, classifier), classifier)
     _declare_outputs(graph, found, classes, list(getattr(classifier, "experts_", ())))
     proto = graph.model(*_described(graph, model, classes, found.rule), __version__)
-    if proto.ByteSize() > MOST_BYTES:
+    if proto.ByteSize() > _MOST_BYTES:
         raise ExportError(
-            f"the graph takes {proto.ByteSize():,} bytes, more than the {MOST_BYTES:,} of any ONNX file; fit a smaller "
-            "model."
+            f"the graph takes {proto.ByteSize():,} bytes, and an ONNX file at most {_MOST_BYTES:,}; fit a smaller "
+            "model, such as fewer or smaller trees."
         )
     onnx.checker.check_model(proto, full_check=True)
     return proto
@@ -293,7 +284,6 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator) -> str:
                 f"the column {other[0]!r} is read as it is by a classifier that was fitted elsewhere, and only columns "
                 "of numbers are exported for such; export your own pipeline with skl2onnx."
             )
-    graph.reserve(input_names(schema).values())
     codes = graph.op("Concat", _table_inputs(graph, schema), np.zeros((1, len(schema.columns))), axis=0)
     return transformed(graph, codes, model.dense) if isinstance(model, TableModel) else codes
 

@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -50,41 +50,27 @@ def require(package: str) -> Any:
 class Graph:
     """Operators, constants, inputs and outputs, each value under a name of its own.
 
-    Parameters
-    ----------
-    reserved : names
-        Names that inputs and outputs will have.
-
     Examples
     --------
-    >>> graph = Graph(reserved=["x"])
+    >>> graph = Graph()
     >>> doubled = graph.op("Mul", graph.input("x", np.float64, ["rows"], "a number"), np.array(2.0))
     >>> [node.op_type for node in graph.nodes]
     ['Mul']
     """
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self.onnx = require("onnx")
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self.schema: Any = None  # of the table whose columns are the inputs
-        self._taken = set(reserved)
         self._count = 0
 
-    def reserve(self, names: Iterable[str]) -> None:
-        """Keep names for inputs to come."""
-        self._taken.update(names)
-
     def name(self, what: str) -> str:
-        """Return a new name."""
-        while True:
-            self._count += 1
-            name = f"{what}_{self._count}"
-            if name not in self._taken:
-                self._taken.add(name)
-                return name
+        """Return a new name, which no column of a table has."""
+        self._count += 1
+        return f"demur/{self._count}/{what}"
 
     def constant(self, values: ArrayLike, name: str | None = None) -> str:
         """Store an array, in its own type."""
@@ -108,7 +94,6 @@ class Graph:
 
     def input(self, name: str, dtype: Any, shape: list[Any], doc: str) -> str:
         """Declare an input; ``dtype=str`` is text."""
-        self._taken.add(name)
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape, doc_string=doc))
         return name
 

@@ -16,12 +16,8 @@ from sklearn.dummy import DummyClassifier
 from demur.array_types import AnyArray, Estimator
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph
 
-__all__ = ["MOST_BYTES", "boosting_scores", "forest_proba", "gradient_boosting_scores"]
+__all__ = ["boosting_scores", "forest_proba", "gradient_boosting_scores"]
 
-MOST_BYTES = 2**31 - 1
-"""The size limit of a protobuf message, and so of an ONNX file."""
-
-_BYTES_PER_NODE = 40
 _ITERATIONS_AT_A_TIME = 32
 """Iterations of boosting that share one operator, which bounds the memory for their category splits."""
 
@@ -42,11 +38,6 @@ class _Tree:
 def _summed(graph: Graph, X: str, trees: Sequence[_Tree]) -> str:
     """Return the sum of the values of each row's leaves, of shape (rows, targets)."""
     sizes = [len(tree.feature) for tree in trees]
-    if sum(sizes) * _BYTES_PER_NODE > MOST_BYTES:
-        raise ExportError(
-            f"the model has {sum(sizes):,} nodes, and more than about {MOST_BYTES // _BYTES_PER_NODE:,} do not fit "
-            "into an ONNX file (2 GB); fit fewer or smaller trees (n_estimators, max_leaf_nodes, min_samples_leaf)."
-        )
     is_leaf, values = (np.concatenate([getattr(tree, name) for tree in trees]) for name in ("is_leaf", "values"))
     tree_ids, node_ids = np.repeat(np.arange(len(trees)), sizes), np.concatenate([np.arange(size) for size in sizes])
     stored = values != 0
@@ -121,13 +112,13 @@ def gradient_boosting_scores(graph: Graph, X: str, model: Estimator) -> str:
 
 def boosting_scores(graph: Graph, X: str, model: Estimator) -> str:
     """Return the raw predictions of a HistGradientBoostingClassifier, of shape (rows, 1 or n_classes)."""
-    total, categories = np.asarray(model._baseline_prediction, dtype=np.float64).reshape(1, -1), _Categories(model)
-    found = ""
+    categories = _Categories(model)
+    found = graph.constant(np.asarray(model._baseline_prediction, dtype=np.float64).reshape(1, -1))
     for start in range(0, len(model._predictors), _ITERATIONS_AT_A_TIME):
         trees, splits = categories.trees(model._predictors[start : start + _ITERATIONS_AT_A_TIME])
         matrix = graph.traced(categories.columns(splits), (X, (2, model.n_features_in_)))[0]
-        found = graph.op("Add", found or total, _summed(graph, matrix, trees))
-    return found or graph.traced(lambda x: x[:, :1] * 0 + torch.as_tensor(total), (X, (2, model.n_features_in_)))[0]
+        found = graph.op("Add", found, _summed(graph, matrix, trees))
+    return found
 
 
 class _Categories:
