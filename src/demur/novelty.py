@@ -7,7 +7,7 @@ ordinary row can look.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,8 +43,8 @@ _FURTHEST = 1e3
 """Ranges beyond which a number is not followed."""
 _LONG_TAIL = 10.0
 """A column whose range is so many times that of its middle 98 % is measured on a logarithmic scale."""
-_PIECE = 1 << 21
-"""Distances that are computed at a time."""
+_PIECE = 4096
+"""Points whose distances are computed at a time."""
 _FIRST = 256
 """Kept rows that are compared first: most new rows are near one of them."""
 _HALF = float(np.sqrt(0.5))
@@ -154,7 +154,8 @@ class Space:
         numbers = X[:, self.numeric]
         with np.errstate(over="ignore", invalid="ignore"):
             beyond = np.maximum(self.low - numbers, numbers - self.high) / self.unit
-        found[:, self.numeric] = np.log2(1 + np.fmin(np.fmax(beyond, 0.0), _INFINITE))
+        rows, columns = np.nonzero(beyond > 0)
+        found[rows, self.numeric[columns]] = np.log2(1 + np.minimum(beyond[rows, columns], _INFINITE))
         if len(self.categorical):
             found[:, self.categorical] = np.where(self._met(X), 0.0, _PER_UNSEEN)
         return found
@@ -179,25 +180,34 @@ class KeptRows:
 
     points: NDArray[np.float32]
 
-    def nearest(self, points: NDArray[np.float32], near: Floats | None = None) -> Floats:
-        """Return the squared distance of each point to the nearest row; zeros where no rows are kept.
+    def nearest(self, points: NDArray[np.float32]) -> Floats:
+        """Return the squared distance of each point to the nearest row; zeros where no rows are kept."""
+        if not len(points) or not len(self.points):
+            return np.zeros(len(points))
+        return _least_squared(points.astype(np.float64), self.points.astype(np.float64))
 
-        Parameters
-        ----------
-        points : array of shape (m, n_coordinates)
-        near : array of shape (m,), optional
-            Squared distances that are near enough: a point that is within its own is not compared further.
+    def none_within(self, points: NDArray[np.float32], near: Floats) -> Mask:
+        """Return the points that have no row within their squared distance ``near``.
+
+        Most points are clearly within it of one of the first rows, for which single precision is enough.
         """
-        found = np.full(len(points), np.inf if len(self.points) else 0.0)
-        left = np.flatnonzero(found)
-        for rows in (self.points[:_FIRST].astype(np.float64), self.points[_FIRST:].astype(np.float64)):
-            step = max(1, _PIECE // max(len(rows), 1))
-            for some in (left[start : start + step] for start in range(0, len(left) if len(rows) else 0, step)):
-                part = points[some].astype(np.float64)
-                squared = (part**2).sum(axis=1, keepdims=True) - 2 * part @ rows.T + (rows**2).sum(axis=1)
-                found[some] = np.minimum(found[some], np.maximum(squared.min(axis=1), 0.0))
-            left = left if near is None else left[found[left] > near[left]]
-        return found
+        slack = 1e-5 * (near + points.shape[1] + (points**2).sum(axis=1))
+        left = np.flatnonzero(_least_squared(points, self.points[:_FIRST]) >= near - slack)
+        far = np.zeros(len(points), dtype=bool)
+        far[left] = self.nearest(points[left]) > near[left]
+        return far
+
+
+def _least_squared(points: NDArray[Any], rows: NDArray[Any]) -> Floats:
+    """Return the squared distance of each point to the nearest of the rows."""
+    lengths, found = (rows**2).sum(axis=1), np.full(len(points), np.inf)
+    for start in range(0, len(points) if len(rows) else 0, _PIECE):
+        part = points[start : start + _PIECE]
+        products = part @ rows.T
+        products *= -2
+        products += lengths
+        found[start : start + _PIECE] = products.min(axis=1) + (part**2).sum(axis=1)
+    return np.maximum(found, 0.0)
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -292,7 +302,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         rows = self._checked(X)
         most_outside, radius = self._limits(self.rate if rate is None else rate)
         near = (radius**2 + self.space_.left_out(rows)) * _MORE
-        far = self.rows_.nearest(self.space_.points(rows), near) > near
+        far = self.rows_.none_within(self.space_.points(rows), near)
         return np.asarray(far | (self.space_.outside(rows).sum(axis=1) > most_outside))
 
     def p_values(self, X: ArrayLike) -> Floats:
