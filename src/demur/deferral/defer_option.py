@@ -14,17 +14,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
-from demur.deferral.deferring import DeferringClassifier
-from demur.deferral.experts import Ballots, Expert, check_names, read_answers, read_experts
-from demur.deferral.reliability import (
+from demur.deferral.deferring_classifier import DeferringClassifier
+from demur.deferral.expert_reliability import (
+    ExpertReliability,
     ExpertRows,
     LogitModel,
-    Reliability,
     fit_reliability,
     log_odds,
     log_odds_of_best,
     recalibrated,
 )
+from demur.deferral.experts import Ballots, Expert, check_names, read_answers, read_experts
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import AroundAnEstimator, checked_labels, choose_reject_label
@@ -285,7 +285,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         folds: list[Fold],
     ) -> None:
         """Learn when each expert is right, and when the model is; experts in the order of their names."""
-        self.reliability_: dict[str, Reliability] = {}
+        self.reliability_: dict[str, ExpertReliability] = {}
         self.learners_: ByName = {}
         self.confusion_: dict[str, Floats] = {}
         self.combines_ = dict.fromkeys(self.experts_, False)
@@ -324,7 +324,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         right: Floats,
         answered: Floats,
         folds: list[Fold],
-    ) -> tuple[Reliability, Floats | None, Any, Floats]:
+    ) -> tuple[ExpertReliability, Floats | None, Any, Floats]:
         """Learn when one expert is right; also return how right the two of them are together on the answered rows."""
         estimates, learner = self._estimates_out_of_fold(base, name, X, right, answered, folds)
         fitted = fit_reliability(ExpertRows(right, answered, proba, y, estimates, folds))

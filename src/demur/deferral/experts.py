@@ -274,12 +274,9 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.
             f"the answers of {name!r} must have shape ({n_rows},), or ({n_rows}, n_people) for several people, got "
             f"{labels.shape}."
         )
-    values, gap = np.asarray(labels), np.ma.getmaskarray(labels) if np.ma.isMaskedArray(labels) else None
-    gap = np.zeros(values.shape, dtype=bool) if gap is None else gap
+    values = np.where(np.ma.getmaskarray(labels), None, np.ma.getdata(labels).astype(object))
     number_of = {label: number for number, label in enumerate(classes.tolist())}
-    different, where = _different(values)
-    coded = np.array([_code(label, number_of) for label in different], dtype=np.int64)
-    codes = np.where(gap, -1, coded[where].reshape(values.shape))
+    codes = np.array([_code(entry, number_of) for entry in values.ravel().tolist()]).reshape(values.shape)
     if (codes == -2).any():
         row, person = np.argwhere(codes == -2)[0]
         raise InputError(
@@ -295,24 +292,6 @@ def _as_array(values: Any) -> AnyArray:
         return values
     array = np.asarray(values)
     return np.array(values, dtype=object) if array.dtype.kind in "US" else array
-
-
-def _different(values: AnyArray) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the different entries, and for each entry the number of its equal."""
-    flat = values.ravel()
-    if flat.dtype.kind != "O":
-        found, where = np.unique(flat, return_inverse=True)
-        return found.tolist(), where.ravel()
-    numbers: dict[Any, int] = {}
-    entries: list[Any] = []
-    where = np.empty(len(flat), dtype=np.int64)
-    for position, entry in enumerate(flat.tolist()):
-        key = (entry != entry, type(entry)) if _is_gap(entry) else entry
-        if key not in numbers:
-            numbers[key] = len(entries)
-            entries.append(entry)
-        where[position] = numbers[key]
-    return entries, where
 
 
 def _is_gap(entry: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from demur.deferral import DeferOption, Reliability
-from demur.deferral.reliability import LogitModel
+from demur.deferral.expert_reliability import LogitModel
 from demur.deploy.onnx.classifier_graphs import proba
 from demur.deploy.onnx.decision_graphs import Ruled, calibrated
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, column, columns, sigmoid
@@ -14,7 +14,7 @@ from demur.deploy.onnx.onnx_graph import ExportError, Graph, column, columns, si
 __all__ = ["Asked", "asked"]
 
 _SMALLEST = 1e-6
-"""As in :mod:`demur.deferral.reliability`."""
+"""As in :mod:`demur.deferral.expert_reliability`."""
 
 _LAST = np.array([-1], dtype=np.int64)
 
