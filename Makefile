@@ -1,4 +1,4 @@
-# Two commands of the README: `make demo` and `make test`. Each builds .venv by itself.
+# `make demo` and `make test` are all a newcomer needs; each creates .venv if it is missing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
