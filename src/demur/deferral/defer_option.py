@@ -1,6 +1,6 @@
 """DeferOption: any classifier, and experts who can be asked in its stead."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -24,7 +24,7 @@ from demur.deferral.expert_reliability import (
     log_odds_of_best,
     recalibrated,
 )
-from demur.deferral.experts import Ballots, Expert, check_names, read_answers, read_experts
+from demur.deferral.experts import Ballots, Expert, answers_to_learn_from, check_names, read_experts
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import AroundAnEstimator, checked_labels, choose_reject_label
@@ -174,7 +174,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base(len(experts))
         self._learn_classes(base, X, labels)
-        ballots = self._answers_to_learn_from(answers, experts, len(labels))
+        to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
+        ballots = answers_to_learn_from(answers, experts, self.classes_, len(labels), to_learn)
         fit_params = self._routed(base, fit_params)
         blocks = blocks_of(X, labels, groups)
         folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
@@ -237,25 +238,6 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
         check_names(read_experts(self.experts), self.classes_)
-
-    def _answers_to_learn_from(self, answers: Any, experts: Mapping[str, Expert], n_rows: int) -> Ballots:
-        to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
-        if answers is None:
-            if to_learn:
-                raise InputError(
-                    f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or "
-                    "an Expert with a known accuracy."
-                )
-            n_experts, n_classes = len(experts), len(self.classes_)
-            return Ballots(np.zeros((n_rows, n_experts, n_classes)), np.full((n_rows, n_experts), -1))
-        ballots = read_answers(answers, experts, self.classes_, n_rows)
-        for number, name in enumerate(experts):
-            if name in to_learn and not ballots.counts[:, number].any():
-                raise InputError(
-                    f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
-                    "accuracy."
-                )
-        return ballots
 
     def _fit_model(
         self, base: Estimator, X: Features, labels: AnyArray, folds: list[Fold], fit_params: ByName

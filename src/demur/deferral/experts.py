@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import AnyArray, ByName, Estimator
 from demur.errors import InputError, InputTypeError
 
-__all__ = ["MODEL", "Ballots", "Expert", "Votes", "check_names", "check_prices", "read_answers", "read_experts"]
+__all__ = [
+    "MODEL",
+    "Ballots",
+    "Expert",
+    "Votes",
+    "answers_to_learn_from",
+    "check_names",
+    "check_prices",
+    "read_answers",
+    "read_experts",
+]
 
 Floats = NDArray[np.float64]
 
@@ -93,12 +103,6 @@ class Ballots:
 
     counts: Floats
     answer: NDArray[np.int64]
-
-    @property
-    def given(self) -> Floats:
-        """How many answers each expert gave on each row."""
-        total: Floats = self.counts.sum(axis=2)
-        return total
 
 
 def read_experts(experts: Any) -> dict[str, Expert]:
@@ -230,6 +234,25 @@ def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray,
             first[seen] = winner
         answer[:, number] = first
     return Ballots(counts, answer)
+
+
+def answers_to_learn_from(
+    answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int, to_learn: Sequence[str]
+) -> Ballots:
+    """Read answers as :func:`read_answers`, and refuse where there are none of an expert in ``to_learn``."""
+    if answers is None and to_learn:
+        raise InputError(
+            f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or an Expert "
+            "with a known accuracy."
+        )
+    ballots = read_answers({} if answers is None else answers, experts, classes, n_rows)
+    for number, name in enumerate(experts):
+        if name in to_learn and not ballots.counts[:, number].any():
+            raise InputError(
+                f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
+                "accuracy."
+            )
+    return ballots
 
 
 def _columns_by_expert(answers: Any, names: list[str], n_classes: int, n_rows: int) -> ByName:
