@@ -203,25 +203,6 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         self.fit_prices_ = prices
         return self
 
-    def decide(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> Decision[AnyArray]:
-        """Decide for each row: which class, or who is asked.
-
-        Parameters
-        ----------
-        X : array or table of shape (n_rows, n_features)
-        prices : as in :meth:`DeferOption.decide <demur.DeferOption.decide>`, optional
-            Only where the loss is not trained for prices.
-        capacity : Capacity, optional
-            Limits on how much the experts can take; only where the loss has probabilities.
-
-        Returns
-        -------
-        Decision
-            ``ask`` holds the number of the expert in ``experts_``, -1 where the model answers; ``costs`` the expected
-            cost of every action, None where the loss has no probabilities.
-        """
-        return super().decide(X, prices, capacity)
-
     @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_proba(self, X: Features) -> Floats:
         """Return class probabilities, rows summing to 1; one-versus-all estimates are divided by their sum."""
@@ -234,11 +215,6 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     def predict_right(self, X: Features) -> Floats:
         """Return P(expert right) for each row and expert, of shape (n_rows, n_experts)."""
         return self._estimates(X)[2]
-
-    def decision_function(self, X: Features) -> Floats:
-        """Return the logarithm of what each class is worth, or for two classes the log ratio of the second."""
-        scores = np.log(np.maximum(self._estimates(X)[1], np.finfo(np.float64).tiny))
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the class probabilities twice, and P(expert right); or the mean softmax of classes and experts."""

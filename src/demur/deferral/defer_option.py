@@ -59,8 +59,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     combine : bool or "auto", default False
         What to answer once an expert was asked: False takes the expert's answer h as it is; True answers with the class
         of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the expert's confusion matrix
-        (Kerrigan et al. 2021); "auto" combines with those experts with whom the system did better so on the rows of
-        ``fit``, by more than a standard error.
+        (Kerrigan et al. 2021); "auto" does so for those experts whose answers it makes right more often on the
+        rows of ``fit``, by more than a standard error.
     cv : int, splitter or iterable, default=5
         The folds. Rows with equal features, or of one group, never stand on both sides of a fold.
     reject_label : object, optional
@@ -273,53 +273,23 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         self.combines_ = dict.fromkeys(self.experts_, False)
         informing = []
         for name in sorted(self.experts_):
-            votes = ballots.counts[kept, list(self.experts_).index(name)]
-            given = votes.sum(axis=1)
-            taken = votes[np.arange(len(y)), y] / np.maximum(given, 1)
-            variants = {False: taken} if self.combine is not True else {}
-            if self.combine and votes.any():
-                variants[True] = _right_combined(votes, y, proba, folds)
             if self.experts_[name].accuracy is not None and not self.combine:
                 continue
-            tried = {
-                combines: self._learned(base, name, X, y, proba, right, given * weight, folds)
-                for combines, right in variants.items()
-            }
-            combines = next(iter(tried)) if len(tried) == 1 else _combining_pays(tried[True][3] - tried[False][3])
-            fitted, estimate, learner, _ = tried[combines]
-            self.reliability_[name], self.combines_[name] = fitted, combines
-            if combines:
-                self.confusion_[name] = _confusion(votes, y)
+            votes = ballots.counts[kept, list(self.experts_).index(name)]
+            given = votes.sum(axis=1)
+            right = votes[np.arange(len(y)), y] / np.maximum(given, 1)
+            if self.combine:
+                combined = _right_combined(votes, y, proba, folds)
+                if self.combine is True or _is_larger(combined[given > 0] - right[given > 0]):
+                    right, self.combines_[name], self.confusion_[name] = combined, True, _confusion(votes, y)
+            estimates, learner = self._estimates_out_of_fold(base, name, X, right, given * weight, folds)
+            fitted = fit_reliability(ExpertRows(right, given * weight, proba, y, estimates, folds))
+            self.reliability_[name] = fitted
             if fitted.kind == "features":
                 self.learners_[name] = learner
             if fitted.informs_model:
-                informing.append(fitted.estimate(proba, estimate))
+                informing.append(fitted.estimate(proba, estimates.get(fitted.kind)))
         self.correction_ = _corrected_model(proba, y, weight, informing)
-
-    def _learned(
-        self,
-        base: Estimator,
-        name: str,
-        X: Features,
-        y: NDArray[np.int64],
-        proba: Floats,
-        right: Floats,
-        answered: Floats,
-        folds: list[Fold],
-    ) -> tuple[ExpertReliability, Floats | None, Any, Floats]:
-        """Learn when one expert is right; also return how right the two of them are together on the answered rows."""
-        estimates, learner = self._estimates_out_of_fold(base, name, X, right, answered, folds)
-        fitted = fit_reliability(ExpertRows(right, answered, proba, y, estimates, folds))
-        estimate = estimates.get(fitted.kind)
-        worth = fitted.predict(proba, estimate) - self.experts_[name].price
-        informing = [fitted.estimate(proba, estimate)] if fitted.informs_model else []
-        sure, odds = proba.max(axis=1), log_odds_of_best(proba)
-        correction = _corrected_model(proba, y, np.ones(len(y)), informing)
-        if correction is not None:
-            sure = correction.predict(_evidence(odds, informing), odds)
-        own = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
-        together = np.where(worth >= sure, right - self.experts_[name].price, own)
-        return fitted, estimate, learner, together[answered > 0]
 
     def _estimates_out_of_fold(
         self, base: Estimator, name: str, X: Features, right: Floats, weight: Floats, folds: list[Fold]
@@ -406,7 +376,8 @@ def _right_combined(votes: Floats, y: NDArray[np.int64], proba: Floats, folds: l
     return share
 
 
-def _combining_pays(gain: Floats) -> bool:
+def _is_larger(gain: Floats) -> bool:
+    """Return whether the mean is above 0 by more than its standard error."""
     return bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
 
 
