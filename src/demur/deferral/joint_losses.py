@@ -22,7 +22,16 @@ from numpy.typing import ArrayLike
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import F, Tensor, torch
 from demur.losses import CrossEntropy
-from demur.losses.loss import Hyper, Trainable, one_versus_all, score_of_label
+from demur.losses.loss import (
+    Hyper,
+    Trainable,
+    at_least_single,
+    check_scores,
+    checked_labels,
+    full_precision,
+    one_versus_all,
+    score_of_label,
+)
 from demur.losses.registry import load_object
 from demur.margins import Logistic
 from demur.named_classes import NamedClasses
@@ -125,8 +134,11 @@ class JointLoss(Trainable):
         """
         prices = _checked_prices(prices)
         self._check(scores, len(prices))
-        self._check_answers(scores, y, right, len(prices))
-        return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
+        y = checked_labels(scores, y, scores.shape[-1] - len(prices))
+        _check_right(right, (*y.shape, len(prices)))
+        scores = at_least_single(scores)
+        with full_precision(scores):
+            return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
 
     @final
     def estimates(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
@@ -138,7 +150,8 @@ class JointLoss(Trainable):
             If the loss has no inverse link.
         """
         self._check(scores, n_experts)
-        return self.inverse_link(scores, n_experts)
+        with full_precision(scores):
+            return self.inverse_link(at_least_single(scores), n_experts)
 
     def values(self, scores: Tensor, prices: Prices) -> tuple[Tensor, Tensor]:
         """Return what each class and each expert is worth, on one scale; the largest is the best action. Unchecked.
@@ -164,43 +177,31 @@ class JointLoss(Trainable):
         """
         prices = _checked_prices(prices)
         self._check(scores, len(prices))
-        classes, experts = self.values(scores, prices)
+        with full_precision(scores):
+            classes, experts = self.values(at_least_single(scores), prices)
         best, asked = classes.max(-1), experts.max(-1)
         decision = Decision.from_acceptance(best.indices, best.values - asked.values)
         costs = 1 - torch.cat([classes, experts], -1) if self.has_estimates else None
         return replace(decision, ask=torch.where(decision.reject, asked.indices, -1), costs=costs)
 
     def _check(self, scores: Tensor, n_experts: int) -> None:
-        if not isinstance(scores, Tensor) or not scores.is_floating_point():
-            kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-            raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+        check_scores(scores)
         n_outputs = scores.shape[-1] if scores.ndim else 0
         if n_experts < 1 or n_outputs < 2 + n_experts:
             raise InputError(
                 f"{self.name} needs a score for each of at least two classes and each of {n_experts} experts, got "
                 f"scores of shape {tuple(scores.shape)}."
             )
-        if scores.isnan().any():
-            raise InputError(
-                "scores contain NaN: the network has diverged; lower the learning rate or scale the features."
-            )
 
-    def _check_answers(self, scores: Tensor, y: Tensor, right: Tensor, n_experts: int) -> None:
-        n_classes = scores.shape[-1] - n_experts
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.dtype == torch.bool:
-            kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
-            raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
-        if y.shape != scores.shape[:-1]:
-            raise InputError(f"y must have shape {tuple(scores.shape[:-1])} to match scores, got {tuple(y.shape)}.")
-        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-            raise InputError(f"labels must be in 0 ... {n_classes - 1}, got {int(y.min())} ... {int(y.max())}.")
-        if not isinstance(right, Tensor) or right.shape != (*y.shape, n_experts):
-            raise InputError(
-                f"right must be a tensor of shape {(*y.shape, n_experts)}, an entry for each row and expert, got "
-                f"{tuple(right.shape) if isinstance(right, Tensor) else type(right).__name__}."
-            )
-        if bool(((right < 0) | (right > 1)).any()):
-            raise InputError("right must lie in [0, 1]: 1 where the expert was right; NaN where it was not asked.")
+
+def _check_right(right: Tensor, shape: tuple[int, ...]) -> None:
+    if not isinstance(right, Tensor) or right.shape != shape:
+        raise InputError(
+            f"right must be a tensor of shape {shape}, an entry for each row and expert, got "
+            f"{tuple(right.shape) if isinstance(right, Tensor) else type(right).__name__}."
+        )
+    if bool(((right < 0) | (right > 1)).any()):
+        raise InputError("right must lie in [0, 1]: 1 where the expert was right; NaN where it was not asked.")
 
 
 L = TypeVar("L", bound=JointLoss)
