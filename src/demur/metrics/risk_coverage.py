@@ -295,8 +295,7 @@ def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
     >>> starts_of_ties(np.array([0.9, 0.3, 0.1 + 0.2 - 1e-16, 0.1]))
     array([ True,  True, False,  True])
     """
-    unit = _NOISE * (np.abs(descending).max() or 1.0)
-    rounded = np.round(descending / unit)
+    rounded = np.round(descending / (np.abs(descending).max() or 1.0) / _NOISE)
     return np.append(True, rounded[1:] != rounded[:-1])
 
 
