@@ -13,7 +13,7 @@ from torch import Tensor
 from demur.array_types import Estimator
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.deferral import DeferOption
-from demur.deferral.reliability import LogitModel
+from demur.deferral.expert_reliability import LogitModel
 from demur.deploy.onnx.onnx_graph import ExportError
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Threshold, ThresholdRule
@@ -23,7 +23,7 @@ __all__ = ["RuleForm", "at_temperature", "calibrated", "decided_with_experts", "
 _SMALLEST = 1e-12
 """As in :mod:`demur.calibration`."""
 _SMALLEST_SHARE = 1e-6
-"""As in :mod:`demur.deferral.reliability`."""
+"""As in :mod:`demur.deferral.expert_reliability`."""
 
 
 def at_temperature(p: Tensor, temperature: float) -> Tensor:
