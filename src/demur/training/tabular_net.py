@@ -210,9 +210,9 @@ def folded_scores(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> 
         activation = activation @ parts[f"weight{depth}"].swapaxes(1, 2)
         activation += parts[f"bias{depth}"][:, None]
         if depth < last:
-            # selu(z) - z = scale (alpha expm1(min(z, 0)) - min(z, 0)) + (scale - 1) z
+            # selu(z) - z = scale (alpha (exp(min(z, 0)) - 1) - min(z, 0)) + (scale - 1) z
             negative = activation.clip(max=0)
-            bend = library.expm1(negative) * (_SELU_SCALE * _SELU_ALPHA)
+            bend = (library.exp(negative) - 1) * (_SELU_SCALE * _SELU_ALPHA)  # ONNX has no expm1
             bend -= negative * _SELU_SCALE
             bend += activation * (_SELU_SCALE - 1)
             activation = activation + bend * parts[f"blend{depth}"][:, None]
