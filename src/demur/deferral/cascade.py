@@ -1,4 +1,4 @@
-"""Cascades: services that report a confidence, asked one after the other until another question no longer pays."""
+"""Cascades: services with confidences, asked in sequence until the next question is not worth its price."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,14 +27,14 @@ ServiceSet: TypeAlias = int
 """A set of services: the sum of 2 to the power of each one's number."""
 
 _MOST = 6
-"""More services would need too many models: one for each pair of what was asked and what may be asked next."""
+"""The most services: there is a model for each pair of a set of services and a larger set."""
 _LEVELS = np.array([0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
-"""Quantiles of a service's confidence that part its answers: finest where it is least sure."""
+"""Quantiles of a service's confidence at which its answers are binned: finest at low confidence."""
 _LEAST = 25
-"""So many answers at the least stand between two of these quantiles."""
+"""The fewest answers in a bin."""
 _PRIOR = 4.0
 _ROWS_FOR_TREES = 500
-"""With fewer rows a forest knows less than the weighted log probabilities alone."""
+"""With fewer rows a forest does not improve on the weighted log probabilities."""
 _TREES, _LEAF = 100, 6
 _MOST_LABELS = 30
 _FLOOR = 1e-3
@@ -42,7 +42,7 @@ _FLOOR = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class CascadeRun:
-    """What a cascade answered, whom it asked, and what that cost.
+    """The answers of a cascade, the services it asked, and what that cost.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class CascadeRun:
         The answer for each row.
     asked : array of bool, shape (n_rows, n_services)
     spent : array of shape (n_rows,)
-        The prices of all questions.
+        The sum of the prices of the services asked.
     """
 
     label: AnyArray
@@ -60,16 +60,16 @@ class CascadeRun:
 
 @dataclass(frozen=True)
 class Policy:
-    """One way to run the cascade: whom to ask first, and what an amount of money is worth in right answers.
+    """One way to run the cascade: the first service, and the exchange rate between money and right answers.
 
     Parameters
     ----------
     first : int
         The number of the service that is always asked.
     rate : float
-        Right answers per unit of money: further questions must bring as much.
+        Right answers per unit of money that further questions must bring.
     cost, accuracy : float
-        Per row, on rows that it was not made from.
+        Per row, out of fold.
     """
 
     first: int
@@ -83,42 +83,42 @@ Outlook: TypeAlias = dict[ServiceSet, dict[ServiceSet, Floats]]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Ask services in sequence, each time the one that is expected to pay, and combine what they said.
+    """Ask services in sequence as long as the next question is expected to pay, and combine their answers.
 
-    After each answer the chance of being right now, given the answers so far, is compared with that after more
-    questions. The cascade goes on as long as the gain is worth the price of the questions, and then
-    answers with the likeliest class given all answers and confidences that it has bought.
+    After each answer, the probability of being right with the answers so far is compared with that after more
+    questions. The cascade continues as long as the gain is worth the price, and then answers with the most likely class
+    given all answers and confidences that it has bought.
 
     Parameters
     ----------
     services : mapping
         From names to prices per question, on any scale; at most six.
     mistake : float, optional
-        What one mistake costs, on the scale of the prices.
+        The cost of one mistake, on the scale of the prices.
     budget : float, optional
-        Instead of ``mistake``: what may be spent per row, in the mean. Two ways of running the cascade are then mixed
-        at random, so that the budget is spent and the expected accuracy is as large as it can be.
+        Instead of ``mistake``: the mean amount to spend per row. Two policies are then mixed at random, so that the
+        budget is spent and the expected accuracy is the largest possible.
     n_folds : int, default 5
     random_state : int, default 0
-        Of the folds, and of the mixing.
+        Random seed of the folds and of the mixing.
 
     Attributes
     ----------
     classes_ : array
     policies_ : list
-        The ways to run it that are not dominated, from the cheapest to the most accurate, with their costs and
+        The policies that no mixture of others beats, from the cheapest to the most accurate, with their costs and
         accuracies on the rows of ``fit``.
 
     Examples
     --------
-    A free service that knows when it guesses, and a dear one:
+    A free service that reports when it guesses, and an expensive one that is always right:
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 2000)
     >>> sure = rng.random(2000) < 0.7
     >>> cheap = np.where(sure, y, rng.integers(0, 2, 2000))
     >>> answers, confidence = np.column_stack([cheap, y]), np.column_stack([0.5 + 0.4 * sure, np.ones(2000)])
-    >>> cascade = Cascade({"cheap": 0.0, "dear": 1.0}, mistake=10.0).fit(answers, confidence, y)
+    >>> cascade = Cascade({"cheap": 0.0, "expensive": 1.0}, mistake=10.0).fit(answers, confidence, y)
     >>> run = cascade.run(answers, confidence)
     >>> float((run.label == y).mean()), round(float(run.spent.mean()), 1)
     (1.0, 0.3)
@@ -140,13 +140,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         self.random_state = random_state
 
     def fit(self, answers: Any, confidence: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from rows on which every service was asked.
+        """Learn from rows that every service has answered.
 
         Parameters
         ----------
         answers : array of shape (n_rows, n_services), or as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
         confidence : array of the same shape
-            How sure each service says it is, on a scale of its own.
+            The confidence that each service reports, on any scale.
         y : array of shape (n_rows,)
         """
         services = self._check_parameters()
@@ -189,7 +189,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def run(
         self, answers: Any, confidence: ArrayLike, *, mistake: float | None = None, budget: float | None = None
     ) -> CascadeRun:
-        """Run the cascade on rows whose answers are stored; answers that it does not buy are not looked at.
+        """Run the cascade on rows with stored answers; answers that it does not buy are not used.
 
         Parameters
         ----------
@@ -215,12 +215,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def certify(
         self, answers: Any, confidence: ArrayLike, y: ArrayLike, *, within: float = 0.01, delta: float = 0.05
     ) -> Self:
-        """Choose the cheapest policy that is nearly as accurate as the best service, for sure.
+        """Choose the cheapest policy whose accuracy is guaranteed to be close to that of the best service.
 
         With probability at least 1 - delta over these rows, the accuracy of the chosen policy on new rows is at least
-        that of every service, the best included, minus ``within``. Policies are tried from the most accurate to the
-        cheapest, until one fails (fixed-sequence testing); each is compared with each service row by row, by exact
-        binomial bounds on how often only one of the two is right.
+        that of every service minus ``within``. Policies are tested from the most accurate to the cheapest, until one
+        fails (fixed-sequence testing). Each is compared with each service row by row, by exact binomial bounds on how
+        often only one of the two is right.
 
         Parameters
         ----------
@@ -252,8 +252,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             self.certified_ = policy
         if self.certified_ is None:
             raise NoGuaranteeError(
-                f"no policy is within {within:g} of the best service for sure, on {len(labels)} rows at delta = "
-                f"{delta:g}; give more rows, or allow more."
+                f"no policy is within {within:g} of the best service with probability {1 - delta:g}, on {len(labels)} "
+                "rows; give more rows, or a larger within."
             )
         return self
 
