@@ -270,7 +270,7 @@ def test_wrong_cost_matrices_are_refused(fit, matrix, words, tmp_path):
     assert words in fit(data, "--cost-matrix", tmp_path / "costs.csv").complaint
 
 
-@pytest.mark.parametrize("moment", ["demur.tabular.table_fit.fit_table", "os.fsync"])
+@pytest.mark.parametrize("moment", ["demur.tabular.model_training.fit_table", "os.fsync"])
 def test_an_interrupt_leaves_nothing_behind(fit, data, moment, monkeypatch, tmp_path):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt

@@ -23,7 +23,7 @@ def light_model(monkeypatch):
     from sklearn.dummy import DummyClassifier
 
     from demur import RejectOption
-    from demur.tabular.table_fit import ModelKind
+    from demur.tabular.model_training import ModelKind
 
     def classifier(kind, n_rows, categorical, *, cost, rule=None, **_):
         return RejectOption(DummyClassifier(strategy="prior"), cost=cost, rule=rule, calibration=None)

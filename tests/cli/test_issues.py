@@ -16,7 +16,7 @@ from demur import RiskControl, save
 from demur.columns import Schema
 from demur.deploy import load
 from demur.tabular import TableModel, fit_file, fit_table, table_fit
-from demur.tabular.table_fit import likely_leaks
+from demur.tabular.model_training import likely_leaks
 
 
 def rows_of(n=200, seed=0, **more):

@@ -11,7 +11,7 @@ import pytest
 
 from demur import Decision
 from demur.tabular import Evaluation
-from demur.tabular.judged_rows import class_intervals
+from demur.tabular.evaluation_figures import class_intervals
 
 COST, DECLINED, COSTS = 0.2, 0.2, np.array([[0, 1, 0.3], [4, 0, 0.3]])
 SIZES, RATES = (10, 20, 100, 1000), (0.0, 0.01, 0.1, 0.5)

@@ -8,7 +8,7 @@ from report_samples import free
 
 from demur import Chow
 from demur.metrics import CostCurve
-from demur.tabular import Counts
+from demur.tabular import AnswerCounts
 from demur.tabular.html_report import cells, cost_grid, counts_along, n_rejections
 
 
@@ -56,5 +56,6 @@ def test_cells_hold_every_row_once():
     rows = np.column_stack([evaluation.true, evaluation.decision.label, rejections])
     np.testing.assert_array_equal(unpacked, rows[np.lexsort(rows.T[::-1])])
     assert (
-        Counts(int(count.sum()), int(count.sum()), int(count[true != answer].sum())).n_wrong == evaluation.wrong.sum()
+        AnswerCounts(int(count.sum()), int(count.sum()), int(count[true != answer].sum())).n_wrong
+        == evaluation.wrong.sum()
     )

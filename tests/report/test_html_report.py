@@ -14,10 +14,10 @@ from report_samples import HOSTILE, by_matrix, fixed, free
 from demur import Chow, CostMatrix, Threshold
 from demur.deploy import Monitor, Reference
 from demur.tabular import Evaluation, report_html, write_report
+from demur.tabular.evaluation_figures import Groups
 from demur.tabular.evaluation_words import matrix_words
 from demur.tabular.guarantee_checks import RiskGuarantee
 from demur.tabular.html_report import ShownClasses
-from demur.tabular.judged_rows import Groups
 
 
 class Page(HTMLParser):

@@ -14,10 +14,10 @@ from demur import Coverage, RiskControl
 from demur.columns import TableError
 from demur.deploy.onnx import compare_onnx, onnx_model
 from demur.errors import InputError
-from demur.estimators import GivenProbabilities
-from demur.estimators.given_probabilities import PROBA_KINDS, find_kind
+from demur.estimators import PrecomputedProbabilities
+from demur.estimators.precomputed_probabilities import PROBA_KINDS, find_kind
 from demur.tabular import evaluate_table, fit_proba
-from demur.tabular.proba_files import class_columns
+from demur.tabular.fit_probabilities import class_columns
 
 CLASSES = np.array(["billing", "other", "refund"])
 
@@ -82,12 +82,12 @@ def test_scores_that_are_no_probabilities_are_not_guessed():
 
 @pytest.mark.parametrize("kind", [kind for kind in AS if kind != "votes"])
 def test_kinds_that_say_the_same_give_the_same_probabilities(kind):
-    np.testing.assert_allclose(GivenProbabilities(CLASSES, kind).predict_proba(AS[kind]), PROBA, atol=1e-12)
+    np.testing.assert_allclose(PrecomputedProbabilities(CLASSES, kind).predict_proba(AS[kind]), PROBA, atol=1e-12)
 
 
 def test_gaps_by_hand():
     def proba(kind, *row):
-        return GivenProbabilities(["a", "b", "c"], kind).predict_proba([row])[0]
+        return PrecomputedProbabilities(["a", "b", "c"], kind).predict_proba([row])[0]
 
     gap = np.nan
     np.testing.assert_allclose(proba("probabilities", 0.75, gap, 0.25), [0.75, 0, 0.25])
@@ -106,7 +106,7 @@ def test_gaps_by_hand():
 @given(st.lists(st.lists(st.integers(0, 50), min_size=3, max_size=3), min_size=1, max_size=5))
 def test_votes_are_probabilities_that_keep_their_order(rows):
     votes = np.array(rows, dtype=float)
-    proba = GivenProbabilities(CLASSES, "votes").predict_proba(votes)
+    proba = PrecomputedProbabilities(CLASSES, "votes").predict_proba(votes)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     assert (proba > 0).all()
     assert (np.sign(np.diff(proba, axis=1).round(12)) == np.sign(np.diff(votes, axis=1))).all()

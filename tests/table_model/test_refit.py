@@ -8,7 +8,7 @@ from demur import RiskControl
 from demur.columns import TableError
 from demur.errors import InputError
 from demur.tabular import fit_table, refit_table, review_weights
-from demur.tabular.table_refit import _mean, _repetitions, stratified_mean
+from demur.tabular.refitting import _mean, _repetitions, stratified_mean
 
 
 def draw(rng, n_rows, shift=0.0):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from demur.tabular import Evaluation, TableModel
-    from demur.tabular.asking import Asking
+    from demur.tabular.expert_evaluation import ExpertEvaluation
 
 __all__ = [
     "EXIT_FAILED",
@@ -130,7 +130,7 @@ def load_table_model(path: Path | str) -> "TableModel":
     model = load(path)
     if isinstance(model, TableModel):
         return model
-    from demur.tabular.own_models import schema_of_estimator
+    from demur.tabular.external_models import schema_of_estimator
 
     if not hasattr(model, "predict"):
         raise CallError(f"{path} holds a {type(model).__name__}, which is not a classifier: give the folder of one.")
@@ -275,7 +275,7 @@ def _by_group(evaluation: "Evaluation") -> "Table":
     return table
 
 
-def _print_experts(asking: "Asking") -> None:
+def _print_experts(asking: "ExpertEvaluation") -> None:
     """Print how much each expert gets, and how good they are."""
     from demur.tabular.evaluation_words import percent
 

@@ -25,7 +25,7 @@ from demur.errors import InputError
 from demur.novelty import UNSEEN
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
-from demur.tabular.review_desk import AUDIT, DECLINED, WHY, check_audit, draw_audit
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
 from demur.tabular.table_model import LARGEST
 
 __all__ = ["Decider", "Lanes"]

@@ -25,7 +25,7 @@ from demur.columns.frames import listed, shown
 from demur.errors import InputError
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
-from demur.tabular.review_desk import AUDIT, DECLINED, WHY
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_model import LARGEST
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from demur.rules import Decision
 from demur.tabular.arrow_files import FolderReader, files_of_folder, partition_columns
 from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.csv_files import types_of_text
-from demur.tabular.review_desk import check_budget, rows_to_review, savings
+from demur.tabular.review_queue import check_budget, rows_to_review, savings
 from demur.tabular.table_files import open_table
 from demur.tabular.table_model import TableModel
 from demur.tabular.table_sources import Source, TableReader, open_raw, source_name

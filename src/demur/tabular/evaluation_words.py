@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from demur.metrics import Interval, proportion_interval
-from demur.tabular.judged_rows import ClassFigures, Counts
+from demur.metrics import proportion_interval
+from demur.tabular.evaluation_figures import AnswerCounts, ClassFigures, GroupFigures
 
 __all__ = [
     "FEW",
@@ -22,8 +22,8 @@ __all__ = [
     "class_warnings",
     "cost_words",
     "counted",
+    "group_remark",
     "headline",
-    "interval_json",
     "interval_words",
     "matrix_baselines",
     "matrix_headline",
@@ -128,14 +128,14 @@ def interval_words(low: float, high: float, write: Callable[[float], str]) -> st
     return "" if math.isnan(low) else f"95 % interval {write(low)} to {write(high)}"
 
 
-def shares(counts: Counts) -> str:
+def shares(counts: AnswerCounts) -> str:
     """Say how many rows are answered and how well; the beginning of a sentence or the end of one.
 
     Examples
     --------
-    >>> shares(Counts(1000, 900, 20))
+    >>> shares(AnswerCounts(1000, 900, 20))
     'the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %'
-    >>> shares(Counts(1000, 10, 2))
+    >>> shares(AnswerCounts(1000, 10, 2))
     'the model answers almost no row (1.0 %), 80.0 % of those correctly, and declines 99.0 %'
     """
     return SENTENCES[_kind(counts)].format(
@@ -145,7 +145,7 @@ def shares(counts: Counts) -> str:
     )
 
 
-def _kind(counts: Counts) -> str:
+def _kind(counts: AnswerCounts) -> str:
     if not counts.n_answered:
         return "none"
     if not counts.n_rejected:
@@ -153,12 +153,12 @@ def _kind(counts: Counts) -> str:
     return "few" if counts.coverage < FEW else "most" if counts.coverage > MOST else "some"
 
 
-def headline(counts: Counts, cost: float, n_wrong_if_all: int) -> str:
+def headline(counts: AnswerCounts, cost: float, n_wrong_if_all: int) -> str:
     """Say in one sentence what deciding at this cost means, beside the better of answering all and declining all.
 
     Examples
     --------
-    >>> headline(Counts(1000, 900, 20), 0.2, 60)
+    >>> headline(AnswerCounts(1000, 900, 20), 0.2, 60)
     'At cost 0.2, the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %; each 100 rows
     cost 4.0 instead of 6.0 if it answered all.'
     """
@@ -168,12 +168,12 @@ def headline(counts: Counts, cost: float, n_wrong_if_all: int) -> str:
     return SENTENCES["priced"].format(**words)
 
 
-def matrix_headline(counts: Counts, cost: float, if_all_answered: float, if_all_declined: float) -> str:
+def matrix_headline(counts: AnswerCounts, cost: float, if_all_answered: float, if_all_declined: float) -> str:
     """Say in one sentence what a row costs by a cost matrix.
 
     Examples
     --------
-    >>> matrix_headline(Counts(1000, 900, 20), 0.5, 0.9, 0.6)
+    >>> matrix_headline(AnswerCounts(1000, 900, 20), 0.5, 0.9, 0.6)
     'By its cost matrix, each 100 rows cost 50 instead of 60 if it declined all; the model answers 90.0 % of the rows,
     97.8 % of those correctly, and declines 10.0 %.'
     """
@@ -181,7 +181,9 @@ def matrix_headline(counts: Counts, cost: float, if_all_answered: float, if_all_
     return f"By its cost matrix, each 100 rows cost {matrix_words(cost)}{compared}; {shares(counts)}."
 
 
-def _compared(counts: Counts, risk: float, answered: float, declined: float, write: Callable[[float], str]) -> str:
+def _compared(
+    counts: AnswerCounts, risk: float, answered: float, declined: float, write: Callable[[float], str]
+) -> str:
     """Compare with the better of the two extremes; say nothing where the model is that extreme itself."""
     alternative, better = ("answered", answered) if answered <= declined else ("declined", declined)
     if (counts.n_rejected == 0 and alternative == "answered") or (counts.n_answered == 0 and alternative == "declined"):
@@ -220,12 +222,12 @@ def matrix_baselines(if_all_answered: float, if_all_declined: float) -> str:
     )
 
 
-def assumed_price(counts: Counts, cost: float, if_all_answered: float) -> str:
+def assumed_price(counts: AnswerCounts, cost: float, if_all_answered: float) -> str:
     """Say what the rows cost at a price that somebody assumes, though the rule did not decide by it.
 
     Examples
     --------
-    >>> assumed_price(Counts(1000, 900, 20), 0.2, 0.06)
+    >>> assumed_price(AnswerCounts(1000, 900, 20), 0.2, 0.06)
     'The rule did not decide by a cost. At an assumed price of 0.2 for a declined row, each 100 rows cost 4.0; answering
     every row would cost 6.0, declining every row 20.0.'
     """
@@ -239,7 +241,7 @@ def assumed_price(counts: Counts, cost: float, if_all_answered: float) -> str:
 _MOST_NAMED = 3
 
 
-def class_warnings(figures: Sequence[ClassFigures], counts: Counts) -> list[str]:
+def class_warnings(figures: Sequence[ClassFigures], counts: AnswerCounts) -> list[str]:
     """Name the classes of which fewer than half as many rows are answered rightly as of all rows, beyond chance.
 
     The intervals of all classes hold together with 95 % confidence (Bonferroni).
@@ -248,7 +250,7 @@ def class_warnings(figures: Sequence[ClassFigures], counts: Counts) -> list[str]
     --------
     >>> sick = ClassFigures("sick", n_rows=56, n_rejected=50, n_right=3, n_answers=3)
     >>> well = ClassFigures("well", n_rows=1000, n_rejected=0, n_right=1000, n_answers=1003)
-    >>> class_warnings([sick, well], Counts(1056, 1006, 3))
+    >>> class_warnings([sick, well], AnswerCounts(1056, 1006, 3))
     ['Of the 56 rows of class sick, only 3 are answered correctly: 50 are declined and 3 are answered wrongly.']
     """
     level = 1 - 0.05 / len(figures)
@@ -275,11 +277,14 @@ def class_warnings(figures: Sequence[ClassFigures], counts: Counts) -> list[str]
     return sentences
 
 
+def group_remark(one: GroupFigures) -> str:
+    """Say that a group has more or fewer errors than all rows."""
+    answers = counted(one.counts.n_answered, "answer", "answers")
+    return (
+        f"Group {one.name} has {one.differs} errors than all rows: {percent(float(one.errors.estimate))} of its "
+        f"{answers} are wrong, beyond chance."
+    )
+
+
 def _tenths(tenths: int, value: float) -> str:
     return "<0.1" if tenths == 0 and value > 0 else f"{tenths / 10:.1f}"
-
-
-def interval_json(found: Interval) -> dict[str, float | None]:
-    """Return an interval as plain numbers, None where one is undefined."""
-    numbers = {"estimate": found.estimate, "low": found.low, "high": found.high}
-    return {name: float(number) if math.isfinite(number) else None for name, number in numbers.items()}

@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from demur.guarantees import Coverage, RiskControl
 from demur.rules import Rule
+from demur.tabular.evaluation_figures import AnswerCounts
 from demur.tabular.evaluation_words import percent
-from demur.tabular.judged_rows import Counts
 
 __all__ = ["CoverageTarget", "Guarantee", "GuaranteeCheck", "RiskGuarantee", "guarantee_of"]
 
@@ -64,9 +64,9 @@ class RiskGuarantee:
     Examples
     --------
     >>> guarantee = RiskGuarantee(0.3, delta=0.05)
-    >>> guarantee.check(Counts(500, 412, 110)).sentence
+    >>> guarantee.check(AnswerCounts(500, 412, 110)).sentence
     'Guaranteed: at most 30.0 % of the answers wrong. Seen: 26.7 % of 412 answered. The guarantee holds on these rows.'
-    >>> guarantee.check(Counts(500, 400, 160)).sentence
+    >>> guarantee.check(AnswerCounts(500, 400, 160)).sentence
     'Guaranteed: at most 30.0 % of the answers wrong. Seen: 40.0 % of 400 answered. The guarantee is broken: if it ...
     """
 
@@ -74,7 +74,7 @@ class RiskGuarantee:
     delta: float
     per_group: bool = False
 
-    def check(self, counts: Counts) -> GuaranteeCheck:
+    def check(self, counts: AnswerCounts) -> GuaranteeCheck:
         """Compare the guarantee with what these rows show."""
         answers = "the answers to one row of each group, drawn at random," if self.per_group else "the answers"
         words = f"Guaranteed: at most {percent(self.at_most)} of {answers} wrong."
@@ -125,9 +125,9 @@ class CoverageTarget:
     Examples
     --------
     >>> target = CoverageTarget(0.9, n_accepted=180, n_calibration=200)
-    >>> target.check(Counts(450, 410, 8)).sentence
+    >>> target.check(AnswerCounts(450, 410, 8)).sentence
     'Target: at least 90.0 % of the rows answered. Seen: 91.1 % of 450.'
-    >>> target.check(Counts(450, 390, 8)).verdict, target.check(Counts(450, 300, 8)).verdict
+    >>> target.check(AnswerCounts(450, 390, 8)).verdict, target.check(AnswerCounts(450, 300, 8)).verdict
     ('within chance', 'broken')
     """
 
@@ -135,7 +135,7 @@ class CoverageTarget:
     n_accepted: int
     n_calibration: int
 
-    def check(self, counts: Counts) -> GuaranteeCheck:
+    def check(self, counts: AnswerCounts) -> GuaranteeCheck:
         """Compare the target with what these rows show."""
         seen, n_rows, chance = counts.coverage, counts.n_rows, None
         words = f"Target: at least {percent(self.at_least)} of the rows answered. Seen: {percent(seen)} of {n_rows:,}."

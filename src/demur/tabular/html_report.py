@@ -14,8 +14,8 @@ from demur._version import __version__
 from demur.array_types import ByName, FloatArray
 from demur.metrics import Interval, proportion_interval, risk_interval
 from demur.rules import Decision, chow_acceptance
-from demur.tabular.asking import ASKING_SENTENCES, Asking
 from demur.tabular.evaluation import Evaluation
+from demur.tabular.evaluation_figures import AnswerCounts
 from demur.tabular.evaluation_words import (
     FEW,
     MOST,
@@ -27,8 +27,8 @@ from demur.tabular.evaluation_words import (
     per_hundred,
     percent,
 )
+from demur.tabular.expert_evaluation import ASKING_SENTENCES, ExpertEvaluation
 from demur.tabular.html_pages import asset, content_policy, embedded_json, page_environment
-from demur.tabular.judged_rows import Counts
 from demur.tabular.report_charts import (
     Axis,
     Chart,
@@ -341,18 +341,18 @@ def n_rejections(confidence: FloatArray, grid: NDArray[np.float64]) -> NDArray[n
     return total
 
 
-def counts_along(n_rejections: NDArray[np.int64], wrong: NDArray[np.bool_], n_costs: int) -> list[Counts]:
+def counts_along(n_rejections: NDArray[np.int64], wrong: NDArray[np.bool_], n_costs: int) -> list[AnswerCounts]:
     """Count rows, answers and wrong answers at each cost.
 
     Examples
     --------
     >>> counts_along(np.array([0, 1]), np.array([False, True]), 2)
-    [Counts(n_rows=2, n_answered=1, n_wrong=0), Counts(n_rows=2, n_answered=2, n_wrong=1)]
+    [AnswerCounts(n_rows=2, n_answered=1, n_wrong=0), AnswerCounts(n_rows=2, n_answered=2, n_wrong=1)]
     """
     answered, errors = (
         np.cumsum(np.bincount(rows, minlength=n_costs + 1)).tolist() for rows in (n_rejections, n_rejections[wrong])
     )
-    return [Counts(len(wrong), answered[k], errors[k]) for k in range(n_costs)]
+    return [AnswerCounts(len(wrong), answered[k], errors[k]) for k in range(n_costs)]
 
 
 def cells(evaluation: Evaluation, n_rejections: NDArray[np.int64]) -> dict[str, str]:
@@ -381,7 +381,7 @@ MOST_ROWS = 20_000
 _GAP = 255
 
 
-def asking_parts(asking: Asking) -> ByName:
+def asking_parts(asking: ExpertEvaluation) -> ByName:
     """Return what the page shows about the experts, whether a script runs or not."""
     load = asking.load
     own = float((asking.ask < 0).mean())
@@ -440,7 +440,7 @@ def highest_price(prices: NDArray[np.float64]) -> float:
     return 0.5 if top <= 0.5 else max(1.0, top)
 
 
-def asking_data(asking: Asking) -> ByName:
+def asking_data(asking: ExpertEvaluation) -> ByName:
     """Return what the script needs to decide every row at other prices exactly as the model would."""
     some = np.arange(asking.n_rows)
     if len(some) > MOST_ROWS:

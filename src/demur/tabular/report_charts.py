@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.deferral import ExpertCalibration
-from demur.tabular.asking import Asking
 from demur.tabular.evaluation import Evaluation
-from demur.tabular.judged_rows import Reliability
+from demur.tabular.evaluation_figures import ReliabilityBins
+from demur.tabular.expert_evaluation import ExpertEvaluation
 
 __all__ = [
     "Axis",
@@ -185,16 +185,16 @@ def cost_chart(evaluation: Evaluation, cost: float, grid: Floats, risks: Floats 
     return Chart("cost-curve", description, x, y, tuple(lines), (cost, evaluation.risk))
 
 
-def reliability_chart(reliability: Reliability) -> Chart:
+def reliability_chart(reliability: ReliabilityBins) -> Chart:
     """Draw accuracy against confidence, one dot for each bin that has rows; a larger dot stands for more rows."""
     x = Axis("Confidence", 1.0, _LEFT, _RIGHT, 100, " %")
     y = Axis("Right among rows of this confidence", 1.0, _BOTTOM, _TOP, 100, " %")
-    low, high = reliability.accuracy_interval()
+    low, high = reliability.accuracy.low, reliability.accuracy.high
     most = int(reliability.n_rows.max())
     dots: list[dict[str, float]] = [
         {
             "x": x.at(float(reliability.confidence[k])),
-            "y": y.at(float(reliability.accuracy[k])),
+            "y": y.at(float(reliability.accuracy.estimate[k])),
             "low": y.at(float(low[k])),
             "high": y.at(float(high[k])),
             "radius": round(2.5 + 6.5 * (n / most) ** 0.5, 2),
@@ -207,7 +207,7 @@ def reliability_chart(reliability: Reliability) -> Chart:
     return Chart("reliability", description, x, y, (("everything", path(ends, ends, x, y)),), None, tuple(dots))
 
 
-def deferral_chart(asking: Asking) -> Chart:
+def deferral_chart(asking: ExpertEvaluation) -> Chart:
     """Draw the share of wrong final answers against the share of rows that somebody is asked about."""
     curve = asking.curve
     alone, wrong = float(asking.nobody.estimate), 1 - float(asking.accuracy.estimate)

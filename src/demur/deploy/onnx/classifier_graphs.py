@@ -35,10 +35,10 @@ from demur.deploy.onnx.input_graphs import transformed
 from demur.deploy.onnx.loss_graphs import network_proba
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, sigmoid, softmax, two_sided, with_complement
 from demur.deploy.onnx.tree_graphs import boosting_proba, forest_proba, gradient_boosting_proba, tree_proba
-from demur.estimators import AutoClassifier, GivenProbabilities, RejectClassifier, RejectOption
+from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
 from demur.estimators.boosted_trees import BoostedTrees, library_of
 from demur.estimators.cross_fitting import CodedLabels
-from demur.estimators.given_probabilities import LEAST_LEFT, LOG_KINDS
+from demur.estimators.precomputed_probabilities import LEAST_LEFT, LOG_KINDS
 
 __all__ = [
     "bernoulli_proba",
@@ -300,8 +300,8 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
     return temperature(graph, mixture, model.scaling_, np.float64)
 
 
-def given_proba(graph: Graph, X: str, model: GivenProbabilities) -> str:
-    """Return what :class:`~demur.estimators.GivenProbabilities` makes of the numbers that are given."""
+def given_proba(graph: Graph, X: str, model: PrecomputedProbabilities) -> str:
+    """Return what :class:`~demur.estimators.PrecomputedProbabilities` makes of the numbers that are given."""
     gaps = graph.op("IsNaN", X)
     if model.kind in LOG_KINDS:
         logits = X if model.kind == "logits" else _unlisted(graph, X, gaps)
@@ -340,7 +340,7 @@ _KNOWN: dict[type, Callable[[Graph, str, Any], str]] = {
     ExtraTreesClassifier: forest_proba,
     FrozenEstimator: lambda graph, X, model: _proba(graph, X, model.estimator),
     GaussianNB: gaussian_proba,
-    GivenProbabilities: given_proba,
+    PrecomputedProbabilities: given_proba,
     GradientBoostingClassifier: gradient_boosting_proba,
     HistGradientBoostingClassifier: boosting_proba,
     LinearDiscriminantAnalysis: linear_proba,

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from demur.array_types import AnyArray, ByName
 from demur.deferral.deferral_metrics import DeferralCurve, ExpertCalibration, expert_load
 from demur.metrics import Interval, bootstrap, mean_interval, proportion_interval
-from demur.tabular.evaluation_words import counted, interval_json, per_hundred, percent
+from demur.tabular.evaluation_figures import interval_json
+from demur.tabular.evaluation_words import counted, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
 
-__all__ = ["ASKING_SENTENCES", "Asking", "right_answers"]
+__all__ = ["ASKING_SENTENCES", "ExpertEvaluation", "right_answers"]
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +39,7 @@ _MOST_RESAMPLED = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Asking:
+class ExpertEvaluation:
     """Model and experts together on labelled rows.
 
     Parameters
@@ -64,7 +65,7 @@ class Asking:
     Two rows go to a nurse at 0.1, who is wrong about one of them:
 
     >>> right = np.array([[1.0], [1.0], [0.0], [np.nan]])
-    >>> found = Asking(("nurse",), np.array([0.1]), np.array([-1, 0, 0, -1]), np.array([0.9, 0.5, 0.6, 0.9]),
+    >>> found = ExpertEvaluation(("nurse",), np.array([0.1]), np.array([-1, 0, 0, -1]), np.array([0.9, 0.5, 0.6, 0.9]),
     ...                np.full((4, 1), 0.8), np.array([True, False, True, True]), right)
     >>> round(found.risk.estimate, 3), found.accuracy.estimate, found.load.estimate
     (0.3, 0.75, array([0.5]))
