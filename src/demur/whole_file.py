@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, even if the machine stops in between."""
+"""Files and folders that are written completely or not at all, even if the machine stops in between."""
 
 import ctypes
 import os
@@ -18,22 +18,33 @@ else:
 
 __all__ = ["locked", "move_into_place", "part_of", "recover", "write_whole"]
 
-_STALE_AFTER = 24 * 3600
-"""Seconds after which an unfinished file that nobody has written to belongs to a process that was killed."""
+_ABANDONED = 24 * 3600
+"""Seconds after which a temporary file or folder counts as left behind by a process that was killed."""
 
 
 def part_of(path: Path) -> Path:
-    """Return a new hidden name beside a path, for content that is not complete yet.
+    """Return a hidden temporary name beside a path, and remove temporaries of this path that are older than a day.
 
-    Unfinished files and folders of the same path that a killed process left more than a day ago are removed.
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> stale = folder / ".notes.txt.0123456789ab.part"
+    >>> stale.touch()
+    >>> os.utime(stale, (0, 0))
+    >>> part_of(folder / "notes.txt").suffix, stale.exists()
+    ('.part', False)
     """
-    own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.part")
-    stale = time.time() - _STALE_AFTER
-    for old in path.parent.glob(".*.part"):
-        with suppress(OSError):  # another process may remove it first
-            if own.fullmatch(old.name) and old.stat().st_mtime < stale:
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
+    for stale in _temporaries(path, "part|replaced") if path.exists() else _temporaries(path, "part"):
+        with suppress(OSError):  # another process may have removed it
+            if time.time() - stale.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+
+
+def _temporaries(path: Path, suffix: str) -> list[Path]:
+    own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.({suffix})")
+    return [one for one in path.parent.glob(".*") if own.fullmatch(one.name)]
 
 
 @contextmanager
@@ -63,7 +74,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite: bool = False) -> Path:
-    r"""Write a file that appears under its name once it is complete, and return its path.
+    r"""Write a file completely or not at all, and return its path.
 
     Parameters
     ----------
@@ -71,12 +82,11 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
         Its folder is created if it does not exist.
     content : str or bytes
     overwrite : bool, default False
-        Whether a file that is there already may be replaced.
+        Whether an existing file may be replaced.
 
     Raises
     ------
     FileExistsError, IsADirectoryError
-        If it cannot be written there; in one sentence.
 
     Examples
     --------
@@ -99,7 +109,7 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
         with part.open("xb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
-            os.fsync(file.fileno())  # so that a crash of the machine leaves no short file under the name
+            os.fsync(file.fileno())  # a crash of the machine must not leave a short file under the name
         part.replace(target)
         _sync_folder(target.parent)
     finally:
@@ -108,10 +118,10 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
 
 
 def move_into_place(new: Path, path: Path) -> None:
-    """Give a complete folder its name; what was there before is removed after that.
+    """Move a complete folder to its path, and remove the folder that was there before.
 
-    On Linux the two folders are exchanged in one step, so that the path is never empty. Elsewhere the old one steps
-    aside for a moment, from where :func:`recover` brings it back if the process is killed just then.
+    On Linux the two folders are exchanged in one step, so that the path always exists. Elsewhere the old one is renamed
+    first; :func:`recover` renames it back if the process is killed before the new one is in place.
 
     Examples
     --------
@@ -144,7 +154,7 @@ def move_into_place(new: Path, path: Path) -> None:
 
 
 def recover(path: Path) -> None:
-    """Bring back what :func:`move_into_place` had put aside when its process was killed, if the path is empty.
+    """Rename back a folder that :func:`move_into_place` had renamed when its process was killed.
 
     Examples
     --------
@@ -157,8 +167,7 @@ def recover(path: Path) -> None:
     """
     if path.exists() or path.is_symlink() or not path.name or not path.parent.is_dir():
         return
-    own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.replaced")
-    aside = [one for one in path.parent.iterdir() if own.fullmatch(one.name) and one.is_dir()]
+    aside = _temporaries(path, "replaced")
     if aside:
         max(aside, key=lambda one: one.stat().st_mtime_ns).rename(path)
 
@@ -167,17 +176,17 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step, where the system can."""
+    """Exchange two folders in one step, where the system supports it."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):  # not Linux, or an old C library
         return False
     done: int = renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
-    return done == 0  # a file system may not know how; whatever else is wrong, the plain renames say
+    return done == 0  # some file systems cannot; the renames report any other error
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename last; only POSIX can, and needs to."""
+    """Write a rename to the disk, on POSIX systems."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)

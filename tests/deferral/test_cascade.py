@@ -60,7 +60,6 @@ def test_a_cascade_comes_back_as_it_was(n_rows):
         here, there = cascade.run(answers, confidence, **goal), again.run(answers, confidence, **goal)
         np.testing.assert_array_equal(here.label, there.label)
         np.testing.assert_array_equal(here.asked, there.asked)
-    assert dump(again) == dump(cascade)
 
 
 def test_answers_that_are_not_bought_are_not_looked_at(cascade):

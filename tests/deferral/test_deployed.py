@@ -18,7 +18,7 @@ from demur import Capacity, DeferOption
 from demur.deferral import Expert, StoredProbabilities
 from demur.deploy import load, save
 from demur.deploy.decider import Decider
-from demur.deploy.model_parts import ModelFileError, dump
+from demur.deploy.model_parts import dump
 from demur.deploy.model_parts import load as undump
 from demur.deploy.onnx import compare_onnx, onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
@@ -63,7 +63,6 @@ def test_a_model_comes_back_as_it_was(model, tmp_path):
     assert again.answers(new).equals(model.answers(new))
     assert again.answers(new, prices={"nurse": 0.3}).equals(model.answers(new, prices={"nurse": 0.3}))
     assert again.experts == model.experts
-    assert dump(again) == dump(model)
 
 
 @pytest.mark.parametrize("combine", [False, True])
@@ -85,22 +84,6 @@ def test_a_fitted_capacity_comes_back_as_it_was(deferring):
     again = undump(dump(capacity))
     assert again.scarcity_ == capacity.scarcity_
     np.testing.assert_array_equal(deferring.decide(X, capacity=again).ask, deferring.decide(X, capacity=capacity).ask)
-
-
-@pytest.mark.parametrize(
-    "forge",
-    [
-        lambda model: model.combines_.pop("nurse"),
-        lambda model: model.reliability_.pop("nurse"),
-        lambda model: model.learners_.clear(),
-        lambda model: model.learners_.update(stranger=model.estimator_),
-    ],
-)
-def test_forged_parts_are_refused(deferring, forge):
-    forged = undump(dump(deferring))
-    forge(forged)
-    with pytest.raises(ModelFileError, match="does not fit them"):
-        undump(dump(forged))
 
 
 def test_the_service_says_whom_to_ask(model):

@@ -1,7 +1,7 @@
-"""A model on the disk: a folder that is written whole or not at all, and read only if every byte is as it was written.
+"""Model folders: saved completely or not at all, and loaded only if their checksums match.
 
-``model.skops`` is the model, ``model.json`` says what the other file must be and which versions wrote it, with a
-checksum over itself. Other files of the user's, and the report that ``demur serve`` shows, may stand beside them.
+``model.skops`` holds the model. ``model.json`` holds the size and checksum of that file, the versions that wrote it and
+a checksum of itself. The folder may hold other files, such as the report that ``demur serve`` shows.
 """
 
 import contextlib
@@ -18,12 +18,16 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
+import pyarrow as pa
 import sklearn
 
 from demur._version import __version__
 from demur.array_types import ByName, Estimator
+from demur.columns.column import Column
 from demur.deploy import model_parts
 from demur.deploy.model_parts import ModelFileError
+from demur.errors import MissingExtraError
+from demur.tabular import TableModel
 from demur.whole_file import move_into_place, part_of, recover, write_whole
 
 __all__ = ["ModelVersionWarning", "check_target", "load", "save"]
@@ -37,11 +41,11 @@ _HEAD = re.compile(rb'\{\n "sha256": "([0-9a-f]{64})",\n')
 
 
 class ModelVersionWarning(UserWarning):
-    """A model was written with another version of scikit-learn, which may make it decide otherwise.
+    """A model was written with another version of scikit-learn, with which it may decide differently.
 
     Examples
     --------
-    Where that is not good enough, turn it into an error:
+    Turn the warning into an error:
 
     >>> import warnings
     >>> from demur.deploy import load
@@ -52,7 +56,7 @@ class ModelVersionWarning(UserWarning):
 
 
 class _Facts(TypedDict):
-    """What the manifest says of a file."""
+    """Size and checksum of a file."""
 
     sha256: str
     size: int
@@ -62,25 +66,26 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
     """Save a model as a folder that :func:`load` reads on another machine, without pickle.
 
     The folder holds ``model.skops`` (the model) and ``model.json`` (the versions it was written with, and checksums).
-    It appears whole or not at all. The same model gives the same bytes.
+    It is written completely or not at all.
 
     Parameters
     ----------
     model : object
         A :class:`~demur.RejectClassifier`, a :class:`~demur.RejectOption`, or any rule, loss or calibration of
-        demur, fitted or not. Its parts may be demur's, scikit-learn's, NumPy's and plain values. A loss, a margin
-        function or a rule of your own is saved as its attributes: its class must be registered, here and where the
-        model is loaded. Functions and your own torch modules are code, which no model holds.
+        demur, fitted or not. Its parts may be demur's, scikit-learn's, NumPy's and plain values; classifiers of
+        CatBoost, LightGBM and XGBoost are stored in their libraries' formats. A loss, a margin function or a rule of
+        your own is saved as its attributes: its class must be registered, here and where the model is loaded. Functions
+        and your own torch modules are code and cannot be saved.
     path : path
-        The folder to write. Its parent must exist.
+        The folder to write. Parent folders are created.
     overwrite : bool, default=False
-        Whether a model that stands there may be replaced. Nothing but a demur model ever is. A ``report.html`` in its
-        folder goes with it: it is about the model that was there before.
+        Whether to replace a demur model at this path, with the ``report.html`` and the signature in its folder.
+        Anything else at this path is never replaced.
 
     Raises
     ------
     ModelFileError
-        If the path is taken, or a part of the model cannot be saved; the message says which.
+        If the path exists already, or a part of the model cannot be saved; the message names the part.
 
     Examples
     --------
@@ -109,6 +114,7 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
             "torch": version("torch"),
         },
         "files": {_MODEL: _facts(content)},
+        "predicts_dummy_row": _predicts_dummy_row(model),
     }
     check_target(target, overwrite=overwrite)  # again: dumping takes a while
     with _new_folder(target) as new:
@@ -120,12 +126,13 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
 def load(path: str | os.PathLike[str]) -> Any:
     """Load a model that :func:`save` has written.
 
-    On the same machine and versions it decides exactly as the saved one did, to the last bit. A model that was
-    trained on a GPU is loaded on the CPU.
+    A model that was trained on a GPU is loaded on the CPU. The loaded model predicts one dummy row, so that a damaged
+    model is an error here and not at the first row to decide.
 
-    Loading runs no code from the file: it builds objects of classes on fixed lists and of those registered here, and
-    nothing else. The checksums tell damage, not malice: whoever can write the folder can make a model that answers
-    wrongly, so take models, like programs, from where you trust.
+    Nothing in a folder is executed or unpickled: only classes on fixed lists and registered ones are built. But
+    scikit-learn, LightGBM, XGBoost and CatBoost do not check the arrays of a stored model, so that a forged one can
+    crash the process or answer wrongly, and checksums detect damage, not forgery. Load models only from sources that
+    you trust, and sign them where others could change them; the guide to deployment shows how.
 
     Parameters
     ----------
@@ -134,7 +141,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ModelFileError
-        If there is no model, or it is damaged, altered, of another format, or asks for what no model may hold.
+        If there is no model, or it is damaged, altered, of another format, or holds a type that no model may hold.
 
     Warns
     -----
@@ -154,15 +161,59 @@ def load(path: str | os.PathLike[str]) -> Any:
     content = _checked_content(target, document)
     _warn_of_versions(target, document["written_with"]["scikit-learn"])
     try:
-        return model_parts.load(content)
+        model = model_parts.load(content)
     except ModelFileError as error:
         raise ModelFileError(f"cannot load {target}: {error}") from error
-    except MemoryError as error:
-        raise ModelFileError(f"cannot load {target}: it needs more memory than there is.") from error
+    if document.get("predicts_dummy_row"):
+        try:
+            _predict_dummy_row(model)
+        except MissingExtraError:
+            raise
+        except Exception as error:  # a damaged model may fail in any way
+            raise ModelFileError(
+                f"cannot load {target}: the model fails on a dummy row ({model_parts.one_line(error)}); it is damaged, "
+                "or made by other versions of its libraries: fit and save it again."
+            ) from error
+    return model
+
+
+def _predicts_dummy_row(model: Any) -> bool:
+    try:
+        _predict_dummy_row(model)
+    except Exception:  # it is not fitted, is no classifier, or reads rows that a dummy row is unlike
+        return False
+    return True
+
+
+def _predict_dummy_row(model: Any) -> None:
+    """Decide on one row of zeros, first categories or a word, and check that the numbers are finite."""
+    width, names = (getattr(model, name, None) for name in ("n_features_in_", "feature_names_in_"))
+    row: Any
+    if isinstance(model, TableModel):
+        row = pa.table({column.name: _dummy_value(column) for column in model.schema.columns})
+    elif width is None:
+        row = ["text"]
+    else:
+        row = np.zeros((1, width))
+    if names is not None:
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
+
+        row = pd.DataFrame(row, columns=names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model.decide(row).confidence if hasattr(model, "decide") else model.predict_proba(row)
+    if len(found) != 1 or not np.isfinite(found).all():
+        raise ModelFileError("its prediction is not a finite number")
+
+
+def _dummy_value(column: Column) -> pa.Array:
+    if column.kind == "category":
+        return pa.array(column.categories[:1] or [None], pa.string())
+    return pa.array([0], pa.int64()).cast(column.arrow_type)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
-    """Refuse a path where no model may be written."""
+    """Check that a model can be written to a path."""
     if not path.name:
         raise ModelFileError(f"cannot save to {str(path)!r}: give the path of a new folder.")
     if path.is_symlink():
@@ -178,11 +229,11 @@ def check_target(path: Path, *, overwrite: bool) -> None:
 
 
 def _foreign_content(path: Path) -> str | None:
-    """Say what would be lost with a folder that is more than a demur model, or none at all."""
+    """Return why a folder may not be replaced; None if it holds a demur model and nothing else."""
     if not path.is_dir():
         return "it is a file"
     names = {child.name for child in path.iterdir()}
-    others = sorted(names - {_MANIFEST, _MODEL, _REPORT, *_OF_VERSION_1})
+    others = sorted(names - {_MANIFEST, _MODEL, _REPORT, *_SIGNATURES, *_OF_VERSION_1})
     if others:
         return f"it holds {others[0]!r}, which is not part of a model"
     if not names:
@@ -197,16 +248,19 @@ def _foreign_content(path: Path) -> str | None:
     return None if genuine else "it is not a demur model"
 
 
+_SIGNATURES = (f"{_MANIFEST}.sig", f"{_MANIFEST}.minisig")
+"""Signatures by ssh-keygen and minisign, which are of the model that is replaced."""
+
 _BY_DEMUR = b"<dt>Written by</dt><dd>demur "
-"""What every report says of itself, near its end."""
+"""Part of every report that demur writes."""
 
 _OF_VERSION_1 = ("arrays.safetensors", "sklearn.skops")
-"""The files of demur 0.1, which this version replaces but does not read."""
+"""Files of demur 0.1, which this version can replace but not read."""
 
 
 @contextlib.contextmanager
 def _new_folder(target: Path) -> Iterator[Path]:
-    """Make a folder beside a path to fill and to move away, and remove it if it is still there in the end."""
+    """Make a temporary folder beside a path; it is removed at the end unless it was moved."""
     folder = part_of(target)
     try:
         folder.mkdir(parents=True)
@@ -222,13 +276,13 @@ def _facts(content: bytes) -> _Facts:
 
 
 def _render(document: Mapping[str, object]) -> bytes:
-    """Return the text of a manifest; its checksum is taken over the whole text, with zeros in the checksum's place."""
+    """Return a manifest as text; its checksum is computed with zeros in the place of the checksum."""
     text = json.dumps({"sha256": _NO_CHECKSUM, **document}, indent=1, allow_nan=False).encode() + b"\n"
     return text.replace(_NO_CHECKSUM.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
 
 
 def _read_manifest(path: Path) -> ByName:
-    """Return the document of a manifest that is genuine, whole and of this format."""
+    """Return the manifest of a folder, if its format and checksum are right."""
     if not path.exists():
         raise ModelFileError(f"there is no model at {path}; check the path.")
     if not path.is_dir():
@@ -259,7 +313,7 @@ def _read_manifest(path: Path) -> ByName:
 def _check_version(path: Path, document: Mapping[str, Any]) -> None:
     version = document.get("format_version")
     if version == _VERSION or not isinstance(version, int):
-        return  # the checksum tells that a version was altered
+        return  # the checksum detects a version that was altered
     writer = document.get("written_with")
     by = writer.get("demur") if isinstance(writer, dict) else "unknown"
     advice = "upgrade demur" if version > _VERSION else f"load it with demur {by}, or fit and save it again"
@@ -270,14 +324,11 @@ def _check_version(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _checked_content(path: Path, document: Mapping[str, Any]) -> bytes:
-    """Return the bytes of the model if they are those that the manifest speaks of.
-
-    Symbolic links are followed: a stored model may be made of them, and what they lead to is checked like any file.
-    """
+    """Return the bytes of the model if they have the size and the checksum in the manifest."""
     listed = document.get("files")
     facts = listed.get(_MODEL) if isinstance(listed, dict) and set(listed) == {_MODEL} else None
     if not isinstance(facts, dict) or not isinstance(document.get("written_with"), dict):
-        raise ModelFileError(f"the {_MANIFEST} of {path} does not name the files that a model has; it is not genuine.")
+        raise ModelFileError(f"the {_MANIFEST} of {path} does not list the files of a model; save the model again.")
     file = path / _MODEL
     if not file.is_file():
         raise ModelFileError(f"{_MODEL} is missing from the model at {path}; copy the whole folder again.")
@@ -305,7 +356,7 @@ def _warn_of_versions(path: Path, written: object) -> None:
     if str(written).split(".")[:2] != sklearn.__version__.split(".")[:2]:
         warnings.warn(
             f"{path} was written with scikit-learn {written} and this is {sklearn.__version__}: it may fail or decide "
-            f"otherwise; install scikit-learn {written}, or fit and save it again.",
+            f"differently; install scikit-learn {written}, or fit and save it again.",
             ModelVersionWarning,
             stacklevel=3,
         )

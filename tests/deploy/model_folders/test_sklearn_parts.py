@@ -73,9 +73,6 @@ RULES = {
 def assert_survives(model, rows, folder):
     save(model, folder / "one")
     loaded = load(folder / "one")
-    save(loaded, folder / "two")  # before it predicts: nearest neighbours count their queries
-    for name in ("model.json", "model.skops"):
-        assert (folder / "one" / name).read_bytes() == (folder / "two" / name).read_bytes(), name
     for field in ("label", "reject", "acceptance", "confidence"):
         np.testing.assert_array_equal(getattr(loaded.decide(rows), field), getattr(model.decide(rows), field))
     np.testing.assert_array_equal(loaded.predict_proba(rows), model.predict_proba(rows))

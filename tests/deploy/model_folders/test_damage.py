@@ -1,8 +1,11 @@
 """Truncated, altered, missing, foreign and newer files are one clear error; a failed save leaves nothing behind."""
 
 import os
+import re
 import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -167,9 +170,9 @@ def test_an_empty_folder_may_be_filled(tmp_path):
     assert load(tmp_path / "empty") == Chow(0.2)
 
 
-def test_without_a_parent_folder(tmp_path):
-    with pytest.raises(ModelFileError, match="does not exist"):
-        save(Chow(0.2), tmp_path / "a" / "b")
+def test_a_parent_folder_that_does_not_exist_is_created(tmp_path):
+    save(Chow(0.2), tmp_path / "a" / "b")
+    assert load(tmp_path / "a" / "b") == Chow(0.2)
 
 
 def test_a_model_of_an_older_format_says_what_to_do(model):
@@ -178,7 +181,7 @@ def test_a_model_of_an_older_format_says_what_to_do(model):
         load(model)
 
 
-def test_issue_12_11_a_served_folder_with_its_report_can_be_saved_over(model):
+def test_a_served_folder_with_its_report_can_be_saved_over(model):
     rows = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
     write_report(evaluate_table(fit_table(rows, "y", model="lr"), rows), model / "report.html", title="iris")
     save(Chow(0.2), model, overwrite=True)
@@ -186,7 +189,7 @@ def test_issue_12_11_a_served_folder_with_its_report_can_be_saved_over(model):
     assert not (model / "report.html").exists()  # it was about the model before
 
 
-def test_issue_12_11_a_report_that_demur_did_not_write_is_kept(model):
+def test_a_report_that_demur_did_not_write_is_kept(model):
     (model / "report.html").write_text("my thesis")
     with pytest.raises(ModelFileError, match=r"'report\.html', which demur has not written; remove it yourself"):
         save(Chow(0.2), model, overwrite=True)
@@ -225,7 +228,7 @@ def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path, monke
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_issue_13_5_a_save_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeypatch):
+def test_a_save_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeypatch):
     """Where two folders cannot be exchanged in one step, the path is empty for a moment."""
     save(Chow(0.2), tmp_path / "model")
 
@@ -252,7 +255,7 @@ def test_issue_13_5_a_save_that_is_killed_between_two_renames_is_recovered(tmp_p
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two folders in one step")
-def test_issue_13_5_on_linux_the_path_is_never_empty(tmp_path, monkeypatch):
+def test_on_linux_the_path_is_never_empty(tmp_path, monkeypatch):
     save(Chow(0.2), tmp_path / "model")
     exchanged = []
     exchange = whole_file._exchange
@@ -267,3 +270,39 @@ def test_a_model_that_cannot_be_saved_leaves_nothing(tmp_path):
     with pytest.raises(ModelFileError):
         save(RejectOption(GaussianNB(), cv=iter([])), tmp_path / "model")
     assert os.listdir(tmp_path) == []
+
+
+def test_what_killed_saves_have_left_behind_is_swept_after_a_day(tmp_path):
+    save(Threshold(0.5), tmp_path / "model")
+    hexes = ("model.0123456789ab.part", "model.0123456789ab.replaced", "model.ba9876543210.part")
+    for name in (*hexes, "notes.0123456789ab.part", "model.thesis.part"):
+        (tmp_path / f".{name}").mkdir()
+        (tmp_path / f".{name}" / "model.skops").write_text("half")
+        if "ba9876543210" not in name:  # which another process may be writing now
+            os.utime(tmp_path / f".{name}", (0, 0))
+    save(Chow(0.2), tmp_path / "model", overwrite=True)
+    kept = {".model.ba9876543210.part", ".notes.0123456789ab.part", ".model.thesis.part"}
+    assert set(os.listdir(tmp_path)) == {"model", *kept}
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_a_model_is_signed_and_verified_as_security_md_shows(tmp_path):
+    text = Path(__file__).parents[3].joinpath("SECURITY.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
+    sign, verify = blocks
+    save(Chow(0.2), tmp_path / "model")
+
+    def run(commands):
+        return subprocess.run(["bash", "-ec", commands], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    signed = run(sign.replace("-t ed25519", '-t ed25519 -N "" -q'))
+    assert signed.returncode == 0, signed.stderr
+    verified = run(verify)
+    assert verified.returncode == 0, verified.stderr
+    assert 'Good "demur-model" signature for models@example.org' in verified.stdout
+    assert load(tmp_path / "model") == Chow(0.2)
+    signature = (tmp_path / "model" / "model.json.sig").read_text()
+    save(Chow(0.3), tmp_path / "model", overwrite=True)
+    assert sorted(os.listdir(tmp_path / "model")) == sorted(FILES)  # the signature was of the model before
+    (tmp_path / "model" / "model.json.sig").write_text(signature)
+    assert run(verify).returncode != 0

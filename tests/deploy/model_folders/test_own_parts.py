@@ -9,13 +9,10 @@ from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
 from demur import RejectClassifier, RejectOption
-from demur.columns import Column
 from demur.deploy import ModelFileError, load, save
 from demur.losses import Loss, get, register, unregister
 from demur.margins import MarginFunction, available_margins, register_margin, unregister_margin
 from demur.rules import Decision, Rule, available_rules, chow_acceptance, register_rule, unregister_rule
-
-from .forging import attributes, forge_schema
 
 X, Y = load_iris(return_X_y=True)
 
@@ -121,7 +118,7 @@ def own_rule():
         unregister_rule("lead")
 
 
-def test_issue_13_3_a_margin_function_of_the_users_own_is_saved(own_margin, tmp_path):
+def test_a_margin_function_of_the_users_own_is_saved(own_margin, tmp_path):
     model = RejectClassifier(get("ova+log", phi=Savage(2.0)), epochs=2, hidden_units=3, random_state=0).fit(X, Y)
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -132,7 +129,7 @@ def test_issue_13_3_a_margin_function_of_the_users_own_is_saved(own_margin, tmp_
         load(tmp_path / "model")
 
 
-def test_issue_13_3_a_rule_of_the_users_own_is_saved(own_rule, tmp_path):
+def test_a_rule_of_the_users_own_is_saved(own_rule, tmp_path):
     model = RejectOption(GaussianNB(), rule=Lead(0.5), cv=2).fit(X, Y)
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -147,7 +144,7 @@ def test_issue_13_3_a_rule_of_the_users_own_is_saved(own_rule, tmp_path):
 @pytest.mark.parametrize(
     ("part", "register_"), [(Savage(), "register_margin"), (Lead(0.5), "register_rule")], ids=["margin", "rule"]
 )
-def test_issue_13_3_what_is_not_registered_cannot_be_saved(part, register_, tmp_path):
+def test_what_is_not_registered_cannot_be_saved(part, register_, tmp_path):
     with pytest.raises(ModelFileError, match=rf"model: the .* is not registered, .*{register_}"):
         save(part, tmp_path / "model")
 
@@ -160,9 +157,3 @@ def test_two_registered_classes_of_one_name_are_told_apart_or_refused(own_rule, 
             save(Lead(0.5), tmp_path / "model")
     finally:
         unregister_rule("lead 2")
-
-
-def test_a_field_that_a_class_has_gained_since_gets_its_default(tmp_path):
-    save(Column("a", "number"), tmp_path / "model")
-    forge_schema(tmp_path / "model", lambda schema: attributes(schema).pop("zoned"))
-    assert load(tmp_path / "model") == Column("a", "number")
