@@ -240,9 +240,10 @@ def test_12_13_equal_rows_stay_on_one_side_and_are_counted(fit, demur, tmp_path)
     assert result.code == 0, result
     found = json.loads(result.text)
     assert found["notes"] == [
-        "300 of the 400 rows have the same features as an earlier row: equal rows stay on one side of every split."
+        "nearly all of the 400 rows occur 4 times: they are taken for copies, stay on one side of every split, and "
+        "count once in a guarantee."
     ]
-    assert "Note: 300 of the 400 rows" in result.errors
+    assert "Note: nearly all of the 400 rows occur 4 times" in result.errors
     fitted = fit_file(tmp_path / "data.csv", "y", model="lr")
     held_out = set(fitted.held_out["size"].to_pylist())
     assert fitted.held_out.num_rows == 4 * len(held_out) == 80

@@ -160,3 +160,14 @@ def test_stored_curves(name, share):
     assert (spent <= stored.index.to_numpy() * 1.1).all()
     matched = np.interp(best.max(), np.maximum.accumulate(accuracy), spent)
     assert matched <= share * list(prices.values())[best.argmax()]
+
+
+def test_certify_compares_labels_that_fit_has_not_seen_by_their_names():
+    """Both services answer the new class "b" rightly; a cascade fitted on "a" and "c" cannot, and is not certified."""
+    y = np.tile(["a", "c"], 300)
+    sure = np.ones((600, 2))
+    cascade = Cascade({"one": 0.1, "two": 1.0}, mistake=5.0).fit(np.column_stack([y, y]), sure, y)
+    cascade.certify(np.column_stack([y, y]), sure, y, within=0.05)
+    new = np.where(np.arange(600) % 4 == 0, "b", y)
+    with pytest.raises(NoGuaranteeError):
+        cascade.certify(np.column_stack([new, new]), sure, new, within=0.05)

@@ -1,4 +1,4 @@
-"""Splitting rows: equal rows and rows of one group stay on one side, whoever splits and whatever the rows are."""
+"""Splitting rows: rows of one group, and the copies in a copied table, stay on one side of every split."""
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,10 @@ from sklearn.model_selection import (
     cross_validate,
 )
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
 
 from demur import AutoClassifier, Coverage, RejectClassifier, RejectOption, RiskControl
 from demur.estimators import EqualRowsWarning
-from demur.estimators.splitting import blocks_of, folds_of, hold_out, set_aside, validation_rows
-from demur.guarantees import NoGuaranteeError
+from demur.estimators.splitting import blocks_of, equal_rows, folds_of, hold_out, set_aside, validation_rows
 
 # What is equal
 
@@ -52,9 +50,8 @@ def test_equal_rows_of_tables_are_found(convert):
         }
     )
     frame = different.iloc[[0, 1, 2, 1, 0, 2]].reset_index(drop=True)
-    found = blocks_of(convert(frame), np.array([0, 1, 0, 1, 0, 1]))
-    assert found.of_row.tolist() == [0, 1, 2, 1, 0, 2]
-    assert found.equal_rows == 3
+    assert equal_rows(convert(frame)).tolist() == [0, 1, 2, 1, 0, 2]
+    assert blocks_of(convert(frame), np.array([0, 1, 0, 1, 0, 1])).equal_rows == 3
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, bool, np.longdouble])
@@ -62,32 +59,71 @@ def test_equal_rows_of_arrays_are_found(dtype):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(200, 8)).astype(dtype)
     _, expected = np.unique(X, axis=0, return_inverse=True)
-    found = blocks_of(X, np.arange(200) % 2).of_row
+    found = equal_rows(X)
     assert ((found[:, None] == found) == (expected[:, None] == expected)).all()
     for container in (sparse.csr_array, sparse.coo_matrix):
         if dtype is not np.longdouble:
-            np.testing.assert_array_equal(blocks_of(container(X), np.arange(200) % 2).of_row, found)
+            np.testing.assert_array_equal(equal_rows(container(X)), found)
 
 
 def test_zeros_and_missing_values_have_many_forms():
     negative = np.array([0x7FF8000000000001, 0xFFF8000000000000], dtype=np.uint64).view(np.float64)
     X = np.array([[0.0, negative[0]], [-0.0, negative[1]], [0.0, 1.0], [1.0, 0.0]])
-    assert blocks_of(X, np.array([0, 1, 0, 1])).of_row.tolist() == [0, 0, 1, 2]
+    assert equal_rows(X).tolist() == [0, 0, 1, 2]
 
 
 def test_texts_and_ragged_rows():
-    y = np.array([0, 1, 0, 1])
-    assert blocks_of(["yes", "no", "yes", "perhaps"], y).of_row.tolist() == [0, 1, 0, 2]
-    assert blocks_of([[1, 2], [3], [1, 2], []], y).of_row.tolist() == [0, 1, 0, 2]
-    assert blocks_of(np.zeros((4, 0)), y).single
+    assert equal_rows(["yes", "no", "yes", "perhaps"]).tolist() == [0, 1, 0, 2]
+    assert equal_rows([[1, 2], [3], [1, 2], []]).tolist() == [0, 1, 0, 2]
+    assert blocks_of(np.zeros((4, 0)), np.array([0, 1, 0, 1])).single
 
 
-def test_a_group_joins_what_is_equal():
-    X = np.array([[1.0], [2.0], [1.0], [3.0], [4.0], [5.0]])
-    groups = ["ann", "bob", "cid", "bob", "dora", "emma"]
-    assert blocks_of(X, np.arange(6) % 2, groups).of_row.tolist() == [0, 1, 0, 1, 2, 3]  # ann and cid share a row
-    chained = np.array([[1.0], [1.0], [2.0], [2.0], [3.0], [4.0]])
-    assert blocks_of(chained, np.arange(6) % 2, [0, 1, 1, 2, 2, 3]).of_row.tolist() == [0, 1, 1, 2, 2, 3]
+# What belongs together
+
+
+def test_equal_rows_are_separate_observations():
+    rng = np.random.default_rng(0)
+    for X in (rng.integers(2, size=(800, 3)), np.zeros((20, 2)), rng.integers(30, size=(800, 2))):
+        blocks = blocks_of(X, rng.integers(2, size=len(X)))
+        assert blocks.single
+        assert blocks.suspects is None
+        assert "counted as separate observations" in blocks.explain()
+
+
+@pytest.mark.parametrize("k", [2, 3, 12])
+@pytest.mark.parametrize("values", [None, 40], ids=["continuous", "discrete"])
+def test_a_copied_table_is_counted_once(k, values):
+    """Discrete rows that occur by chance more than once are as many as before they were copied."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) if values is None else rng.integers(values, size=(300, 1))
+    y = rng.integers(2, size=300)
+    order = rng.permutation(300 * k)
+    blocks = blocks_of(np.tile(X, (k, 1))[order], np.tile(y, k)[order])
+    assert blocks.times % k == 0  # discrete rows may all occur twice
+    if blocks.times == k:
+        assert (blocks.sizes == k).all()
+    assert f"occur {blocks.times} times" in blocks.explain()
+
+
+def test_some_equal_rows_of_one_label_may_be_copies():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(800, 3)), rng.integers(2, size=800)
+    rows = np.r_[np.arange(800), rng.integers(800, size=190)]
+    blocks = blocks_of(X[rows], y[rows])
+    assert blocks.single
+    assert "they may be copies" in blocks.explain()
+    everywhere = np.arange(990)
+    assert (blocks.copies(everywhere) == (everywhere >= 800)).all()
+    assert blocks.copies(everywhere[800:], known=everywhere[:800]).all()
+    assert blocks_of(X, y).copies(everywhere[:800]) is None
+    labels = y[rows].copy()
+    labels[800:] = rng.integers(2, size=190)  # no copies: labels of their own
+    assert blocks_of(X[rows], labels).suspects is None
+
+
+def test_groups_have_the_last_word():
+    X = np.repeat(np.arange(60.0), 2).reshape(-1, 1)
+    assert blocks_of(X, np.repeat(np.arange(60) % 2, 2), np.arange(120)).single
 
 
 @pytest.mark.parametrize(
@@ -132,7 +168,7 @@ def test_no_split_parts_a_block(seed):
 def test_shares_are_about_what_was_asked_for():
     X, y = np.repeat(np.random.default_rng(0).normal(size=(500, 3)), 4, axis=0), np.repeat(np.arange(500) % 5, 4)
     assert len(hold_out(X, y, 0.2).aside) == 400
-    assert len(set_aside(5, X, y).aside) == 400
+    assert len(set_aside(5, X, y).aside) == 100  # a rule counts one copy of each
     assert [len(test) for _, test in folds_of(5, X, y)] == [400] * 5
     for _, test in folds_of(5, X, y):
         assert np.bincount(y[test]).tolist() == [80] * 5
@@ -163,21 +199,11 @@ def test_two_groups_are_enough():
         assert sorted([len(train), len(test)]) == [10, 10]
 
 
-def test_few_values_with_mixed_classes_are_separate_observations():
-    """Eight cells, thousands of rows: to hold out a cell would leave nothing to learn about it."""
-    rng = np.random.default_rng(0)
-    cells, y = rng.integers(2, size=(800, 3)), rng.integers(2, size=800)
-    assert blocks_of(cells, y).single
-    assert blocks_of(np.zeros((20, 2)), y[:20]).single  # all rows equal
-    copies = np.repeat(rng.normal(size=(40, 1)), 20, axis=0)
-    assert not blocks_of(copies, np.repeat(y[:40], 20)).single  # each of one class: copies
-
-
-# Line 1 of the mending: whole-number weights
+# Whole-number weights
 
 
 @pytest.mark.parametrize("k", [3, 12])
-def test_12_1_weights_k_and_rows_k_times_choose_the_same(k):
+def test_weights_k_and_rows_k_times_choose_the_same(k):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 5)), rng.integers(2, size=60)
     quick = {"epochs": 15, "hidden_units": 20, "calibration": "temperature", "cost": 0.4, "random_state": 0}
@@ -188,14 +214,14 @@ def test_12_1_weights_k_and_rows_k_times_choose_the_same(k):
     assert weighted.equal_rows_ == repeated.equal_rows_ == 60 * (k - 1)
 
 
-def test_12_1_the_law_holds_for_wrapped_models_too():
+def test_the_law_holds_for_wrapped_models_too():
     X, y = make_classification(90, n_classes=3, n_informative=4, flip_y=0.3, random_state=0)
     weighted = RejectOption(GaussianNB()).fit(X, y, sample_weight=np.full(90, 4.0))
     repeated = RejectOption(GaussianNB()).fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
     assert weighted.calibrator_.temperature_ == pytest.approx(repeated.calibrator_.temperature_, rel=1e-6)
 
 
-def test_12_1_weights_do_not_leak_validation_rows():
+def test_weights_do_not_leak_validation_rows():
     """Pure noise that a network can learn by heart: the held-out rows must not look learnt."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 20)), rng.integers(2, size=150)
@@ -205,11 +231,11 @@ def test_12_1_weights_do_not_leak_validation_rows():
     assert model.networks_.temperature.temperature_ > 2
 
 
-# Line 9: a generator
+# A generator of folds
 
 
 @pytest.mark.parametrize("estimator", [GaussianNB(), "auto"])
-def test_12_9_cv_may_be_a_generator_also_with_a_fitted_rule(estimator, monkeypatch):
+def test_cv_may_be_a_generator_also_with_a_fitted_rule(estimator, monkeypatch):
     monkeypatch.setattr("demur.estimators.candidates._TREES", 10)
     monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", _only("extra trees"))
     X, y = load_iris(return_X_y=True)
@@ -228,7 +254,7 @@ def _only(name):
     return tuple(candidate for candidate in CANDIDATES if candidate.name == name)
 
 
-# Lines 12 and 13: groups
+# Groups
 
 
 class Remembers(ClassifierMixin, BaseEstimator):
@@ -248,7 +274,7 @@ class Remembers(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("routing", [False, True])
 @pytest.mark.parametrize("cv", [5, GroupKFold(3), KFold(3)], ids=["number", "groups", "no groups"])
 @pytest.mark.parametrize("rule", [None, Coverage(0.8)], ids=["cost", "rule"])
-def test_12_12_groups_reach_every_split(routing, cv, rule):
+def test_groups_reach_every_split(routing, cv, rule):
     rng = np.random.default_rng(0)
     X, groups = np.column_stack([np.arange(120.0), rng.normal(size=120)]), np.arange(120) // 7
     y = rng.integers(2, size=120)
@@ -260,7 +286,7 @@ def test_12_12_groups_reach_every_split(routing, cv, rule):
         assert not {groups[int(row)] for row in trained} & {groups[int(row)] for row in asked}
 
 
-def test_12_12_groups_reach_the_estimator_that_takes_them():
+def test_groups_reach_the_estimator_that_takes_them():
     rng = np.random.default_rng(0)
     X, y, groups = rng.normal(size=(120, 3)), rng.integers(2, size=120), np.repeat(np.arange(12), 10)
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=GroupKFold(3))
@@ -269,7 +295,7 @@ def test_12_12_groups_reach_the_estimator_that_takes_them():
             assert RejectOption(search).fit(X, y, groups=groups).estimator_.best_params_
 
 
-def test_12_12_groups_are_routed_from_outside():
+def test_groups_are_routed_from_outside():
     rng = np.random.default_rng(0)
     X, groups = np.column_stack([np.arange(120.0), rng.normal(size=120)]), np.repeat(np.arange(12), 10)
     y = rng.integers(2, size=120)
@@ -281,66 +307,43 @@ def test_12_12_groups_are_routed_from_outside():
 
 
 @pytest.mark.parametrize("model", [RejectClassifier(epochs=2), AutoClassifier(("logistic regression",), cv=2)])
-def test_12_13_all_estimators_take_groups_and_count_equal_rows(model):
+def test_all_estimators_take_groups_and_count_equal_rows(model):
     X, y = load_iris(return_X_y=True)
     assert model.fit(X, y, groups=np.arange(150) // 2).equal_rows_ == 1  # iris has one row twice
     with pytest.raises(ValueError, match="all 150 rows are of one group"):
         model.fit(X, y, groups=np.zeros(150))
 
 
-# Line 13: the promise
+# Copies
 
 
-def draw(rng, n_rows):
-    """A fifth of the rows are coin tosses; the others can be told."""
-    X = rng.random((n_rows, 2))
-    return X, np.where(X[:, 0] < 0.8, X[:, 1] > 0.5, rng.random(n_rows) < 0.5).astype(int)
+def test_a_warning_says_what_was_found_and_assumed():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    y = (X[:, 0] > 0).astype(int)
+    model = RejectOption(GaussianNB(), rule=RiskControl(0.2))
+    rows = np.repeat(np.arange(600), 3)
+    with pytest.warns(EqualRowsWarning, match="occur 3 times: they are taken for copies"):
+        assert model.fit(X[rows], y[rows]).rule_.certificate_.n_rows == 120
+    rows = np.r_[np.arange(600), np.arange(100)]
+    with pytest.warns(EqualRowsWarning, match="100 of the 700 rows .* may be copies"):
+        assert model.fit(X[rows], y[rows]).rule_.certificate_.n_rows == 140
+    assert "one row of each group" not in model.rule_.explain()
+    assert "one row of each group" in model.fit(X[rows], y[rows], groups=rows).rule_.explain()
 
 
-def share_of_broken_promises(make_copies, n_fits=20):
-    """Fit on copied rows, again and again; a refusal is not a broken promise. At least half must be answered."""
-    broken, answered = 0, 0
-    for seed in range(n_fits):
-        rng = np.random.default_rng(seed)
-        (X, y), (X_new, y_new) = draw(rng, 1000), draw(rng, 4000)
-        rows = np.repeat(np.arange(1000), 4)
-        copied, groups = make_copies(X[rows], rows, rng)
-        model = RejectOption(KNeighborsClassifier(20), calibration=None, rule=RiskControl(0.05, 0.1))
-        try:
-            with pytest.warns(EqualRowsWarning, match="counts 200 of the 800 rows"):
-                decision = model.fit(copied, y[rows], groups=groups).decide(X_new)
-        except NoGuaranteeError:
-            continue
-        answered += 1
-        broken += (decision.label != y_new)[~decision.reject].mean() > 0.05
-    assert answered >= n_fits / 2
-    return broken / n_fits
-
-
-def test_12_13_the_promise_holds_with_every_row_four_times():
-    assert share_of_broken_promises(lambda X, rows, rng: (X, None)) <= 0.1
-
-
-def test_12_13_the_promise_holds_with_four_rows_of_each_patient():
-    nearly = lambda X, rows, rng: (X + 1e-6 * rng.normal(size=X.shape), rows)  # noqa: E731
-    assert share_of_broken_promises(nearly) <= 0.1
-
-
-def test_12_13_a_splitter_cannot_put_copies_on_both_sides():
+def test_a_splitter_cannot_put_copies_on_both_sides():
     X, y = np.repeat(np.arange(40.0), 4).reshape(-1, 1), np.repeat(np.arange(40) % 2, 4)
     for train, test in folds_of(StratifiedKFold(5, shuffle=True, random_state=0), X, y):
         assert not np.isin(X[train], X[test]).any()
-    train, aside, equal_rows = set_aside(TimeSeriesSplit(3), X, y)
-    assert not np.isin(X[train], X[aside]).any()
-    assert equal_rows == 120
+    parts = set_aside(TimeSeriesSplit(3), X, y)
+    assert not np.isin(X[parts.train], X[parts.aside]).any()
+    assert parts.equal_rows == 120
+    groups = np.repeat(np.arange(4), 50)
     with pytest.raises(ValueError, match="a splitter that takes groups such as GroupKFold"):
-        folds_of(
-            KFold(2, shuffle=True, random_state=1),
-            np.repeat(np.arange(4.0), 50).reshape(-1, 1),
-            np.repeat([0, 1, 0, 1], 50),
-        )
+        folds_of(KFold(2, shuffle=True, random_state=1), np.eye(200), groups % 2, groups=groups)
 
 
-def test_12_13_coverage_uses_all_rows():
-    X, y = np.repeat(np.random.default_rng(0).normal(size=(100, 2)), 4, axis=0), np.repeat(np.arange(100) % 2, 4)
+def test_all_rows_set_aside_count_where_nothing_is_copied():
+    X, y = np.random.default_rng(0).integers(3, size=(400, 2)), np.arange(400) % 2
     assert RejectOption(GaussianNB(), rule=Coverage(0.5)).fit(X, y).rule_.n_rows_ == 80

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 from sklearn.metrics import roc_auc_score
 
-from demur.metrics import RiskCoverage
+from demur.metrics import RiskCoverage, area_intervals
 from demur.rules import Threshold
 
 CONFIDENCES = st.integers(1, 5).map(lambda level: level / 8)
@@ -245,3 +245,18 @@ def test_bad_questions():
 def test_bad_groups(group, weight, message):
     with pytest.raises(ValueError, match=message):
         RiskCoverage.by_group([0.1, 0.2], [0, 1], group, weight)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e6])
+def test_confidences_that_differ_by_rounding_noise_tie(scale):
+    """The same votes of a forest, added up in two orders, have one area and one interval."""
+    rng = np.random.default_rng(0)
+    votes = rng.integers(50, 101, size=400) / 100 * scale
+    wrong = rng.random(400) < 0.1
+    noisy = votes * (1 + rng.choice([-1, 0, 1], size=400) * 2e-16)
+    assert len(np.unique(noisy)) > len(np.unique(votes))
+    exact, found = (RiskCoverage.from_confidence(scores, wrong) for scores in (votes, noisy))
+    assert len(found.coverage) == len(exact.coverage)
+    assert found.aurc == pytest.approx(exact.aurc, rel=1e-12)
+    intervals = [str(area_intervals(scores, wrong)["aurc"]) for scores in (votes, noisy)]
+    assert intervals[0] == intervals[1]

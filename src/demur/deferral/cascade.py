@@ -250,9 +250,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         labels = np.asarray(y)
         services = read_experts(self.services)
         seen, pooled = self._look(answers, confidence, services, len(labels))
-        codes = np.searchsorted(self.classes_, labels)
-        alone = seen.said == codes[:, None]
-        right = {some: one.argmax(axis=1) == codes for some, one in pooled.items()}
+        # Compared by their names: a label that fit has not seen has no number, and a service may know it.
+        alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
+        right = {some: self.classes_[one.argmax(axis=1)] == labels for some, one in pooled.items()}
         self.certified_: Policy | None = None
         for policy in reversed(self.policies_):
             own = _chosen(right, self._follow(policy, seen)).astype(bool)

@@ -66,9 +66,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         epochs, or on a share of the rows, where more does not fit in; ``tried_`` says so. None trains all in full, and
         makes the result independent of the machine's speed.
     cv : int, splitter or iterable, default=5
-        Rows with equal features never stand on both sides of a fold, nor do rows of one group where ``fit`` is told
-        the groups. A table of more than 50,000 rows needs no more than one fold where a number is given: up to 20,000
-        of its rows are held out.
+        Rows are drawn at random; rows of one group stay in one fold where ``fit`` is told the groups. A table of more
+        than 50,000 rows needs no more than one fold where a number is given: up to 20,000 of its rows are held out.
     categorical_features : array of bool or of int, optional
         For arrays: which columns hold codes 0, 1, ... of categories. A DataFrame says so by its column types.
     n_jobs : int or None, default=-1

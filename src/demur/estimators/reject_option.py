@@ -27,7 +27,16 @@ from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import AroundAnEstimator, RejectingClassifier, checked_labels, choose_reject_label
 from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
-from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
+from demur.estimators.splitting import (
+    Blocks,
+    EqualRowsWarning,
+    Fold,
+    Partition,
+    blocks_of,
+    folds_of,
+    folds_within,
+    set_aside,
+)
 from demur.estimators.table_codes import KnownRows
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
@@ -50,6 +59,7 @@ class _Rows:
     folds: list[Fold] | None
     train: NDArray[np.int64]
     aside: NDArray[np.int64]
+    copies: NDArray[np.bool_] | None = None
 
     def part(self) -> tuple[Any, AnyArray, ByName]:
         """Return what the estimator is fitted on: rows, labels and parameters of ``fit``."""
@@ -86,8 +96,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
         ``transform(proba)``, or is a scikit-learn regressor that is fitted per class.
     cv : int, splitter or iterable, default=5
-        The folds of the calibration. Rows with equal features never stand on both sides of a fold, nor do rows of one
-        group where ``fit`` is told the groups.
+        The folds of the calibration. Rows of one group, where ``fit`` is told the groups, stay on one side of a fold.
     reject_label : object, optional
         What ``predict`` returns where it declines; see :class:`~demur.RejectClassifier`.
     novelty : "auto", float or None, default="auto"
@@ -120,9 +129,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     Notes
     -----
-    What :class:`~demur.RiskControl` promises holds for rows like those that it was fitted on, if the estimator has not
-    seen them. ``fit`` takes care of that, and counts copies of a row once. It cannot know on which rows a frozen
-    estimator was trained: give ``fit`` other rows than those, or the promise is void.
+    What :class:`~demur.RiskControl` guarantees holds for rows like those that it was fitted on, if the estimator has
+    not seen them. ``fit`` takes care of that. It cannot know on which rows a frozen estimator was trained: give ``fit``
+    other rows than those, or the guarantee is void.
+
+    Equal rows are separate observations, unless ``groups`` are given or nearly all rows occur k >= 2 times, which are
+    then taken for copies. Where some rows may be copies, :class:`~demur.RiskControl` must pass with and without them,
+    and an :class:`EqualRowsWarning` says so.
 
     Examples
     --------
@@ -209,25 +222,34 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             self.known_rows_ = KnownRows.learn(_safe_indexing(X, train), self.novelty, rows.blocks.of_row[train])
         self.fitted_rule_: Any = None
         if _needs_fit(self.rule):
+            self._warn_of_copies(rows.blocks)
             aside = _safe_indexing(X, rows.aside)
-            rule = _of_rows(self.rule, rows.aside)
-            self._fit_rule(rule, aside, labels[rows.aside], rows.blocks.of_row[rows.aside], self._novel(aside))
+            dependent = {"clusters": None if groups is None else np.asarray(groups)[rows.aside], "copies": rows.copies}
+            self._fit_rule(_of_rows(self.rule, rows.aside), aside, labels[rows.aside], self._novel(aside), dependent)
         return self
 
     def fit_rule(
-        self, X: Features, y: ArrayLike, groups: ArrayLike | None = None, novel: ArrayLike | None = None
+        self,
+        X: Features,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        novel: ArrayLike | None = None,
+        copies: ArrayLike | None = None,
     ) -> Self:
         """Fit ``rule`` alone, on rows that you kept apart yourself; estimator and calibration stay as they are.
 
         Parameters
         ----------
         X, y : as for :meth:`fit`
-            Rows that neither the estimator nor its calibration has seen. A promise about them is void otherwise, and
+            Rows that neither the estimator nor its calibration has seen. A guarantee about them is void otherwise, and
             nothing in the rows tells.
         groups : array-like of shape (n_rows,), optional
-            Where a rule promises something, one row of each group counts.
+            Rows of one group (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
+            answer per group.
         novel : array of bool, optional
             Rows that will be declined as novel whatever the rule says; by default those that ``novelty`` tells.
+        copies : array of bool, optional
+            Rows that may be copies of others; by default ``fit_rule`` looks for equal rows itself.
 
         Examples
         --------
@@ -246,7 +268,15 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         labels = checked_labels(y)
         self._check_known(labels)
         declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
-        self._fit_rule(self.rule, X, labels, blocks_of(X, labels, groups).of_row, declined)
+        rows = np.arange(len(labels))
+        if copies is None:
+            blocks = blocks_of(X, labels, groups)
+            self._warn_of_copies(blocks)
+            rows = blocks.without_copies(rows)
+            copies = blocks.copies(rows)
+        dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
+        declined = None if declined is None else declined[rows]
+        self._fit_rule(_of_rows(self.rule, rows), _safe_indexing(X, rows), labels[rows], declined, dependent)
         return self
 
     def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
@@ -411,15 +441,15 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         folds = None
         if uses_folds and self.cv is not None and not isinstance(self.cv, Integral):
             folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
-        train, aside = np.arange(len(labels)), np.array([], dtype=np.int64)
+        parts = Partition(np.arange(len(labels)), np.array([], dtype=np.int64), blocks.equal_rows)
         if _needs_fit(self.rule):
             if weight is not None:
                 raise InputError(
                     f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a "
                     "cost."
                 )
-            train, aside, _ = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
-        return _Rows(X, labels, groups, own, blocks, folds, train, aside)
+            parts = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
+        return _Rows(X, labels, groups, own, blocks, folds, parts.train, parts.aside, parts.copies)
 
     def _fit_frozen(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
         """Keep an estimator that is fitted already; all rows are new to it."""
@@ -451,34 +481,32 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return rows.train[blend.held_out_rows_], blend.held_out_proba_
 
     def _fit_rule(
-        self, rule: Any, X: Features, labels: AnyArray, block: NDArray[np.int64], novel: NDArray[np.bool_] | None
+        self, rule: Any, X: Features, labels: AnyArray, novel: NDArray[np.bool_] | None, dependent: ByName
     ) -> None:
         """Fit the rule on rows, of which novel ones are declined in any case.
 
-        A promise about answers is about the others. A share of answers is one of all rows, so that the novel ones
+        A guarantee about answers is about the others. A share of answers is one of all rows, so that the novel ones
         count there as the least certain.
         """
-        every = np.arange(len(labels))
-        counted = every
-        if getattr(self.rule, "counts_independent_rows", True):
-            counted = Blocks(block, 0).one_row_each(every)
-        if len(counted) < 0.95 * len(every):
-            warnings.warn(
-                f"{_name(self.rule)} counts {len(counted):,} of the {len(every):,} rows that were set aside for it: "
-                "rows that are equal, or of one group, are one observation.",
-                EqualRowsWarning,
-                stacklevel=3,
-            )
-        if novel is not None and getattr(self.rule, "counts_independent_rows", True):
-            counted = counted[~novel[counted]]
-        proba = self._calibrated_proba(_safe_indexing(X, counted))
+        rows = np.arange(len(labels))
+        if novel is not None and getattr(rule, "about_answers", True):
+            rows = np.flatnonzero(~novel)
+        proba = self._calibrated_proba(_safe_indexing(X, rows))
         if novel is not None:
-            proba[novel[counted]] = 1 / proba.shape[1]
-        codes = np.searchsorted(self.classes_, labels[counted])
-        self.fitted_rule_ = clone(_of_rows(rule, counted)).fit(proba, codes)
+            proba[novel[rows]] = 1 / proba.shape[1]
+        codes = np.searchsorted(self.classes_, labels[rows])
+        known = {
+            name: value for name, value in dependent.items() if value is not None and has_fit_parameter(rule, name)
+        }
+        given = {name: np.asarray(value)[rows] for name, value in known.items()}
+        self.fitted_rule_ = clone(_of_rows(rule, rows)).fit(proba, codes, **given)
         groups = getattr(self.rule, "groups", None)
         if groups is not None:
             self.fitted_rule_.groups = groups
+
+    def _warn_of_copies(self, blocks: Blocks) -> None:
+        if (blocks.times > 1 or blocks.suspects is not None) and has_fit_parameter(self.rule, "copies"):
+            warnings.warn(blocks.explain() or "", EqualRowsWarning, stacklevel=3)
 
     def _novel(self, X: Features) -> NDArray[np.bool_] | None:
         known = getattr(self, "known_rows_", None)

@@ -1,7 +1,7 @@
-"""Splitting rows: folds, rows set aside for a rule, a hold-out. What belongs together stays on one side.
+"""Splitting rows: folds, rows set aside for a rule, a hold-out. Rows that belong together stay on one side.
 
-Rows with equal features are copies more often than not, and rows of one group (a patient, a machine) resemble each
-other. On both sides of a split they make a model look better than it is, and a promise about new rows void.
+Every row is an observation. Rows belong together where groups say so (a patient, a machine), or where nearly every row
+of a table occurs the same number of times, which only copying explains.
 """
 
 import warnings
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
+from sklearn.model_selection import StratifiedKFold, check_cv
 
 from demur.array_types import AnyArray, Features
 from demur.errors import InputError
@@ -26,6 +26,7 @@ __all__ = [
     "Partition",
     "blocks_from",
     "blocks_of",
+    "equal_rows",
     "folds_of",
     "folds_within",
     "hold_out",
@@ -39,12 +40,20 @@ Ints: TypeAlias = NDArray[np.int64]
 Fold: TypeAlias = tuple[Ints, Ints]
 """Rows to train on, and rows to predict."""
 
-_OFTEN = 10
-"""Features that come up this often on average take few values, and equal rows are then no sign of copying."""
+_MOST_COPIES = 50
+_NEARLY_ALL = 0.95
+_FEWEST_DIFFERENT = 20
+"""A table was copied if 95 % of its different rows occur k, 2k, ... times. Chance makes a count even half of the time,
+so that it cannot explain this from about 20 different rows on."""
+
+_FEW_EQUAL = 0.01
+_FEW_MIXED = 0.1
+"""Copies are suspected where at least 1 % of the rows equal an earlier one, while most rows differ and at most 10 % of
+the equal rows have different labels. Separate observations with equal features differ in their labels more often."""
 
 
 class EqualRowsWarning(UserWarning):
-    """Rows that are equal, or of one group, were counted once where a promise needs independent rows."""
+    """A guarantee was fitted on rows that are copies of others, or may be."""
 
 
 class Partition(NamedTuple):
@@ -56,16 +65,19 @@ class Partition(NamedTuple):
         Row numbers, in order.
     equal_rows : int
         How many rows have the features of an earlier row.
+    copies : array of bool, optional
+        Which rows set aside may be copies of others; None where nothing suggests copies.
     """
 
     train: Ints
     aside: Ints
     equal_rows: int
+    copies: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Which rows belong together.
+    """Which rows belong together, and which may be copies.
 
     Parameters
     ----------
@@ -73,10 +85,16 @@ class Blocks:
         The number of each row's block, in the order in which blocks appear first.
     equal_rows : int
         How many rows have the features of an earlier row.
+    times : int
+        How often nearly every row occurs, where the table was copied as a whole; 1 otherwise.
+    suspects : array of int, optional
+        Where some rows may be copies: numbers that are equal where the features of rows are.
     """
 
     of_row: Ints
     equal_rows: int
+    times: int = 1
+    suspects: Ints | None = None
 
     @property
     def sizes(self) -> Ints:
@@ -84,28 +102,51 @@ class Blocks:
         return np.bincount(self.of_row)
 
     @property
-    def alike(self) -> bool:
-        """Whether all blocks have equally many rows, as where each is a row or each row was copied k times."""
-        return len(np.unique(self.sizes)) <= 1
-
-    @property
     def single(self) -> bool:
         """Whether every row is a block of its own."""
         return len(self.of_row) == 0 or int(self.of_row[-1]) + 1 == len(self.of_row)
 
-    def one_row_each(self, rows: Ints) -> Ints:
-        """Return one of these rows for each of their blocks, drawn at random but always the same, in order."""
-        shuffled = np.random.RandomState(0).permutation(rows)
-        return np.sort(shuffled[np.unique(self.of_row[shuffled], return_index=True)[1]])
+    def without_copies(self, rows: Ints) -> Ints:
+        """Return one of these rows for each block, in order, where the table was copied; otherwise all of them."""
+        return rows if self.times == 1 else np.sort(rows[np.unique(self.of_row[rows], return_index=True)[1]])
+
+    def copies(self, rows: Ints, known: Ints | None = None) -> NDArray[np.bool_] | None:
+        """Return which of these rows may be copies of an earlier one of them, or of one of the ``known`` rows.
+
+        None where nothing suggests copies.
+        """
+        if self.suspects is None:
+            return None
+        found = np.ones(len(rows), dtype=bool)
+        found[np.unique(self.suspects[rows], return_index=True)[1]] = False
+        return found if known is None else found | np.isin(self.suspects[rows], self.suspects[known])
+
+    def explain(self) -> str | None:
+        """Say which rows are equal and what was assumed about them; None where no rows are equal."""
+        if not self.equal_rows:
+            return None
+        n_rows = f"{len(self.of_row):,} rows"
+        if self.times > 1:
+            return (
+                f"nearly all of the {n_rows} occur {self.times} times: they are taken for copies, stay on one side of "
+                "every split, and count once in a guarantee."
+            )
+        have = "has" if self.equal_rows == 1 else "have"
+        found = f"{self.equal_rows:,} of the {n_rows} {have} the same features as an earlier row"
+        if self.suspects is None:
+            return f"{found}: all rows are counted as separate observations."
+        return (
+            f"{found}, nearly always with the same label: they may be copies. All rows are counted as separate "
+            "observations; a guarantee must also hold when equal rows are counted once. If they are copies, remove "
+            "them, or say by groups which rows belong together."
+        )
 
 
 def blocks_of(X: Features, y: AnyArray, groups: ArrayLike | None = None) -> Blocks:
-    """Find the rows that must stay on one side of a split: those with equal features, and those of one group.
+    """Find the rows that must stay on one side of a split: those of one group, and the copies in a copied table.
 
-    Equal rows are separate observations, and not copies, where the features take few values (rows come up ten times on
-    average) and most rows stand beside an equal row of another class. They have to be taken for separate where there
-    are no more different rows than classes. And groups have the last word: where equal rows would chain most groups
-    together, only the groups count.
+    Without groups every row is a block of its own, except where nearly all rows, with their labels, occur k >= 2 times:
+    k such rows are then one block.
 
     Parameters
     ----------
@@ -117,11 +158,22 @@ def blocks_of(X: Features, y: AnyArray, groups: ArrayLike | None = None) -> Bloc
     --------
     >>> y = np.array([0, 1, 0, 1])
     >>> blocks_of(np.array([[1.0], [2.0], [1.0], [3.0]]), y).of_row
-    array([0, 1, 0, 2])
+    array([0, 1, 2, 3])
     >>> blocks_of(np.array([[1.0], [2.0], [3.0], [4.0]]), y, groups=["ann", "bob", "ann", "bob"]).of_row
     array([0, 1, 0, 1])
     """
-    return blocks_from(_numbered(_row_keys(X)), y, groups)
+    return blocks_from(equal_rows(X), y, groups)
+
+
+def equal_rows(X: Features) -> Ints:
+    """Return numbers that are equal where rows are, in the order of their first appearance.
+
+    Examples
+    --------
+    >>> equal_rows(np.array([[0.0, np.nan], [1.0, 2.0], [-0.0, np.nan]]))
+    array([0, 1, 0])
+    """
+    return _numbered(_row_keys(X))
 
 
 def blocks_from(equal: Ints, y: AnyArray, groups: ArrayLike | None = None) -> Blocks:
@@ -130,20 +182,42 @@ def blocks_from(equal: Ints, y: AnyArray, groups: ArrayLike | None = None) -> Bl
     Parameters
     ----------
     equal : array of int
-        Numbers that are equal where rows are, in the order of their first appearance.
+        Numbers from 0 on that are equal where the features of rows are.
     y, groups
         As for :func:`blocks_of`.
     """
     n_rows, n_different = len(equal), _count(equal)
-    separate = _are_separate_observations(equal, n_different, y)
-    alone = Blocks(np.arange(n_rows, dtype=np.int64) if separate else equal, n_rows - n_different)
-    if groups is None:
-        return alone
-    given = _group_numbers(groups, n_rows)
-    joined = _joined(alone.of_row, given)
-    if np.bincount(joined).max() > max(n_rows / 2, np.bincount(given).max()):
-        joined = given
-    return Blocks(joined, alone.equal_rows)
+    if groups is not None:
+        return Blocks(_group_numbers(groups, n_rows), n_rows - n_different)
+    codes = np.unique(y, return_inverse=True)[1]
+    pair = _numbered(equal * (_count(codes) or 1) + codes)  # equal where features and labels are
+    sizes = np.bincount(pair)
+    times = _times_copied(sizes)
+    if times > 1:
+        order = np.argsort(pair, kind="stable")
+        earlier = np.empty(n_rows, dtype=np.int64)  # how often the same row occurs before
+        earlier[order] = np.arange(n_rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return Blocks(_numbered(pair * n_rows + earlier // times), n_rows - n_different, times)
+    alone = np.arange(n_rows, dtype=np.int64)
+    suspected = (
+        n_rows - len(sizes) >= max(1, _FEW_EQUAL * n_rows)
+        and n_different >= n_rows / 2
+        and _share_of_mixed(equal, pair) <= _FEW_MIXED
+    )
+    return Blocks(alone, n_rows - n_different, suspects=equal if suspected else None)
+
+
+def _times_copied(sizes: Ints) -> int:
+    """Return the largest k such that nearly all different rows occur a multiple of k times."""
+    if len(sizes) < _FEWEST_DIFFERENT:
+        return 1
+    return max(k for k in range(1, _MOST_COPIES + 1) if np.mean(sizes % k == 0) >= _NEARLY_ALL)
+
+
+def _share_of_mixed(equal: Ints, pair: Ints) -> float:
+    """Return the share of rows with an equal row of another label among those that have an equal row."""
+    labels = np.bincount(equal[np.unique(pair, return_index=True)[1]])
+    return float((labels > 1)[equal][np.bincount(equal)[equal] > 1].mean())
 
 
 def folds_of(
@@ -161,7 +235,7 @@ def folds_of(
     >>> X, y = np.arange(5.0).reshape(-1, 1), np.array([0, 0, 0, 0, 1])
     >>> [test.tolist() for train, test in folds_of(2, X, y)]
     [[2, 3, 4], [0, 1]]
-    >>> [test.tolist() for train, test in folds_of(2, X[[0, 1, 2, 0, 4]], y)]
+    >>> [test.tolist() for train, test in folds_of(2, X, y, groups=["ann", "bob", "cid", "ann", "dora"])]
     [[0, 1, 3], [2, 4]]
     """
     blocks = blocks_of(X, y, groups) if blocks is None else blocks
@@ -182,7 +256,7 @@ def folds_of(
     kept = [fold for fold in apart if len(fold[0])]
     if not kept:
         raise InputError(
-            f"all folds of cv={cv!r} have rows to predict beside equal rows, or rows of the same group, to train on; "
+            f"all folds of cv={cv!r} have rows of the same group, or copies, to predict and to train on; "
             "give a number of folds, or a splitter that takes groups such as GroupKFold."
         )
     return kept
@@ -199,8 +273,9 @@ def set_aside(
 ) -> Partition:
     """Return the rows to train on and the rows that a rule is fitted on.
 
-    A number of folds sets a share of 1 / cv aside, drawn at random and by class where the classes are large enough. A
-    splitter or a list knows which rows belong together: the test part of its last fold is set aside.
+    A number of folds sets a share of 1 / cv aside, drawn at random class by class. Of a splitter or a list, the test
+    part of the last fold is set aside. Where the table was copied, the rule gets one copy of each row, and the others
+    are on neither side.
 
     Parameters
     ----------
@@ -211,8 +286,8 @@ def set_aside(
 
     Examples
     --------
-    >>> train, aside, equal_rows = set_aside(5, np.arange(10).reshape(-1, 1), np.array([0, 1] * 5))
-    >>> len(train), len(aside), equal_rows
+    >>> parts = set_aside(5, np.arange(10).reshape(-1, 1), np.array([0, 1] * 5))
+    >>> len(parts.train), len(parts.aside), parts.equal_rows
     (8, 2, 0)
     """
     blocks = blocks_of(X, y, groups) if blocks is None else blocks
@@ -220,12 +295,13 @@ def set_aside(
     if cv is not None and not isinstance(cv, Integral):
         last = (folds_of(cv, X, y, groups=groups, blocks=blocks) if folds is None else folds)[-1][1]
         together = np.isin(blocks.of_row, blocks.of_row[last])
-        return Partition(rows[~together], np.sort(last), blocks.equal_rows)
-    share = 0.2 if cv is None else 1 / max(2, int(cv))
-    chosen = (
-        _draw_alike(blocks, y, share) if blocks.alike else _draw(blocks, y, share, np.random.RandomState(0), at_least=1)
-    )
-    return Partition(rows[~chosen], rows[chosen], blocks.equal_rows)
+        train, aside = rows[~together], np.sort(last)
+    else:
+        share = 0.2 if cv is None else 1 / max(2, int(cv))
+        chosen = _draw(blocks, y, share, np.random.RandomState(0), at_least=1)
+        train, aside = rows[~chosen], rows[chosen]
+    aside = blocks.without_copies(aside)
+    return Partition(train, aside, blocks.equal_rows, blocks.copies(aside, train))
 
 
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
@@ -243,10 +319,10 @@ def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None
 
     Examples
     --------
-    >>> copied = np.repeat(np.arange(5.0), 4).reshape(-1, 1)
-    >>> parts = hold_out(copied, np.zeros(20), 0.2)
-    >>> copied[parts.aside].ravel(), parts.equal_rows
-    (array([2., 2., 2., 2.]), 15)
+    >>> patients = np.repeat(np.arange(5), 4)
+    >>> parts = hold_out(np.eye(20), np.zeros(20), 0.2, groups=patients)
+    >>> patients[parts.aside]
+    array([2, 2, 2, 2])
     """
     blocks = blocks_of(X, y, groups)
     chosen = _draw(blocks, y, share, np.random.default_rng(seed), at_least=int(groups is not None and share > 0))
@@ -261,7 +337,7 @@ def hold_out_latest(
 ) -> Partition:
     """Hold out about a share of the rows, the latest; rows of one time stay on one side.
 
-    Earlier rows that are equal to one that is held out, or of its group, are on neither side. ``aside`` is empty where
+    Earlier rows of the group of a row that is held out are on neither side. ``aside`` is empty where
     too little would be left to learn from.
 
     Parameters
@@ -274,8 +350,8 @@ def hold_out_latest(
     Examples
     --------
     >>> days = [3, 1, 2, 5, 4]
-    >>> train, aside, _ = hold_out_latest(days, np.eye(5), np.array([0, 1, 0, 1, 0]), 0.4)
-    >>> train.tolist(), aside.tolist()
+    >>> parts = hold_out_latest(days, np.eye(5), np.array([0, 1, 0, 1, 0]), 0.4)
+    >>> parts.train.tolist(), parts.aside.tolist()
     ([0, 1, 2], [3, 4])
     """
     when = np.asarray(times, dtype=np.float64)
@@ -346,7 +422,7 @@ def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
     labels, sizes = _rarest_class(blocks, y), blocks.sizes
     n_folds = max(2, min(n_folds, int(np.bincount(labels).max())))
     fold = np.empty(len(sizes), dtype=np.int64)
-    if blocks.alike:
+    if len(np.unique(sizes)) == 1:  # single rows, or a copied table
         splitter = StratifiedKFold(n_folds, shuffle=True, random_state=0)  # real tables are rarely in random order
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The least populated class")
@@ -358,18 +434,6 @@ def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
         fold[dealt] = np.arange(len(dealt)) % n_folds
     of_row = fold[blocks.of_row]
     return [(np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)) for number in range(n_folds)]
-
-
-def _draw_alike(blocks: Blocks, y: AnyArray, share: float) -> NDArray[np.bool_]:
-    """Draw a share of the blocks, by class where the classes are large enough, and never all blocks of a class."""
-    labels = _rarest_class(blocks, y)
-    counts = np.bincount(labels)
-    stratify = labels if counts[counts > 0].min() >= 2 and share * len(labels) >= len(counts) else None
-    kept, drawn = train_test_split(np.arange(len(labels)), test_size=share, random_state=0, stratify=stratify)
-    chosen = np.zeros(len(labels), dtype=bool)
-    chosen[drawn[np.isin(labels[drawn], labels[kept])]] = True
-    of_rows: NDArray[np.bool_] = chosen[blocks.of_row]
-    return of_rows
 
 
 def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int) -> NDArray[np.bool_]:
@@ -402,41 +466,17 @@ def _rarest_class(blocks: Blocks, y: AnyArray) -> Ints:
     return np.asarray(codes[rarest_first[first]], dtype=np.int64)
 
 
-def _are_separate_observations(equal: Ints, n_different: int, y: AnyArray) -> bool:
-    """Say whether equal rows are to be expected and differ in their classes, or there is hardly anything else."""
-    classes, codes = np.unique(y, return_inverse=True)
-    if n_different <= len(classes):
-        return True
-    if len(equal) < _OFTEN * n_different:
-        return False
-    pairs = np.unique(equal * len(classes) + codes)
-    mixed = np.bincount(pairs // len(classes)) > 1
-    return bool(mixed[equal].mean() > 0.5)
-
-
 def _group_numbers(groups: ArrayLike, n_rows: int) -> Ints:
     values = np.asarray(groups)
     if values.shape != (n_rows,):
         raise InputError(f"groups must name the group of each of the {n_rows:,} rows, got shape {values.shape}.")
-    numbers = _numbered(_column_codes(values))
+    numbers = _numbered(_codes(values))
     if _count(numbers) < 2:
         raise InputError(
             f"all {n_rows:,} rows are of one group, {values[0]!r}, so that none can be kept apart; give rows of at "
             "least two groups, or leave groups out."
         )
     return numbers
-
-
-def _joined(one: Ints, other: Ints) -> Ints:
-    """Return the finest blocks that keep together what either keeps together."""
-    n_one, n_other = _count(one), _count(other)
-    if n_one == len(one):
-        return other
-    size = n_one + n_other
-    places = (one.astype(np.int32), (other + n_one).astype(np.int32))  # older versions of scipy misread wider ones
-    links = sparse.coo_array((np.ones(len(one), dtype=bool), places), shape=(size, size))
-    component = sparse.csgraph.connected_components(links, directed=False)[1]
-    return _numbered(np.asarray(component, dtype=np.int64)[one])
 
 
 def _count(numbers: Ints) -> int:
@@ -454,50 +494,39 @@ def _numbered(keys: Ints) -> Ints:
 # Equal rows have equal keys
 
 
+_ROWS_AT_A_TIME = 1 << 15
+
+
 def _row_keys(X: Features) -> Ints:
+    if isinstance(X, list | tuple):
+        return _codes(np.fromiter(X, dtype=object, count=len(X)))
     if sparse.issparse(X):
-        return _sparse_keys(X)
+        rows = sparse.csr_array(X).copy()
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        data, ends = _codes(rows.data), pairwise(rows.indptr.tolist())
+        return _hashes(rows.indices[start:end].tobytes() + data[start:end].tobytes() for start, end in ends)
     columns = _columns(X)
-    if columns is not None:
-        codes = [_column_codes(np.asarray(column)) for column in columns]
-        return _hashes(np.column_stack(codes)) if codes else np.arange(len(X), dtype=np.int64)
-    array = _as_array(X)
-    if array.dtype.kind in "biuf":
-        return _hashes(array.reshape(len(array), -1))
-    if array.ndim == 1:
-        return _column_codes(array)
-    cells = array.reshape(len(array), -1)
-    return _hashes(np.column_stack([_column_codes(column) for column in cells.T]))
+    if columns is None:
+        cells = np.asarray(X)
+        cells = cells.reshape(len(cells), -1)
+    else:
+        cells = np.array([_codes(np.asarray(column)) for column in columns]).reshape(-1, len(X)).T
+    pieces = (cells[start : start + _ROWS_AT_A_TIME] for start in range(0, len(cells), _ROWS_AT_A_TIME))
+    return _hashes(row.tobytes() for piece in pieces for row in _codes(piece.ravel()).reshape(piece.shape))
 
 
 def _columns(X: Features) -> Iterable[Any] | None:
     """Return the columns of a table, each with a type of its own, or None for what is not a table."""
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return (X.iloc[:, position] for position in range(X.shape[1]))
-    if hasattr(X, "get_columns"):
-        return list(X.get_columns())
-    if hasattr(X, "itercolumns"):
-        return list(X.itercolumns())
+        return [X.iloc[:, position] for position in range(X.shape[1])]
+    for name in ("get_columns", "itercolumns"):  # of polars and of pyarrow
+        if hasattr(X, name):
+            return list(getattr(X, name)())
     return None
 
 
-def _as_array(X: Features) -> AnyArray:
-    if isinstance(X, list | tuple) and len(X) and not np.ndim(X[0]):
-        return _objects(X)  # texts of many lengths would all take the room of the longest
-    try:
-        array = np.asarray(X)
-    except ValueError:  # rows of different lengths
-        return _objects(X)
-    return array if array.ndim else _objects(list(X))
-
-
-def _objects(values: Sequence[Any]) -> AnyArray:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
-def _column_codes(values: AnyArray) -> Ints:
+def _codes(values: AnyArray) -> Ints:
     """Return whole numbers that are equal where the values are; missing values are equal to each other."""
     kind = values.dtype.kind
     if kind in "mM":
@@ -505,53 +534,11 @@ def _column_codes(values: AnyArray) -> Ints:
     if kind in "biu":
         return values.astype(np.int64)
     if kind == "f":
-        return _plain(values.astype(np.float64)).view(np.int64)
-    known: dict[Any, int] = {}
-    try:
-        codes = [known.setdefault(_plain_object(value), len(known)) for value in values.tolist()]
-    except TypeError:  # cells that are lists or arrays
-        codes = [known.setdefault(_written(value), len(known)) for value in values.tolist()]
-    return np.asarray(codes, dtype=np.int64)
+        plain = values.astype(np.float64) + 0.0  # turns -0.0 into 0.0
+        plain[np.isnan(plain)] = np.nan
+        return plain.view(np.int64)
+    return _hashes(value.tobytes() if isinstance(value, np.ndarray) else repr(value) for value in values.tolist())
 
 
-def _plain(values: AnyArray) -> AnyArray:
-    """Return floats in which zero and NaN have one form each."""
-    plain: AnyArray = values + values.dtype.type(0)  # turns -0.0 into 0.0
-    plain[np.isnan(plain)] = np.nan
-    return plain
-
-
-def _plain_object(value: Any) -> Any:
-    return None if isinstance(value, float) and value != value else value
-
-
-def _written(value: Any) -> Any:
-    return value.tobytes() if isinstance(value, np.ndarray) else repr(value)
-
-
-_ROWS_AT_A_TIME = 1 << 15
-
-
-def _hashes(matrix: AnyArray) -> Ints:
-    """Return 64 bits of each row, some rows at a time."""
-    if not matrix.shape[1]:
-        return np.arange(len(matrix), dtype=np.int64)
-    if matrix.dtype == np.longdouble:
-        matrix = matrix.astype(np.float64)  # its bytes have gaps
-    width = np.dtype((np.void, matrix.dtype.itemsize * matrix.shape[1]))
-    found = np.empty(len(matrix), dtype=np.int64)
-    for start in range(0, len(matrix), _ROWS_AT_A_TIME):
-        piece = matrix[start : start + _ROWS_AT_A_TIME]
-        piece = np.ascontiguousarray(_plain(piece) if piece.dtype.kind == "f" else piece)
-        found[start : start + len(piece)] = [hash(row) for row in piece.view(width).ravel().tolist()]
-    return found
-
-
-def _sparse_keys(X: Features) -> Ints:
-    rows = sparse.csr_array(X, copy=True)
-    rows.sum_duplicates()
-    rows.eliminate_zeros()
-    ends = rows.indptr.tolist()
-    data = _plain(rows.data) if rows.data.dtype.kind == "f" else rows.data
-    keys = (hash((rows.indices[start:end].tobytes(), data[start:end].tobytes())) for start, end in pairwise(ends))
-    return np.fromiter(keys, dtype=np.int64, count=rows.shape[0])
+def _hashes(values: Iterable[str | bytes]) -> Ints:
+    return np.fromiter((hash(value) for value in values), dtype=np.int64)

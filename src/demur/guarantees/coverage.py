@@ -20,8 +20,8 @@ class FittedThreshold(ThresholdRule):
     """
 
     needs_fit = True
-    counts_independent_rows: ClassVar[bool] = True
-    """Whether ``fit`` needs rows that are independent of each other; copies of a row then count once."""
+    about_answers: ClassVar[bool] = True
+    """Whether ``fit`` looks at answers only, so that rows that are declined in any case are left out."""
     __metadata_request__fit: ClassVar = {"proba": UNUSED}  # it stands where scikit-learn has X
 
     def _checked_threshold(self) -> float:
@@ -70,7 +70,7 @@ class Coverage(FittedThreshold):
     """
 
     name = "coverage"
-    counts_independent_rows = False
+    about_answers = False
 
     def __init__(self, target: float) -> None:
         check_share("target", target, closed=True)

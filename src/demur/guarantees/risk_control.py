@@ -5,7 +5,7 @@ the exact binomial statements that they rest on.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -24,6 +24,7 @@ __all__ = [
     "RiskControl",
     "fixed_sequence",
     "fixed_thresholds",
+    "one_row_of_each",
     "p_value",
     "rows_needed",
     "sgr",
@@ -81,19 +82,19 @@ class RiskControl(FittedThreshold):
 
     .. math:: P\big( P(\text{wrong} \mid \max_y \eta_y > t) \le \text{target\_risk} \big) \ge 1 - \delta,
 
-    for any number of classes and any model, calibrated or not. :meth:`fit` refuses where no threshold can promise it.
+    for any number of classes and any model, calibrated or not. :meth:`fit` refuses where no threshold can give it.
 
     Parameters
     ----------
     target_risk : float
         In (0, 1): the largest acceptable share of errors among the accepted rows.
     delta : float, default 0.05
-        In (0, 1): the probability, over the calibration sample, that the promise may fail.
+        In (0, 1): the probability, over the calibration sample, that the guarantee may fail.
     method : {"auto", "fixed-sequence", "sgr"}
         How the threshold is chosen; see Notes.
     groups : array of shape (n,), optional
-        The group (a site, a machine, a sex) of each row that :meth:`fit` gets. The promise then holds in every group at
-        once, for one threshold, and new rows need not say which group they are of. For a rule in a
+        The group (a site, a machine, a sex) of each row that :meth:`fit` gets. The guarantee then holds in every group
+        at once, for one threshold, and new rows need not say which group they are of. For a rule in a
         :class:`~demur.RejectOption`, one for each row of its ``fit``.
 
     Attributes
@@ -101,7 +102,9 @@ class RiskControl(FittedThreshold):
     certificate_ : Certificate
         The threshold, what it accepted on the calibration sample, and its bound: with groups, the largest of theirs.
     group_certificates_ : dict of str to Certificate
-        The same for each group; empty without groups.
+        The same for each group; empty without groups. With probability 1 - delta all of their bounds hold.
+    per_cluster_ : bool
+        Whether the guarantee is about one answer per cluster, not about all answers.
     threshold_ : float
         That of the certificate: new rows with a larger confidence are answered.
 
@@ -116,8 +119,8 @@ class RiskControl(FittedThreshold):
     - ``"sgr"`` bisects over the rows at level delta / log2(n) for each test. It takes a confidence on any scale, and
       needs a true risk that does not fall as the coverage grows.
     - ``"auto"`` is ``"fixed-sequence"``, decided without looking at the data: looking at both and keeping the better
-      would void the promise. It assumes less, and it is the sharper of the two: with calibrated probabilities its
-      mean coverage is the higher one for every sample size and target tried in ``tests/test_guarantees.py``. Strong
+      would void the guarantee. It assumes less, and it is the sharper of the two: with calibrated probabilities its
+      mean coverage is the higher one for every sample size and target tried in ``tests/guarantees``. Strong
       overconfidence with a few hundred rows can turn this around.
 
     - With ``groups``, a threshold passes only if it does so in *each* group at the level at hand: a test of the
@@ -127,8 +130,8 @@ class RiskControl(FittedThreshold):
     The bound is not monotone in the threshold: a higher threshold lowers the risk but leaves fewer rows to show it.
 
     Nothing in the numbers tells whether the model has seen the calibration rows. A model that was trained on them is
-    right about nearly all of them, and the promise is then worthless: see to it that they are others, copies of a row
-    and rows of one patient included.
+    right about nearly all of them, and the guarantee is then void: give others, and keep the rows of one patient on one
+    side.
 
     References
     ----------
@@ -172,10 +175,10 @@ class RiskControl(FittedThreshold):
     def _check(self) -> None:
         check_share("target_risk", self.target_risk, closed=False)
         check_share("delta", self.delta, closed=False)
-        if self.method not in _METHODS:
+        if self.method not in ("auto", "fixed-sequence", "sgr"):
             raise InputError(f"method must be 'auto', 'fixed-sequence' or 'sgr', got {self.method!r}.")
         if self.groups is not None and self.method == "sgr":
-            raise InputError("method='sgr' makes no promise in each group: leave method out, or groups.")
+            raise InputError("method='sgr' gives no guarantee in each group: leave method out, or groups.")
 
     def of_rows(self, rows: NDArray[np.integer[Any]]) -> "RiskControl":
         """Return the same rule for some of the rows: only their groups are kept."""
@@ -183,7 +186,9 @@ class RiskControl(FittedThreshold):
             return self
         return RiskControl(self.target_risk, self.delta, self.method, np.asarray(self.groups)[rows])
 
-    def fit(self, proba: ArrayLike, y: ArrayLike) -> Self:
+    def fit(
+        self, proba: ArrayLike, y: ArrayLike, clusters: ArrayLike | None = None, copies: ArrayLike | None = None
+    ) -> Self:
         """Find the threshold that this calibration sample gives.
 
         Parameters
@@ -192,6 +197,8 @@ class RiskControl(FittedThreshold):
             Of rows that the model was not trained on, drawn independently from where new rows will come from.
         y : array of int, shape (n,)
             Their true classes, as column numbers.
+        clusters, copies
+            As for :meth:`fit_confidence`.
 
         Raises
         ------
@@ -202,9 +209,15 @@ class RiskControl(FittedThreshold):
         if values.ndim != 2:
             raise InputError(f"proba must have shape (n, n_classes), got {values.shape}.")
         true = check_classes(y, values.shape)
-        return self.fit_confidence(values.max(axis=1), values.argmax(axis=1) != true)
+        return self.fit_confidence(values.max(axis=1), values.argmax(axis=1) != true, clusters, copies)
 
-    def fit_confidence(self, confidence: ArrayLike, wrong: ArrayLike) -> Self:
+    def fit_confidence(
+        self,
+        confidence: ArrayLike,
+        wrong: ArrayLike,
+        clusters: ArrayLike | None = None,
+        copies: ArrayLike | None = None,
+    ) -> Self:
         """Find the threshold that these confidences and errors give.
 
         Parameters
@@ -213,6 +226,11 @@ class RiskControl(FittedThreshold):
             A probability, unless ``method="sgr"``.
         wrong : array of bool, shape (n,)
             Whether the answer to each row would be wrong.
+        clusters : array of shape (n,), optional
+            The cluster (a patient, a machine) of each row, where rows of one cluster resemble each other. One row of
+            each, drawn at random, is then counted, and the guarantee is about one answer per cluster.
+        copies : array of bool, shape (n,), optional
+            True for rows that may be copies of others. The guarantee must then hold with and without them.
         """
         self._check()
         scores, errors = check_confidence(confidence), np.asarray(wrong)
@@ -221,23 +239,54 @@ class RiskControl(FittedThreshold):
                 f"wrong must be a boolean array of shape {scores.shape}, True where the answer is wrong, got dtype "
                 f"{errors.dtype} and shape {errors.shape}."
             )
-        choose = _METHODS[self.method]
-        if choose is fixed_sequence and not ((scores >= 0) & (scores <= 1 + 1e-3)).all():
+        if self.method != "sgr" and not ((scores >= 0) & (scores <= 1 + 1e-3)).all():
             raise InputError(
                 f"fixed-sequence testing needs confidences in [0, 1], got {scores.min():g} to {scores.max():g}; use "
                 "method='sgr' for another scale."
             )
-        self.group_certificates_: dict[str, Certificate] = {}
-        if self.groups is None:
-            self.certificate_ = choose(scores, errors, float(self.target_risk), float(self.delta))
-            return self
-        names, codes = np.unique(np.asarray(self.groups).astype(str), return_inverse=True)
-        if codes.shape != scores.shape:
-            raise InputError(f"groups must have shape {scores.shape}, one for each calibration row, got {codes.shape}.")
-        self.certificate_ = fixed_sequence(scores, errors, float(self.target_risk), float(self.delta), codes, names)
-        for code, name in enumerate(names.tolist()):
-            self.group_certificates_[name] = _of_group(self.certificate_, scores[codes == code], errors[codes == code])
+        names = np.zeros(len(scores), dtype="U1") if self.groups is None else np.asarray(self.groups).astype(str)
+        if names.shape != scores.shape:
+            raise InputError(f"groups must have shape {scores.shape}, one for each calibration row, got {names.shape}.")
+        own = np.ones(len(scores), dtype=bool) if copies is None else ~np.asarray(copies, dtype=bool)
+        if clusters is not None:
+            rows = one_row_of_each(clusters)
+            scores, errors, names, own = scores[rows], errors[rows], names[rows], own[rows]
+        self.per_cluster_ = clusters is not None
+        self._certify(scores, errors, names, own)
         return self
+
+    def _certify(
+        self, scores: Floats, errors: NDArray[np.bool_], names: NDArray[np.str_], own: NDArray[np.bool_]
+    ) -> None:
+        """Choose a threshold that passes in each group, with all rows and with those that are no copies."""
+        target, delta = float(self.target_risk), float(self.delta)
+        if not own.any():
+            raise InputError("all calibration rows may be copies of others; give rows that are not.")
+        counted_as = [own] if own.all() else [np.ones_like(own), own]
+        if self.method == "sgr":
+            found = [sgr(scores[rows], errors[rows], target, delta) for rows in counted_as]
+            # The risk does not grow with the threshold, as this method assumes: the higher one is good for both.
+            self.certificate_ = max(found, key=lambda one: one.threshold)
+        else:
+            groups = np.unique(names).tolist()
+            parts = [(name, rows & (names == name)) for name in groups for rows in counted_as]
+            self.certificate_ = fixed_sequence(scores, errors, target, delta, parts)
+        self.group_certificates_: dict[str, Certificate] = {}
+        if self.groups is not None:
+            self.group_certificates_ = {
+                name: self._of_group(scores[names == name], errors[names == name], len(groups)) for name in groups
+            }
+
+    def _of_group(self, scores: Floats, errors: NDArray[np.bool_], n_groups: int) -> Certificate:
+        """Return the certificate of one group; the bounds of all groups hold together.
+
+        Where the risk of some group exceeds the target, the threshold passes with at most the probability ``level``.
+        Where none does, each of the bounds fails with at most the probability ``level / n_groups``.
+        """
+        found = self.certificate_
+        n_accepted, n_wrong = (int(count) for count in _Sample(scores, errors).above(found.threshold))
+        bound = min(float(self.target_risk), float(upper_bound(n_wrong, n_accepted, found.level / n_groups)))
+        return replace(found, n_rows=len(scores), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
 
     @property
     def threshold_(self) -> float:
@@ -248,12 +297,15 @@ class RiskControl(FittedThreshold):
         return hasattr(self, "certificate_")
 
     def explain(self) -> str:
-        promise = (
+        answers = "the answers given"
+        if getattr(self, "per_cluster_", False):
+            answers = "the answers to one row of each group (patient, machine), drawn at random,"
+        guarantee = (
             f"with probability at least {1 - self.delta:.4g} over the calibration sample, at most "
-            f"{self.target_risk:.4g} of the answers given are wrong"
+            f"{self.target_risk:.4g} of {answers} are wrong"
         )
         if not self.__sklearn_is_fitted__():
-            return f"Will answer as many rows as it can such that {promise}; not fitted yet."
+            return f"Will answer as many rows as it can such that {guarantee}; not fitted yet."
         seen, by_group = self.certificate_, getattr(self, "group_certificates_", {})
         together = "together, not about each class or group"
         if by_group:
@@ -261,12 +313,25 @@ class RiskControl(FittedThreshold):
         condition = " and if the true risk does not fall as the coverage grows" if seen.method == "sgr" else ""
         return (
             f"Answers where the confidence exceeds {seen.threshold:.6g}: {seen.n_accepted:,} of {seen.n_rows:,} "
-            f"calibration rows, {seen.n_wrong:,} of them wrongly. It promises that, {promise} (the upper bound is "
+            f"calibration rows, {seen.n_wrong:,} of them wrongly. It guarantees that, {guarantee} (the upper bound is "
             f"{seen.bound:.4g}, by {seen.method} at level {seen.level:.4g}). This holds if new rows and "
             f"calibration rows are exchangeable, drawn independently from one source{condition}, and if the model was "
             "not trained on the calibration rows. "
             f"It is a statement about all answers {together}, and a shift of the data voids it."
         )
+
+
+def one_row_of_each(clusters: ArrayLike) -> NDArray[np.intp]:
+    """Return the position of one row of each cluster, drawn at random but always the same, in order.
+
+    Examples
+    --------
+    >>> one_row_of_each(["ann", "bob", "ann", "bob", "cid"])
+    array([1, 2, 4])
+    """
+    values = np.asarray(clusters)
+    shuffled = np.random.RandomState(0).permutation(len(values))
+    return np.sort(shuffled[np.unique(values[shuffled], return_index=True)[1]])
 
 
 def sgr(confidence: Floats, wrong: NDArray[np.bool_], target_risk: float, delta: float) -> Certificate:
@@ -339,8 +404,7 @@ def fixed_sequence(
     wrong: NDArray[np.bool_],
     target_risk: float,
     delta: float,
-    groups: NDArray[np.integer[Any]] | None = None,
-    names: NDArray[np.str_] | None = None,
+    parts: Sequence[tuple[str, NDArray[np.bool_]]] = (),
 ) -> Certificate:
     """Test fixed thresholds from the most cautious down (learn then test, Angelopoulos et al. 2021).
 
@@ -353,16 +417,16 @@ def fixed_sequence(
     every distribution, with ties and without a monotone risk. The order matters for power only: risk is expected to
     grow as the threshold falls, so that levels add up on the way to the lowest threshold that can be rejected.
 
-    With groups the hypothesis is "the risk above t exceeds the target in some group". It is a union, and rejecting each
-    member at a level rejects the union at that level (Berger 1982): the largest p-value is one for the union.
+    With ``parts``, pairs of a name and a mask of rows, the hypothesis is "the risk above t exceeds the target in some
+    part". It is a union, and rejecting each member at a level rejects the union at that level (Berger 1982): the
+    largest p-value is one for the union.
     """
-    thresholds, parts = fixed_thresholds(target_risk)
+    thresholds, shares = fixed_thresholds(target_risk)
+    own = delta * shares
     accepted, errors = _Sample(confidence, wrong).above(thresholds)
-    codes = np.zeros(len(confidence), dtype=np.intp) if groups is None else groups
-    each = [_Sample(confidence[codes == code], wrong[codes == code]) for code in range(codes.max() + 1)]
-    of_group = np.array([sample.above(thresholds) for sample in each])  # group, accepted or wrong, threshold
-    p_values = p_value(of_group[:, 1], of_group[:, 0], target_risk).max(axis=0)
-    own = delta * parts
+    each = [_Sample(confidence[rows], wrong[rows]) for _, rows in parts or [("", np.ones(len(wrong), dtype=bool))]]
+    counts = np.array([sample.above(thresholds) for sample in each])  # part, accepted or wrong, threshold
+    p_values = p_value(counts[:, 1], counts[:, 0], target_risk).max(axis=0)
     level, chosen, chosen_level = 0.0, -1, 0.0
     for index, (part, p) in enumerate(zip(own.tolist(), p_values.tolist(), strict=True)):
         level += part
@@ -372,10 +436,10 @@ def fixed_sequence(
             level = 0.0
     found = chosen >= 0
     if not found:
-        bounds = upper_bound(of_group[:, 1], of_group[:, 0], own).max(axis=0)
+        bounds = upper_bound(counts[:, 1], counts[:, 0], own).max(axis=0)
         chosen = int(bounds.argmin() if bounds.min() < 1 else own.argmax())
         chosen_level = float(own[chosen])
-    bounds_there = upper_bound(of_group[:, 1, chosen], of_group[:, 0, chosen], chosen_level)
+    bounds_there = upper_bound(counts[:, 1, chosen], counts[:, 0, chosen], chosen_level)
     bound = float(bounds_there.max())
     certificate = Certificate(
         float(thresholds[chosen]), len(confidence), int(accepted[chosen]), int(errors[chosen]), chosen_level, bound,
@@ -383,16 +447,10 @@ def fixed_sequence(
     )  # fmt: skip
     if not found:
         worst = int(bounds_there.argmax())
-        weakest = None if names is None else (str(names[worst]), each[worst].n_rows)
+        names = {name for name, _ in parts}
+        weakest = (parts[worst][0], each[worst].n_rows) if len(names) > 1 else None
         raise _no_guarantee(certificate, target_risk, delta, rows_needed(target_risk, delta), weakest)
     return certificate
-
-
-def _of_group(all_rows: Certificate, confidence: Floats, wrong: NDArray[np.bool_]) -> Certificate:
-    """Return what a threshold that was chosen for all groups did in one."""
-    n_accepted, n_wrong = (int(count) for count in _Sample(confidence, wrong).above(all_rows.threshold))
-    bound = float(upper_bound(n_wrong, n_accepted, all_rows.level))
-    return replace(all_rows, n_rows=len(confidence), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
 
 
 class _Sample:
@@ -433,13 +491,6 @@ def _no_guarantee(
     )
     error.best, error.rows_needed = best, needed
     return error
-
-
-_METHODS: dict[str, Callable[[Floats, NDArray[np.bool_], float, float], Certificate]] = {
-    "auto": fixed_sequence,
-    "fixed-sequence": fixed_sequence,
-    "sgr": sgr,
-}
 
 
 def p_value(errors: ArrayLike, n: ArrayLike, risk: float) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from scipy.special import betaincinv, digamma
 from demur.array_types import AnyArray
 from demur.costs import CostWarning, check_cost
 from demur.errors import InputError
+from demur.metrics.risk_coverage import starts_of_ties
 
 __all__ = ["Interval", "area_intervals", "bootstrap", "mean_interval", "proportion_interval", "risk_interval"]
 
@@ -233,9 +234,7 @@ class _Ranked:
     @classmethod
     def from_rows(cls, confidence: Floats, wrong: NDArray[np.bool_]) -> "_Ranked":
         order = np.argsort(-confidence, kind="stable")
-        descending = confidence[order]
-        starts = np.flatnonzero(np.append(True, descending[1:] != descending[:-1]))
-        return cls(wrong[order].astype(np.float64), starts)
+        return cls(wrong[order].astype(np.float64), np.flatnonzero(starts_of_ties(confidence[order])))
 
     def interval(self, area: str, tail: float) -> tuple[Floats, Floats, Floats]:
         """Return the area and the ends of its interval."""

@@ -13,7 +13,7 @@ from demur.array_types import AnyArray
 from demur.errors import InputError
 from demur.rules import check_weights
 
-__all__ = ["RiskCoverage", "TiedGroups"]
+__all__ = ["RiskCoverage", "TiedGroups", "starts_of_ties"]
 
 Floats = NDArray[np.float64]
 
@@ -220,6 +220,8 @@ class RiskCoverage:
 class TiedGroups:
     """Distinct confidences from high to low, with what has been accepted down to each of them.
 
+    Confidences that differ by rounding noise only, such as 0.85 and 0.85 + 1e-16, are one: see :func:`starts_of_ties`.
+
     Parameters
     ----------
     confidence : array of shape (n_groups,)
@@ -257,7 +259,7 @@ class TiedGroups:
         n_rows = len(ordered)
         weights = np.arange(1.0, n_rows + 1) if weights is None else np.cumsum(weights)
         losses = np.cumsum(losses)
-        is_last = np.append(ordered[1:] != ordered[:-1], True)
+        is_last = np.append(starts_of_ties(ordered)[1:], True)
         if is_last.all():
             return cls(ordered, weights, losses, n_rows)
         return cls(ordered[is_last], weights[is_last], losses[is_last], n_rows)
@@ -301,6 +303,23 @@ class TiedGroups:
                 for total, accumulated in ((self.weight, weight), (self.loss, loss))
             )
             yield weight_before, weight - weight_before, loss_before, loss - loss_before
+
+
+_NOISE = 1e-12
+"""Differences below this part of the largest confidence come from the order of additions, not from the model."""
+
+
+def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
+    """Return where a confidence differs from the one before it by more than rounding noise.
+
+    Examples
+    --------
+    >>> starts_of_ties(np.array([0.9, 0.3, 0.1 + 0.2 - 1e-16, 0.1]))
+    array([ True,  True, False,  True])
+    """
+    unit = _NOISE * (np.abs(descending).max() or 1.0)
+    rounded = np.round(descending / unit)
+    return np.append(True, rounded[1:] != rounded[:-1])
 
 
 def _is_zero_one(loss: AnyArray) -> bool:

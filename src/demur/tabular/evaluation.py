@@ -299,8 +299,11 @@ class Evaluation:
         return None if self.guarantee is None else self.guarantee.check(self.counts)
 
     def nearest_border(self, n: int = 20, n_columns: int = 6) -> list[Case]:
-        """Return the rejected rows that came nearest to being answered, the nearest first."""
-        return choose_cases(self, self.decision.reject, self.decision.acceptance, n, n_columns)
+        """Return the rejected rows that came nearest to being answered, the nearest first; novel rows never do."""
+        near = self.decision.reject
+        if self.decision.novel is not None:
+            near = near & ~self.decision.novel
+        return choose_cases(self, near, self.decision.acceptance, n, n_columns)
 
     def worst_mistakes(self, n: int = 20, n_columns: int = 6) -> list[Case]:
         """Return the rows answered wrongly with the most confidence, the most confident first."""

@@ -150,7 +150,7 @@ def test_the_risk_exceeds_its_target_no_more_often_than_delta_and_the_default_is
     for choose in (fixed_sequence, sgr):
         risk, coverage = outcomes(choose, error, n_classes, n, target, delta)
         assert np.sum(risk > target) <= most_violations(delta)
-        assert np.isfinite(risk).mean() > 0.2  # the promise is not kept by never making it
+        assert np.isfinite(risk).mean() > 0.2  # the guarantee is not kept by never giving it
         coverages[choose] = coverage.mean()
     assert coverages[fixed_sequence] > coverages[sgr]
 
