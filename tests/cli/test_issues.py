@@ -15,8 +15,8 @@ import pytest
 from demur import RiskControl, save
 from demur.columns import Schema
 from demur.deploy import load
-from demur.tabular import TableModel, fit_file, fit_table, table_fit
-from demur.tabular.model_training import likely_leaks
+from demur.tabular import TableModel, fit_file, fit_table, model_training
+from demur.tabular.leaks import likely_leaks
 
 
 def rows_of(n=200, seed=0, **more):
@@ -68,8 +68,8 @@ def test_12_2_the_model_does_not_depend_on_the_rows_of_the_rule(model, monkeypat
         seen.append(set_aside(*arguments, **options))
         return seen[-1]
 
-    set_aside = table_fit.set_aside
-    monkeypatch.setattr(table_fit, "set_aside", spy)
+    set_aside = model_training.set_aside
+    monkeypatch.setattr(model_training, "set_aside", spy)
     table = rows_of(400, kind=[f"pair {k // 2}" for k in range(400)])
     options = {"model": model, "rule": RiskControl(0.4)}
     first = fit_table(table, "y", **options)

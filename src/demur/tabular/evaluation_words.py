@@ -14,6 +14,7 @@ from demur.tabular.evaluation_figures import AnswerCounts, ClassFigures, GroupFi
 
 __all__ = [
     "FEW",
+    "FIGURES",
     "MOST",
     "SENTENCES",
     "UNDEFINED",
@@ -54,6 +55,25 @@ SENTENCES = {
 }
 """The parts of the headline: the shares in their five cases, and how the cost compares with the better of two extremes:
 answering all rows, or declining all."""
+
+
+FIGURES = {
+    "system_risk": ("System risk", "cost per row: prices of questions, and 1 for a wrong final answer"),
+    "system_accuracy": ("System accuracy", "correct final answers"),
+    "mean_cost": ("Mean cost", "cost per row by the cost matrix"),
+    "mean_cost_if_all_answered": ("Mean cost, all answered", "if every row were answered"),
+    "mean_cost_if_all_rejected": ("Mean cost, all declined", "if every row were declined"),
+    "risk": ("Risk", "0-1-c: cost per row"),
+    "coverage": ("Coverage", "rows answered"),
+    "accepted_accuracy": ("Accepted accuracy", "correct among the answers"),
+    "risk_if_all_answered": ("Error rate", "wrong if every row were answered"),
+    "aurc": ("AURC", "area under the risk-coverage curve"),
+    "eaurc": ("Excess AURC", "above the AURC of the best order; 0 is perfect"),
+    "augrc": ("AUGRC", "area under the generalized risk-coverage curve"),
+    "deferral_area": ("Deferral area", "mean accuracy over all shares of rows asked about"),
+    "regret": ("Regret", "cost per row above an oracle, on rows that all experts answered"),
+}
+"""Title and meaning of the figures of an evaluation, for the command line and the report."""
 
 
 def percent(share: float) -> str:

@@ -274,7 +274,7 @@ def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     >>> rows = "".join(f"{k % 7},{k / 5},{'cat' if k % 7 < 3 else 'dog'}\n" for k in range(140))
     >>> fitted = fit_file(io.BytesIO(b"size,age,pet\n" + rows.encode()), "pet", model="lr")
     >>> fitted.model
-    TableModel('lr' for 'pet': 2 classes, 1 columns)
+    TableModel('lr' for 'pet': 2 classes, 2 columns)
     >>> fitted.held_out.num_rows
     28
     """
@@ -287,6 +287,7 @@ def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
         experts = ExpertColumns.of(spec.experts, spec.capacity).found_in(data.rows.column_names, data.name)
         experts.check_roles(target, dict.fromkeys(spec.keep, "it is kept as a feature") | spec.roles)
         experts.check_classes(classes)
+        experts.answers(data.rows, classes, where=data.name)  # refuses an answer by its row in the file
         spec = replace(spec, experts=experts, drop=[*spec.drop, *experts.names])
     rule = file.rule(classes)
     # For reading and comparing rows; what the model knows is learned from the training rows alone.

@@ -18,6 +18,7 @@ from demur.tabular.evaluation import Evaluation
 from demur.tabular.evaluation_figures import AnswerCounts
 from demur.tabular.evaluation_words import (
     FEW,
+    FIGURES,
     MOST,
     SENTENCES,
     UNDEFINED,
@@ -57,23 +58,6 @@ __all__ = [
 _PACKAGE = "demur.tabular"
 _STEPS = 200
 """Steps of 0.005; k / 200 is the double nearest to its decimal, so that it equals a cost typed as text."""
-
-_FIGURES = {
-    "system_risk": ("System risk", "Average cost of a row: the price of asking, and 1 if the final answer is wrong"),
-    "system_accuracy": ("System accuracy", "Share of right final answers, whoever gave them"),
-    "mean_cost": ("Mean cost", "Average cost of a row by the cost matrix"),
-    "mean_cost_if_all_answered": ("Mean cost, all answered", "The same if every row were answered"),
-    "mean_cost_if_all_rejected": ("Mean cost, all declined", "The same if every row were declined"),
-    "risk": ("0-1-c risk", "Average cost of a row: 1 if wrong, the cost if declined, 0 if right"),
-    "coverage": ("Coverage", "Share of rows answered"),
-    "accepted_accuracy": ("Accepted accuracy", "Share of right answers among those given"),
-    "risk_if_all_answered": ("Error rate", "Share of wrong answers if every row were answered"),
-    "aurc": ("AURC", "Area under the risk-coverage curve; lower is better"),
-    "eaurc": ("Excess AURC", "The same minus that of the best possible order; 0 is perfect"),
-    "deferral_area": ("Deferral area", "Mean accuracy over all shares of rows asked about, the most worthwhile first"),
-    "regret": ("Regret", "Cost of a row above an oracle that knows who is right; rows that all experts answered"),
-    "augrc": ("AUGRC", "Area under the generalized risk-coverage curve; lower is better"),
-}
 
 
 def write_report(
@@ -170,7 +154,7 @@ def report_html(
         "script": script,
         "data": data,
         "evaluation": evaluation,
-        "figures": [(*_FIGURES[name], found) for name, found in evaluation.figures.items()],
+        "figures": [(*FIGURES[name], found) for name, found in evaluation.figures.items()],
         "tiles": list(_tiles(evaluation)),
         "grid": grid,
         "position": int(np.searchsorted(grid, evaluation.risk_if_all_rejected)),
