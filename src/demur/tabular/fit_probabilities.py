@@ -69,7 +69,8 @@ def fit_proba(path: Source, target: str, *, kind: str | None = None, **options: 
     found = class_columns(data.rows, target, data.classes, keep=spec.keep, drop=[*spec.roles])
     schema = Schema(tuple(Column(name, "number") for name in found.names), target, found.set_aside, **file.notation)
     values = schema.encode(data.rows)
-    estimator, notes = _estimator(values, found.classes, kind, data.name)
+    where = f"{data.name}, counting rows with a label" if data.n_unlabelled else data.name
+    estimator, notes = _estimator(values, found.classes, kind, where)
     unseen = sorted(set(found.classes) - set(data.classes))
     if unseen:
         notes.append(f"no row has the label {listed(unseen)}, which the model can answer nevertheless.")

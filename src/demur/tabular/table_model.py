@@ -327,6 +327,8 @@ class TableModel:
         self, table: pa.Table | pa.RecordBatch, costs: NDArray[np.float64] | None, where: str
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Decide by a classifier that was fitted elsewhere."""
+        from joblib import parallel_config
+
         from demur.tabular import external_models
 
         rows = external_models.model_input(self.schema, table, self.reads, where)
@@ -335,7 +337,8 @@ class TableModel:
             none = Decision(nothing.astype(np.int64), nothing.astype(bool), nothing, nothing)
             return none, np.empty((0, len(self.classes)))
         try:
-            decided: tuple[Any, Any] = self.classifier.decide_and_score(rows, costs)
+            with parallel_config(backend="sequential"):  # threads add trees up in any order: the last digits would vary
+                decided: tuple[Any, Any] = self.classifier.decide_and_score(rows, costs)
         except external_models.REFUSALS as error:
             raise external_models.refusal(error, self.classifier, where) from error
         return decided

@@ -220,7 +220,7 @@ WRONG[[7, 11], 0] += 0.2
         (lambda: csv(PROBA, names=["p", "q", "r"]), {}, "no column is named like a label of 'y', such as 'billing'"),
         (lambda: csv(PROBA), {"kind": "odds"}, "there is no kind 'odds' of numbers; choose one of probabilities"),
         (lambda: csv(PROBA), {"keep": ["refunds"]}, "there is no column 'refunds', did you mean 'refund'"),
-        (lambda: csv(np.full(PROBA.shape, "x")), {}, "of the class 'billing' holds text"),
+        (lambda: csv(np.full(PROBA.shape, "x")), {}, "of the class 'billing' holds no numbers"),
         (lambda: csv(np.where(np.arange(600)[:, None] == 4, np.nan, PROBA)), {}, "row 5 holds a label and no number"),
         (lambda: csv(-PROBA), {"kind": "votes"}, "row 1 holds a number below 0, which is none of votes"),
         (lambda: csv(np.random.default_rng(0).random((600, 3))), {}, "do not sum to 1.* --proba-kind, one of"),
@@ -235,7 +235,7 @@ def test_what_cannot_be_used_is_said_in_one_sentence(source, options, words):
 def test_rows_without_a_label_keep_their_numbers():
     labels = Y.astype(object)
     labels[3] = None
-    with pytest.raises(TableError, match="row 8 sums to"):
+    with pytest.raises(TableError, match="counting rows with a label: row 7 sums to"):
         fit_proba(csv(WRONG, labels), "y")
     broken = PROBA.copy()
     broken[3] = np.nan
@@ -244,7 +244,7 @@ def test_rows_without_a_label_keep_their_numbers():
 
 def test_rows_of_other_sums_are_named_where_the_kind_is_given():
     found = fit_proba(csv(WRONG), "y", kind="probabilities")
-    assert found.notes[0] == "2 of 600 rows do not sum to 1 (row 8 to 1.2) and are divided by their sum."
+    assert found.notes[0] == "2 of 600 rows do not sum to 1 (row 8 sums to 1.2) and are divided by their sum."
     assert found.model.predict_proba(pa.table({"billing": [3.0], "other": [0.5], "refund": [0.5]})).shape == (1, 3)
 
 
