@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier
@@ -17,12 +18,12 @@ from sklearn.preprocessing import StandardScaler
 from demur import Capacity, DeferOption
 from demur.deferral import Expert, StoredProbabilities
 from demur.deploy import load, save
-from demur.deploy.decider import Decider
 from demur.deploy.model_parts import dump
 from demur.deploy.model_parts import load as undump
 from demur.deploy.onnx import compare_onnx, onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
-from demur.deploy.service_schema import RefusedError, answer_type
+from demur.deploy.request_types import answer_type, question_type
+from demur.deploy.web_service import Answerer
 from demur.tabular import fit_table
 
 EXPERTS = {"nurse": ("nurse says", 0.05), "consultant": ("cons", 0.2)}
@@ -87,14 +88,14 @@ def test_a_fitted_capacity_comes_back_as_it_was(deferring):
 
 
 def test_the_service_says_whom_to_ask(model):
-    decider = Decider(model, max_rows=10)
+    service = Answerer(model)
     new = table(8, seed=1)
     asked = [{name: one[name] for name in "abc"} for one in new.to_pylist()]
-    answer = json.loads(decider.answer(json.dumps({"rows": asked}).encode()))
+    answer = json.loads(service.answer({"rows": asked}))
     expected = model.answers(new.select(["a", "b", "c"])).to_pylist()
     assert answer["decisions"] == expected
     assert answer["prices"] == {"nurse": 0.05, "consultant": 0.2}
-    free = json.loads(decider.answer(json.dumps({"rows": asked, "prices": {"consultant": 0}}).encode()))
+    free = json.loads(service.answer({"rows": asked, "prices": {"consultant": 0}}))
     assert {one["ask"] for one in free["decisions"]} <= {"consultant", "nurse", None}
     assert sum(one["ask"] == "consultant" for one in free["decisions"]) >= 4
     assert free["prices"] == {"nurse": 0.05, "consultant": 0.0}
@@ -106,16 +107,16 @@ def test_the_service_says_whom_to_ask(model):
     [
         ({"prices": {"doctor": 1}}, "a price was given for 'doctor'"),
         ({"prices": {"nurse": -1}}, "must not be negative"),
-        ({"prices": {"nurse": "dear"}}, "prices must be an object of names and numbers"),
-        ({"prices": 3}, "prices must be an object of names and numbers"),
-        ({"price": {"nurse": 1}}, "did you mean 'prices'?"),
+        ({"prices": {"nurse": "dear"}}, "Input should be a valid number"),
+        ({"prices": 3}, "Input should be a valid dictionary"),
+        ({"price": {"nurse": 1}}, "Extra inputs are not permitted"),
         ({"cost": 0.1}, "it asks experts, each at a price of its own"),
     ],
 )
 def test_the_service_refuses_in_words(model, more, words):
-    body = json.dumps({"row": {"a": 1, "b": 1, "c": 1}, **more}).encode()
-    with pytest.raises(RefusedError, match=words.replace("?", r"\?")):
-        Decider(model, max_rows=10).answer(body)
+    question = {"row": {"a": 1, "b": 1, "c": 1}, **more}
+    with pytest.raises(ValidationError, match=words):
+        TypeAdapter(question_type(model, max_rows=10)).validate_python(question)
 
 
 @pytest.mark.parametrize("price", [None, 0.0, 0.3])

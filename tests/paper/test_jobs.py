@@ -20,11 +20,12 @@ from demur.paper.problems import DataPlace
 from demur.paper.records import DamagedRecordError, Record, Store, StoreError, UnusableFolderError
 from demur.paper.result_files import NothingToShowError, write_outputs
 from demur.paper.result_tables import find_published
-from demur.paper.run_jobs import JobsFailedError, Watch, connect, run_here
+from demur.paper.run_jobs import JobsFailedError, Watch, run_here
 from demur.paper.trial_computing import Workplace
 from demur.paper.trial_computing import compute as compute_job
 from demur.paper.trial_jobs import make_plan, matching
 from demur.paper.trial_means import MixedDataError, collect
+from demur.workers import connect_dask
 
 CPU = torch.device("cpu")
 
@@ -384,7 +385,10 @@ def test_an_address_that_does_not_answer(monkeypatch):
         raise OSError("timed out")
 
     monkeypatch.setattr(distributed, "Client", refuse)
-    with pytest.raises(ValueError, match="the scheduler tcp://nowhere:1 does not answer"), connect("tcp://nowhere:1"):
+    with (
+        pytest.raises(ValueError, match="the scheduler tcp://nowhere:1 does not answer"),
+        connect_dask("tcp://nowhere:1"),
+    ):
         pass
 
 
@@ -393,5 +397,5 @@ def test_13_1_missing_packages_are_named_with_their_extra(benchmark, place, tmp_
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r'figures need matplotlib: pip install "demur\[paper\]"'):
         write_outputs(tmp_path, [benchmark], find_published(), place)
-    with pytest.raises(MissingExtraError, match=r'needs Dask: pip install "demur\[dask\]"'), connect("local:2"):
+    with pytest.raises(MissingExtraError, match=r'needs Dask: pip install "demur\[dask\]"'), connect_dask("local:2"):
         pass

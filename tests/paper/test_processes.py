@@ -13,9 +13,10 @@ from demur.paper.experiments import chosen_experiments, parse_settings
 from demur.paper.problems import DataPlace
 from demur.paper.records import Store
 from demur.paper.result_tables import find_published
-from demur.paper.run_jobs import Watch, connect, run_here, run_on_cluster
+from demur.paper.run_jobs import Watch, run_here, run_on_cluster
 from demur.paper.trial_jobs import make_plan, matching
 from demur.paper.trial_means import collect
+from demur.workers import connect_dask
 
 pytestmark = pytest.mark.slow
 posix = pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
@@ -95,7 +96,7 @@ def test_a_killed_worker_loses_nothing(benchmark, place, tmp_path):
     cluster, here = tmp_path / "cluster", tmp_path / "here"
     plan = make_plan(benchmark, Store(cluster, "benchmark"), place)
     plan.store.check_writable()
-    with connect("local:2") as client:
+    with connect_dask("local:2") as client:
         killer = Killer(client)
         run_on_cluster(plan, client, "cpu", Watch(finished=killer.finished))
     assert killer.killed is not None

@@ -1,7 +1,6 @@
 """Models to serve, the rows they were fitted on, and a client without a network."""
 
 import asyncio
-import json
 from datetime import date, datetime, time
 from functools import cache
 
@@ -98,17 +97,29 @@ def good(n_rows=1, **more):
     return {"rows": json_rows(table().slice(0, n_rows)), **more}
 
 
-def send(served, *requests, path="/decide", method="POST"):
-    """Send requests one after another, each given as the arguments of httpx, and return the responses."""
+class Client:
+    """A client of an application, without a network.
 
-    async def all_of_them():
-        transport = httpx.ASGITransport(served)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return [await client.request(method, path, **one) for one in requests]
+    Headers are sent with each request.
+    """
 
-    return asyncio.run(all_of_them())
+    def __init__(self, served, **headers):
+        self.served, self.headers = served, headers
+
+    def request(self, method, path, **options):
+        async def sent():
+            transport = httpx.ASGITransport(self.served)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as one:
+                return await one.request(method, path, headers=self.headers | options.pop("headers", {}), **options)
+
+        return asyncio.run(sent())
+
+    def get(self, path, **options):
+        return self.request("GET", path, **options)
+
+    def post(self, path, **options):
+        return self.request("POST", path, **options)
 
 
 def ask(served, document):
-    content = json.dumps(document)
-    return send(served, {"content": content, "headers": {"content-type": "application/json"}})[0]
+    return Client(served).post("/decide", json=document)

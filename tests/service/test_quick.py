@@ -1,22 +1,13 @@
 """The quick ways give what scikit-learn gives, and each row what it would get alone, to the last bit."""
 
-import asyncio
-import json
-
 import joblib
 import numpy as np
-import pyarrow as pa
 import pytest
-from service_samples import dense_of_sample, good, json_rows, model, send, table, wrapped
+from service_samples import dense_of_sample, model, table, wrapped
 
 from demur import RejectClassifier, RejectOption
-from demur.deploy import create_app
-from demur.deploy.decider import Decider, Lanes
-from demur.deploy.service_schema import Asked
-from demur.errors import InputError
 from demur.estimators.candidates import dense_view, numbers_view
 from demur.estimators.quick_paths import QuickClassifier, QuickForest, QuickView, quick_proba
-from demur.tabular import fit_table
 from demur.training import MLP, PeriodicEmbeddings, TabularNet
 from demur.training.numpy_networks import numpy_networks
 
@@ -143,112 +134,3 @@ def test_a_view_that_is_none_of_ours_stays():
     dense.transformers_[0][1][1].mean_[0] += 1  # the copy that the view holds is what counts
     assert QuickView.of(dense).transform(codes).shape == dense.transform(codes).shape
     assert QuickView.of("no view") == "no view"
-
-
-SERVED = ["lr", "forest", "boosting", "blend"]
-
-
-@pytest.mark.parametrize("name", SERVED)
-def test_the_short_way_is_the_long_one(name):
-    served = model() if name == "lr" else wrapped(name)
-    decider = Decider(served, max_rows=100)
-    assert decider.is_quick
-    rows = json_rows(table().drop(["y"]))
-    rows[5] |= {"floor": 3, "size": 1e29, "noon": 30.25}  # a category that was never seen
-    asked = [decider.prepare(json.dumps(one).encode()) for one in (
-        {"row": rows[0]}, {"rows": rows[:7], "cost": 0.1}, {"rows": rows[3:60]}, {"row": rows[5], "cost": 0.05},
-    )]  # fmt: skip
-    assert all(one.codes is not None for one in asked)
-    together = decider.answers(asked)
-    assert together == [decider._told(one, decider._alone(one)) for one in asked]
-    assert together == [decider.answers([one])[0] for one in asked]
-
-
-def test_a_short_way_that_differs_is_not_taken(monkeypatch):
-    whole = Decider._together
-
-    def one_ulp_off(self, asked):
-        found = whole(self, asked)
-        found[-1][-1]["confidence"] = np.nextafter(found[-1][-1]["confidence"], 2)
-        return found
-
-    monkeypatch.setattr(Decider, "_together", one_ulp_off)
-    decider = Decider(model(), max_rows=100)
-    assert not decider.is_quick
-    assert decider.prepare(json.dumps(good()).encode()).codes is None
-
-
-def test_one_request_that_cannot_be_answered_spoils_none_of_those_beside_it():
-    tiny = pa.table({"size": [1e-200, 2e-200, 3e-200] * 20, "other": [1.0, 2.0, 4.0] * 20, "y": list("abc") * 20})
-    decider = Decider(fit_table(tiny, "y", model="lr"), max_rows=9)
-    asked = [decider.prepare(b'{"row": {"size": 1e-200, "other": 2.0}}')]
-    spoilt = Asked([{"size": 1e29, "other": 1.0}], None, codes=np.array([[1e29, 1.0]]))
-    alone, refused, again = decider.answers([asked[0], spoilt, asked[0]])
-    assert alone == again == decider.answers(asked)[0]
-    assert isinstance(refused, (bytes, InputError, ValueError))
-
-
-def test_requests_that_wait_are_decided_together():
-    decider, sizes = Decider(wrapped("forest"), max_rows=9), []
-    whole = decider.answers
-    decider.answers = lambda asked: sizes.append(len(asked)) or whole(asked)
-    lanes, body = Lanes(decider), json.dumps(good()).encode()
-
-    async def twenty():
-        return await asyncio.gather(*(lanes.run(body) for _ in range(20)))
-
-    answers = asyncio.run(twenty())
-    assert answers == [decider.answer(body)] * 20
-    assert sizes[0] == 20
-    assert lanes.under_way == 0
-
-
-def test_a_slow_model_decides_in_a_thread():
-    decider = Decider(wrapped("forest"), max_rows=9)
-    decider.seconds = 1.0
-    lanes, body = Lanes(decider), json.dumps(good()).encode()
-
-    async def some():
-        return await asyncio.gather(*(lanes.run(body) for _ in range(5)))
-
-    assert asyncio.run(some()) == [decider.answer(body)] * 5
-
-
-def test_a_request_that_is_alone_is_decided_at_once():
-    decider, crowd = Decider(wrapped("forest"), max_rows=9), [1]
-    lanes, body = Lanes(decider, lambda: len(crowd) < 2), json.dumps(good()).encode()
-    expected = decider.answer(body)
-
-    def first_step():
-        """Return the answer if there is one before the loop has turned."""
-        running = lanes.run(body)
-        try:
-            running.send(None)
-        except StopIteration as ended:
-            return ended.value
-        running.close()
-        return None
-
-    async def alone_and_not():
-        at_once = first_step()
-        crowd.append(2)
-        return at_once, first_step(), await lanes.run(body)
-
-    assert asyncio.run(alone_and_not()) == (expected, None, expected)
-
-
-def test_layers_that_others_put_around_the_service_see_every_request():
-    served, seen = create_app(model()), []
-
-    class Around:
-        def __init__(self, app):
-            self.app = app
-
-        async def __call__(self, scope, receive, send):
-            seen.append(scope["path"])
-            await self.app(scope, receive, send)
-
-    served.add_middleware(Around)
-    (answer,) = send(served, {"json": good()})
-    assert answer.json() == send(create_app(model()), {"json": good()})[0].json()
-    assert seen == ["/decide"]

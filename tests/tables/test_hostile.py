@@ -1,14 +1,16 @@
 """Whatever the file, reading and understanding it works, or one sentence says why not."""
 
 import io
+import random
 import warnings
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from demur.columns import Schema, TableError, TableWarning
-from demur.tabular import open_chunks, open_table, read_table
+from demur.tabular import LabelledTable, TableWriter, open_chunks, open_table, read_table
 
 NOTHING_TO_LEARN = {
     "all_rows_equal.csv",
@@ -73,3 +75,40 @@ def test_chunks_refuse_what_a_whole_read_refuses(hostile_file, refused):
     name, data = hostile_file
     message = refusal(lambda: list(open_chunks(io.BytesIO(data))))
     assert (message is not None) == (name in refused), message
+
+
+TABLE = pa.table(
+    {
+        "a": [float(i) for i in range(60)],
+        "kind": pa.array(["red", "green", "blue"] * 20).dictionary_encode(),
+        "when": pa.array(range(60), pa.timestamp("us", "UTC")),
+        "price": pa.array(range(60)).cast(pa.decimal128(22, 2)),
+        "y": ["cat", "dog"] * 30,
+    }
+)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_damaged_files_are_read_or_refused(suffix, tmp_path):
+    with TableWriter(tmp_path / f"plain.{suffix}") as writer:
+        writer.write(TABLE)
+    plain = (tmp_path / f"plain.{suffix}").read_bytes()
+    n_refused = 0
+    for seed in range(250):
+        draw = random.Random(seed)
+        data = bytearray(plain)
+        for _ in range(draw.choice([1, 2, 4])):
+            # mostly in the footer, which describes the rest
+            position = draw.randrange(len(data) if draw.random() < 0.4 else 800)
+            data[-1 - position] = draw.choice([0, 127, 128, 255, data[-1 - position] ^ 1 << draw.randrange(8)])
+
+        def use(data=bytes(data)):
+            table = read_table(io.BytesIO(data))
+            Schema.learn(table, target="y").encode(table)
+            LabelledTable.of(table, "y")
+
+        message = refusal(use)
+        n_refused += message is not None
+        assert message is None or message.isprintable()
+        refusal(lambda data=bytes(data): list(open_chunks(io.BytesIO(data))))
+    assert 100 < n_refused < 250

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from demur import Coverage
 from demur.errors import InputError
 from demur.rules import CostMatrix
-from demur.tabular import ReviewThreshold, decide_file, fit_table, rows_to_review, savings
+from demur.tabular import DecideOptions, ReviewThreshold, decide_file, fit_table, rows_to_review, savings
 
 
 @given(st.lists(st.sampled_from([-0.2, 0.0, 0.1, 0.3, 0.31]), min_size=1, max_size=9), st.data())
@@ -78,8 +78,8 @@ def test_a_file_gets_exactly_the_rows_of_the_budget(rows, model, tmp_path, name,
     pyarrow.csv.write_csv(rows, tmp_path / "new.csv")
     with (tmp_path / "new.csv").open("rb") as stream:
         source = stream if name == "out.csv" else tmp_path / "new.csv"
-        options = {"keep": ["b"], "strict": False, "review_budget": 60, "chunk_rows": chunk_rows}
-        total = decide_file(model, source, tmp_path / name, **options)
+        options = DecideOptions(keep=["b"], strict=False, review_budget=60, chunk_rows=chunk_rows)
+        total = decide_file(model, source, tmp_path / name, options)
     assert (total.rows, total.rejected) == (500, 60)
     reader = pyarrow.csv.read_csv if name == "out.csv" else pyarrow.parquet.read_table
     found = reader(tmp_path / name)

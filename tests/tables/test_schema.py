@@ -65,6 +65,27 @@ def test_what_only_resembles_these_is_used(values, name):
     assert name in learn_one(values, name)[0].names
 
 
+def test_free_text_is_no_feature_even_if_it_is_to_be_kept():
+    texts = [f"a sentence of rather many words, the {i}th of them" for i in range(300)]
+    with pytest.raises(TableError, match="column 'x' cannot be kept as a feature, because it is free text"):
+        learn_one(texts, keep=["x"])
+    assert Schema.from_frame(pa.table({"x": texts})).names == ("x",)  # a model of the user's own may read it
+
+
+def test_codes_with_leading_zeros_are_categories():
+    codes = [f"{i % 30:05d}" for i in range(300)]
+    schema, table = learn_one(codes)
+    assert schema.columns[0].kind == "category"
+    assert schema.encode(table)[:31, 0].tolist() == [*range(30), 0]
+
+
+def test_durations_are_numbers_in_seconds():
+    schema, _ = learn_one(pa.array([90, 30] * 20, pa.duration("s")))
+    assert schema.columns[0] == Column("x", "number")
+    assert schema.remarks == {"x": "durations are used in seconds"}
+    FEATURES.check({**TYPES, "a": pa.duration("us")})
+
+
 def test_a_column_can_be_kept_or_dropped_by_name():
     rising = list(range(N))
     assert "x" in learn_one(rising, keep=["x"])[0].names
@@ -119,7 +140,7 @@ def test_unseen_categories_are_other_where_there_is_one_and_missing_elsewhere():
     ],
 )
 def test_the_numbers_of_each_type(values, expected):
-    np.testing.assert_array_equal(encoded_one(values), expected)
+    np.testing.assert_allclose(encoded_one(values), expected, rtol=1e-12)
 
 
 def test_batches_and_chunked_tables_encode_alike():

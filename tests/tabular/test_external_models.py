@@ -24,10 +24,10 @@ import demur
 from demur import Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
 from demur.columns import Schema, TableError
 from demur.deploy import create_app
-from demur.deploy.decider import Decider
 from demur.deploy.onnx import ExportError, compare_onnx, onnx_model
+from demur.deploy.web_service import Answerer
 from demur.errors import InputError, InputTypeError
-from demur.tabular import TableModel, decide_file, evaluate_table, report_html
+from demur.tabular import DecideOptions, TableModel, decide_file, evaluate_table, report_html
 
 
 def rows(n_rows=150, seed=0):
@@ -145,7 +145,7 @@ def test_it_is_saved_judged_and_written_about(own, tmp_path):
 def test_the_service_answers_like_the_model():
     model = TableModel.wrap(OWN["a pipeline"][0].fit(FRAME.drop(columns="said"), Y), FRAME, target="kind")
     row = {"size": None, "age": 3, "pet": "unicorn", "tame": True}
-    found = json.loads(Decider(model, 10).answer(json.dumps({"row": row}).encode()))["decisions"][0]
+    found = json.loads(Answerer(model).answer({"row": row}))["decisions"][0]
     expected = model.answers(pd.DataFrame([{**row, "size": np.nan}])).to_pylist()[0]
     assert found == expected
     assert "unicorn" not in model.schema.columns[2].categories
@@ -177,7 +177,7 @@ def test_what_the_estimator_refuses_is_said_in_its_words(strict, row, words):
 
 def test_a_file_goes_through_it(strict, tmp_path):
     FRAME[["age", "pet"]].fillna("cat").to_csv(tmp_path / "new.csv", index=False)
-    total = decide_file(strict, tmp_path / "new.csv", tmp_path / "out.csv", proba=True)
+    total = decide_file(strict, tmp_path / "new.csv", tmp_path / "out.csv", DecideOptions(proba=True))
     written = pd.read_csv(tmp_path / "out.csv")
     assert total.rows == len(FRAME)
     assert total.rejected == written["rejected"].sum()

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demur.columns import TableError
-from demur.tabular import Decided, decide_folder, fit_table
+from demur.tabular import Decided, DecideOptions, decide_folder, fit_table
 
 distributed = pytest.importorskip("dask.distributed")
 
@@ -29,20 +29,21 @@ def folder(tmp_path):
     return tmp_path / "new"
 
 
-@pytest.fixture(autouse=True)
-def threads_for_processes(monkeypatch):
-    """Start the local cluster in this process, which takes a fraction of the time."""
-    light = functools.partial(distributed.LocalCluster, processes=False, n_workers=1, threads_per_worker=2)
-    monkeypatch.setattr(distributed, "LocalCluster", light)
+@pytest.fixture(scope="module")
+def scheduler():
+    """Return the address of a cluster in this process, which takes a fraction of the time of one in others."""
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster:
+        yield cluster.scheduler_address
 
 
-def test_each_file_gets_its_decisions(model, folder, tmp_path):
-    done = []
-    options = {"scheduler": "local", "keep": ("id",), "strict": False, "progress": done.append}
-    total = decide_folder(lambda: model, folder, tmp_path / "out", **options)
+def test_each_file_gets_its_decisions(model, folder, scheduler, tmp_path):
+    done, options = [], DecideOptions(keep=("id",), strict=False)
+    target = tmp_path / "new" / ".." / "results" / "out"
+    total = decide_folder(lambda: model, folder, target, options, scheduler=scheduler, progress=done.append)
     written = {}
     for path in folder.rglob("*.parquet"):
-        found = pq.read_table(tmp_path / "out" / path.relative_to(folder))
+        found = pq.read_table(tmp_path / "results" / "out" / path.relative_to(folder))
         assert found.column_names[0] == "id"
         assert found.drop_columns("id").equals(model.answers(pq.read_table(path)))
         written[path.name] = sum(found["rejected"].to_pylist())
@@ -50,23 +51,27 @@ def test_each_file_gets_its_decisions(model, folder, tmp_path):
     assert len(written) == len(done) == 3
 
 
-def test_one_bad_file_and_there_is_no_folder(model, folder, tmp_path):
-    pq.write_table(pa.table({"length": [1.0]}), folder / "b.parquet")
+def test_one_bad_file_and_there_is_no_folder(model, folder, scheduler, tmp_path):
+    pq.write_table(pa.table({"size": ["large"], "id": [1]}), folder / "b.parquet")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(TableError, match=r"b\.parquet does not have the columns .* missing 'size'"):
-        decide_folder(lambda: model, folder, tmp_path / "out", scheduler="local", strict=False)
+    with pytest.raises(TableError, match="folder of Parquet files"):
+        decide_folder(lambda: model, folder, tmp_path / "out", DecideOptions(strict=False), scheduler=scheduler)
+    pq.write_table(pa.table({"length": [1.0]}), folder / "b.parquet")
+    with pytest.raises(TableError, match=r"b\.parquet and a\.parquet in new have different columns"):
+        decide_folder(lambda: model, folder, tmp_path / "out", DecideOptions(strict=False), scheduler=scheduler)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_folders_are_replaced_on_request_only(model, folder, tmp_path):
-    call = functools.partial(decide_folder, lambda: model, folder, scheduler="local", strict=False)
-    call(tmp_path / "out")
-    with pytest.raises(TableError, match="exists already"):
-        call(tmp_path / "out")
-    call(tmp_path / "out", overwrite=True)
+def test_folders_are_replaced_on_request_only(model, folder, scheduler, tmp_path):
+    call = functools.partial(decide_folder, lambda: model, folder, tmp_path / "out", scheduler=scheduler)
+    options = DecideOptions(strict=False)
+    call(options)
+    with pytest.raises(TableError, match="already exists"):
+        call(options)
+    call(options, overwrite=True)
     (tmp_path / "out" / "notes.txt").write_text("mine")
     with pytest.raises(TableError, match=r"notes\.txt"):
-        call(tmp_path / "out", overwrite=True)
+        call(options, overwrite=True)
 
 
 def test_places_that_cannot_be_are_refused(model, folder, tmp_path):
@@ -74,5 +79,5 @@ def test_places_that_cannot_be_are_refused(model, folder, tmp_path):
     with pytest.raises(TableError, match="lies in the folder that is read"):
         call(folder, folder / "out")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(TableError, match=r"no \.parquet file"):
+    with pytest.raises(TableError, match=r"no \.parquet files"):
         call(tmp_path / "empty", tmp_path / "out")

@@ -84,64 +84,41 @@ def predict(
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
     check_share("--cost", cost, what="price")
-    kept = None if keep_all else tuple(keep or ())
     with wrong_call_if_refused(), warnings_as_notes():
-        from demur.tabular import decide_file, decide_folder
+        from demur.tabular import DecideOptions, decide_file, decide_folder
 
-        if scheduler is not None and (not Path(data).is_dir() or out == "-"):
-            raise CallError("--scheduler works on a folder of Parquet files, and needs --out with a folder to make.")
-        if scheduler is not None and review_budget is not None:
-            raise CallError("--review-budget compares all rows with each other, which --scheduler does not: leave one.")
-        prices, limits = read_prices(price), read_limits(capacity)
-        if scheduler is not None and spreadsheet_safe:
-            raise CallError("--spreadsheet-safe is about CSV files, and --scheduler writes Parquet: leave one.")
-        fitted = load_table_model(model)
-        if cost is not None:
-            fitted.check_cost(cost)
-        fitted.check_prices(prices)
-        limited = {**fitted.experts.limits, **(limits or {})}
-        if scheduler is not None and any(limit is not None for limit in limited.values()):
-            raise CallError(
-                "limits compare all rows with each other, which --scheduler does not: lift them with --capacity "
-                "NAME=none, or leave --scheduler out."
-            )
         if scheduler is not None:
-            with _progress("files") as advance:
-                total = decide_folder(
-                    functools.partial(load_table_model, str(model.resolve())),
-                    Path(data).resolve(),
-                    Path(out).resolve(),
-                    scheduler=scheduler,
-                    cost=cost,
-                    prices=prices,
-                    keep=kept,
-                    strict=not allow_extra,
-                    overwrite=force,
-                    proba=proba,
-                    chunk_rows=chunk_rows,
-                    progress=advance,
-                )
-        else:
+            _check_scheduler_call(data, out, review_budget, spreadsheet_safe)
+        options = DecideOptions(
+            cost=cost,
+            prices=read_prices(price),
+            capacity=read_limits(capacity),
+            review_budget=review_budget,
+            proba=proba,
+            keep=None if keep_all else tuple(keep or ()),
+            strict=not allow_extra,
+            chunk_rows=chunk_rows,
+            delimiter=delimiter,
+            decimal=decimal,
+            dayfirst=dayfirst,
+        )
+        fitted = load_table_model(model)
+        if scheduler is None:
             with _progress("rows") as advance:
                 total = decide_file(
-                    fitted,
-                    data,
-                    out,
-                    cost=cost,
-                    keep=kept,
-                    strict=not allow_extra,
-                    overwrite=force,
-                    proba=proba,
-                    review_budget=review_budget,
-                    prices=prices,
-                    capacity=limits,
-                    delimiter=delimiter,
-                    decimal=decimal,
-                    dayfirst=dayfirst,
-                    chunk_rows=chunk_rows,
-                    spreadsheet_safe=spreadsheet_safe,
-                    progress=advance,
+                    fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=advance
                 )
+        else:
+            limited = {**fitted.experts.limits, **(options.capacity or {})}
+            if any(limit is not None for limit in limited.values()):
+                raise CallError(
+                    "limits compare all rows with each other, which --scheduler does not: lift them with --capacity "
+                    "NAME=none, or leave --scheduler out."
+                )
+            load = functools.partial(load_table_model, str(model.resolve()))
+            places = Path(data).resolve(), Path(out).resolve()
+            with _progress("files") as advance:
+                total = decide_folder(load, *places, options, scheduler=scheduler, overwrite=force, progress=advance)
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     where = "" if out == "-" else f" to {out}"
     what = "for experts" if fitted.asks_experts else "declined"
@@ -149,9 +126,18 @@ def predict(
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
 
 
+def _check_scheduler_call(data: str, out: str, review_budget: float | None, spreadsheet_safe: bool) -> None:
+    if not Path(data).is_dir() or out == "-":
+        raise CallError("--scheduler works on a folder of Parquet files, and needs --out with the name of a folder.")
+    if review_budget is not None:
+        raise CallError("--review-budget compares all rows with each other, which --scheduler does not: leave one out.")
+    if spreadsheet_safe:
+        raise CallError("--spreadsheet-safe is for CSV files, and --scheduler writes Parquet: leave one out.")
+
+
 @contextmanager
 def _progress(unit: str) -> Iterator[Callable[[int], None]]:
-    """Count on the terminal, where somebody watches: how many rows there are is not known before the end."""
+    """Count on a terminal; the total is not known before the end."""
     if not is_watched():
         yield lambda steps: None
         return

@@ -106,12 +106,11 @@ def plain_array(values: Values) -> Values:
     if isinstance(type_, pa.BaseExtensionType):
         storage = type_.storage_type
         return plain_array(values.cast(storage) if isinstance(values, pa.ChunkedArray) else values.storage)
-    if not pa.types.is_dictionary(type_) or not pa.types.is_string_view(type_.value_type):
-        return values
-    if isinstance(values, pa.ChunkedArray):
-        wanted = pa.dictionary(type_.index_type, pa.string())
-        return pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type=wanted)
-    return pa.DictionaryArray.from_arrays(values.indices, plain_array(values.dictionary))
+    if pa.types.is_dictionary(type_) and pa.types.is_string_view(type_.value_type):
+        chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+        decoded = [plain_array(chunk.dictionary).take(chunk.indices) for chunk in chunks]
+        return pa.chunked_array(decoded, pa.string()) if isinstance(values, pa.ChunkedArray) else decoded[0]
+    return values
 
 
 def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:

@@ -1,9 +1,9 @@
-"""The columns that a model was fitted on: learned from a table, checked against another, and encoded as numbers."""
+"""The feature columns of a model: learned from a table, checked against another table, and encoded as numbers."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from demur.array_types import ByName, Features
 from demur.columns.column import KINDS, Column, as_type, kind_of_type
-from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, plain_array, shown
+from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, shown
 from demur.errors import InputError
 
 __all__ = ["MAX_CODES", "Schema", "mismatches", "understand"]
 
 _VERSION = 1
+
+_Understood: TypeAlias = Mapping[str, tuple[Column | None, str]]
 
 
 @dataclass(frozen=True)
@@ -78,14 +80,14 @@ class Schema:
         target : str, optional
             The column with the labels, which is not a feature.
         keep : names
-            Columns to use although they are constant, or look like identifiers or free text.
+            Columns to use although they are constant or look like identifiers.
         drop : names
             Columns to leave out.
 
         Raises
         ------
         TableError
-            If a named column is not there, there are no rows, or no column is left to learn from.
+            If a named column does not exist or is free text, there are no rows, or no column is left to learn from.
         """
         unknown = [name for name in (target, *keep, *drop) if name is not None and name not in table.column_names]
         if unknown:
@@ -95,27 +97,12 @@ class Schema:
             )
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
-        columns: list[Column] = []
-        set_aside: dict[str, str] = {}
-        remarks: dict[str, str] = {}
-        for name in table.column_names:
-            if name == target:
-                continue
-            if name in drop:
-                set_aside[name] = "it was left out on request"
-                continue
-            column, said = understand(name, table[name], keep=name in keep)
-            if column is None:
-                set_aside[name] = said
-                continue
-            columns.append(column)
-            if said:
-                remarks[name] = said
-        if not columns:
-            reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in list(set_aside.items())[:4])
-            reasons = f" ({reasons})" if reasons else ""
-            raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
-        return cls(tuple(columns), target, set_aside, remarks)
+        names = [name for name in table.column_names if name != target and name not in drop]
+        understood = {name: understand(name, table[name], keep=name in keep) for name in names}
+        for name, (column, said) in understood.items():
+            if column is not None and said == _FREE_TEXT:
+                raise TableError(f"column {shown(name)} cannot be kept as a feature, because {said}: leave it out")
+        return cls._of(understood, target, drop)
 
     @classmethod
     def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
@@ -138,8 +125,22 @@ class Schema:
         ('pet',)
         """
         table = as_table(frame)
-        keep = [name for name in table.column_names if name != target and name not in drop]
-        return cls.learn(table, target=target, keep=keep, drop=drop)
+        names = [name for name in table.column_names if name != target and name not in drop]
+        understood = {name: understand(name, table[name], keep=True) for name in names}
+        return cls._of(understood, target, drop)
+
+    @classmethod
+    def _of(
+        cls, understood: Mapping[str, tuple[Column | None, str]], target: str | None, drop: Collection[str]
+    ) -> Self:
+        columns = tuple(column for column, _ in understood.values() if column is not None)
+        aside = {name: reason for name, (column, reason) in understood.items() if column is None}
+        if not columns:
+            reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in list(aside.items())[:4])
+            reasons = f" ({reasons})" if reasons else ""
+            raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
+        remarks = {name: remark for name, (column, remark) in understood.items() if column is not None and remark}
+        return cls(columns, target, {**aside, **dict.fromkeys(drop, "it was left out on request")}, remarks)
 
     def without(self, name: str) -> Self:
         """Return the schema without one of its columns, if it has it.
@@ -224,9 +225,7 @@ class Schema:
         for position in np.flatnonzero(self.categorical):
             missing = np.isnan(codes[:, position])
             if missing.any():
-                values = plain_array(table.column(self.columns[position].name))
-                if pa.types.is_dictionary(values.type):
-                    values = pc.cast(values, values.type.value_type)
+                values = as_type(table.column(self.columns[position].name), pa.string(), "", "")
                 found[:, position] = missing & np.asarray(pc.is_valid(values), dtype=bool)
         return found
 
@@ -289,6 +288,10 @@ _PLAIN_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
 
 
+_LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
+_FREE_TEXT = "it is free text (long, and mostly different from row to row)"
+
+
 def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tuple[Column | None, str]:
     """Return a column as a feature, with a remark about it or an empty one; or no feature, with the reason.
 
@@ -306,46 +309,28 @@ def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tup
     >>> understand("country", pa.chunked_array([["NL", "NL"]]))
     (None, "every value is 'NL'")
     """
-    kind = kind_of_type(values.type)
+    kind, type_ = kind_of_type(values.type), values.type
     if values.null_count == len(values):
         return None, "every value is missing"
     if kind is None:
-        return None, f"its values are neither numbers nor text nor dates but of type {values.type}"
+        return None, f"its values are neither numbers nor text nor dates but of type {type_}"
     if kind == "category":
         return _category(name, as_type(values, pa.string(), name, "the table"), keep)
-    if kind == "number":
-        return _number(name, values, keep)
-    zoned = pa.types.is_timestamp(values.type) and values.type.tz is not None
-    unit = "ns" if getattr(values.type, "unit", None) == "ns" else "us"
-    return _unless_constant(Column(name, kind, zoned=zoned, unit=unit), values, keep)
-
-
-def _unless_constant(column: Column, values: Values, keep: bool, remark: str = "") -> tuple[Column | None, str]:
-    """Look at the numbers that a model would see: Arrow cannot compare all types, nor a model all integers."""
+    zoned = pa.types.is_timestamp(type_) and type_.tz is not None
+    unit = "ns" if kind != "number" and getattr(type_, "unit", None) == "ns" else "us"
+    column = Column(name, kind, zoned=zoned, unit=unit)
     encoded = column.encode(values, "the table")
-    # One value and gaps still tell two kinds of rows apart.
-    if not keep and not np.isnan(encoded).any() and encoded.min() == encoded.max():
-        what = repr(encoded[0].item()).removesuffix(".0") if column.kind == "number" else "the same"
-        return None, f"every value is {what}"
-    return column, remark
-
-
-def _number(name: str, values: Values, keep: bool) -> tuple[Column | None, str]:
-    remark = ""
-    if pa.types.is_floating(values.type):
-        values = as_type(values, pa.float64(), name, "the table")
-        finite = pc.is_finite(values)
-        n_infinite = pc.sum(pc.is_inf(values)).as_py() or 0
-        if n_infinite:
-            remark = f"{n_infinite:,} infinite {'value is' if n_infinite == 1 else 'values are'} read as missing"
-        values = pc.if_else(finite, values, None)
-        if values.null_count == len(values):
-            return None, "every value is missing or infinite"
-    if not keep and pa.types.is_integer(values.type) and values.null_count == 0:
-        reason = _numbered_rows(name, values)
-        if reason:
+    missing = np.isnan(encoded)
+    if missing.all():
+        return None, "every value is missing or infinite"
+    if not keep:
+        if not missing.any() and encoded.min() == encoded.max():  # one value and gaps still tell rows apart
+            return None, f"every value is {encoded[0]:.15g}" if kind == "number" else "every value is the same"
+        if pa.types.is_integer(type_) and not missing.any() and (reason := _numbered_rows(name, values)):
             return None, reason
-    return _unless_constant(Column(name, "number"), values, keep, remark)
+    if pa.types.is_floating(type_) and (n := int(np.isinf(np.asarray(values, dtype=np.float64)).sum())):
+        return column, f"{n:,} infinite {'value is' if n == 1 else 'values are'} read as missing"
+    return column, "durations are used in seconds" if pa.types.is_duration(type_) else ""
 
 
 def _numbered_rows(name: str, values: Values) -> str:
@@ -366,30 +351,30 @@ def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
     table = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
     table = table.sort_by([("count", "descending"), ("value", "ascending")])
     n_valid, n_distinct = len(text) - text.null_count, table.num_rows
-    if not keep:
-        if n_distinct == 1 and text.null_count == 0:
-            return None, f"every value is {shown(table['value'][0].as_py())}"
-        reason = _unlike_category(name, table["value"], n_valid)
-        if reason:
-            return None, reason
+    if not keep and n_distinct == 1 and text.null_count == 0:
+        return None, f"every value is {shown(table['value'][0].as_py())}"
+    reason = _unlike_category(name, table["value"], n_valid)
+    if reason and not keep:
+        return None, reason
     other = n_distinct > MAX_CODES
     kept = table["value"].slice(0, MAX_CODES - 1 if other else MAX_CODES).to_pylist()
     remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
-    return Column(name, "category", tuple(kept), other), remark if other else ""
+    remark = reason if reason == _FREE_TEXT else remark if other else ""
+    return Column(name, "category", tuple(kept), other), remark
 
 
 def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
     """Tell why text is not a category but numbers, sentences or identifiers, if so."""
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
-        if numbers > 0.9:
+        if numbers > 0.9 and not pc.any(pc.match_substring_regex(distinct, _LEADING_ZERO)).as_py():
             unread = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _PLAIN_NUMBER)))
             example = shown(unread[0].as_py()) if len(unread) else "those in quotes"
             return f"its values are numbers or dates, but not written as 1.5 or 2024-12-31, such as {example}"
         length = pc.mean(pc.utf8_length(distinct)).as_py()
         words = pc.mean(pc.count_substring(distinct, " ")).as_py() + 1
         if (length >= _LONG_TEXT or words >= _MANY_WORDS) and 2 * len(distinct) > n_valid:
-            return "it is free text (long, and mostly different from row to row)"
+            return _FREE_TEXT
     all_different = len(distinct) == n_valid and n_valid > 1
     if all_different and (n_valid >= _MANY_ROWS or _names_identifier(name)):
         return "it looks like an identifier (every value is different)"

@@ -4,9 +4,7 @@ from demur.deploy.model_folder import ModelVersionWarning, load, save
 from demur.deploy.model_parts import ModelFileError
 from demur.deploy.monitored_tables import MonitoredTables
 from demur.deploy.monitoring import Alarm, Monitor, Reference, risk_sequence
-from demur.deploy.operations import Operations, ReloadingApp
-from demur.deploy.service import create_app
-from demur.deploy.service_metrics import ServiceMetrics
+from demur.deploy.web_service import create_app
 
 __all__ = [
     "Alarm",
@@ -14,10 +12,7 @@ __all__ = [
     "ModelVersionWarning",
     "Monitor",
     "MonitoredTables",
-    "Operations",
     "Reference",
-    "ReloadingApp",
-    "ServiceMetrics",
     "create_app",
     "load",
     "risk_sequence",

@@ -516,7 +516,7 @@ def run_search(
     ------
     DatasetError, StoreError, InputError
     """
-    from demur.paper.run_jobs import connect
+    from demur.workers import connect_dask
 
     store = SearchStore(out)
     missing = {
@@ -535,7 +535,7 @@ def run_search(
         )
         _keep(store, results, len(left), started, say)
         return
-    with connect(scheduler) as client:
+    with connect_dask(scheduler) as client:
         futures = {
             client.submit(_on_worker, *one, place, device, key=f"demur-search-{path.name}", pure=False): one
             for path, one in missing.items()

@@ -1,30 +1,25 @@
 """Running jobs, each kept as soon as it is finished: on this machine, or on a Dask cluster."""
 
-import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
 
-from demur.errors import InputError, MissingExtraError
 from demur.paper.experiments import Experiment
 from demur.paper.problems import DataPlace
 from demur.paper.records import Record, Store
 from demur.paper.trial_computing import Workplace, compute
 from demur.paper.trial_jobs import Plan, TrialJob, make_plan
 from demur.training import resolve_device
-from demur.workers import n_cores
+from demur.workers import connect_dask, n_cores, optional_dask
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["JobsFailedError", "Watch", "compute_records", "connect", "run_here", "run_on_cluster"]
+__all__ = ["JobsFailedError", "Watch", "compute_records", "run_here", "run_on_cluster"]
 
 
 class JobsFailedError(Exception):
@@ -124,7 +119,7 @@ def compute_records(
             if scheduler is None:
                 run_here(plan, resolve_device(device), watch)
             elif plan.jobs:
-                with connect(scheduler) as client:
+                with connect_dask(scheduler) as client:
                     run_on_cluster(plan, client, device, watch)
         except JobsFailedError as error:
             failures.append(str(error))
@@ -162,54 +157,6 @@ def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> No
     failures.raise_if_any()
 
 
-@contextmanager
-def connect(scheduler: str) -> Iterator["Client"]:
-    """Yield a Dask client for "local:N", N worker processes on this machine, or for a scheduler's address.
-
-    Raises
-    ------
-    MissingExtraError
-        If Dask distributed is not installed.
-    InputError
-        If the scheduler is neither, or does not answer.
-
-    Examples
-    --------
-    >>> with connect("local:many"):
-    ...     pass
-    Traceback (most recent call last):
-        ...
-    demur.errors.InputError: scheduler must be 'local:N' with N worker processes, or an address such as ...
-    """
-    dask = _dask()
-    kind, _, number = scheduler.partition(":")
-    if kind == "local" and number.isdigit() and int(number) > 0:
-        with (
-            dask.LocalCluster(
-                n_workers=int(number),
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                memory_limit=0,
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            dask.Client(cluster) as client,
-        ):
-            yield client
-        return
-    if "://" not in scheduler:
-        raise InputError(
-            "scheduler must be 'local:N' with N worker processes, or an address such as 'tcp://host:8786', got "
-            f"{scheduler!r}."
-        )
-    try:
-        client = dask.Client(scheduler, timeout=20)
-    except (OSError, ValueError) as error:
-        raise InputError(f"the scheduler {scheduler} does not answer; is it running, and can it be reached?") from error
-    with client:
-        yield client
-
-
 def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | None = None) -> None:
     """Compute the jobs of a plan on a cluster; this process keeps every record as soon as it arrives.
 
@@ -240,7 +187,7 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
         for job in largest_first
     }
     try:
-        for future in _dask().as_completed(jobs):
+        for future in optional_dask().as_completed(jobs):
             job = jobs[future]
             try:
                 record: Record = future.result()
@@ -256,13 +203,6 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
     failures.raise_if_any()
 
 
-def _dask() -> ModuleType:
-    try:
-        return import_module("distributed")
-    except ImportError as error:
-        raise MissingExtraError('--scheduler needs Dask: pip install "demur[dask]".') from error
-
-
 _here = threading.local()
 
 
@@ -276,6 +216,6 @@ def _compute(job: TrialJob, place: DataPlace, device: str, n_workers: int) -> Re
 
 def _stacks_per_worker(client: "Client") -> int:
     """Return how many stacks a worker trains at a time: its share of a local machine's cores, or one."""
-    if not isinstance(client.cluster, _dask().LocalCluster):
+    if not isinstance(client.cluster, optional_dask().LocalCluster):
         return 1
     return max(1, n_cores() // max(1, len(client.cluster.workers)))

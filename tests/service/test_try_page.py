@@ -1,11 +1,12 @@
 """The page in a browser: what a reader sees is what the service answers."""
 
+import asyncio
 import contextlib
 import socket
 import threading
 
 import pytest
-import uvicorn
+from granian.server.embed import Server
 from service_samples import CLASSES, HOSTILE, model, table
 
 from demur.deploy import create_app
@@ -17,15 +18,23 @@ pytestmark = pytest.mark.slow
 @contextlib.contextmanager
 def running(application):
     """Serve an application at a free port of this machine, in a thread."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(application, log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    loop = asyncio.new_event_loop()
+    server = Server(application, port=port, interface="asginl", websockets=False, log_enabled=False)
+
+    def serve():
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(server.serve())
+
+    thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http://127.0.0.1:{port}"
     finally:
-        server.should_exit = True
+        loop.call_soon_threadsafe(server.stop)
         thread.join()
+        loop.close()
 
 
 @pytest.fixture

@@ -1,0 +1,289 @@
+"""Requests to a served model and its answers, as pydantic types made from the model's columns."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import time, timedelta
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from demur.columns import Column, TableError
+from demur.columns.frames import shown
+from demur.tabular import TableModel
+from demur.tabular.class_labels import as_column
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY
+from demur.tabular.table_model import LARGEST
+
+__all__ = ["RequestError", "answer_type", "column_array", "question_type", "request_table", "sentence"]
+
+TypeForm: TypeAlias = Any
+"""A type as pydantic reads it; Python has no annotation for types that are made at run time."""
+
+_LONGEST_SECONDS = 9e9
+"""The longest duration that Arrow can hold in nanoseconds."""
+
+_MOST_CLASSES = 100
+"""Classes that the OpenAPI document lists one by one."""
+
+_REASON = (
+    'Why the model declines: "ambiguous" (between classes), or "novel" (unlike the training rows) and the columns '
+    "whose values are outside the training data; null where it answers."
+)
+_WHY = f'"{DECLINED}", "{AUDIT}" for an answered row that was drawn for review, or null: no review needed.'
+
+
+class RequestError(TableError):
+    """A request that cannot be answered: one sentence for the client, and the HTTP status.
+
+    Parameters
+    ----------
+    message : str
+    status : int, default 422
+
+    Examples
+    --------
+    >>> RequestError("the body is larger than 10 bytes", 413).status
+    413
+    """
+
+    def __init__(self, message: str, status: int = 422) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def _object_type(name: str, parts: Mapping[str, TypeForm]) -> TypeForm:
+    """Return the type of an object with these parts and no others; values are not converted."""
+    from pydantic import ConfigDict
+    from typing_extensions import TypedDict
+
+    make: Any = TypedDict  # the names are known only now
+    made = make(name, dict(parts))
+    made.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    return made
+
+
+# Questions ------------------------------------------------------------------------------------------------------------
+
+
+def question_type(model: TableModel, max_rows: int) -> TypeForm:
+    """Return the type of a request: one row or many, and the cost or prices to decide for.
+
+    Parameters
+    ----------
+    model : TableModel
+    max_rows : int
+
+    Examples
+    --------
+    >>> from pydantic import TypeAdapter
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
+    >>> adapter = TypeAdapter(question_type(fit_table(table, "y", model="lr"), max_rows=10))
+    >>> adapter.validate_python({"row": {"size": 2}, "cost": 0.1})
+    {'row': {'size': 2.0}, 'cost': 0.1}
+    """
+    from typing import Annotated, NotRequired
+
+    from pydantic import AfterValidator, Discriminator, FailFast, Field, Tag, WithJsonSchema
+
+    def checked(check: Callable[[Any], None]) -> AfterValidator:
+        def pass_on(value: Any) -> Any:
+            if value is not None and value is not False:
+                check(value)
+            return value
+
+        return AfterValidator(pass_on)
+
+    row, number = _row_type(model), Annotated[float, Field(allow_inf_nan=False)]
+    cost: TypeForm = Annotated[number | None, checked(model.check_cost), WithJsonSchema(_cost_schema(model))]
+    proba: TypeForm = Annotated[
+        bool,
+        checked(lambda _: model.check_proba()),
+        Field(description="Whether to return the calibrated probability of each class."),
+        *([] if model.has_proba else [WithJsonSchema({"const": False})]),
+    ]
+    options = {"cost": NotRequired[cost], "proba": NotRequired[proba]}
+    if model.asks_experts:
+        known = {
+            name: {"type": "number", "minimum": 0, "default": price} for name, price in model.experts.prices.items()
+        }
+        schema = {"type": ["object", "null"], "properties": known, "additionalProperties": False}
+        prices: TypeForm = Annotated[
+            dict[str, number] | None, checked(model.check_prices), WithJsonSchema(schema)  # type: ignore[valid-type]
+        ]
+        options["prices"] = NotRequired[prices]
+    many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
+    one_row: TypeForm = Annotated[_object_type("OneRow", {"row": row, **options}), Tag("one")]
+    many_rows: TypeForm = Annotated[_object_type("ManyRows", {"rows": many, **options}), Tag("many")]
+    return Annotated[one_row | many_rows, Discriminator(_one_or_many)]
+
+
+def _one_or_many(question: object) -> str:
+    return "one" if isinstance(question, dict) and "row" in question else "many"
+
+
+def _row_type(model: TableModel) -> TypeForm:
+    from typing import Annotated, NotRequired
+
+    from pydantic import Field
+
+    unused = {**model.schema.set_aside, model.target: "it is what the model predicts"}
+    ignored = {
+        name: NotRequired[Annotated[Any, Field(description=f"Not used: {reason}.")]] for name, reason in unused.items()
+    }
+    return _object_type("Row", {**{one.name: _value_type(one) | None for one in model.schema.columns}, **ignored})
+
+
+def _value_type(column: Column) -> TypeForm:
+    from typing import Annotated
+
+    from pydantic import AwareDatetime, BeforeValidator, Field, NaiveDatetime
+
+    def written_as(type_: TypeForm, format_: str) -> TypeForm:
+        return Annotated[type_, Field(strict=False, json_schema_extra={"format": format_}), BeforeValidator(_text)]
+
+    if column.kind == "number":
+        return Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+    if column.kind == "boolean":
+        return bool
+    if column.kind == "category":
+        text: TypeForm = Annotated[str, Field(examples=list(column.categories[:20]))]
+        return text | Annotated[int, BeforeValidator(_whole)] if column.fits(pa.int64()) else text
+    if column.kind == "time":
+        seconds = Annotated[float, Field(ge=-_LONGEST_SECONDS, le=_LONGEST_SECONDS, allow_inf_nan=False)]
+        return written_as(time, "time-local") | seconds
+    return written_as(AwareDatetime, "date-time") if column.zoned else written_as(NaiveDatetime, "date-time-local")
+
+
+def _text(value: object) -> object:
+    """Refuse numbers, which pydantic would read as seconds since 1970."""
+    if not isinstance(value, str):
+        raise ValueError("a date or time must be text such as 2024-12-31T23:59")
+    return value
+
+
+def _whole(value: object) -> object:
+    """Return 2.0, which JSON counts as a whole number, as 2."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def _cost_schema(model: TableModel) -> dict[str, object]:
+    words = "The cost of declining one row; a wrong answer costs 1."
+    if model.cost is None:
+        return {"type": "null", "description": f"{words} This model has none: {model.why_cost_fixed}."}
+    if not model.cost_adjustable:
+        return {"enum": [model.cost, None], "description": f"{words} It is fixed: {model.why_cost_fixed}."}
+    number = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
+    return {"anyOf": [number, {"type": "null"}], "default": model.cost, "description": words}
+
+
+def sentence(error: Mapping[str, Any]) -> str:
+    """Return one of pydantic's errors in a request's body as a sentence.
+
+    Examples
+    --------
+    >>> error = {"loc": ("body", "many", "rows", 1, "size"), "type": "float_type", "input": "big"}
+    >>> sentence({**error, "msg": "Input should be a valid number"})
+    "row 2, column 'size': input should be a valid number, got 'big'."
+    """
+    match tuple(error["loc"])[2:]:
+        case ("rows", int(row), str(column), *_):
+            place = f"row {row + 1:,}, column {shown(column)}"
+        case ("rows", int(row), *_):
+            place = f"row {row + 1:,}"
+        case ("row", str(column), *_):
+            place = f"row 1, column {shown(column)}"
+        case (str(name), *_):
+            place = shown(name)
+        case _:
+            place = "the request"
+    words = str(error["msg"]).removeprefix("Value error, ").removesuffix(".")
+    if error["type"] == "missing":
+        return f"{place}: a value is required; give null where it is not known."
+    if error["type"] == "extra_forbidden":
+        return f"{place}: the model does not know this name; see /openapi.json for those that it takes."
+    given = error["input"]
+    got = f", got {shown(given)}" if isinstance(given, (str, bool, int, float)) and len(str(given)) < 1000 else ""
+    return f"{place}: {words[:1].lower()}{words[1:]}{got}."
+
+
+def request_table(model: TableModel, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return the rows of a request that was checked as the table that the model decides on."""
+    columns = model.schema.columns
+    arrays = [column_array(column, [row[column.name] for row in rows]) for column in columns]
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def column_array(column: Column, values: Sequence[Any]) -> pa.Array:
+    """Return the values of one column as an Arrow array that the schema encodes.
+
+    Examples
+    --------
+    >>> column_array(Column("size", "number"), [1, None, 2.5]).to_pylist()
+    [1.0, None, 2.5]
+    """
+    type_ = column.arrow_type
+    if column.kind == "time":
+        type_, values = pa.duration(column.unit), [None if value is None else _elapsed(value) for value in values]
+    elif column.kind == "category":
+        values = [str(value) if type(value) is int else value for value in values]
+    try:
+        return pa.array(values, type_)
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError):
+        raise RequestError(f"column {shown(column.name)} holds a value that cannot be stored as {type_}.") from None
+
+
+def _elapsed(value: float | time) -> timedelta:
+    """Return a time of day as the time since midnight; a number is a duration in seconds."""
+    if isinstance(value, time):
+        return timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
+    return timedelta(seconds=value)
+
+
+# Answers --------------------------------------------------------------------------------------------------------------
+
+
+def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
+    """Return the type of the answer to a request.
+
+    Parameters
+    ----------
+    model : TableModel
+    audits : bool, default False
+        Whether each decision says why it is to be reviewed.
+    """
+    from typing import Annotated, NotRequired
+
+    from pydantic import Field, WithJsonSchema
+
+    def described(schema: dict[str, object]) -> TypeForm:
+        return Annotated[Any, WithJsonSchema(schema)]
+
+    classes = as_column(model.classes, model.label_type).to_pylist()
+    kind = "string" if model.label_type == "text" else model.label_type
+    label: dict[str, object] = {"enum": classes} if len(classes) <= _MOST_CLASSES else {"type": kind}
+    confidence = f"The {'probability' if model.has_proba else 'trained score'} of the first choice."
+    parts = [
+        described({"description": "The class, or null where the model declines.", "anyOf": [label, {"type": "null"}]}),
+        bool,
+        Annotated[float, Field(description=confidence)],
+        described(label),
+        described(label),
+        Annotated[str | None, Field(description=_REASON)],
+    ]
+    if model.asks_experts:
+        words = "The expert to ask, or null where the model answers."
+        parts += [described({"enum": [*model.experts.columns, None], "description": words}), float]
+    decision = dict(zip(model.answer_columns(), parts, strict=True))
+    if audits:
+        decision[WHY] = described({"enum": [DECLINED, AUDIT, None], "description": _WHY})
+    decision["proba"] = NotRequired[Annotated[dict[str, float], Field(description="The probability of each class.")]]
+    decisions: TypeForm = list[_object_type("Decision", decision)]  # type: ignore[misc]
+    words = "The cost that decided; null where the model's rule has no single one."
+    whole = {
+        "decisions": decisions,
+        "cost": Annotated[float | None, Field(description=words)],
+        "model": _object_type("About", {"name": str, "target": str}),
+    }
+    if model.asks_experts:
+        whole["prices"] = dict[str, float]
+    return _object_type("Decisions", whole)

@@ -1,0 +1,180 @@
+"""Run the HTTP service with granian: worker processes, their log, and how they stop."""
+
+import atexit
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from demur.errors import MissingExtraError, UserError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["JsonFormatter", "log_settings", "run_server"]
+
+_log = logging.getLogger("demur.deploy")
+
+_CONNECTIONS = 4096
+"""Connections that wait to be accepted, and open ones of each worker: idle ones must not lock others out."""
+
+_HEADER_MILLISECONDS = 5000
+_SECONDS_TO_STOP = 10
+_METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def run_server(
+    build: Callable[[Callable[[], bool]], "ASGIApp"],
+    address: tuple[str, int],
+    *,
+    workers: int = 1,
+    drain: float = 0.0,
+    log: dict[str, Any] | None = None,
+    seconds_to_build: float = 5.0,
+    started: Callable[[], object] = lambda: None,
+) -> None:
+    """Serve an application until the process gets SIGTERM or SIGINT.
+
+    Each worker is a process that builds the application before it opens the port. granian replaces a worker that
+    ends unexpectedly. On SIGHUP it replaces all of them, one after another, and each builds the application again,
+    unless ``build`` raises a :class:`~demur.errors.UserError` in this process.
+
+    Parameters
+    ----------
+    build : callable that can be pickled
+        Returns the application, given a function that says whether the service is about to stop.
+    address : tuple of str and int
+        Numeric address and port.
+    workers : int, default 1
+    drain : float, default 0
+        Seconds to keep serving after SIGTERM while the service says that it is about to stop.
+    log : dict, optional
+        What :func:`log_settings` returns.
+    seconds_to_build : float, default 5
+        Time that ``build`` takes. On SIGHUP an old worker stays several times as long beside its successor.
+    started : callable, optional
+        Called once the port is open.
+    """
+    try:
+        from granian.constants import HTTPModes, Interfaces
+        from granian.http import HTTP1Settings
+        from granian.log import LogLevels
+        from granian.server import Server
+    except ImportError:
+        raise MissingExtraError("the service needs granian: pip install demur[serve].") from None
+    multiprocessing.set_start_method("spawn", force=True)  # a fork would inherit locks of native thread pools
+    stopping = multiprocessing.Event()
+    server = Server(
+        "demur",
+        *address,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        websockets=False,
+        workers=workers,
+        backlog=_CONNECTIONS,
+        backpressure=_CONNECTIONS,
+        http1_settings=HTTP1Settings(header_read_timeout=_HEADER_MILLISECONDS),
+        respawn_failed_workers=True,
+        respawn_interval=5 + 4 * seconds_to_build,  # after this time its successor must be ready
+        workers_kill_timeout=_SECONDS_TO_STOP,
+        log_level=LogLevels.error,
+        log_dictconfig=log,
+    )
+
+    end: Callable[[], None] = server.signal_handler_interrupt
+    respawn: Callable[[], None] = server.signal_handler_reload
+
+    def stop(*_: object) -> None:
+        if drain and not stopping.is_set():
+            threading.Timer(drain, end).start()
+        else:
+            end()
+        stopping.set()
+
+    def renew(*_: object) -> None:
+        try:
+            build(stopping.is_set)
+        except UserError as error:
+            _log.error("the workers stay, because the model in the folder cannot be loaded: %s", error)
+        else:
+            respawn()
+
+    @server.on_startup
+    def own_signals() -> None:
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGHUP, renew)
+        threading.Thread(target=_when_open, args=(address, started), daemon=True).start()
+
+    with tempfile.TemporaryDirectory(prefix="demur-metrics-", ignore_cleanup_errors=True) as folder:
+        if workers > 1:
+            os.environ.setdefault(_METRICS_FOLDER, folder)  # where prometheus_client adds up the workers' counts
+        server.serve(target_loader=partial(_load, build, stopping), wrap_loader=False)
+
+
+def _load(build: Callable[[Callable[[], bool]], "ASGIApp"], stopping: Any) -> "ASGIApp":
+    """Build the application in a worker process."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # it has no types
+
+    warnings.simplefilter("ignore")  # the parent process has shown those of the model; clients choose costs
+    app = build(stopping.is_set)
+    threadpool_limits(1)  # requests are small, and several workers use several cores
+    atexit.register(os._exit, 0)  # granian's threads may still run, and abort a process that takes Python down
+    return app
+
+
+def _when_open(address: tuple[str, int], started: Callable[[], object]) -> None:
+    while True:
+        try:
+            socket.create_connection(address, 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            started()
+            return
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes each record as a JSON object in one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
+        if hasattr(record, "fields"):
+            document |= {"message": "request", **record.fields}
+        else:
+            document["message"] = record.getMessage()
+        if record.exc_info:
+            document["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(document)
+
+
+def log_settings(level: str, *, as_json: bool) -> dict[str, Any]:
+    """Return the settings of the log for :func:`logging.config.dictConfig`: lines to standard error.
+
+    Parameters
+    ----------
+    level : {"debug", "info", "warning", "error"}
+    as_json : bool
+
+    Examples
+    --------
+    >>> log_settings("info", as_json=False)["loggers"]["demur"]["level"]
+    'INFO'
+    """
+    line = {"format": "%(asctime)s %(levelname)s %(message)s", "datefmt": "%Y-%m-%dT%H:%M:%S%z"}
+    own = {"handlers": ["stderr"], "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": JsonFormatter} if as_json else line},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "loggers": {"demur": {**own, "level": level.upper()}, "_granian": own},
+    }

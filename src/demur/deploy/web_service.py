@@ -1,0 +1,432 @@
+"""The HTTP service: its routes, limits, keys and access log."""
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from demur._version import __version__
+from demur.columns import TableError
+from demur.deploy.request_types import RequestError, answer_type, question_type, request_table, sentence
+from demur.deploy.service_metrics import ServiceMetrics
+from demur.deploy.try_page import report_headers, try_page
+from demur.errors import InputError, MissingExtraError
+from demur.tabular import TableModel
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["create_app", "read_api_keys"]
+
+_log = logging.getLogger("demur.deploy")
+_access = logging.getLogger("demur.access")
+
+_OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
+_PROBES = ("/health", "/ready", "/metrics")
+"""Paths that are asked every few seconds, and logged at level debug only."""
+
+_FEW_ROWS = 64
+"""Requests with more rows are decided in a thread, so that the others do not wait."""
+
+_MOST_PROBA = 1_000_000
+"""Probabilities in one answer."""
+
+_MOST_UNFINISHED = 1 << 26
+"""Bytes in memory of bodies that have not arrived whole."""
+
+
+def create_app(
+    model: TableModel,
+    *,
+    report: str | Path | None = None,
+    max_rows: int = 10_000,
+    max_bytes: int = 5_000_000,
+    max_seconds: float = 30.0,
+    allowed_hosts: Collection[str] = (),
+    audit: float = 0.0,
+    api_keys: Collection[str] = (),
+    stopping: Callable[[], bool] = lambda: False,
+) -> "FastAPI":
+    """Return a FastAPI application that decides with a model.
+
+    ``POST /decide`` takes ``{"rows": [{...}, ...], "cost": 0.1}`` or ``{"row": {...}}``, with ``"proba": true`` for the
+    probability of each class. ``/health`` and ``/ready`` are for probes, ``/metrics`` for Prometheus, ``/openapi.json``
+    describes the columns, ``/`` is a page to try the model and ``/report`` shows the report, if there is one. The
+    answers are those of :meth:`TableModel.answers`.
+
+    Parameters
+    ----------
+    model : TableModel
+    report : path, optional
+        HTML file to show at ``/report``.
+    max_rows : int, default 10000
+        Largest number of rows in one request.
+    max_bytes : int, default 5000000
+        Largest body of one request.
+    max_seconds : float, default 30
+        Time within which a body must arrive.
+    allowed_hosts : names, optional
+        Host names under which clients may reach the service, beside this machine's loopback names; ``"*"`` for any.
+        Other names are refused, so that no web page can reach the service through a name of its own.
+    audit : float, default 0
+        Share of the answered rows to draw for review. Above 0, each decision has a field ``why``: ``"declined"``,
+        ``"audit"``, or null where the row needs no review.
+    api_keys : collection of str, optional
+        Keys of which each request must present one, except to ``/health`` and ``/ready``.
+    stopping : callable, optional
+        Whether the service is about to stop, in which case ``/ready`` returns 503.
+
+    Raises
+    ------
+    ImportError
+        Without FastAPI, prometheus_client or Jinja2: ``pip install demur[serve]``.
+
+    Examples
+    --------
+    >>> import asyncio, httpx
+    >>> import pyarrow as pa
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
+    >>> transport = httpx.ASGITransport(create_app(fit_table(table, "y", model="lr")))
+    >>> async def ask(question):
+    ...     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    ...         return (await client.post("/decide", json=question)).json()
+    >>> [one["prediction"] for one in asyncio.run(ask({"row": {"size": 1}}))["decisions"]]
+    ['a']
+    >>> asyncio.run(ask({"row": {"size": "big"}}))["error"]
+    "row 1, column 'size': input should be a valid number, got 'big'."
+    """
+    try:
+        import prometheus_client  # noqa: F401 # one message for the one extra
+        from fastapi import APIRouter, Body, Depends, FastAPI
+        from fastapi.exceptions import RequestValidationError
+        from starlette.exceptions import HTTPException
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
+        from starlette.responses import HTMLResponse, JSONResponse, Response
+    except ImportError:
+        raise MissingExtraError("the service needs FastAPI: pip install demur[serve].") from None
+    for name, limit in (("max_rows", max_rows), ("max_bytes", max_bytes)):
+        if limit < 1:
+            raise InputError(f"{name} must be at least 1, got {limit!r}.")
+    answerer = Answerer(model, audit)
+    question: Any = Annotated[question_type(model, max_rows), Body()]
+    app = FastAPI(
+        title=f"demur: {model.target}",
+        version=__version__,
+        description="A classifier that declines to answer when answering would cost more than asking.",
+        openapi_url=None,  # it names the columns, and so needs the key
+        exception_handlers={RequestValidationError: _refuse, HTTPException: _refuse, RequestError: _refuse},
+    )
+    keyed = APIRouter(dependencies=[Depends(_key_check(api_keys))] if api_keys else [])
+
+    @app.head("/health", include_in_schema=False)
+    @app.get("/health", summary="Whether the service runs")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.head("/ready", include_in_schema=False)
+    @app.get(
+        "/ready", summary="Whether the service takes requests", responses={503: {"description": "It is stopping."}}
+    )
+    async def ready() -> JSONResponse:
+        return JSONResponse({"status": "stopping"}, 503) if stopping() else JSONResponse({"status": "ready"})
+
+    @keyed.get("/metrics", summary="Counts for Prometheus")
+    async def metrics() -> Response:
+        return Response(answerer.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @keyed.post("/decide", summary=f"Decide {model.target} for one row or many",
+                response_model=answer_type(model, audits=audit > 0),
+                responses={422: {"description": "The request does not fit the model."}})  # fmt: skip
+    async def decide(asked: question) -> Response:
+        if len(asked.get("rows", ())) <= _FEW_ROWS:
+            answer = answerer.answer(asked)
+        else:
+            answer = await asyncio.to_thread(answerer.answer, asked)
+        return Response(answer, media_type="application/json")
+
+    @keyed.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+    async def document() -> JSONResponse:
+        return JSONResponse(app.openapi())
+
+    pages = {"/": try_page(model, has_report=report is not None)}
+    if report is not None:
+        page = Path(report).read_text(encoding="utf-8")
+        pages["/report"] = page, report_headers(page)
+    for path, (page, headers) in pages.items():
+        shown = HTMLResponse(page, headers=headers)
+        keyed.add_api_route(path, lambda shown=shown: shown, methods=["GET", "HEAD"], include_in_schema=False)
+    app.include_router(keyed)
+    app.add_middleware(BodyLimit, max_bytes=max_bytes, max_seconds=max_seconds)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_OWN_HOSTS, *allowed_hosts], www_redirect=False)
+    app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
+    return app
+
+
+async def _refuse(request: "Request", error: Any) -> "Response":
+    """Answer a request that failed with one sentence."""
+    from fastapi.exceptions import RequestValidationError
+    from starlette.responses import JSONResponse
+
+    if isinstance(error, RequestValidationError):
+        return JSONResponse({"error": sentence(error.errors()[0])}, 422)
+    if isinstance(error, RequestError):
+        return JSONResponse({"error": str(error)}, error.status)
+    return JSONResponse({"error": f"{error.detail}."}, error.status_code, error.headers)
+
+
+class Answerer:
+    """Answers questions with a model: the rows, the draw for review, and the counts.
+
+    Parameters
+    ----------
+    model : TableModel
+    audit : float, default 0
+        Share of the answered rows to draw for review.
+    rng : numpy.random.Generator, optional
+        Draws them.
+    """
+
+    def __init__(self, model: TableModel, audit: float = 0.0, rng: np.random.Generator | None = None) -> None:
+        check_audit(audit)
+        self.model, self.audit = model, audit
+        self._rng = np.random.default_rng() if rng is None else rng
+        self._about = {"name": str(model.facts.get("model", "model")), "target": model.target}
+        self.metrics = ServiceMetrics(
+            **{"model": self._about["name"], "target": model.target}, n_classes=len(model.classes)
+        )
+
+    def answer(self, question: Mapping[str, Any]) -> bytes:
+        """Return the answer to a question that was checked, as JSON."""
+        rows = [question["row"]] if "row" in question else question["rows"]
+        cost, prices = question.get("cost"), question.get("prices")
+        try:
+            decisions = self._decisions(rows, cost, prices, bool(question.get("proba")))
+        except TableError as error:
+            raise error if isinstance(error, RequestError) else RequestError(str(error)) from error
+        except Exception as error:  # whatever a model may raise: the service goes on
+            _log.exception("a request failed")
+            raise RequestError("the service failed on this request; its log says why.", 500) from error
+        n_audited = self._draw(decisions) if self.audit else 0
+        self.metrics.count_decisions(decisions, n_audited)
+        document = {"decisions": decisions, "cost": self.model.cost if cost is None else cost, "model": self._about}
+        if self.model.asks_experts:
+            document["prices"] = {**self.model.experts.prices, **(prices or {})}
+        return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+
+    def _decisions(
+        self, rows: Any, cost: float | None, prices: Mapping[str, float] | None, proba: bool
+    ) -> list[dict[str, Any]]:
+        n_classes = len(self.model.classes)
+        if proba and len(rows) * n_classes > _MOST_PROBA:
+            problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,} probabilities"
+            raise RequestError(f"{problem}: send the rows in several requests.", 413)
+        table = request_table(self.model, rows)
+        answers = self.model.answers(table, cost, proba=proba, prices=prices, where="the request")
+        decisions: list[dict[str, Any]] = answers.select(list(self.model.answer_columns())).to_pylist()
+        for number, one in enumerate(decisions, 1):
+            if not np.isfinite(one["confidence"]):  # a column of tiny numbers can make any other overflow once scaled
+                raise RequestError(f"row {number:,} holds a number too far from the training data: give null instead.")
+        if proba:
+            columns = [answers.column(name).to_pylist() for name in self.model.proba_columns]
+            for one, *values in zip(decisions, *columns, strict=True):
+                one["proba"] = dict(zip(self.model.classes.tolist(), values, strict=True))
+        return decisions
+
+    def _draw(self, decisions: list[dict[str, Any]]) -> int:
+        """Say of each decision why it is to be reviewed, and return how many were drawn."""
+        drawn = draw_audit([one["rejected"] for one in decisions], self.audit, self._rng)
+        for one, audited in zip(decisions, drawn.tolist(), strict=True):
+            one[WHY] = DECLINED if one["rejected"] else AUDIT if audited else None
+        return int(drawn.sum())
+
+
+# Limits, keys and the log ---------------------------------------------------------------------------------------------
+
+
+class BodyLimit:
+    """ASGI middleware that reads bodies: none too large, none too slow, and not too many unfinished ones.
+
+    Parameters
+    ----------
+    app : ASGI application
+    max_bytes : int
+    max_seconds : float
+    """
+
+    def __init__(self, app: "ASGIApp", max_bytes: int, max_seconds: float) -> None:
+        self.app, self.max_bytes, self.max_seconds = app, max_bytes, max_seconds
+        self._unfinished = 0
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return await self.app(scope, receive, send)
+        try:
+            async with asyncio.timeout(self.max_seconds):
+                body = await self._read(receive)
+        except TimeoutError:
+            return await self._refuse(scope, receive, send, 408, f"did not arrive within {self.max_seconds:g} seconds")
+        except RequestError as error:
+            return await self._refuse(scope, receive, send, error.status, str(error))
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_body() -> "Message":
+            return whole.pop() if whole else await receive()
+
+        return await self.app(scope, receive_body, send)
+
+    async def _read(self, receive: "Receive") -> bytes:
+        body = b""
+        try:
+            while True:
+                message = await receive()
+                chunk: bytes = message.get("body", b"")
+                body += chunk
+                self._unfinished += len(chunk)
+                if len(body) > self.max_bytes:
+                    raise RequestError(
+                        f"has more than {self.max_bytes:,} bytes: send the rows in several requests", 413
+                    )
+                if not message.get("more_body", False):
+                    return body
+                if self._unfinished > max(_MOST_UNFINISHED, 2 * self.max_bytes):
+                    raise RequestError("cannot be read now, too many others are unfinished: try again later", 503)
+        finally:
+            self._unfinished -= len(body)
+
+    @staticmethod
+    async def _refuse(scope: "Scope", receive: "Receive", send: "Send", status: int, words: str) -> None:
+        from starlette.responses import JSONResponse
+
+        headers = {"Connection": "close", **({"Retry-After": "1"} if status == 503 else {})}
+        await JSONResponse({"error": f"the body {words}."}, status, headers)(scope, receive, send)
+
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+
+
+class RequestLog:
+    """ASGI middleware that gives each request an id, counts it, and writes it to the log ``demur.access``.
+
+    The id is that of the header ``X-Request-ID``, if it is safe to log, and is sent back in the response.
+
+    Parameters
+    ----------
+    app : ASGI application
+    metrics : ServiceMetrics
+    """
+
+    def __init__(self, app: "ASGIApp", metrics: ServiceMetrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        started = time.perf_counter()
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16).encode()
+        status = 499  # as nginx says for a client that left before the answer
+
+        async def send_with_id(message: "Message") -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", request_id)]}
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_id)
+        finally:
+            seconds = time.perf_counter() - started
+            route = scope.get("route")
+            self.metrics.count_request("(other)" if route is None else route.path, status, seconds)
+            level = logging.DEBUG if scope["path"] in _PROBES else logging.INFO
+            if _access.isEnabledFor(level):
+                fields = {
+                    "id": request_id.decode(),
+                    "client": (scope.get("client") or ("-",))[0],
+                    "method": scope["method"],
+                    "path": scope["path"],
+                    "status": status,
+                    "ms": round(1000 * seconds, 2),
+                }
+                # values that the client chose are quoted, so that no request can write a line of its own
+                words = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
+                _access.log(level, "request %s", words, extra={"fields": fields})
+
+
+def _key_check(keys: Collection[str]) -> Callable[..., Awaitable[None]]:
+    """Return the dependency that refuses requests without a key: as a bearer token, a header, or a password."""
+    from fastapi import HTTPException, Security
+    from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBasic, HTTPBasicCredentials, HTTPBearer
+
+    bearer, basic = HTTPBearer(auto_error=False), HTTPBasic(auto_error=False)
+    header = APIKeyHeader(name="X-API-Key", auto_error=False)
+
+    async def check(
+        token: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
+        key: Annotated[str | None, Security(header)],
+        login: Annotated[HTTPBasicCredentials | None, Security(basic)],
+    ) -> None:
+        given = [token and token.credentials, key, login and login.password]
+        right = [secrets.compare_digest(str(one).encode(), known.encode()) for one in given if one for known in keys]
+        if not any(right):
+            problem = "the request has no valid key: send Authorization: Bearer and the key"
+            raise HTTPException(401, problem, {"WWW-Authenticate": 'Basic realm="demur", Bearer'})
+
+    return check
+
+
+_KEY = re.compile(r"[\x21-\x7e]+")
+
+
+def read_api_keys(path: Path | None, environment: str | None) -> tuple[str, ...]:
+    """Return the keys in a file, one per line, or the one that the environment gives.
+
+    Parameters
+    ----------
+    path : path or None
+        Empty lines and lines that begin with # do not count.
+    environment : str or None
+        Used where there is no file.
+
+    Raises
+    ------
+    InputError
+        If there is no key, or one that no HTTP header can carry. No message shows a key.
+
+    Examples
+    --------
+    >>> read_api_keys(None, "s3cret-s3cret-s3cret")
+    ('s3cret-s3cret-s3cret',)
+    >>> read_api_keys(None, " ")
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: DEMUR_API_KEY holds no key: write one into it, or leave it out.
+    """
+    if path is None and environment is None:
+        return ()
+    where = "DEMUR_API_KEY" if path is None else str(path)
+    try:
+        text = str(environment) if path is None else path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{where} is not text: write one key per line.") from None
+    lines = [line.strip() for line in text.splitlines()]
+    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise InputError(f"{where} holds no key: write one into it, or leave it out.")
+    for number, line in enumerate(lines, 1):
+        if line in keys and not _KEY.fullmatch(line):
+            raise InputError(f"{where}, line {number}: a key may hold printable ASCII characters only, without spaces.")
+    return keys
