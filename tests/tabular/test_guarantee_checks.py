@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from demur import Coverage, RiskControl, Threshold
 from demur.tabular import AnswerCounts, Evaluation
-from demur.tabular.guarantee_checks import CoverageTarget, RiskGuarantee, guarantee_of
+from demur.tabular.evaluation_words import CoverageTarget, RiskGuarantee, guarantee_of
 
 
 def test_a_kept_guarantee_is_said_in_numbers():

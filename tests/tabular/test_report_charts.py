@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from demur.tabular.report_charts import Axis, thin
+from demur.tabular.html_report import Axis, thin
 
 
 @pytest.mark.parametrize("high", [1e-4, 0.0123, 0.05, 0.1, 0.149, 0.5, 0.995, 1.0, 7.3])

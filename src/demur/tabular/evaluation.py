@@ -34,8 +34,8 @@ from demur.tabular.evaluation_figures import (
     interval_json,
     sortable,
 )
+from demur.tabular.evaluation_words import Guarantee, GuaranteeCheck, guarantee_of
 from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
-from demur.tabular.guarantee_checks import Guarantee, GuaranteeCheck, guarantee_of
 from demur.tabular.table_model import TableModel, answer_confidence
 
 __all__ = ["Evaluation", "evaluate_table"]

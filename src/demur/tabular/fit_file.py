@@ -180,7 +180,9 @@ class OpenedFile:
                     raise TableError(f"there is no column {shown(name)}{hint}: {has}")
             for name in (spec.group_split, spec.time_split):
                 if name == target:
-                    raise TableError(f"the target {shown(target)} cannot also be {shown(name)}: name another column")
+                    raise TableError(
+                        f"the target {shown(target)} cannot also be the column of groups or times: name another column"
+                    )
             if spec.proba_kind is None and spec.model != "auto":
                 from demur.tabular.model_training import check_model
 
@@ -285,8 +287,7 @@ def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
         from demur.tabular.expert_columns import ExpertColumns
 
         experts = ExpertColumns.of(spec.experts, spec.capacity).found_in(data.rows.column_names, data.name)
-        experts.check_roles(target, dict.fromkeys(spec.keep, "it is kept as a feature") | spec.roles)
-        experts.check_classes(classes)
+        experts.check(target, dict.fromkeys(spec.keep, "it is kept as a feature") | spec.roles, classes)
         experts.answers(data.rows, classes, where=data.name)  # refuses an answer by its row in the file
         spec = replace(spec, experts=experts, drop=[*spec.drop, *experts.names])
     rule = file.rule(classes)
@@ -323,7 +324,7 @@ def _in_groups(rule: Rule | None, column: pa.ChunkedArray) -> Rule:
 def _notes(file: OpenedFile, fitted: FittedFile, first_look: Schema, train: NDArray[np.int64]) -> list[str]:
     """Return what a user should know about the rows, the experts and the columns."""
     from demur.estimators.splitting import blocks_of, equal_rows
-    from demur.tabular.leaks import likely_leaks
+    from demur.tabular.model_training import likely_leaks
 
     data, spec, held_out, notes = file.data, file.spec, fitted.held_out, []
     if spec.group_split is None:
@@ -392,8 +393,13 @@ def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
     if twice:
         raise TableError(f"{name} has more than one row for the class {shown(twice[0])}: leave one")
     cells = [[table.column(answer)[names.index(true)].as_py() for answer in wanted] for true in classes]
-    for cell in (cell for row in cells for cell in row):
-        if isinstance(cell, str) or cell is None:
-            what = "an empty cell" if cell is None else shown(cell)
-            raise TableError(f"{name} holds {what} where a cost should be: give a number in every cell")
-    return CostMatrix([[float(cell) for cell in row] for row in cells])
+    return CostMatrix([[_cost(cell, name) for cell in row] for row in cells])
+
+
+def _cost(value: float | str | None, name: str) -> float:
+    """Read one cell: a single word makes a whole column text."""
+    try:
+        return float(value)  # type: ignore[arg-type] # what it cannot take is refused here
+    except (TypeError, ValueError):
+        what = "an empty cell" if value is None else shown(value)
+        raise TableError(f"{name} holds {what} where a cost should be: give a number in every cell") from None
