@@ -215,7 +215,10 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
         (["--expert", "sick=nurse_says:0.1"], "the expert 'sick' is named like a class"),
         (["--expert", "model=nurse_says:0.1"], "cannot be called 'model'"),
         (["--expert", "a=nurse_says:0.1", "--expert", "a=cons_says:0.2"], "--expert names 'a' twice"),
-        (["--expert", "a=nurse_says:0.1", "--expert", "b=nurse_says:0.2"], "is given twice: each expert has answers of its own"),
+        (
+            ["--expert", "a=nurse_says:0.1", "--expert", "b=nurse_says:0.2"],
+            "is given twice: each expert has answers of its own",
+        ),
         (["--expert", "a=nurse_says,nurse_says:0.1"], "is given twice"),
         ([*EXPERTS, "--cost", "0.1"], "each expert has a price of its own"),
         ([*EXPERTS, "--max-risk", "0.1"], "each expert has a price of its own"),

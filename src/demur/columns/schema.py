@@ -1,30 +1,27 @@
 """The feature columns of a model: learned from a table, checked against another table, and encoded as numbers."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.array_types import ByName, Features
+from demur.array_types import Features
 from demur.columns.column import KINDS, Column, as_type, kind_of_type
 from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, shown
-from demur.errors import InputError
 
-__all__ = ["MAX_CODES", "Schema", "mismatches", "understand"]
-
-_VERSION = 1
+__all__ = ["MAX_CODES", "Schema", "understand"]
 
 _Understood: TypeAlias = Mapping[str, tuple[Column | None, str]]
 
 
 @dataclass(frozen=True)
 class Schema:
-    r"""The feature columns of a table, in order, and what was set aside.
+    r"""The feature columns of a table, in order, and the columns that are not used.
 
     Parameters
     ----------
@@ -35,11 +32,11 @@ class Schema:
     set_aside : dict of str to str
         Columns that are not used, each with the reason.
     remarks : dict of str to str
-        What there is to say about columns that are used.
+        Notes about columns that are used.
     decimal : {".", ","}
-        The decimal sign of the text file that the table came from.
+        The decimal sign of the CSV file that the table came from.
     dayfirst : bool or None
-        Whether dates such as 1.2.2024 begin with the day there; None if there were none.
+        Whether dates such as 1.2.2024 in it begin with the day; None if there were none.
 
     Examples
     --------
@@ -52,8 +49,6 @@ class Schema:
     array([[1.5, 0. ],
            [nan, 1. ],
            [2. , 0. ]])
-    >>> Schema.from_json(schema.to_json()) == schema
-    True
     """
 
     columns: tuple[Column, ...]
@@ -72,7 +67,7 @@ class Schema:
         keep: Collection[str] = (),
         drop: Collection[str] = (),
     ) -> Self:
-        """Understand each column of a table.
+        """Decide for each column of a table whether it is a feature, and of which kind.
 
         Parameters
         ----------
@@ -106,12 +101,12 @@ class Schema:
 
     @classmethod
     def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
-        """Understand the columns of a table that were chosen already: all are used, whatever they look like.
+        """Use all columns of a table as features, even those that look useless.
 
         Parameters
         ----------
         frame : pandas or polars DataFrame, pyarrow.Table, or array
-            Some rows as a model takes them. The more there are, the more values of its categories are known.
+            Some rows as a model takes them. The more rows, the more values of its categories are known.
         target : str, optional
             The column with the labels, which is not a feature.
         drop : names
@@ -130,9 +125,7 @@ class Schema:
         return cls._of(understood, target, drop)
 
     @classmethod
-    def _of(
-        cls, understood: Mapping[str, tuple[Column | None, str]], target: str | None, drop: Collection[str]
-    ) -> Self:
+    def _of(cls, understood: _Understood, target: str | None, drop: Collection[str]) -> Self:
         columns = tuple(column for column, _ in understood.values() if column is not None)
         aside = {name: reason for name, (column, reason) in understood.items() if column is None}
         if not columns:
@@ -164,38 +157,52 @@ class Schema:
 
     @property
     def n_codes(self) -> tuple[int, ...]:
-        """How many codes each feature has; 0 for everything but categories."""
+        """The number of codes of each feature; 0 for everything but categories."""
         return tuple(column.n_codes for column in self.columns)
 
     def arrow_types(self) -> dict[str, pa.DataType]:
-        """Return the type to insist on for each feature, as :func:`demur.tabular.open_chunks` takes it."""
+        """Return the type to read each feature with, as :func:`demur.tabular.open_chunks` takes it."""
         return {column.name: column.arrow_type for column in self.columns}
 
     def check(
         self, columns: Mapping[str, pa.DataType | None] | pa.Schema, *, strict: bool = True, where: str = "the table"
     ) -> None:
-        """Refuse a table that has other columns than the one learned from, in one error that names them all.
+        """Refuse a table that does not have the columns of this schema, in one error that names them all.
 
-        The target and the columns that were set aside may be there or not.
+        The target and the columns that were set aside may be missing.
 
         Parameters
         ----------
         columns : dict of str to pyarrow.DataType or None, or pyarrow.Schema
-            As :attr:`TableReader.columns` holds them; None is text that is still to be read, of any type.
+            As in :attr:`TableReader.columns`; None is text of a CSV file, which may be read as any type.
         strict : bool, default True
-            Whether extra columns are refused as well; their order never matters.
+            Whether extra columns are refused as well. The order does not matter.
         where : str
-            What the message calls the table.
+            The name of the table in the message.
         """
-        if not isinstance(columns, Mapping):
-            columns = {name: columns.field(name).type for name in columns.names}
-        known = {*self.names, *self.set_aside, *([] if self.target is None else [self.target])}
-        problems = mismatches(self.columns, known, columns, strict=strict)
+        there = dict(columns) if isinstance(columns, Mapping) else {field.name: field.type for field in columns}
+        problems, advice = [], []
+        if missing := [name for name in self.names if name not in there]:
+            problems.append(f"missing {listed(missing)}")
+            advice.append("add what is missing")
+        wrong = [column for column in self.columns if column.name in there and not column.fits(there[column.name])]
+        if wrong:
+            examples = [
+                f"{shown(c.name)} ({_word(there[c.name])}, not {_WORDS.get(c.kind, c.kind)})" for c in wrong[:4]
+            ]
+            more = f" and {len(wrong) - 4:,} more" if len(wrong) > 4 else ""
+            problems.append(f"of another type {', '.join(examples)}{more}")
+            advice.append("convert what is of another type")
+        extra = [name for name in there if name not in {*self.names, *self.set_aside, self.target}]
+        if extra and strict:
+            problems.append(f"extra {listed(extra)}")
+            advice.append("--allow-extra accepts the extra columns")
         if problems:
-            raise TableError(f"{where} does not have the columns that the model was fitted on: {problems}")
+            found = "; ".join(problems + advice)
+            raise TableError(f"{where} does not have the columns that the model was fitted on: {found}")
 
     def encode(self, table: pa.Table | pa.RecordBatch, *, where: str = "the table") -> NDArray[np.float64]:
-        """Return the features as numbers, one row each, with NaN for what is missing, infinite or unseen."""
+        """Return the features as numbers, with NaN for values that are missing, infinite or unseen."""
         there = set(table.schema.names)
         missing = [name for name in self.names if name not in there]
         if missing:
@@ -206,13 +213,13 @@ class Schema:
         return encoded
 
     def unseen(self, table: pa.Table | pa.RecordBatch, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which cells hold a category that the model was not fitted on; their codes are those of missing ones.
+        """Return which cells hold a category that the model was not fitted on; their codes are NaN.
 
         Parameters
         ----------
         table : pyarrow.Table or RecordBatch
         codes : array of shape (n_rows, n_columns)
-            What :meth:`encode` made of it.
+            The result of :meth:`encode`.
 
         Examples
         --------
@@ -230,7 +237,7 @@ class Schema:
         return found
 
     def describe(self) -> tuple[str, ...]:
-        """Return sentences that say what is used, how, and what is not."""
+        """Return sentences about the columns that are used and those that are not."""
         groups = {kind: [column.name for column in self.columns if column.kind == kind] for kind in KINDS}
         parts = [
             f"{len(names):,} {_plural(kind, len(names))} ({listed(names)})" for kind, names in groups.items() if names
@@ -242,32 +249,6 @@ class Schema:
         sentences += [f"{shown(name)} is set aside: {reason}." for name, reason in self.set_aside.items()]
         return tuple(sentences)
 
-    def to_json(self) -> ByName:
-        """Return the schema as a plain dictionary."""
-        return {
-            "version": _VERSION,
-            "target": self.target,
-            "columns": [{**asdict(column), "categories": list(column.categories)} for column in self.columns],
-            "set_aside": dict(self.set_aside),
-            "remarks": dict(self.remarks),
-            "decimal": self.decimal,
-            "dayfirst": self.dayfirst,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the schema that :meth:`to_json` wrote."""
-        try:
-            if document["version"] != _VERSION:
-                raise InputError(f"its version is {document['version']!r} and not {_VERSION}")
-            columns = tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in document["columns"])
-            if unknown := {column.kind for column in columns} - set(KINDS):
-                raise InputError(f"it has columns of kind {listed(unknown)}")
-            aside, remarks = dict(document["set_aside"]), dict(document["remarks"])
-            return cls(columns, document["target"], aside, remarks, document["decimal"], document["dayfirst"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise TableError(f"this is not the schema of a table ({error!r}): fit the model again") from error
-
 
 def _plural(kind: str, count: int) -> str:
     if count == 1:
@@ -276,7 +257,7 @@ def _plural(kind: str, count: int) -> str:
 
 
 MAX_CODES = 255
-"""Codes of a category, "other" included: what scikit-learn's histogram trees take."""
+"""Largest number of codes of a category, "other" included: the limit of scikit-learn's histogram trees."""
 
 _MANY_ROWS = 20  # in fewer rows, all values differ or rise by chance
 _LONG_TEXT = 40
@@ -286,14 +267,12 @@ _CAMEL = re.compile(r"[a-z](?:Id|ID|Key|Uuid|UUID)$")
 _PLAIN_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 # 1,5 and 1.234,5 and $1,200 and 12 % and 31/12/2024
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
-
-
 _LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
 _FREE_TEXT = "it is free text (long, and mostly different from row to row)"
 
 
 def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tuple[Column | None, str]:
-    """Return a column as a feature, with a remark about it or an empty one; or no feature, with the reason.
+    """Return a feature and a remark about it (possibly empty), or None and the reason why it is not used.
 
     Parameters
     ----------
@@ -334,7 +313,7 @@ def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tup
 
 
 def _numbered_rows(name: str, values: Values) -> str:
-    """Tell why integers look like the identifier of a row, if they do."""
+    """Return why integers look like identifiers of rows; empty if they do not."""
     n = len(values)
     if n > 1 and _names_identifier(name) and pc.count_distinct(values).as_py() == n:
         return "it looks like an identifier (every value is different)"
@@ -364,7 +343,7 @@ def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
 
 
 def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
-    """Tell why text is not a category but numbers, sentences or identifiers, if so."""
+    """Return why text is not a category but numbers, sentences or identifiers; empty if it is."""
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
         if numbers > 0.9 and not pc.any(pc.match_substring_regex(distinct, _LEADING_ZERO)).as_py():
@@ -382,43 +361,6 @@ def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
 
 
 _WORDS = {"category": "text", "boolean": "true or false"}
-
-
-def mismatches(
-    expected: Sequence[Column], known: Collection[str], columns: Mapping[str, pa.DataType | None], *, strict: bool
-) -> str:
-    """Return what is missing, of another type and extra, and what to do; empty if nothing is.
-
-    Parameters
-    ----------
-    expected : sequence of Column
-    known : names
-        Those that are not extra, whether or not they are used.
-    columns : dict of str to type or None
-    strict : bool
-        Whether extra columns count.
-
-    Examples
-    --------
-    >>> mismatches([Column("a", "number"), Column("b", "number")], {"a", "b"}, {"b": None, "c": None}, strict=True)
-    "missing 'a'; extra 'c'; add what is missing; --allow-extra accepts the extra columns"
-    """
-    found, advice = [], []
-    missing = [column.name for column in expected if column.name not in columns]
-    if missing:
-        found.append(f"missing {listed(missing)}")
-        advice.append("add what is missing")
-    wrong = [column for column in expected if column.name in columns and not column.fits(columns[column.name])]
-    if wrong:
-        examples = [f"{shown(c.name)} ({_word(columns[c.name])}, not {_WORDS.get(c.kind, c.kind)})" for c in wrong[:4]]
-        more = f" and {len(wrong) - 4:,} more" if len(wrong) > 4 else ""
-        found.append(f"of another type {', '.join(examples)}{more}")
-        advice.append("convert what is of another type")
-    extra = [name for name in columns if name not in known] if strict else []
-    if extra:
-        found.append(f"extra {listed(extra)}")
-        advice.append("--allow-extra accepts the extra columns")
-    return "; ".join(found + advice)
 
 
 def _word(type_: pa.DataType) -> str:

@@ -52,7 +52,7 @@ class TableCodes:
         validate_data(estimator, X, skip_check_array=True)
         check_consistent_length(X, y)
         table = as_table(X)
-        schema = Schema.learn(table, keep=table.column_names)  # whoever passes a DataFrame has chosen its columns
+        schema = Schema.from_frame(table)  # whoever passes a DataFrame has chosen its columns
         return cls(schema, schema.categorical)
 
     def of(self, estimator: Estimator, X: Features) -> NDArray[np.float64]:
@@ -138,7 +138,7 @@ def _comparable(X: Features) -> "tuple[Schema | None, NDArray[np.float64]] | Non
 
         try:
             table = as_table(X)
-            schema = Schema.learn(table, keep=table.column_names)
+            schema = Schema.from_frame(table)
             return schema, schema.encode(table)
         except UserError:
             return None

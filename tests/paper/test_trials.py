@@ -7,11 +7,11 @@ import torch
 from demur.estimators.network_selection import grid_of, least_risk, select, try_out
 from demur.losses import get
 from demur.metrics import accepted_accuracy, rejection_rate, zero_one_c_risk
-from demur.paper import trial_computing
+from demur.paper import trials
 from demur.paper.experiments import BENCHMARK, Method
 from demur.paper.problems import DataIdentity
-from demur.paper.trial_computing import Answerer, Workplace, compute, count, make_grid, split_rows
 from demur.paper.trial_jobs import TrialJob
+from demur.paper.trials import Answerer, Workplace, compute, count, make_grid, split_rows
 from demur.training import MLP, Trained, train
 
 
@@ -24,7 +24,7 @@ def random_networks(loss, n, seed=0):
 
 @pytest.mark.parametrize("method", BENCHMARK.all_methods, ids=lambda method: method.name)
 def test_counts_agree_with_the_metrics_one_answerer_at_a_time(method, monkeypatch):
-    monkeypatch.setattr(trial_computing, "NUMBERS_AT_A_TIME", 4000)  # several blocks of rows
+    monkeypatch.setattr(trials, "NUMBERS_AT_A_TIME", 4000)  # several blocks of rows
     rng = np.random.default_rng(0)
     X, y = torch.tensor(rng.normal(size=(97, 3)), dtype=torch.float32), torch.tensor(rng.integers(0, 5, 97))
     grid = make_grid(method, 5, BENCHMARK.protocol, {0: split_rows(97, "vehicle", 0, BENCHMARK.protocol)})
@@ -65,7 +65,7 @@ def test_disagreements_with_the_best_rule():
     [Method("CE"), Method("OVA+hin"), Method("MPC+log", betas=("acc", "rej", "mean"))],
     ids=lambda method: method.name,
 )
-def test_13_5_the_tables_choose_as_reject_classifier_does(method, benchmark, place, monkeypatch):
+def test_the_tables_choose_as_reject_classifier_does(method, benchmark, place, monkeypatch):
     """Given the same networks and rows, the function that RejectClassifier chooses by gives the records' choices."""
     kept = []
 
@@ -73,7 +73,7 @@ def test_13_5_the_tables_choose_as_reject_classifier_does(method, benchmark, pla
         kept.append(train(*arguments, **options))
         return kept[0]
 
-    monkeypatch.setattr(trial_computing, "train", train_and_keep)
+    monkeypatch.setattr(trials, "train", train_and_keep)
     workplace, protocol = Workplace(torch.device("cpu"), place), benchmark.protocol
     job = TrialJob("benchmark", "vehicle", method, (1,), protocol, DataIdentity("0"))
     record = compute(job, workplace)

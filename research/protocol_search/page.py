@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from demur.paper.protocol_search import CHOOSING, CONFIRMING, Found, Way
 from demur.paper.trial_means import METRICS, Agreement
-
-__all__ = ["protocol_page"]
+from research.protocol_search.search import CHOOSING, CONFIRMING, Found, Way, sum_of
 
 HEADINGS = {"zoc_risk": "risks", "accepted_accuracy": "accuracies", "rejection_ratio": "rejected shares"}
 
@@ -56,17 +54,17 @@ def protocol_page(found: Sequence[Found], *, trials: int, rows: int) -> str:
     everything = (*CHOOSING, *CONFIRMING)
     headings = {"headings": " | ".join(HEADINGS.values()), "lines": "---|" * len(METRICS)}
     sections = [_chosen_and_confirmed(by_key, trials, rows)]
-    best = sorted(by_key, key=lambda key: -_on(by_key[key], everything).total)[:10]
+    best = sorted(by_key, key=lambda key: -_total(_on(by_key[key], everything)))[:10]
     sections.append("\n".join([BEST.format(**headings), *(_row(key, by_key[key]) for key in best)]))
     lines = [BY_PROBLEM.format(**headings)]
     for problem in everything:
-        for key in sorted(by_key, key=lambda key: -by_key[key][problem].total)[:3]:
+        for key in sorted(by_key, key=lambda key: -_total(by_key[key][problem]))[:3]:
             cells = (problem, key[0], _words(key[1]), *_counts(by_key[key][problem]))
             lines.append(f"| {' | '.join(cells)} |")
     sections.append("\n".join(lines))
     lines = [ONE_BY_ONE.format(**headings)]
     firsts: dict[str, tuple[str, Way]] = {}
-    for key in sorted(by_key, key=lambda key: -_on(by_key[key], everything).total):
+    for key in sorted(by_key, key=lambda key: -_total(_on(by_key[key], everything))):
         firsts.setdefault(key[0], key)
     sections.append("\n".join([*lines, *(_row(key, by_key[key]) for key in firsts.values())]))
     return "\n\n".join(sections) + "\n"
@@ -86,21 +84,29 @@ def _chosen_and_confirmed(by_key: dict[tuple[str, Way], dict[str, Agreement]], t
         )
     ]
     for there, elsewhere in ((CHOOSING, CONFIRMING), (CONFIRMING, CHOOSING)):
-        best = max(by_key, key=lambda key: _on(by_key[key], there).total)
-        most = max((_on(agreement, elsewhere) for agreement in by_key.values()), key=lambda one: one.total)
+        best = max(by_key, key=lambda key: _total(_on(by_key[key], there)))
+        most = max((_on(agreement, elsewhere) for agreement in by_key.values()), key=_total)
         shares = [*(_on(by_key[best], group) for group in (there, elsewhere)), most]
-        texts = [f"{one.share:.0%} ({one.total} of {sum(one.of.values())})" for one in shares]
+        texts = [f"{_share(one)} ({_total(one)} of {sum(one.of.values())})" for one in shares]
         lines.append(f"| {', '.join(there)} | {best[0]} | {_words(best[1])} | {' | '.join(texts)} |")
     return "\n".join(lines)
 
 
 def _on(by_problem: dict[str, Agreement], problems: Sequence[str]) -> Agreement:
-    return sum((by_problem[problem] for problem in problems), Agreement())
+    return sum_of(by_problem[problem] for problem in problems)
+
+
+def _total(found: Agreement) -> int:
+    return sum(found.within.values())
+
+
+def _share(found: Agreement) -> str:
+    return f"{_total(found) / max(1, sum(found.of.values())):.0%}"
 
 
 def _row(key: tuple[str, Way], by_problem: dict[str, Agreement]) -> str:
     whole = _on(by_problem, (*CHOOSING, *CONFIRMING))
-    return f"| {key[0]} | {_words(key[1])} | {' | '.join(_counts(whole))} | {whole.share:.0%} |"
+    return f"| {key[0]} | {_words(key[1])} | {' | '.join(_counts(whole))} | {_share(whole)} |"
 
 
 def _counts(found: Agreement) -> list[str]:

@@ -1,4 +1,4 @@
-"""The search for the paper's protocol: which choices that it does not print give its numbers.
+"""Search for the paper's protocol: which choices that the paper does not print reproduce its numbers.
 
 Every protocol of :data:`SPACE` trains the whole benchmark, and every network and threshold of its grids is tried on the
 validation rows and on the test rows. How one of them is chosen costs nothing more, so that all ways to choose are
@@ -22,52 +22,29 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from demur.datasets.uci import SOURCES
-from demur.losses import resolve
-from demur.paper.experiments import BENCHMARK, BenchmarkProtocol, Experiment, Method
+from demur.errors import InputError
+from demur.estimators.network_selection import GridEntry
+from demur.losses import Loss, resolve
+from demur.paper.experiments import BENCHMARK, BenchmarkProtocol, Method
 from demur.paper.problems import DataPlace, Problem, ensure, identify, is_divided, prepare, scaling_of
-from demur.paper.records import Environment, Record, Score, Store, StoreError, describe_environment
-from demur.paper.trial_computing import (
-    CRITERIA,
-    TIES,
-    Answerer,
-    Split,
-    TrialGrid,
-    Validation,
-    choose,
-    count,
-    make_grid,
-    make_network,
-    split_rows,
-    surrogates,
-)
-from demur.paper.trial_jobs import spec_of
+from demur.paper.records import Environment, StoreError, describe_environment
 from demur.paper.trial_means import METRICS, Agreement, Numbers, Value, tolerance
-from demur.training import Job, Trained, TrainingData, resolve_device, train_all
+from demur.paper.trials import Answerer, Split, TrialGrid, count, make_grid, split_rows
+from demur.training import MLP, Job, NetworkSpec, Trained, TrainingData, resolve_device, train_all
 from demur.training.engine import Decay
+from demur.training.mlp import Initialisation
+from demur.training.training_step import stacked_loss
 from demur.whole_file import write_whole
+from demur.workers import connect_dask
 
-__all__ = [
-    "CHOOSING",
-    "CONFIRMING",
-    "SEARCH_TEST_ROWS",
-    "SEARCH_TRIALS",
-    "SPACE",
-    "Found",
-    "SearchStore",
-    "Tried",
-    "Way",
-    "name_of",
-    "numbers_of",
-    "read_found",
-    "run_search",
-    "score_all",
-    "try_protocol",
-    "ways_to_choose",
-    "write_found",
-    "write_records",
-]
+CRITERIA = ("risk", "mean_risk", "surrogate", "error", "accuracy")
+"""What validation may choose by: the 0-1-c risk at the cost in question; its mean over all costs; the training loss;
+the error rate if nothing is declined; the error rate of the answers."""
+
+TIES = ("first", "last", "rejects_most", "rejects_least")
+"""Which of several equal candidates is chosen."""
 
 CHOOSING = ("vehicle", "yeast", "letter")
 """Every other data set of the paper's Table 3, fixed before anything was run: a protocol is chosen on these, ..."""
@@ -80,14 +57,40 @@ SEARCH_TEST_ROWS = 100_000
 
 FORMAT = 1
 
+
+@dataclass(frozen=True)
+class SearchProtocol(BenchmarkProtocol):
+    """The benchmark's protocol with the settings that only the search varies.
+
+    Parameters
+    ----------
+    decay : {"l2", "decoupled"}
+        Weight decay as a penalty in the gradient, or decoupled from it.
+    initialisation : {"torch", "glorot", "he", "lecun"}
+    refit : {"no", "yes"}
+        Whether the chosen network is trained again on all training rows.
+    """
+
+    decay: str = "l2"
+    initialisation: str = "torch"
+    refit: str = "no"
+
+    def spec(self) -> dict[str, Any]:
+        """Return everything that decides the outcome of one trial; the additional settings unless they are default."""
+        usual = SearchProtocol()
+        added = {name: getattr(self, name) for name in ("decay", "initialisation", "refit")}
+        kept = {name: value for name, value in super().spec().items() if name not in added}
+        return kept | {name: value for name, value in added.items() if value != getattr(usual, name)}
+
+
 SCALINGS = ("standard", "range", "unit", "none")
 
 
-def _base(**settings: Any) -> BenchmarkProtocol:
-    return replace(BenchmarkProtocol(trials=SEARCH_TRIALS, max_test_rows=SEARCH_TEST_ROWS), **settings)
+def _base(**settings: Any) -> SearchProtocol:
+    return replace(SearchProtocol(trials=SEARCH_TRIALS, max_test_rows=SEARCH_TEST_ROWS), **settings)
 
 
-def _space() -> tuple[BenchmarkProtocol, ...]:
+def _space() -> tuple[SearchProtocol, ...]:
     """Lay out the protocols; "source" mixes scalings that are trained anyway."""
     found = [_base(scaling=s, batch_size=b) for s in (*SCALINGS, "source") for b in (32, 64, 128, 256, 512)]
     found += [_base(scaling=s, learning_rate=r) for s in SCALINGS for r in (1e-4, 3e-4, 3e-3, 1e-2)]
@@ -138,15 +141,15 @@ def ways_to_choose() -> list[Way]:
     ]
 
 
-def name_of(protocol: BenchmarkProtocol) -> str:
+def name_of(protocol: SearchProtocol) -> str:
     """Name a protocol by what it does differently from ours.
 
     Examples
     --------
-    >>> name_of(BenchmarkProtocol(scaling="range", batch_size=64)), name_of(BenchmarkProtocol())
+    >>> name_of(SearchProtocol(scaling="range", batch_size=64)), name_of(SearchProtocol())
     ('batch_size=64 scaling=range', 'ours')
     """
-    ours, differences = BenchmarkProtocol(), []
+    ours, differences = SearchProtocol(), []
     for item in fields(protocol):
         value = getattr(protocol, item.name)
         if value != getattr(ours, item.name) and item.name not in ("trials", "max_test_rows", "max_train_rows"):
@@ -155,17 +158,106 @@ def name_of(protocol: BenchmarkProtocol) -> str:
     return " ".join(differences) or "ours"
 
 
-def _on(protocol: BenchmarkProtocol, problem: str) -> BenchmarkProtocol:
+def _on(protocol: SearchProtocol, problem: str) -> SearchProtocol:
     """Return the protocol as it is trained on one data set, so that equal trainings are kept once."""
-    plain, usual = replace(protocol, scaling=scaling_of(problem, protocol.scaling)), Way()
-    plain = replace(plain, criterion=usual.criterion, ties=usual.ties, thresholds=usual.thresholds)
+    plain = replace(protocol, scaling=scaling_of(problem, protocol.scaling), thresholds="validation")
     if not is_divided(problem, protocol):
         plain = replace(plain, validation="random")
-    return plain if problem in ("vehicle", "yeast") else replace(plain, split="shuffled", split_seed=0)
+    return plain if problem in ("vehicle", "yeast") else replace(plain, split_seed=0)
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class Validation:
+    """How candidates do on the validation rows; leading axes, such as trials, may come before those named here.
+
+    Parameters
+    ----------
+    costs : tuple of float
+    n : int
+        The number of rows.
+    wrong, rejected : arrays of shape (n_costs, n_candidates)
+        How many rows they answer wrongly and decline; NaN where the network diverged.
+    surrogate, error : arrays of shape (n_costs, n_candidates), or None
+        The mean of the loss that they were trained with, and the share of wrong answers if none is declined.
+    """
+
+    costs: tuple[float, ...]
+    n: int
+    wrong: NDArray[np.float64]
+    rejected: NDArray[np.float64]
+    surrogate: NDArray[np.float64] | None = None
+    error: NDArray[np.float64] | None = None
+
+    @property
+    def risk(self) -> NDArray[np.float64]:
+        """The 0-1-c risk."""
+        return np.asarray((self.wrong + np.array(self.costs)[:, None] * self.rejected) / self.n)
+
+    def values(self, criterion: str, *, same_networks: bool = True) -> NDArray[np.float64]:
+        """Return what to choose by, the least being the best; the networks may be the same at every cost, or not."""
+        if criterion == "risk" or (criterion == "mean_risk" and not same_networks):
+            return self.risk
+        if criterion == "mean_risk":
+            return np.broadcast_to(self.risk.mean(-2, keepdims=True), self.wrong.shape)
+        if criterion == "accuracy":
+            answered = self.n - self.rejected
+            with np.errstate(invalid="ignore", divide="ignore"):
+                return np.where(answered == 0, 1.0, self.wrong / answered)
+        if criterion not in ("surrogate", "error"):
+            raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}.")
+        found = self.surrogate if criterion == "surrogate" else self.error
+        assert found is not None
+        return np.where(np.isnan(self.wrong), np.nan, found)
+
+
+def choose(tried: Validation, criterion: str, ties: str, *, same_networks: bool = True) -> NDArray[np.int64]:
+    """Return the position of the chosen candidate at each cost; one that diverged only where all did.
+
+    Examples
+    --------
+    >>> tried = Validation((0.1,), 10, wrong=np.array([[1.0, 0, 0]]), rejected=np.array([[0.0, 10, 10]]))
+    >>> [choose(tried, "risk", ties).tolist() for ties in TIES]
+    [[0], [2], [1], [0]]
+    """
+    if ties not in TIES:
+        raise InputError(f"ties must be one of {', '.join(TIES)}, got {ties!r}.")
+    values = tried.values(criterion, same_networks=same_networks)
+    values = np.where(np.isnan(values), np.inf, values)
+    among_best = values == values.min(-1, keepdims=True)
+    if ties == "last":
+        return np.asarray(values.shape[-1] - 1 - among_best[..., ::-1].argmax(-1), dtype=np.int64)
+    if ties == "first":
+        return np.asarray(among_best.argmax(-1), dtype=np.int64)
+    rejected = np.nan_to_num(tried.rejected) * (1 if ties == "rejects_most" else -1)
+    return np.asarray(np.where(among_best, rejected, -np.inf).argmax(-1), dtype=np.int64)
+
+
+def surrogates(
+    entries: Sequence[GridEntry], networks: Trained, X: Tensor, y: Tensor, cost: Sequence[float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return, for each network, the mean of its loss on some rows, and the share of wrong answers if none is declined.
+
+    Parameters
+    ----------
+    entries : sequence of GridEntry
+        One per network.
+    networks : Trained
+    X, y : tensor
+    cost : sequence of float
+        The cost that each network was trained for.
+    """
+    members = [NetworkSpec(np.arange(0), hyper=entry.hyper) for entry in entries]
+    loss = stacked_loss(entries[0].loss, members, X.device)
+    costs = torch.tensor(cost, dtype=torch.float32, device=X.device).unsqueeze(1)
+    scores = networks.scores(X)
+    labels = y.expand(len(scores), -1)
+    surrogate = loss.forward(scores, labels, costs).double().mean(1)
+    error = (entries[0].loss.rule(scores, costs).label != labels).double().mean(1)
+    return surrogate.cpu().numpy(), error.cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class TriedCandidates:
     """All candidates of one method on one data set under one protocol, on validation and test rows.
 
     Parameters
@@ -213,7 +305,7 @@ class Tried:
         return json.dumps({**body, "sha256": _checksum(body)}, separators=(",", ":")) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> "Tried":
+    def from_json(cls, text: str) -> "TriedCandidates":
         """Read a line.
 
         Raises
@@ -272,45 +364,14 @@ class Tried:
             accuracy = np.where(answered > 0, 1 - wrong / answered, np.nan)
         return np.stack([(wrong + np.array(self.costs) * rejected) / self.n_test, accuracy, rejected / self.n_test])
 
-    def record(self, protocol: BenchmarkProtocol) -> Record:
-        """Return what :func:`demur.paper.trial_computing.compute` gives for a protocol that these networks serve."""
-        places = self.chosen(Way(protocol.criterion, protocol.ties, protocol.thresholds))
-        tried = self.on_validation
-        before = choose(tried, protocol.criterion, protocol.ties, same_networks=self.one_training)
-        scores = []
-        for trial, cost_place in np.ndindex(places.shape):
-            place, risks = places[trial, cost_place], tried.risk[trial, cost_place]
-            wrong, rejected = self.test[trial, cost_place, place].tolist()
-            rivals = tuple(None if np.isnan(risk) else round(float(risk), 6) for risk in risks)
-            validation_risk = round(float(risks[before[trial, cost_place]]), 6)
-            hyper = self.hyper[place]
-            scores.append(
-                Score(trial, self.costs[cost_place], self.n_test, rejected, wrong, hyper, validation_risk, rivals)
-            )
-        whole = SOURCES[self.problem].n_test
-        note = "" if self.n_test == whole else f"measured on {self.n_test:,} of {whole:,} test rows"
-        per_trial = self.networks // len(places)
-        n_refitted = sum(len(set(row.tolist())) if self.one_training else len(row) for row in before)
-        return Record(
-            spec={**spec_of("benchmark", self.problem, self.method_of_paper, protocol), "data": self.data},
-            trials=tuple(range(len(places))),
-            note=note,
-            scores=tuple(scores),
-            networks=per_trial * len(places) + (n_refitted if protocol.refit != "no" else 0),
-            failed=0,
-            seconds_training=round(self.seconds / len(BENCHMARK.methods), 3),
-            seconds_other=0.0,
-            environment=self.environment,
-        )
-
 
 def _checksum(body: object) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def try_protocol(
-    protocol: BenchmarkProtocol, problem: str, place: DataPlace, device: torch.device, methods: Sequence[Method] = ()
-) -> list[Tried]:
+    protocol: SearchProtocol, problem: str, place: DataPlace, device: torch.device, methods: Sequence[Method] = ()
+) -> list[TriedCandidates]:
     """Train every method on one data set, all together, and try every candidate.
 
     Examples
@@ -343,7 +404,7 @@ def try_protocol(
         test = _counted(data, candidates, networks, for_test, data.X_test, data.y_test)
         shape = (protocol.trials, len(protocol.costs), -1, 2)
         found.append(
-            Tried(
+            TriedCandidates(
                 spec,
                 problem,
                 method.name,
@@ -368,7 +429,7 @@ def _on_all_rows(grid: TrialGrid, n_rows: int) -> TrialGrid:
 
 
 def _train(
-    protocol: BenchmarkProtocol,
+    protocol: SearchProtocol,
     data: Problem,
     methods: Sequence[Method],
     grids: Sequence[TrialGrid],
@@ -376,13 +437,20 @@ def _train(
 ) -> list[Trained]:
     losses = [resolve(method.loss).for_classes(data.n_classes) for method in methods]
     jobs = [
-        Job(loss, make_network(data, loss, protocol), TrainingData(data.X, data.y), grid.networks)
+        Job(loss, _network(data, loss, protocol), TrainingData(data.X, data.y), grid.networks)
         for loss, grid in zip(losses, grids, strict=True)
     ]
     return train_all(
         jobs, epochs=protocol.epochs, batch_size=protocol.batch_size, learning_rate=protocol.learning_rate,
         decay=cast(Decay, protocol.decay), device=device,
     )  # fmt: skip
+
+
+def _network(problem: Problem, loss: Loss, protocol: SearchProtocol) -> MLP:
+    own_units = loss.has_rejector and protocol.rejector == "separate"
+    n_hidden = (2 if own_units else 1) * protocol.hidden_units
+    sizes = (problem.X.shape[1], n_hidden, loss.n_outputs(problem.n_classes))
+    return MLP(sizes, cast(Initialisation, protocol.initialisation), own_units)
 
 
 def _candidates(grid: TrialGrid, costs: Sequence[float]) -> list[Answerer]:
@@ -433,7 +501,7 @@ def _on_validation(
     return np.concatenate(counted), judged.round(6)
 
 
-def numbers_of(tried: Iterable[Tried], way: Way) -> Numbers:
+def numbers_of(tried: Iterable[TriedCandidates], way: Way) -> Numbers:
     """Summarise what one way to choose would have reported."""
     numbers = Numbers()
     for one in tried:
@@ -454,14 +522,14 @@ class SearchStore:
     def __init__(self, out: str | os.PathLike[str]) -> None:
         self.folder = Path(out) / "search"
 
-    def path(self, protocol: BenchmarkProtocol, problem: str) -> Path:
+    def path(self, protocol: SearchProtocol, problem: str) -> Path:
         """Return the file of a protocol on a data set."""
         protocol = _on(protocol, problem)
         spec = {"format": FORMAT, **protocol.spec(), "trials": protocol.trials}
         words = name_of(protocol).replace(" ", "_").replace("=", "-")
         return self.folder / f"{problem}.{words}.{_checksum(spec)[:8]}.jsonl.gz"
 
-    def write(self, protocol: BenchmarkProtocol, problem: str, tried: Sequence[Tried]) -> None:
+    def write(self, protocol: SearchProtocol, problem: str, tried: Sequence[TriedCandidates]) -> None:
         """Write a whole file or nothing.
 
         Raises
@@ -478,11 +546,11 @@ class SearchStore:
                 "continues."
             ) from error
 
-    def read(self, protocol: BenchmarkProtocol, problem: str) -> list[Tried] | None:
+    def read(self, protocol: SearchProtocol, problem: str) -> list[TriedCandidates] | None:
         """Return what was tried, or None if it was not, or its file is damaged."""
         try:
             lines = gzip.decompress(self.path(protocol, problem).read_bytes()).decode().splitlines()
-            return [Tried.from_json(line) for line in lines]
+            return [TriedCandidates.from_json(line) for line in lines]
         except (OSError, EOFError, ValueError, KeyError, TypeError):
             return None
 
@@ -491,7 +559,7 @@ def run_search(
     out: str | os.PathLike[str],
     place: DataPlace,
     *,
-    protocols: Sequence[BenchmarkProtocol] = SPACE,
+    protocols: Sequence[SearchProtocol] = SPACE,
     problems: Sequence[str] = BENCHMARK.problems,
     device: str = "auto",
     scheduler: str | None = None,
@@ -503,12 +571,12 @@ def run_search(
     ----------
     out : path
     place : DataPlace
-    protocols : sequence of BenchmarkProtocol
+    protocols : sequence of SearchProtocol
     problems : sequence of str
     device : str
         As for :func:`demur.training.resolve_device`.
     scheduler : str, optional
-        As for :func:`demur.paper.run_jobs.connect`; this machine alone by default.
+        As for :func:`demur.workers.connect_dask`; this machine alone by default.
     say : callable, optional
         Takes a sentence about each finished step.
 
@@ -516,8 +584,6 @@ def run_search(
     ------
     DatasetError, StoreError, InputError
     """
-    from demur.workers import connect_dask
-
     store = SearchStore(out)
     missing = {
         store.path(protocol, problem): (protocol, problem)
@@ -526,11 +592,11 @@ def run_search(
         if store.read(protocol, problem) is None
     }
     for problem in problems:
-        ensure(problem, BenchmarkProtocol(), place)
+        ensure(problem, SearchProtocol(), place)
     started, left = time.monotonic(), list(missing.values())
     if scheduler is None:
         where = resolve_device(device)
-        results: Iterator[tuple[tuple[BenchmarkProtocol, str], list[Tried]]] = (
+        results: Iterator[tuple[tuple[SearchProtocol, str], list[TriedCandidates]]] = (
             (one, try_protocol(*one, place, where)) for one in left
         )
         _keep(store, results, len(left), started, say)
@@ -549,13 +615,13 @@ def _as_completed(futures: Iterable[Any]) -> Iterator[Any]:
     yield from import_module("distributed").as_completed(futures)
 
 
-def _on_worker(protocol: BenchmarkProtocol, problem: str, place: DataPlace, device: str) -> list[Tried]:
+def _on_worker(protocol: SearchProtocol, problem: str, place: DataPlace, device: str) -> list[TriedCandidates]:
     return try_protocol(protocol, problem, place, resolve_device(device))
 
 
 def _keep(
     store: SearchStore,
-    results: Iterable[tuple[tuple[BenchmarkProtocol, str], list[Tried]]],
+    results: Iterable[tuple[tuple[SearchProtocol, str], list[TriedCandidates]]],
     n: int,
     started: float,
     say: Callable[[str], object],
@@ -575,7 +641,7 @@ class Found:
     agreement: Agreement
 
 
-def score_all(store: SearchStore, published: Numbers, protocols: Sequence[BenchmarkProtocol] = SPACE) -> list[Found]:
+def score_all(store: SearchStore, published: Numbers, protocols: Sequence[SearchProtocol] = SPACE) -> list[Found]:
     """Score every protocol of which the store has all data sets, with every way to choose."""
     found = []
     for protocol in protocols:
@@ -583,12 +649,22 @@ def score_all(store: SearchStore, published: Numbers, protocols: Sequence[Benchm
         for problem, own in tried.items() if None not in tried.values() else ():
             pairs = [(one, _printed(published, one)) for one in own or ()]
             for way in ways_to_choose():
-                agrees = sum((_agrees(one, way, printed) for one, printed in pairs), Agreement())
+                agrees = sum_of(_agrees(one, way, printed) for one, printed in pairs)
                 found.append(Found(name_of(protocol), way, problem, agrees))
     return found
 
 
-def _printed(published: Numbers, tried: Tried) -> NDArray[np.float64]:
+def sum_of(parts: Iterable[Agreement]) -> Agreement:
+    """Return the total of some agreements."""
+    total = Agreement()
+    for part in parts:
+        for metric in METRICS:
+            total.within[metric] += part.within[metric]
+            total.of[metric] += part.of[metric]
+    return total
+
+
+def _printed(published: Numbers, tried: TriedCandidates) -> NDArray[np.float64]:
     """Return the printed means, and how far from them a figure may lie: (2, n_metrics, n_costs); NaN for none."""
     found = np.full((2, len(METRICS), len(tried.costs)), np.nan)
     for place, metric in enumerate(METRICS):
@@ -599,7 +675,7 @@ def _printed(published: Numbers, tried: Tried) -> NDArray[np.float64]:
     return found
 
 
-def _agrees(tried: Tried, way: Way, printed: NDArray[np.float64]) -> Agreement:
+def _agrees(tried: TriedCandidates, way: Way, printed: NDArray[np.float64]) -> Agreement:
     """Count as :func:`demur.paper.trial_means.agreement` does."""
     scores = tried.scores(way)
     n = np.maximum(1, (~np.isnan(scores)).sum(1))
@@ -648,22 +724,3 @@ def read_found(out: str | os.PathLike[str]) -> list[Found]:
             within, of = ({metric: int(line[f"{problem} {metric}"]) for metric in METRICS} for line in (row, printed))
             found.append(Found(row["protocol"], way, problem, Agreement(within, of)))
     return found
-
-
-def write_records(out: str | os.PathLike[str], store: SearchStore, experiment: Experiment) -> int:
-    """Write the records of an experiment that the search has trained, as one file, and return of how many data sets."""
-    protocol, n = experiment.protocol, 0
-    assert isinstance(protocol, BenchmarkProtocol)
-    target = Store(out, experiment.name)
-    for problem in experiment.problems:
-        tried = store.read(protocol, problem)
-        if tried is None:
-            continue
-        target.check_writable()
-        n += 1
-        for one in tried:
-            record = one.record(protocol)
-            target.write(record.name, record)
-    if n:
-        target.pack()
-    return n
