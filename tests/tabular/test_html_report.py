@@ -206,14 +206,14 @@ def test_what_a_monitor_saw_is_shown_with_its_alarms():
     known = Reference.of([False, True] * 50, [0.9, 0.6] * 50, [0, 1] * 50, [False] * 100, classes=["a", "b"])
     watch = Monitor(known, max_risk=0.1)
     quiet = report_html(judged, "R", watched=watch.to_json())
-    assert "Since it is at work" in quiet
+    assert "Monitoring" in quiet
     assert "No alarm after 0 rows" in quiet
     watch.watch([True] * 500, [0.6] * 500, [1] * 500)
     watch.review([False] * 40, [False] * 30 + [True] * 10)
     page = report_html(judged, "R", watched=watch.to_json())
     assert "Alarm: rejected share" in page
     assert "Of 40 audited answers" in page
-    assert "Since it is at work" not in report_html(judged, "R")
+    assert "Monitoring" not in report_html(judged, "R")
 
 
 def test_groups_have_a_table():

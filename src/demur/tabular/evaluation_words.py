@@ -5,7 +5,7 @@ The report's script writes the same sentence for other costs: it takes :data:`SE
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ __all__ = [
     "assumed_price",
     "baselines",
     "class_warnings",
+    "compared",
     "cost_words",
     "counted",
     "group_remark",
@@ -67,7 +68,7 @@ answering all rows, or declining all."""
 
 
 FIGURES = {
-    "system_risk": ("System risk", "cost per row: prices of questions, and 1 for a wrong final answer"),
+    "system_risk": ("System risk", "cost per row: prices, mistakes"),
     "system_accuracy": ("System accuracy", "correct final answers"),
     "mean_cost": ("Mean cost", "cost per row by the cost matrix"),
     "mean_cost_if_all_answered": ("Mean cost, all answered", "if every row were answered"),
@@ -75,8 +76,8 @@ FIGURES = {
     "risk": ("Risk", "0-1-c: cost per row"),
     "coverage": ("Coverage", "rows answered"),
     "accepted_accuracy": ("Accepted accuracy", "correct among the answers"),
-    "risk_if_all_answered": ("Error rate", "wrong if every row were answered"),
-    "aurc": ("AURC", "area under the risk-coverage curve"),
+    "risk_if_all_answered": ("Error rate", "wrong if all were answered"),
+    "aurc": ("AURC", "area under risk-coverage"),
     "eaurc": ("Excess AURC", "above the AURC of the best order; 0 is perfect"),
     "augrc": ("AUGRC", "area under the generalized risk-coverage curve"),
     "deferral_area": ("Deferral area", "mean accuracy over all shares of rows asked about"),
@@ -214,12 +215,25 @@ def _compared(
     counts: AnswerCounts, risk: float, answered: float, declined: float, write: Callable[[float], str]
 ) -> str:
     """Compare with the better of the two extremes; say nothing where the model is that extreme itself."""
-    alternative, better = ("answered", answered) if answered <= declined else ("declined", declined)
-    if (counts.n_rejected == 0 and alternative == "answered") or (counts.n_answered == 0 and alternative == "declined"):
+    others = {SENTENCES["answered"]: answered, SENTENCES["declined"]: declined}
+    itself = SENTENCES["answered"] if not counts.n_rejected else SENTENCES["declined"] if not counts.n_answered else ""
+    return compared(SENTENCES, risk, others, write, itself)
+
+
+def compared(
+    sentences: Mapping[str, str],
+    risk: float,
+    others: Mapping[str, float],
+    write: Callable[[float], str],
+    itself: str = "",
+) -> str:
+    """Compare a cost with that of the best alternative, in words; say nothing where that is ``itself``."""
+    alternative = min(others, key=lambda one: others[one])
+    better = others[alternative]
+    if alternative == itself:
         return ""
-    looks_equal = write(risk) == write(better)
-    kind = "same" if looks_equal else "less" if risk < better else "more"
-    return SENTENCES[kind].format(better=write(better), alternative=SENTENCES[alternative])
+    kind = "same" if write(risk) == write(better) else "less" if risk < better else "more"
+    return sentences[kind].format(better=write(better), alternative=alternative)
 
 
 def baselines(cost: float, if_all_answered: float) -> str:

@@ -1,4 +1,4 @@
-"""Who is asked on judged rows, how that went, and what else would have cost: the part of an evaluation with experts."""
+"""Evaluation of a model with experts: who is asked, what it costs, and what the alternatives would cost."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from demur.array_types import AnyArray, ByName
 from demur.deferral.deferral_metrics import DeferralCurve, ExpertCalibration, expert_load
 from demur.metrics import Interval, bootstrap, mean_interval, proportion_interval
 from demur.tabular.evaluation_figures import interval_json
-from demur.tabular.evaluation_words import counted, per_hundred, percent
+from demur.tabular.evaluation_words import compared, counted, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
 
 __all__ = ["ASKING_SENTENCES", "ExpertEvaluation", "right_answers"]
@@ -134,8 +134,7 @@ class ExpertEvaluation:
         seen = self.expert_right[:, number]
         answered = ~np.isnan(seen)
         found = proportion_interval(int((seen[answered] == 0).sum()), int(answered.sum()))
-        price = float(self.prices[number])
-        return Interval(found.estimate + price, found.low + price, found.high + price, found.confidence_level)
+        return _moved(found, float(self.prices[number]))
 
     def right_when_asked(self, number: int) -> Interval:
         """Return the share of right answers of one expert among the rows that it was asked and has answered."""
@@ -207,20 +206,15 @@ class ExpertEvaluation:
         )
 
     def _compared(self) -> str:
-        """Compare with the cheapest of never asking and of always asking the same one, who must have time for it."""
+        """Compare with never asking, and with always asking one expert who has no limit."""
         words = ASKING_SENTENCES
         others = {words["nobody"]: float(self.nobody.estimate)}
         for number, name in enumerate(self.names):
             cost = float(self.always(number).estimate)
             if not math.isnan(cost) and name not in self.limits:
                 others[words["always"].format(name=name)] = cost
-        alternative = min(others, key=lambda one: others[one])
-        better, risk = others[alternative], float(self.risk.estimate)
-        if alternative == words["nobody"] and (self.ask < 0).all():
-            return ""
-        looks_equal = per_hundred(risk) == per_hundred(better)
-        kind = "same" if looks_equal else "less" if risk < better else "more"
-        return words[kind].format(better=per_hundred(better), alternative=alternative)
+        itself = words["nobody"] if (self.ask < 0).all() else ""
+        return compared(words, float(self.risk.estimate), others, per_hundred, itself)
 
     def rule(self) -> str:
         """Say who can be asked, and at which price."""

@@ -357,7 +357,7 @@ def _notes(file: OpenedFile, fitted: FittedFile, first_look: Schema, train: NDAr
                 "counts as always right. Make sure that the labels were not made from these answers."
             )
     of_train, schema = data.take(train), fitted.model.schema
-    return notes + [str(leak) for leak in likely_leaks(schema.encode(of_train.rows), of_train.labels, schema)]
+    return notes + likely_leaks(schema.encode(of_train.rows), of_train.labels, schema)
 
 
 def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -31,7 +30,7 @@ from demur.tabular.expert_columns import ExpertColumns, given_answers
 from demur.tabular.fit_file import FitOptions
 from demur.tabular.table_model import LARGEST, TableModel, free_label
 
-__all__ = ["Leak", "check_model", "fit_rows", "fit_table", "likely_leaks", "model_names"]
+__all__ = ["check_model", "fit_rows", "fit_table", "likely_leaks", "model_names"]
 
 _FOLDS = 5
 """A rule that is fitted gets the share of rows that one of so many folds has."""
@@ -338,32 +337,17 @@ def _check_sizes(codes: NDArray[np.float64], schema: Schema) -> None:
 
 _MOST_ROWS = 20_000
 _FEW_VALUES = 50
+_FEWEST_OTHERS = 30
+"""Rows outside of the largest class from which a column that tells all of them cannot be chance."""
 _TOLERATED = 0.02
-"""Wrong rows, as a share of those that are not of the largest class, up to which a column still gives all away."""
-_CHANCE = 1e-6
+"""Wrong rows, as a share of those outside of the largest class, up to which a column counts as a leak."""
 
 
-@dataclass(frozen=True)
-class Leak:
-    """A column that alone tells the classes apart, and the share of rows of which it does."""
+def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: Schema) -> list[str]:
+    """Return a sentence for each column that alone tells the class of nearly every row.
 
-    column: str
-    share: float
-
-    def __str__(self) -> str:
-        return (
-            f"column {shown(self.column)} alone tells the class of {self.share:.1%} of the rows, which looks like a "
-            f"leak: if it is known only after the answer, leave it out with --drop {shown(self.column)}."
-        )
-
-
-def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: Schema) -> list[Leak]:
-    """Return the columns that alone tell nearly all rows' classes, where chance cannot explain it.
-
-    A value speaks for the class that most other rows with it have; a number with many values, for the classes between
-    as many cuts as there are classes. How often this would happen by chance, given the columns, the cuts or the
-    values and the rows that are wrong, is bounded by counting: it must be below one in a million. A table with one
-    column only has nothing to compare it with.
+    A value stands for the class that most other rows with it have; a number with many values, for the classes between
+    as many cuts as there are classes. A table with one column only has nothing to compare it with.
 
     Parameters
     ----------
@@ -378,41 +362,35 @@ def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: S
     >>> y = ["cat", "dog"] * 50
     >>> table = pa.table({"code": [1, 2] * 50, "size": np.random.default_rng(0).normal(size=100), "y": y})
     >>> schema = Schema.learn(table, target="y")
-    >>> [leak.column for leak in likely_leaks(schema.encode(table), np.array(y), schema)]
-    ['code']
+    >>> likely_leaks(schema.encode(table), np.array(y), schema)
+    ["column 'code' alone tells the class of 100.0% of the rows, which looks like a leak: ...
     """
-    if len(schema.columns) < 2:
-        return []
     if len(labels) > _MOST_ROWS:
         some = np.random.default_rng(0).choice(len(labels), _MOST_ROWS, replace=False)
         codes, labels = codes[some], labels[some]
     y = np.unique(labels, return_inverse=True)[1]
-    counts = np.bincount(y)
-    most_wrong = _TOLERATED * (len(y) - counts.max())
-    surprise = gammaln(len(y) + 1) - gammaln(counts + 1).sum() - np.log(len(schema.columns))
-    found = []
-    for column, values in zip(schema.columns, codes.T, strict=True):
-        n_wrong, choices = _told_by(values, y, len(counts))
-        chance = choices + _log_choose(len(y), n_wrong) + n_wrong * np.log(len(counts)) - surprise
-        if n_wrong <= most_wrong and chance < np.log(_CHANCE):
-            found.append(Leak(column.name, 1 - n_wrong / len(y)))
-    return found
+    n_others = len(y) - np.bincount(y).max()
+    if len(schema.columns) < 2 or n_others < _FEWEST_OTHERS:
+        return []
+    wrong = {column.name: _n_wrong(values, y) for column, values in zip(schema.columns, codes.T, strict=True)}
+    return [
+        f"column {shown(name)} alone tells the class of {1 - n_wrong / len(y):.1%} of the rows, which looks like a "
+        f"leak: if it is known only after the answer, leave it out with --drop {shown(name)}."
+        for name, n_wrong in wrong.items()
+        if n_wrong <= _TOLERATED * n_others
+    ]
 
 
-def _told_by(values: NDArray[np.float64], y: NDArray[np.intp], n_classes: int) -> tuple[int, float]:
-    """Return how many rows a column alone gets wrong, and the logarithm of the number of ways in which it could not."""
+def _n_wrong(values: NDArray[np.float64], y: NDArray[np.intp]) -> int:
+    """Return how many rows a column alone gets wrong."""
+    n_classes = int(y.max()) + 1
     distinct, position = np.unique(values, return_inverse=True)  # missing values are one value
-    if len(distinct) <= _FEW_VALUES:
-        table = np.zeros((len(distinct), n_classes), dtype=np.int64)
-        np.add.at(table, (position, y), 1)
-        # a row's own class counts without the row itself: else every identifier would tell all
-        own = table[position, y] - 1
-        table_without = table[position]
-        table_without[np.arange(len(y)), y] = -1
-        return int((own <= table_without.max(axis=1)).sum()), len(distinct) * float(np.log(n_classes))
-    runs = 1 + int((np.diff(y[np.lexsort((y, position))]) != 0).sum())
-    return max(0, (runs - n_classes + 1) // 2), float(gammaln(n_classes + 1))
-
-
-def _log_choose(n: int, k: int) -> float:
-    return float(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
+    if len(distinct) > _FEW_VALUES:
+        runs = 1 + int((np.diff(y[np.lexsort((y, position))]) != 0).sum())
+        return max(0, (runs - n_classes + 1) // 2)
+    counts = np.zeros((len(distinct), n_classes), dtype=np.int64)
+    np.add.at(counts, (position, y), 1)
+    # A row's own class counts without the row itself; otherwise every identifier would tell all.
+    others = counts[position]
+    others[np.arange(len(y)), y] = -1
+    return int((counts[position, y] - 1 <= others.max(axis=1)).sum())

@@ -8,7 +8,6 @@ an answered one; the weight of a row is its inverse (Horvitz and Thompson 1952).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -163,7 +162,7 @@ def refit_table(
     risks: tuple[Interval | None, ...] = (None, None, None)
     if judged.any():
         counts = int(declined.sum()), int((~declined).sum())
-        risks = _compared(model, fitted, reviewed.filter(judged), declined[judged], counts, audit)
+        risks = _compared((model, fitted), reviewed.filter(judged), declined[judged], counts, audit)
     n_reviewed = int((declined & labelled).sum()), int((~declined & labelled).sum())
     return Refitted(fitted, len(old), *n_reviewed, int(judged.sum()), *risks)
 
@@ -241,47 +240,43 @@ def _label_type(fitted: TableModel, model: TableModel) -> str:
 
 
 def _compared(
-    old: TableModel,
-    new: TableModel,
+    models: tuple[TableModel, TableModel],
     rows: pa.Table,
-    judged: NDArray[np.bool_],
+    declined: NDArray[np.bool_],
     n_reviewed: tuple[int, int],
     audit: float,
-) -> tuple[Interval, Interval, Interval]:
+) -> tuple[Interval, ...]:
     """Return the risk of both models and the gain, from declined and audited rows that were held out.
 
     Parameters
     ----------
+    models : pair of TableModel
+        The old one and the new one.
     rows : pyarrow.Table
         The rows held out.
-    judged : array of bool
+    declined : array of bool
         Which of them were declined.
     n_reviewed : pair of int
         All declined rows, and all audited ones.
+    audit : float
     """
-    cost = _price(old)
-    before, after = (_losses(model, rows, cost) for model in (old, new))
+    cost, labels = _price(models[0]), class_texts(rows[models[0].target]).astype(str)
+    losses = []
+    for model in models:
+        decision = model.decide(rows)
+        losses.append(np.where(decision.reject, cost, model.classes[decision.label] != labels))
+    before, after = losses
     possible = np.array([0.0, cost, 1.0])
-    strata = []
-    for of_stratum, known in ((judged, [cost]), (~judged, [0.0, 1.0])):
-        own = np.union1d(known, before[of_stratum])
-        strata.append((before[of_stratum], after[of_stratum], own))
-    sizes = (float(n_reviewed[0]), n_reviewed[1] / audit)
-
-    def combined(parts: list[tuple[Floats, Floats]]) -> Interval:
-        return stratified_mean([_mean(*part) for part in parts], sizes, n_reviewed)
-
-    return (
-        combined([(first, own) for first, _, own in strata]),
-        combined([(second, possible) for _, second, _ in strata]),
-        combined([(first - second, np.subtract.outer(own, possible)) for first, second, own in strata]),
-    )
-
-
-def _losses(model: TableModel, rows: Any, cost: float) -> Floats:
-    decision = model.decide(rows)
-    wrong = model.classes[decision.label] != np.array(class_texts(rows[model.target]).tolist())
-    return np.where(decision.reject, cost, wrong)
+    strata = [(declined, np.array([cost])), (~declined, np.array([0.0, 1.0]))]  # with the losses of the old model
+    found = []
+    for values, support in (
+        (before, lambda own: own),
+        (after, lambda own: possible),
+        (before - after, lambda own: np.subtract.outer(own, possible)),
+    ):
+        means = [_mean(values[rows], support(np.union1d(own, before[rows]))) for rows, own in strata]
+        found.append(stratified_mean(means, (n_reviewed[0], n_reviewed[1] / audit), n_reviewed))
+    return tuple(found)
 
 
 def _mean(values: Floats, possible: Floats) -> Interval:
@@ -300,7 +295,7 @@ def stratified_mean(means: Sequence[Interval], sizes: Sequence[float], n_counted
     Parameters
     ----------
     means : pair of Interval
-        Of the declined rows, and of the answered ones; a stratum without rows in ``sizes`` is not looked at.
+        Of the declined rows, and of the answered ones; a stratum of size 0 is not used.
     sizes : pair of float
         The estimated number of rows of each in the stream.
     n_counted : pair of int
@@ -312,17 +307,13 @@ def stratified_mean(means: Sequence[Interval], sizes: Sequence[float], n_counted
     >>> print(stratified_mean([declined, answered], [40, 360], [40, 36]))
     0.025 [0.01006, 0.09213]
     """
-    known = [(one, size) for one, size in zip(means, sizes, strict=True) if size]
-    total = sum(size for _, size in known)
-    mean = sum(one.estimate * size / total for one, size in known)
-    below = [((one.estimate - one.low) * size / total) ** 2 for one, size in known]
-    above = [((one.high - one.estimate) * size / total) ** 2 for one, size in known]
-    if len(known) == 2:
-        share, odds = sizes[0] / total, sizes[0] / sizes[1]
-        spread = math.exp(_NORMAL * math.sqrt(sum(1 / max(count, 1) for count in n_counted)))
-        moved = (known[0][0].estimate - known[1][0].estimate) * np.array(
-            [odds / spread / (1 + odds / spread) - share, odds * spread / (1 + odds * spread) - share]
-        )
-        below.append(float(moved.min()) ** 2)
-        above.append(float(moved.max()) ** 2)
-    return Interval(mean, mean - math.sqrt(sum(below)), mean + math.sqrt(sum(above)), 0.95)
+    if not all(sizes):
+        return means[0] if sizes[0] else means[1]
+    odds, spread = sizes[0] / sizes[1], math.exp(_NORMAL * math.sqrt(sum(1 / count for count in n_counted)))
+    share, *ends = (one / (1 + one) for one in (odds, odds / spread, odds * spread))
+    first, second = means
+    mean = share * first.estimate + (1 - share) * second.estimate
+    moved = [(end - share) * (first.estimate - second.estimate) for end in ends]
+    below = (share * (first.estimate - first.low), (1 - share) * (second.estimate - second.low), min(moved))
+    above = (share * (first.high - first.estimate), (1 - share) * (second.high - second.estimate), max(moved))
+    return Interval(mean, mean - math.hypot(*below), mean + math.hypot(*above), 0.95)
