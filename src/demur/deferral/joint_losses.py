@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import F, Tensor, torch
-from demur.losses.loss import Hyper, Trainable, score_of_label
+from demur.losses.loss import Hyper, Trainable, at_least_single, full_precision, score_of_label
 from demur.losses.registry import load_object
 from demur.named_classes import NamedClasses
 from demur.rules import Decision
@@ -124,7 +124,9 @@ class JointLoss(Trainable):
         prices = _checked_prices(prices)
         self._check(scores, len(prices))
         self._check_answers(scores, y, right, len(prices))
-        return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
+        scores = at_least_single(scores)
+        with full_precision(scores):
+            return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
 
     @final
     def estimates(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
@@ -136,7 +138,8 @@ class JointLoss(Trainable):
             If the loss has no inverse link.
         """
         self._check(scores, n_experts)
-        return self.inverse_link(scores, n_experts)
+        with full_precision(scores):
+            return self.inverse_link(at_least_single(scores), n_experts)
 
     def values(self, scores: Tensor, prices: Prices) -> tuple[Tensor, Tensor]:
         """Return what each class and each expert is worth, on one scale; the largest is the best action. Unchecked.
@@ -162,7 +165,8 @@ class JointLoss(Trainable):
         """
         prices = _checked_prices(prices)
         self._check(scores, len(prices))
-        classes, experts = self.values(scores, prices)
+        with full_precision(scores):
+            classes, experts = self.values(at_least_single(scores), prices)
         best, asked = classes.max(-1), experts.max(-1)
         decision = Decision.from_acceptance(best.indices, best.values - asked.values)
         costs = 1 - torch.cat([classes, experts], -1) if self.has_estimates else None

@@ -15,7 +15,6 @@ from demur.calibration import TemperatureScaling, at_temperature
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses import CrossEntropy, Loss, resolve
-from demur.losses.pairwise import PairwiseLoss
 from demur.rules import Decision, chow_acceptance
 from demur.training import NetworkSpec, Trained
 from demur.training.numpy_networks import PIECE
@@ -107,9 +106,7 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
         raise InputError(f"weight_decay must be one or more numbers of at least 0, got {weight_decay!r}.")
     entries: list[GridEntry] = []
     for variant in base.variants_to_train() if named else [base]:
-        hyper: dict[str, float] = {}
-        if isinstance(variant, PairwiseLoss):
-            hyper["beta"] = float(variant.beta_value(n_classes, cost))
+        hyper = {name: float(value) for name, value in variant.hyper_values(n_classes, cost).items()}
         if any(hyper and np.isclose(hyper["beta"], entry.hyper["beta"], rtol=1e-12) for entry in entries):
             continue  # with two classes all sides of Corollary 5 agree
         deciders = tuple(variant.variants_to_decide()) if named else (variant,)

@@ -14,17 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.lazy_torch import Tensor, torch
-from demur.losses import (
-    AdditivePairwise,
-    BinaryEncodedHinge,
-    CrammerSingerHinge,
-    CrossEntropy,
-    MultiplicativePairwise,
-    OneVsAll,
-    OneVsAllHinge,
-)
 from demur.losses.loss import Trainable
-from demur.margins import Exponential, Hinge, Logistic, MarginFunction, Squared, SquaredHinge
+from demur.margins import own_fact
 from demur.training.jobs import Job, NetworkSpec
 from demur.training.mlp import MLP
 from demur.training.training_step import Batches
@@ -51,25 +42,6 @@ _WIDE = 8192
 _MOST_ORDER = 1 << 26
 """Row numbers that wait on the device at a time; a launch covers as many epochs as that allows."""
 
-_MARGINS: dict[type[MarginFunction], str] = {
-    Exponential: "exp",
-    Hinge: "hin",
-    Logistic: "log",
-    Squared: "sq",
-    SquaredHinge: "sqhin",
-}
-
-_LOSSES: dict[type[Trainable], str] = {
-    AdditivePairwise: "apc",
-    BinaryEncodedHinge: "bep",
-    CrammerSingerHinge: "cs_hinge",
-    CrossEntropy: "ce",
-    MultiplicativePairwise: "mpc",
-    OneVsAll: "ova",
-    OneVsAllHinge: "ova_hinge",
-}
-"""The losses whose gradient the kernel knows. A subclass may have another, so that only the class itself counts."""
-
 
 def can_fuse(job: Job) -> bool:
     """Say whether one program can train a whole network: one hidden layer, small enough, with a known loss."""
@@ -87,15 +59,11 @@ def can_fuse(job: Job) -> bool:
 
 def _kind(loss: Trainable) -> tuple[str, str] | None:
     """Return the kernel's names for a loss and its margin function, or None if it does not know them."""
-    name = _LOSSES.get(type(loss))
-    if name is None:
+    name = own_fact(loss, "kernel")
+    margins = {own_fact(phi, "kernel") for phi in loss.margin_functions()} or {"log"}  # any name: it is not read
+    if name is None or None in margins or len(margins) > 1:
         return None
-    if isinstance(loss, (AdditivePairwise, MultiplicativePairwise)):
-        margins = {_MARGINS.get(type(margin)) for margin in (loss.phi, loss.psi or loss.phi)}
-        margin = margins.pop() if len(margins) == 1 else None
-    else:
-        margin = _MARGINS.get(type(loss.phi)) if isinstance(loss, OneVsAll) else "log"
-    return None if margin is None else (name, margin)
+    return name, margins.pop()
 
 
 def _padded(size: int) -> int:
