@@ -1,9 +1,9 @@
 """``demur fit``: from a table to a model with a reject option."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -63,48 +63,67 @@ _NEEDED = (
 )
 
 
+Data: TypeAlias = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
+Target: TypeAlias = Annotated[str, panel("Data", "--target", "-t", help="Column to predict.")]
+Proba: TypeAlias = Annotated[str | None, panel("Data", help="Instead of DATA: probabilities of a model, labels.")]
+ProbaKind: TypeAlias = Annotated[str | None, panel("Data", help="Kind of numbers in --proba.", show_default="detected")]
+Keep: TypeAlias = Annotated[list[str] | None, panel("Data", metavar="COLUMN", help="Column to use in any case.")]
+Model: TypeAlias = Annotated[
+    str | None,
+    panel("Model", "--model", "-m", help="auto, lr, hgb, rf, et, lgbm, cat, nn, pnn, a loss.", show_default="auto"),
+]
+Novelty: TypeAlias = Annotated[str, panel("Model", help="Decline unusual rows: auto, off, or a rate.")]
+Calibration: TypeAlias = Annotated[
+    str | None, panel("Model", help="With --proba: temperature, isotonic, sigmoid, none.")
+]
+Seed: TypeAlias = Annotated[int, panel("Model", help="Random seed.")]
+Coverage: TypeAlias = Annotated[float | None, panel("Decision", help="Instead: share of rows to answer.")]
+MaxRisk: TypeAlias = Annotated[float | None, panel("Decision", help="Instead: guaranteed error rate of the answers.")]
+RiskGroup: TypeAlias = Annotated[str | None, panel("Decision", help="Column: --max-risk holds in each group.")]
+CostTable: TypeAlias = Annotated[Path | None, panel("Decision", help="Instead: table of costs by class and answer.")]
+Experts: TypeAlias = Annotated[
+    list[str] | None, panel("Experts", metavar="NAME=COLUMN:PRICE", help="Expert, past answers, price.")
+]
+Limits: TypeAlias = Annotated[
+    list[str] | None, panel("Experts", metavar="NAME=LIMIT", help="Most rows, or share, for an expert.")
+]
+Test: TypeAlias = Annotated[Path | None, panel("Validation", help="Table of other rows to judge the model on.")]
+Holdout: TypeAlias = Annotated[float, panel("Validation", help="Share of rows to hold out, without --test.")]
+GroupSplit: TypeAlias = Annotated[str | None, panel("Validation", help="Column of groups that splits keep together.")]
+TimeSplit: TypeAlias = Annotated[str | None, panel("Validation", help="Column of times: hold out the latest rows.")]
+Report: TypeAlias = Annotated[Path | None, panel("Output", help="HTML report on the held-out rows.")]
+
+
 def fit(
-    data: Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")] = None,
+    data: Data = None,
     *,
-    target: Annotated[str, panel("Data", "--target", "-t", help="Column to predict.")],
-    proba: Annotated[str | None, panel("Data", help="Instead of DATA: probabilities of a model, labels.")] = None,
-    proba_kind: Annotated[
-        str | None, panel("Data", help="Kind of numbers in --proba.", show_default="detected")
-    ] = None,
+    target: Target,
+    proba: Proba = None,
+    proba_kind: ProbaKind = None,
     drop: Drop = None,
-    keep: Annotated[list[str] | None, panel("Data", metavar="COLUMN", help="Column to use in any case.")] = None,
+    keep: Keep = None,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
-    model: Annotated[
-        str | None,
-        panel("Model", "--model", "-m", help="auto, lr, hgb, rf, et, lgbm, cat, nn, pnn, a loss.", show_default="auto"),
-    ] = None,
+    model: Model = None,
     time_budget: TimeBudget = 90.0,
-    novelty: Annotated[str, panel("Model", help="Decline unusual rows: auto, off, or a rate.")] = "auto",
-    calibration: Annotated[
-        str | None, panel("Model", help="With --proba: temperature, isotonic, sigmoid, none.")
-    ] = None,
-    seed: Annotated[int, panel("Model", help="Random seed.")] = 0,
+    novelty: Novelty = "auto",
+    calibration: Calibration = None,
+    seed: Seed = 0,
     cost: Cost = None,
-    coverage: Annotated[float | None, panel("Decision", help="Instead: share of rows to answer.")] = None,
-    max_risk: Annotated[float | None, panel("Decision", help="Instead: guaranteed error rate of the answers.")] = None,
+    coverage: Coverage = None,
+    max_risk: MaxRisk = None,
     delta: Delta = 0.05,
-    risk_group: Annotated[str | None, panel("Decision", help="Column: --max-risk holds in each group.")] = None,
-    cost_matrix: Annotated[Path | None, panel("Decision", help="Instead: table of costs by class and answer.")] = None,
-    expert: Annotated[
-        list[str] | None,
-        panel("Experts", metavar="NAME=COLUMN:PRICE", help="Expert, past answers, price."),
-    ] = None,
-    capacity: Annotated[
-        list[str] | None, panel("Experts", metavar="NAME=LIMIT", help="Most rows, or share, for an expert.")
-    ] = None,
-    test: Annotated[Path | None, panel("Validation", help="Table of other rows to judge the model on.")] = None,
-    holdout: Annotated[float, panel("Validation", help="Share of rows to hold out, without --test.")] = 0.2,
-    group_split: Annotated[str | None, panel("Validation", help="Column of groups that splits keep together.")] = None,
-    time_split: Annotated[str | None, panel("Validation", help="Column of times: hold out the latest rows.")] = None,
+    risk_group: RiskGroup = None,
+    cost_matrix: CostTable = None,
+    expert: Experts = None,
+    capacity: Limits = None,
+    test: Test = None,
+    holdout: Holdout = 0.2,
+    group_split: GroupSplit = None,
+    time_split: TimeSplit = None,
     out: OutFolder,
-    report: Annotated[Path | None, panel("Output", help="HTML report on the held-out rows.")] = None,
+    report: Report = None,
     force: ReplaceModel = False,
     as_json: AsJson = False,
 ) -> None:
@@ -119,51 +138,11 @@ def fit(
 
     Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --out model/
     """
-    given = {
-        "DATA": data, "--proba": proba, "--proba-kind": proba_kind, "--calibration": calibration, "--model": model,
-        "--dayfirst": dayfirst, "--time-split": time_split, "--expert": expert, "--capacity": capacity, "--cost": cost,
-        "--coverage": coverage, "--max-risk": max_risk, "--cost-matrix": cost_matrix, "--risk-group": risk_group,
-    }  # fmt: skip
-    _check_together({name for name, value in given.items() if value is not None})
-    source = proba or data
-    if source is None:
-        raise CallError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
-    check_share("--holdout", holdout)
-    if report is not None and test is None and not holdout:
-        raise CallError("--report needs rows to judge the model on: give --test or a --holdout above 0.")
-    check_free(out, "--out", force)
-    if report is not None:
-        check_free(report, "--report", force, is_file=True)
-    if calibration not in (None, "temperature", "isotonic", "sigmoid", "none"):
-        raise CallError(f"--calibration must be temperature, isotonic, sigmoid or none, got {calibration!r}.")
+    given = dict(locals())
+    source = _check(given)
     with wrong_call_if_refused(), warnings_as_notes():
-        options: dict[str, Any] = {
-            "cost": 0.2 if cost is None else cost,
-            "rule": rule_of(cost, coverage, max_risk, delta, cost_matrix),
-            "test": test,
-            "holdout": holdout,
-            "group_split": group_split,
-            "keep": keep or (),
-            "drop": drop or (),
-            "delimiter": delimiter,
-            "decimal": decimal,
-            "seed": seed,
-        }
-        if proba is not None:
-            options |= {"kind": proba_kind, "calibration": None if calibration == "none" else calibration or "auto"}
-        else:
-            limits = read_limits(capacity) or {}
-            options |= {
-                "model": model or "auto",
-                "novelty": _novelty_rate(novelty),
-                "risk_group": risk_group,
-                "time_split": time_split,
-                "dayfirst": dayfirst,
-                "time_budget": time_budget or None,
-                "verbose": int(is_watched()),
-                "experts": read_expert_options(expert),
-                "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
-            }
+        options = _options(given)
+        options["rule"] = rule_of(cost, coverage, max_risk, delta, cost_matrix)
         from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
         from demur.tabular import fit_file, fit_proba
@@ -181,14 +160,64 @@ def fit(
         typer.echo(json.dumps({**found, "evaluation": None if judged is None else judged.to_json()}))
         return
     print_fit(fitted.model, source, fitted.seconds)
-    if judged is not None:
-        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows")
-    else:
-        if words := fitted.model.explain():
-            console.print(words, markup=False)
-        console.print("It was not judged: no rows were held out.")
+    _print_judged(fitted, judged, f"{'other' if test else 'held-out'} rows")
     written = f"Wrote {out}" + (f" and {report}" if report and judged is not None else "")
     console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
+
+
+def _check(given: Mapping[str, Any]) -> str:
+    """Return the table to learn from, or refuse options before any time is spent."""
+    names = {_spelled(name) for name, value in given.items() if value is not None}
+    _check_together(names)
+    source: str | None = given["proba"] or given["data"]
+    if source is None:
+        raise CallError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
+    check_share("--holdout", given["holdout"])
+    if given["report"] is not None and given["test"] is None and not given["holdout"]:
+        raise CallError("--report needs rows to judge the model on: give --test or a --holdout above 0.")
+    check_free(given["out"], "--out", given["force"])
+    if given["report"] is not None:
+        check_free(given["report"], "--report", given["force"], is_file=True)
+    if given["calibration"] not in (None, "temperature", "isotonic", "sigmoid", "none"):
+        raise CallError(f"--calibration must be temperature, isotonic, sigmoid or none, got {given['calibration']!r}.")
+    return source
+
+
+def _spelled(name: str) -> str:
+    return "DATA" if name == "data" else f"--{name.replace('_', '-')}"
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``FitOptions`` that the command line gives."""
+    shared = ("test", "holdout", "group_split", "delimiter", "decimal", "seed")
+    options = {name: given[name] for name in shared}
+    options["cost"] = 0.2 if given["cost"] is None else given["cost"]
+    options |= {"keep": given["keep"] or (), "drop": given["drop"] or ()}
+    if given["proba"] is not None:
+        calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
+        return options | {"kind": given["proba_kind"], "calibration": calibration}
+    limits = read_limits(given["capacity"]) or {}
+    return options | {
+        "model": given["model"] or "auto",
+        "novelty": _novelty_rate(given["novelty"]),
+        "risk_group": given["risk_group"],
+        "time_split": given["time_split"],
+        "dayfirst": given["dayfirst"],
+        "time_budget": given["time_budget"] or None,
+        "verbose": int(is_watched()),
+        "experts": read_expert_options(given["expert"]),
+        "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
+    }
+
+
+def _print_judged(fitted: "FittedFile", judged: "Evaluation | None", rows: str) -> None:
+    """Print the evaluation, or what the rule says where there is none."""
+    if judged is not None:
+        print_evaluation(judged, f"on {judged.n_rows:,} {rows}")
+        return
+    if words := fitted.model.explain():
+        console.print(words, markup=False)
+    console.print("It was not judged: no rows were held out.")
 
 
 def _check_together(given: set[str]) -> None:

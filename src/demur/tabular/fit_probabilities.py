@@ -207,7 +207,8 @@ def class_columns(
     """Find the column of each class by its name.
 
     A column of numbers whose name is no label is a class without rows if all columns have the same text before or
-    after the label, or if ``keep`` names it; otherwise it is refused, since it may be an identifier.
+    after the label, if the numbers of a row then sum to 1 or 100, or if ``keep`` names it. It is set aside where the
+    others sum to 1 or 100; otherwise it is refused, since it may be an identifier.
 
     Parameters
     ----------
@@ -243,7 +244,11 @@ def class_columns(
             extra.append(name)
         else:
             aside[name] = _NO_CLASS
-    if extra:
+    if extra and _sum_to_one(table, list(by_class.values())):
+        aside |= dict.fromkeys(extra, _NO_CLASS)
+    elif extra and _sum_to_one(table, [*by_class.values(), *extra]):
+        by_class |= {name: name for name in extra}
+    elif extra:
         raise TableError(
             f"the column {shown(extra[0])} holds numbers, and is not named like a label: --drop {shown(extra[0])} "
             f"leaves it out, --keep {shown(extra[0])} takes it for a class that no row has"
@@ -281,3 +286,11 @@ def _canonical(name: str, labels: Sequence[str]) -> str:
         if text in labels:
             return text
     return name
+
+
+def _sum_to_one(table: pa.Table, names: Sequence[str]) -> bool:
+    """Return whether most rows of these columns sum to 1, or to 100."""
+    numbers = np.column_stack([np.asarray(table[name].cast(pa.float64()).fill_null(0.0)) for name in names])
+    sums = numbers.sum(axis=1)
+    right = max((np.abs(sums / whole - 1) < 0.01).mean() for whole in (1.0, 100.0))
+    return bool((numbers >= 0).all() and right > 0.5)
