@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from demur.columns.frames import TableWarning
 from demur.deploy.monitoring import CountedTable, Monitor
 from demur.tabular.class_labels import class_texts
-from demur.tabular.review_desk import AUDIT, DECLINED, WHY
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_files import open_table, read_labelled
 from demur.tabular.table_model import TableModel
 from demur.whole_file import locked
