@@ -6,6 +6,7 @@ class left out is wrong. An isolation forest declines the share of rows that it 
 """
 
 import argparse
+import os
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,9 @@ _WAYS = (
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks novelty", description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("shared/data"), help="where letter.csv.gz is")
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ.get("DEMUR_DATA", "data")), help="folder with letter.csv.gz"
+    )
     parser.add_argument("--cost", type=float, default=0.2)
     parser.add_argument("--every", type=int, default=1, help="leave out every so many-th class only")
     given = parser.parse_args(arguments)

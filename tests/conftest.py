@@ -1,6 +1,8 @@
 """Each test process uses one thread, since two processes share two cores; and the browser that tests of pages share."""
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +26,29 @@ def _short_training(request):
         patch.setattr("demur.estimators.fold_networks._FEWEST_EPOCHS", 4)
         patch.setattr("demur.estimators.reject_classifier._EPOCHS", 12)
         yield
+
+
+_SHARED = Path(__file__).parents[2] / "shared"
+"""Data that are not part of the repository; DEMUR_DATA and DEMUR_PUBLISHED name other folders."""
+
+
+def _folder(variable, name):
+    path = Path(os.environ.get(variable, _SHARED / name))
+    if not path.is_dir():
+        pytest.skip(f"there is no folder {path}; set {variable}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """Return the folder with the paper's data sets, and with the stored answers in its folder deferral."""
+    return _folder("DEMUR_DATA", "data")
+
+
+@pytest.fixture(scope="session")
+def published_folder():
+    """Return the folder with the paper's tables as CSV."""
+    return _folder("DEMUR_PUBLISHED", "paper")
 
 
 _BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

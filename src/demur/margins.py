@@ -1,7 +1,8 @@
 r"""Margin functions phi(z): the binary losses that the multiclass losses are made of.
 
-Each states its own facts: value, inverse link of the one-versus-all loss, threshold theta(c), and the
-constants C and s of the excess risk bound (Theorem 7 and Table 1 of the paper). Derivatives come from autograd.
+Each states its own facts: value, slope, inverse link of the one-versus-all loss, threshold theta(c), the constants C
+and s of the excess risk bound (Theorem 7 and Table 1 of the paper), the excess of a score at the threshold, and value
+and slope in many digits. Training, theory and the GPU program read them here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 from math import log
 from typing import Any, ClassVar, TypeVar
 
-from demur.array_types import CostLike
+import numpy as np
+
+from demur.array_types import CostLike, FloatArray
 from demur.errors import InputTypeError
 from demur.lazy_torch import F, Tensor, torch
 from demur.named_classes import NamedClasses
@@ -26,6 +29,7 @@ __all__ = [
     "SquaredHinge",
     "available_margins",
     "get_margin",
+    "own_fact",
     "register_margin",
     "unregister_margin",
 ]
@@ -40,7 +44,8 @@ class MarginFunction(ABC):
     """A convex function phi of a margin z, large where z is negative.
 
     Subclasses are frozen dataclasses that implement :meth:`__call__`; those with an inverse link also
-    :meth:`inverse_link` and :meth:`threshold`, and set the constants below. :func:`register_margin` makes one known.
+    :meth:`inverse_link` and :meth:`threshold`, and set the constants below. :meth:`slope`, :meth:`exact` and
+    :meth:`excess` are optional. :func:`register_margin` makes a margin function known.
     """
 
     name: ClassVar[str]
@@ -55,6 +60,10 @@ class MarginFunction(ABC):
     """C of Theorem 7, None without an inverse link."""
     bound_exponent: ClassVar[float | None] = None
     """s of Theorem 7, None without an inverse link."""
+    printed_constant: ClassVar[float | None] = None
+    """C as Table 1 of the paper prints it."""
+    kernel: ClassVar[str | None] = None
+    """The name of phi in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
 
     @abstractmethod
     def __call__(self, z: Tensor) -> Tensor:
@@ -63,7 +72,7 @@ class MarginFunction(ABC):
     def slope(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return phi'(z), elementwise, times ``weight``, which broadcasts against z.
 
-        The result has memory of its own, which whoever asked may write to. Autograd computes it; a margin function may
+        The result is a new tensor, which the caller may overwrite. Autograd computes it; a margin function may
         override this with a formula, which a test compares with autograd.
 
         Examples
@@ -89,6 +98,34 @@ class MarginFunction(ABC):
         raise NoInverseLinkError(
             f"the {type(self).__name__} margin has no threshold; use a smooth one such as Logistic()."
         )
+
+    def exact(self, z: Any) -> tuple[Any, Any] | None:
+        """Return phi(z) and phi'(z) of an mpmath number, to its working precision; None if no formula is known."""
+        return None
+
+    def excess(self, x: FloatArray, q: float) -> FloatArray | None:
+        """Return how much risk the score of probability q has above the least, at the probability q + x.
+
+        That is the left side of assumption (15) of the paper with theta the score whose inverse link is q, rounded
+        down by a bound of the rounding error. None if no formula is known.
+        """
+        return None
+
+
+def own_fact(thing: object, name: str) -> Any:
+    """Return a fact that the class of a margin function or a loss states itself; None where it is inherited.
+
+    A subclass may have changed the formula that the fact is about, so that it has to state it again.
+
+    Examples
+    --------
+    >>> class Shifted(Logistic):
+    ...     def __call__(self, z):
+    ...         return super().__call__(z - 1)
+    >>> own_fact(Logistic(), "kernel"), own_fact(Shifted(), "kernel")
+    ('log', None)
+    """
+    return getattr(thing, name) if name in vars(type(thing)) else None
 
 
 M = TypeVar("M", bound=MarginFunction)
@@ -178,11 +215,12 @@ class Logistic(MarginFunction):
     tensor(0.5000)
     """
 
-    name = "log"
+    name = kernel = "log"
     at_zero = log(2)
     strictly_decreasing = True
     bound_constant = 0.5**0.5
     bound_exponent = 2.0
+    printed_constant = 0.5
 
     def __call__(self, z: Tensor) -> Tensor:
         return F.softplus(-z, threshold=40.0)  # beyond 40 the two sides agree to the last bit of float64
@@ -196,6 +234,14 @@ class Logistic(MarginFunction):
 
     def threshold(self, cost: CostLike) -> Any:
         return _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
+
+    def exact(self, z: Any) -> tuple[Any, Any]:
+        import mpmath
+
+        return mpmath.log1p(mpmath.exp(-z)), -1 / (1 + mpmath.exp(z))
+
+    def excess(self, x: FloatArray, q: float) -> FloatArray:
+        return divergence(x, q)
 
 
 @register_margin
@@ -212,9 +258,9 @@ class Exponential(MarginFunction):
     tensor([1.0000, 0.3679])
     """
 
-    name = "exp"
+    name = kernel = "exp"
     strictly_decreasing = True
-    bound_constant = 0.5**0.5
+    bound_constant = printed_constant = 0.5**0.5
     bound_exponent = 2.0
     largest_exponent: ClassVar[float] = 30.0
 
@@ -232,12 +278,22 @@ class Exponential(MarginFunction):
     def threshold(self, cost: CostLike) -> Any:
         return 0.5 * _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
 
+    def exact(self, z: Any) -> tuple[Any, Any]:
+        import mpmath
+
+        return mpmath.exp(-z), -mpmath.exp(-z)
+
+    def excess(self, x: FloatArray, q: float) -> FloatArray:
+        p, c = np.clip(q + x, 0, 1), 1 - q
+        value = x**2 / (np.sqrt(q * c) * (np.sqrt(p * c) + np.sqrt((1 - p) * q)) ** 2)
+        return rounded_down(value, value)
+
 
 @dataclass(frozen=True)
 class _OfSquares(MarginFunction):
     """Squares of 1 - z, everywhere or where that is positive: both have one link, and one bound."""
 
-    bound_constant = 0.5
+    bound_constant = printed_constant = 0.5
     bound_exponent = 2.0
 
     def inverse_link(self, z: Tensor) -> Tensor:
@@ -245,6 +301,9 @@ class _OfSquares(MarginFunction):
 
     def threshold(self, cost: CostLike) -> Any:
         return 1 - 2 * torch.as_tensor(cost, dtype=torch.float64)
+
+    def excess(self, x: FloatArray, q: float) -> FloatArray:
+        return rounded_down(4 * x**2, 4 * x**2)
 
 
 @register_margin
@@ -261,10 +320,13 @@ class Squared(_OfSquares):
     tensor([0.0000, 0.5000, 0.8000])
     """
 
-    name = "sq"
+    name = kernel = "sq"
 
     def __call__(self, z: Tensor) -> Tensor:
         return (1 - z).square()
+
+    def exact(self, z: Any) -> tuple[Any, Any]:
+        return (1 - z) ** 2, -2 * (1 - z)
 
 
 @register_margin
@@ -278,10 +340,14 @@ class SquaredHinge(_OfSquares):
     tensor([1., 0.])
     """
 
-    name = "sqhin"
+    name = kernel = "sqhin"
 
     def __call__(self, z: Tensor) -> Tensor:
         return F.relu(1 - z).square()
+
+    def exact(self, z: Any) -> tuple[Any, Any]:
+        gap = max(1 - z, 0)
+        return gap**2, -2 * gap
 
 
 @register_margin
@@ -295,11 +361,31 @@ class Hinge(MarginFunction):
     tensor([1.0000, 0.5000, 0.0000])
     """
 
-    name = "hin"
+    name = kernel = "hin"
     smooth = False
 
     def __call__(self, z: Tensor) -> Tensor:
         return F.relu(1 - z)
+
+
+def divergence(x: FloatArray, q: float) -> FloatArray:
+    """Return the Kullback-Leibler divergence kl(q + x, q) of two coins, stable for small x and rounded down.
+
+    Examples
+    --------
+    >>> divergence(np.array([0.0, 0.1]), 0.5).round(4)  # 0.6 log 1.2 + 0.4 log 0.8
+    array([0.    , 0.0201])
+    """
+    p, c = q + x, 1 - q
+    heads = p * np.log1p(np.where(x > -q, x / q, 0.0))
+    tails = (1 - p) * np.log1p(np.where(x < c, -x / c, 0.0))
+    return rounded_down(heads + tails, np.abs(heads) + np.abs(tails))
+
+
+def rounded_down(value: FloatArray, size: FloatArray) -> FloatArray:
+    """Return a number that is surely not above the exact value, of which the terms computed have this size."""
+    lower: FloatArray = np.maximum(value - 8 * np.finfo(np.float64).eps * size, 0.0)
+    return lower
 
 
 def _log_odds(p: Tensor) -> Tensor:

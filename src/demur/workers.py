@@ -1,11 +1,12 @@
-"""Worker threads that each run single-threaded kernels.
+"""Worker threads that each run single-threaded kernels, and clients of Dask clusters.
 
-Small tensor operations gain nothing from several threads and lose much where other programs use the cores too;
-several workers with independent work gain from every core.
+Small tensor operations gain nothing from several threads, and become slow if other programs use the cores too. Several
+workers with independent work gain from every core.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -13,13 +14,27 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
 
+from demur.errors import InputError, MissingExtraError
 from demur.lazy_torch import torch
 
-__all__ = ["free_cores", "n_cores", "native_threads", "on_workers", "single_threaded_kernels"]
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = [
+    "connect_dask",
+    "free_cores",
+    "n_cores",
+    "native_threads",
+    "on_workers",
+    "optional_dask",
+    "single_threaded_kernels",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -89,13 +104,75 @@ def _start_worker() -> None:
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Return what knows the libraries of matrix products; NumPy's and SciPy's are loaded by now."""
+    """Return the controller of the BLAS libraries that are loaded; NumPy's and SciPy's are."""
     return ThreadpoolController()
 
 
 def n_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def optional_dask() -> ModuleType:
+    """Return the package ``distributed``, or say how to install it."""
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        raise MissingExtraError('--scheduler needs Dask: pip install "demur[dask]".') from error
+
+
+@contextmanager
+def connect_dask(scheduler: str) -> Iterator[Client]:
+    """Yield a Dask client.
+
+    Parameters
+    ----------
+    scheduler : str
+        "local:N" for N worker processes on this machine, "local" for one per core, or the address of a scheduler.
+
+    Raises
+    ------
+    MissingExtraError
+        If Dask distributed is not installed.
+    InputError
+        If the scheduler is none of these, or does not answer.
+
+    Examples
+    --------
+    >>> with connect_dask("local:many"):
+    ...     pass
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: scheduler must be 'local:N' with N worker processes, or an address such as ...
+    """
+    dask = optional_dask()
+    kind, _, number = scheduler.partition(":")
+    n_workers = n_cores() if scheduler == "local" else int(number) if number.isdigit() else 0
+    if kind == "local" and n_workers:
+        with (
+            dask.LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            dask.Client(cluster) as client,
+        ):
+            yield client
+        return
+    if kind == "local" or ":" not in scheduler:
+        raise InputError(
+            "scheduler must be 'local:N' with N worker processes, or an address such as 'tcp://host:8786', got "
+            f"{scheduler!r}."
+        )
+    try:
+        client = dask.Client(scheduler, timeout=20)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the scheduler {scheduler} does not answer; is it running, and can it be reached?") from error
+    with client:
+        yield client
 
 
 def free_cores() -> int:

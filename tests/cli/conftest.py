@@ -69,7 +69,7 @@ def one_thread():
 
 @functools.cache
 def load_hostile():
-    path = Path(__file__).parents[1] / "tables" / "hostile.py"
+    path = Path(__file__).parents[1] / "tabular" / "hostile.py"
     spec = importlib.util.spec_from_file_location("hostile", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

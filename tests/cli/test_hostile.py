@@ -2,7 +2,12 @@
 
 import importlib
 import re
+import subprocess
+import sys
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from demur.deploy import load
@@ -22,13 +27,10 @@ def light_model(monkeypatch):
     """Fit a model that takes no time: what is tried here is the file's way to it and back."""
     from sklearn.dummy import DummyClassifier
 
-    from demur import RejectOption
-    from demur.tabular.table_fit import ModelKind
+    def estimator(spec, categorical, needs_proba):
+        return None, DummyClassifier(strategy="prior")
 
-    def classifier(kind, n_rows, categorical, *, cost, rule=None, **_):
-        return RejectOption(DummyClassifier(strategy="prior"), cost=cost, rule=rule, calibration=None)
-
-    monkeypatch.setattr(ModelKind, "classifier", classifier)
+    monkeypatch.setattr("demur.tabular.model_training._estimator", estimator)
 
 
 @pytest.fixture
@@ -119,3 +121,17 @@ def test_predict_and_evaluate(demur, pets, hostile_file, tmp_path):
     check(demur("predict", pets / "model", path, *options), tmp_path, before, ["out.csv"])
     before = files_of(tmp_path)
     check(demur("evaluate", pets / "model", path, "--allow-extra", "--json"), tmp_path, before, [])
+
+
+@pytest.mark.slow
+def test_what_the_memory_does_not_hold_is_said(tmp_path):
+    limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (3 << 29, 3 << 29)); "
+    call = "sys.argv = ['demur', *sys.argv[1:]]; from demur.cli import main; main()"
+    table = tmp_path / "large.parquet"
+    numbers = np.random.default_rng(0).normal(size=30_000_000)
+    pq.write_table(pa.table({"size": numbers, "y": np.where(numbers > 0, "a", "b")}), table)
+    arguments = ["fit", str(table), "--target", "y", "--model", "lr", "--out", str(tmp_path / "new")]
+    ended = subprocess.run([sys.executable, "-c", limit + call, *arguments], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("demur: ")
+    assert "Traceback" not in ended.stderr

@@ -1,18 +1,20 @@
 """``demur predict``: the same decisions whatever the way in and out, and never half a file that looks whole."""
 
-import functools
+import csv
+import io
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
 from demur.deploy import load
-from demur.tabular import TableModel, read_table
+from demur.tabular import TableModel, TableWriter, read_table
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def test_chosen_columns_are_kept_in_order(demur, pets):
     assert kept[0] == "kind,a,prediction,rejected,confidence,first_choice,second_choice,reason"
     for line, row in zip(kept[1:], rows[1:], strict=True):
         a, _, kind, _ = row.split(",")
-        assert line.startswith(f"{kind},{float(a):g},")
+        assert line.startswith(f"{kind},{a},")
     every = demur("predict", pets / "model", pets / "new.csv", "--keep-all").text
     assert every.startswith("a,b,kind,y,prediction,")
     assert "no column 'id' to keep" in demur("predict", pets / "model", pets / "new.csv", "--keep", "id").complaint
@@ -144,7 +146,7 @@ def test_a_bad_value_late_in_the_file_leaves_nothing(demur, pets, tmp_path):
 def test_a_file_is_never_replaced_by_accident(demur, pets, tmp_path):
     (tmp_path / "out.csv").write_text("mine")
     call = ("predict", pets / "model", pets / "new.csv", "--out", tmp_path / "out.csv")
-    assert "is already there" in demur(*call).complaint
+    assert "already exists" in demur(*call).complaint
     assert (tmp_path / "out.csv").read_text() == "mine"
     assert demur(*call, "--force").code == 0
     onto = demur("predict", pets / "model", pets / "new.csv", "--out", pets / "new.csv", "--force")
@@ -159,21 +161,20 @@ def test_what_is_no_model_is_refused(demur, pets, name, words):
     assert words in demur("predict", pets / name, pets / "new.csv").complaint
 
 
-def test_a_folder_of_files_on_dask(demur, pets, answers, tmp_path, monkeypatch):
-    distributed = pytest.importorskip("dask.distributed")
-    light = functools.partial(distributed.LocalCluster, processes=False, n_workers=1, threads_per_worker=2)
-    monkeypatch.setattr(distributed, "LocalCluster", light)
+@pytest.mark.slow
+def test_a_folder_of_files_on_dask(demur, pets, answers, tmp_path):
+    pytest.importorskip("distributed")
     (tmp_path / "new").mkdir()
     table = read_table(pets / "new.parquet")
     for name, start in (("1.parquet", 0), ("2.parquet", 300)):
         pq.write_table(table.slice(start, 300), tmp_path / "new" / name)
-    call = ("predict", pets / "model", tmp_path / "new", "--scheduler", "local")
-    result = demur(*call, "--out", tmp_path / "out")
+    call = ("predict", pets / "model", tmp_path / "new", "--scheduler", "local:2")
+    result = demur(*call, "--out", tmp_path / "made" / "out")
     assert result.code == 0, result
     assert "Wrote 500 decisions" in result.text
-    assert same(pq.read_table(tmp_path / "out"), answers)
-    assert "exists already" in demur(*call, "--out", tmp_path / "out").complaint
-    assert "needs --out with a folder" in demur(*call).complaint
+    assert same(pq.read_table(tmp_path / "made" / "out"), answers)
+    assert "already exists" in demur(*call, "--out", tmp_path / "made" / "out").complaint
+    assert "needs --out with the name of a folder" in demur(*call).complaint
     # One file after another, without Dask, they are one table.
     assert demur(*call[:-2], "--out", tmp_path / "one.parquet").code == 0
     assert same(pq.read_table(tmp_path / "one.parquet"), answers)
@@ -218,6 +219,26 @@ def test_stopped_in_the_middle_there_is_no_output_that_looks_whole(pets, end, tm
     assert all(name.endswith(".part") for name in left)
 
 
+MEASURED = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""A small process between this one and the command: the peak memory of a child begins with that of its parent."""
+
+
+@pytest.mark.slow
+def test_a_table_four_times_as_long_takes_hardly_more_memory(pets, tmp_path):
+    header, rows = (pets / "new.csv").read_bytes().split(b"\n", 1)
+    peaks = []
+    for n in (2_000, 8_000):  # 1 and 4 million rows: 23 and 92 MB of text, and several times that in memory
+        (tmp_path / "new.csv").write_bytes(header + b"\n" + rows * n)
+        command = ["demur", "predict", pets / "model", tmp_path / "new.csv", "--out", tmp_path / "out.csv", "--force"]
+        call = [sys.executable, "-c", MEASURED, sys.executable, "-m", *map(str, command)]
+        peaks.append(int(subprocess.run(call, capture_output=True, check=True).stdout))
+    assert peaks[1] < 1.25 * peaks[0]
+
+
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_mistake(pets):
     command = (
@@ -240,3 +261,95 @@ def test_a_review_budget(demur, pets):
     assert "20 declined" in result.errors
     refused = demur("predict", pets / "model", pets / "new.csv", "--allow-extra", "--review-budget", "2.5")
     assert "whole number of rows" in refused.complaint
+
+
+CELLS = ["007", " padded", "9007199254740997", "1.50", "2024-01-05T10:30+01:00", "NA", "", '"quoted, text"', "1e3"]
+
+
+def test_kept_cells_of_a_csv_file_are_copied_unchanged(demur, pets, tmp_path):
+    """Also those of features: the model reads the number, the output gets the text."""
+    lines = [f"{1.5 + k:.3f},+{k}.50, red ,{cell}" for k, cell in enumerate(CELLS)]
+    (tmp_path / "new.csv").write_text("a,b,kind,note\n" + "".join(f"{line}\n" for line in lines))
+    call = ("predict", pets / "model", tmp_path / "new.csv", "--allow-extra", "--keep-all")
+    for name in ("out.csv", "out.parquet"):
+        result = demur(*call, "--out", tmp_path / "made" / name)
+        assert result.code == 0, result
+    written = list(csv.reader(io.StringIO((tmp_path / "made" / "out.csv").read_text())))
+    wanted = list(csv.reader(lines))
+    assert [row[:4] for row in written[1:]] == wanted
+    kept = pq.read_table(tmp_path / "made" / "out.parquet").select(["a", "b", "kind", "note"])
+    assert [[cell or "" for cell in row.values()] for row in kept.to_pylist()] == wanted
+    plain = demur("predict", pets / "model", tmp_path / "new.csv", "--allow-extra").text.splitlines()
+    assert [row[4:] for row in written[1:]] == [line.split(",") for line in plain[1:]]
+
+
+def test_kept_cells_of_a_parquet_file_keep_their_types(demur, pets, tmp_path):
+    table = pa.table(
+        {
+            "a": pa.array(["76.71", "0.30"]).cast(pa.decimal128(22, 2)),
+            "b": pa.array([9_007_199_254_740_997, None]),
+            "kind": pa.array(["red", "blue"]).dictionary_encode(),
+            "when": pa.array([0, 1], pa.timestamp("ms", tz="Europe/Paris")),
+            "took": pa.array([1500, None], pa.duration("ms")),
+            "points": pa.array([[1, 2], []]),
+        }
+    )
+    pq.write_table(table, tmp_path / "new.parquet")
+    call = ("predict", pets / "model", tmp_path / "new.parquet", "--allow-extra")
+    assert demur(*call, "--keep-all", "--out", tmp_path / "out.parquet").code == 0
+    assert pq.read_table(tmp_path / "out.parquet").select(table.column_names).equals(table)
+    keep = [word for name in ("a", "b", "kind", "when") for word in ("--keep", name)]
+    written = [row[:4] for row in csv.reader(demur(*call, *keep).text.splitlines())]
+    assert written == [
+        ["a", "b", "kind", "when"],
+        ["76.71", "9007199254740997", "red", "1970-01-01 01:00:00.000+0100"],
+        ["0.30", "", "blue", "1970-01-01 01:00:00.001+0100"],
+    ]
+
+
+KINDS = {
+    "duration": pa.array([k * 1000 for k in range(60)], pa.duration("ms")),
+    "time of day": pa.array([k * 60 for k in range(60)], pa.time32("s")),
+    "fine time of day": pa.array([k * 60_000_000_000 for k in range(60)], pa.time64("ns")),
+    "decimal": pa.array(range(60)).cast(pa.decimal128(22, 2)),
+    "moment": pa.array(range(60), pa.timestamp("ns", tz="Asia/Tokyo")),
+    "list": pa.array([[k] for k in range(60)]),
+    "vector": pa.array([[k, 1] for k in range(60)], pa.list_(pa.float32(), 2)),
+    "struct": pa.array([{"x": k} for k in range(60)]),
+    "map": pa.array([[("x", k)] for k in range(60)], pa.map_(pa.string(), pa.int8())),
+    "bytes": pa.array([b"%d" % k for k in range(60)]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_column_of_any_type_works_or_is_set_aside(demur, kind, suffix, tmp_path):
+    """What a model was fitted on, it can predict for, with the column as a feature or without it."""
+    order = np.random.default_rng(0).permutation(60)
+    table = pa.table({"x": KINDS[kind], "size": np.arange(60) % 7.0, "y": ["a"] * 30 + ["b"] * 30}).take(order)
+    with TableWriter(tmp_path / f"data.{suffix}") as writer:
+        writer.write(table)
+    fitted = demur("fit", tmp_path / f"data.{suffix}", "--target", "y", "--model", "lr", "--out", tmp_path / "m" / "x")
+    assert fitted.code == 0, fitted
+    used = kind not in ("list", "vector", "struct", "map", "bytes")
+    assert used or "'x' is set aside: its values are neither numbers" in fitted.text + fitted.errors
+    result = demur("predict", tmp_path / "m" / "x", tmp_path / f"data.{suffix}")
+    assert result.code == 0, result
+    choices = [line.split(",")[3] for line in result.text.splitlines()[1:]]
+    n_right = sum(choice == y for choice, y in zip(choices, table["y"].to_pylist(), strict=True))
+    assert used == (n_right > 50)
+
+
+def test_codes_with_leading_zeros_are_categories_from_fit_to_predict(demur, tmp_path):
+    codes = ["007", "0070", "70", "7"] * 30  # as numbers, two of them would be 7 and two 70
+    size = np.random.default_rng(0).normal(size=120).round(3)
+    rows = [f"{code},{x},{'01' if code.startswith('0') else '2'}" for code, x in zip(codes, size, strict=True)]
+    (tmp_path / "data.csv").write_text("code,size,y\n" + "\n".join(rows) + "\n")
+    call = ("fit", tmp_path / "data.csv", "--target", "y", "--model", "lr", "--holdout", "0", "--out", tmp_path / "m")
+    fitted = demur(*call)
+    assert fitted.code == 0, fitted
+    assert "column 'code' holds codes such as '007', so it is read as text" in fitted.errors
+    assert "1 category ('code')" in fitted.text
+    written = csv.DictReader(demur("predict", tmp_path / "m", tmp_path / "data.csv", "--keep-all").text.splitlines())
+    for code, row in zip(codes, written, strict=True):
+        assert (row["code"], row["first_choice"]) == (code, row["y"])

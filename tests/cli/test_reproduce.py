@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from demur.cli.app import app
 from demur.cli.console import CallError
-from demur.paper import result_files, run_jobs
+from demur.paper import pages, run_jobs
 from demur.paper.claims import Verdict
+from demur.paper.records import Store
 
 SMALL = [
     *("reproduce", "benchmark", "--quick", "--data", "/nonexistent", "--problems", "vehicle", "--methods", "CE"),
@@ -28,7 +29,7 @@ def elsewhere(monkeypatch, tmp_path):
 
 @pytest.fixture(autouse=True)
 def without_figures(monkeypatch):
-    monkeypatch.setattr(result_files, "_figures", lambda outcome: {})
+    monkeypatch.setattr(pages, "draw_figures", lambda *results: {})
 
 
 def call(*arguments):
@@ -53,15 +54,15 @@ def test_a_small_run_then_only_tables(tmp_path):
     assert page.read_text() == before
 
 
-def test_12_20_a_quick_run_says_that_the_data_are_stand_ins_before_its_verdicts():
+def test_a_quick_run_says_that_the_data_are_stand_ins_before_its_verdicts():
     done = call(*SMALL)
     assert done.exit_code == 0, done.output
     assert done.stderr.startswith("Not the real data: synthetic stand-ins of the same shape replace vehicle.")
-    said, verdicts = done.stdout.index("stand-in"), done.stdout.index("The paper's statements on these figures")
+    said, verdicts = done.stdout.index("stand-in"), done.stdout.index("The paper's statements, tested on")
     assert said < verdicts
 
 
-def test_13_1_records_only_draws_nothing_and_needs_no_matplotlib(tmp_path, monkeypatch):
+def test_records_only_draws_nothing_and_needs_no_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     refused = call(*SMALL)
     assert isinstance(refused.exception, CallError)
@@ -71,19 +72,10 @@ def test_13_1_records_only_draws_nothing_and_needs_no_matplotlib(tmp_path, monke
     assert done.exit_code == 0, done.output
     assert re.search(r"^\[1/1, \d+ s\] benchmark vehicle CE: 6 networks, training", done.stderr, re.MULTILINE)
     found = [path.suffix for path in tmp_path.joinpath("results").rglob("*") if path.is_file()]
-    assert found == [".json"]
+    assert found == [".jsonl"]
 
 
-def test_13_9_pack_puts_the_records_into_one_file(tmp_path):
-    assert call(*SMALL, "--pack").exit_code == 0
-    records = tmp_path / "results" / "quick" / "records"
-    assert [path.name for path in records.iterdir()] == ["benchmark.jsonl"]
-    page = (tmp_path / "results" / "quick" / "README.md").read_text()
-    assert call(*SMALL, "--tables-only").exit_code == 0
-    assert (tmp_path / "results" / "quick" / "README.md").read_text() == page
-
-
-def test_12_19_reproduce_takes_a_registered_loss_and_a_file(tmp_path):
+def test_reproduce_takes_a_registered_loss_and_a_file(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from dataclasses import dataclass\n"
         "from demur.losses import CrossEntropy\n"
@@ -95,8 +87,8 @@ def test_12_19_reproduce_takes_a_registered_loss_and_a_file(tmp_path):
     assert done.exit_code == 0, done.output
     page = (tmp_path / "results" / "quick" / "README.md").read_text()
     assert "| data set | c | CE | OVA+sq | OVA+sqhin | CS+hin | BEP | mine |" in page
-    names = [path.name.split(".trials")[0] for path in tmp_path.glob("results/quick/records/benchmark/*.json")]
-    assert sorted(names) == ["vehicle.OVA+log", "vehicle.mine"]
+    names = [record.spec["method"]["name"] for record in Store(tmp_path / "results" / "quick", "benchmark").records()]
+    assert names == ["OVA+log", "mine"]
 
 
 def test_published_figures_are_shown_beside_real_data_only(tmp_path):
@@ -122,8 +114,10 @@ def test_published_figures_are_shown_beside_real_data_only(tmp_path):
         ([*SMALL, "--device", "tpu"], "unknown device 'tpu'"),
         ([*SMALL, "--published", "/nowhere"], "/nowhere has no benchmark_tables.csv"),
         ([*SMALL, "--out", "/proc/nowhere"], "cannot write to /proc/nowhere"),
+        (["reproduce", "modern", "--protocol", "published"], "the published protocol is one of the benchmark, not of"),
+        (["reproduce", "benchmark", "--protocol", "mine"], "unknown protocol 'mine'; there are ours and published"),
         ([*SMALL, "--scheduler", "slurm"], "scheduler must be 'local:N'"),
-        ([*SMALL, "--tables-only"], "has no record of this"),
+        ([*SMALL, "--tables-only"], "has no records of this"),
         ([*SMALL, "--tables-only", "--records-only"], "choose one of them"),
         ([*SMALL, "--methods", "mine.py:Loss"], "there is no file mine.py"),
         ([*SMALL, "--problems", "nowhere"], "unknown problem 'nowhere'; there are vehicle"),

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import os
 import sys
 import zipfile
 from dataclasses import replace
@@ -17,8 +16,6 @@ from demur.datasets import uci as download
 from demur.datasets.uci import SOURCES, LocalFile, fingerprint, is_local
 from demur.errors import MissingExtraError
 
-DATA = Path(os.environ.get("DEMUR_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the data sets are not in {DATA}; set DEMUR_DATA")
 SMALL = [name for name in SOURCES if name != "covtype"]
 
 
@@ -28,10 +25,9 @@ def no_folder_from_outside(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@needs_data
 @pytest.mark.parametrize("name", SMALL)
-def test_sizes_are_those_of_the_papers_table(name):
-    source, data = SOURCES[name], load(name, DATA)
+def test_sizes_are_those_of_the_papers_table(name, data_folder):
+    source, data = SOURCES[name], load(name, data_folder)
     assert data.X_train.shape == (source.n_train, source.n_features)
     assert data.X_test.shape == (source.n_test, source.n_features)
     assert set(data.y_train) | set(data.y_test) == set(range(source.n_classes))
@@ -40,73 +36,66 @@ def test_sizes_are_those_of_the_papers_table(name):
     assert data.note == ""
 
 
-@needs_data
 @pytest.mark.slow
-def test_covtype_says_that_its_test_part_is_incomplete():
-    data = load("covtype", DATA)
+def test_covtype_says_that_its_test_part_is_incomplete(data_folder):
+    data = load("covtype", data_folder)
     assert np.bincount(data.y_train).tolist() == [2160] * 7
     assert np.bincount(data.y_test).tolist() == [153_978, 206_333, 24_577, 431, 5_406, 11_188, 13_550]
     assert data.note == "measured on 415,463 of 565,892 test rows"
 
 
-@needs_data
 @pytest.mark.parametrize("name", SMALL)
-def test_rows_and_labels_equal_those_that_pandas_reads(name):
-    frames = [pd.read_csv(DATA / file.name) for file in SOURCES[name].files]
+def test_rows_and_labels_equal_those_that_pandas_reads(name, data_folder):
+    frames = [pd.read_csv(data_folder / file.name) for file in SOURCES[name].files]
     frame = pd.concat(frames, ignore_index=True)
     if name in ("vehicle", "yeast"):
         frame = frame.sample(frac=1, random_state=0)
-    data = load(name, DATA)
+    data = load(name, data_folder)
     X, y = np.concatenate([data.X_train, data.X_test]), np.concatenate([data.y_train, data.y_test])
     np.testing.assert_array_equal(X, frame.drop(columns="class").to_numpy(float))
     assert [data.classes[number] for number in y] == frame["class"].astype(str).tolist()
     assert list(data.feature_names) == [column for column in frame if column != "class"]
 
 
-@needs_data
-def test_another_split_seed_gives_another_split_of_the_same_rows():
-    first, second = load("vehicle", DATA), load("vehicle", DATA, split_seed=1)
+def test_another_split_seed_gives_another_split_of_the_same_rows(data_folder):
+    first, second = load("vehicle", data_folder), load("vehicle", data_folder, split_seed=1)
     assert first.X_train.shape == second.X_train.shape
     assert not np.array_equal(first.X_train, second.X_train)
     everything = [np.sort(np.concatenate([d.X_train, d.X_test]).sum(axis=1)) for d in (first, second)]
     np.testing.assert_allclose(*everything)
 
 
-@needs_data
-def test_the_rows_hash_is_that_of_the_files_rows():
+def test_the_rows_hash_is_that_of_the_files_rows(data_folder):
     for name in SMALL:
         lines = b"".join(
-            gzip.decompress((DATA / file.name).read_bytes()).split(b"\n", 1)[1] for file in SOURCES[name].files
+            gzip.decompress((data_folder / file.name).read_bytes()).split(b"\n", 1)[1] for file in SOURCES[name].files
         )
-        assert hashlib.sha256(lines).hexdigest() == SOURCES[name].sha256 == fingerprint(name, DATA)[0]
+        assert hashlib.sha256(lines).hexdigest() == SOURCES[name].sha256 == fingerprint(name, data_folder)[0]
 
 
-@needs_data
-def test_the_folder_may_be_named_by_the_environment(monkeypatch):
+def test_the_folder_may_be_named_by_the_environment(monkeypatch, data_folder):
     assert not is_local("yeast")
-    monkeypatch.setenv("DEMUR_DATA", str(DATA))
+    monkeypatch.setenv("DEMUR_DATA", str(data_folder))
     assert is_local("yeast")
-    assert load("yeast").source == str(DATA)
+    assert load("yeast").source == str(data_folder)
 
 
-@needs_data
-def test_a_changed_file_is_refused(tmp_path):
-    content = gzip.decompress((DATA / "yeast.csv.gz").read_bytes()).replace(b"0.58", b"0.59", 1)
+def test_a_changed_file_is_refused(tmp_path, data_folder):
+    content = gzip.decompress((data_folder / "yeast.csv.gz").read_bytes()).replace(b"0.58", b"0.59", 1)
     (tmp_path / "yeast.csv.gz").write_bytes(gzip.compress(content))
     with pytest.raises(DatasetError, match=r"is not the known file: its sha256 is .*, expected 4a8155"):
         load("yeast", tmp_path)
 
 
-@needs_data
 @pytest.mark.parametrize("name", SMALL)
-def test_a_downloaded_archive_gives_the_same_data_as_the_local_files(name, tmp_path, monkeypatch):
+def test_a_downloaded_archive_gives_the_same_data_as_the_local_files(name, tmp_path, monkeypatch, data_folder):
     """The archive is made here in the source's own format, and served from a file."""
     source = SOURCES[name]
-    frame = pd.concat([pd.read_csv(DATA / file.name, dtype=str) for file in source.files], ignore_index=True)
+    frame = pd.concat([pd.read_csv(data_folder / file.name, dtype=str) for file in source.files], ignore_index=True)
     archive = write_archive(source, frame, tmp_path / f"{name}.zip")
     monkeypatch.setitem(SOURCES, name, replace(source, url=str(archive)))
     monkeypatch.setattr(download, "_downloader", lambda url: copy_file)
-    far, near = load(name, tmp_path), load(name, DATA)
+    far, near = load(name, tmp_path), load(name, data_folder)
     np.testing.assert_array_equal(far.X_train, near.X_train)
     np.testing.assert_array_equal(far.y_test, near.y_test)
     assert far.sha256 == near.sha256

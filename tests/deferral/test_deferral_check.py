@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from demur.deferral import JointLoss, available_joint, check_deferral, get_joint
-from demur.deferral.joint_losses import SoftmaxDeferral
+from demur.deferral.joint_losses import SoftmaxDeferral, TwoStageDeferral
 from demur.errors import InputError
 
 
@@ -111,3 +111,44 @@ def test_claims_hold(name, n_experts):
     report = check_deferral(name, 2, n_experts, seconds=60)
     print(report)
     assert report.verdict in (("calibrated", "inconclusive") if get_joint(name).calibrated else ("refuted",))
+
+
+@dataclass(frozen=True)
+class _OwnSecondStage(TwoStageDeferral):
+    """Two stages, with an own part: ``worth`` times what the router learns of the experts."""
+
+    worth: float = 1.0
+    name = "own-stages"
+
+    def forward(self, scores, y, cost=None):
+        return super().forward(scores, torch.cat([y[..., :1], self.worth * y[..., 1:]], -1))
+
+
+@dataclass(frozen=True)
+class _OwnLink(TwoStageDeferral):
+    """Two stages, with an inverse link that overrates the experts."""
+
+    name = "own-link"
+
+    def inverse_link(self, scores, n_experts):
+        proba, right = super().inverse_link(scores, n_experts)
+        return proba, (1.2 * right).clamp(max=1.0)
+
+
+@dataclass(frozen=True)
+class _Entangled(TwoStageDeferral):
+    name = "entangled"
+
+    def forward(self, scores, y, cost=None):
+        return super().forward(scores, y) + 0.1 * scores.square().sum(-1)
+
+
+def test_a_second_stage_of_ones_own_is_what_is_checked():
+    assert check_deferral(_OwnSecondStage(), 3).verdict == "calibrated"
+    assert check_deferral(_OwnSecondStage(0.7), 3).verdict == "refuted"
+    assert check_deferral(_OwnLink(), 3).verdict == "refuted"
+
+
+def test_stages_that_are_not_separate_are_refused():
+    with pytest.raises(InputError, match="says that it has two stages"):
+        check_deferral(_Entangled(), 3)

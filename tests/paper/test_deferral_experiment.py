@@ -1,7 +1,6 @@
 """The comparison of ways to defer: its pieces, its page, and the command that makes them."""
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -14,17 +13,9 @@ from demur.cli.app import app
 from demur.cli.console import CallError
 from demur.deferral import available_joint, get_joint
 from demur.errors import InputError
-from demur.paper.deferral_experiment import (
-    DeferralProtocol,
-    _best_threshold,
-    compute_deferral,
-    deferral_page,
-    read_deferral_records,
-    with_deferral_settings,
-)
+from demur.paper.deferral_experiment import DeferralProtocol, DeferralRun, _best_threshold, deferral_page
 
 ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("DEMUR_DATA", ROOT.parent / "shared" / "data"))
 
 
 def test_the_stored_page_is_what_the_stored_records_draw(tmp_path):
@@ -35,7 +26,7 @@ def test_the_stored_page_is_what_the_stored_records_draw(tmp_path):
 
 
 def test_every_cell_of_the_stored_comparison_is_there():
-    records = read_deferral_records(ROOT / "results" / "deferral")
+    records = DeferralRun(ROOT / "results" / "deferral", None).records()
     protocol = DeferralProtocol()
     tables = [record for record in records if record["part"] == "tables"]
     assert len(tables) == 5 * protocol.trials * (len(available_joint()) + 1)
@@ -72,23 +63,22 @@ def test_the_verdict_on_two_stages_is_counted_from_the_records():
 
 def test_a_half_written_line_is_passed_over(tmp_path):
     (tmp_path / "records.jsonl").write_text(json.dumps({"part": "tables"}) + '\n{"part": "ta')
-    assert read_deferral_records(tmp_path) == [{"part": "tables"}]
+    assert DeferralRun(tmp_path, None).records() == [{"part": "tables"}]
 
 
-@pytest.mark.parametrize("settings", [{"trails": "3"}, {"trials": "many"}, {"epochs": "0"}])
-def test_settings_are_checked(settings):
+@pytest.mark.parametrize("setting", ["trails=3", "trials=many", "trials"])
+def test_settings_are_checked(setting, tmp_path):
     with pytest.raises(InputError):
-        with_deferral_settings(DeferralProtocol(), settings)
+        DeferralRun(tmp_path, None, [setting])
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--tables-only"], "there are no records"),
-        (["--scheduler", "local:2"], "--scheduler is for the paper's experiments"),
+        (["--scheduler", "local:2"], "--scheduler cannot be used with deferral"),
         (["--problems", "lettre"], "unknown data set 'lettre'"),
         (["--methods", "mss"], "unknown method 'mss'"),
-        (["--set", "trials=0"], "trials must be positive"),
     ],
 )
 def test_wrong_calls_are_refused_in_words(arguments, message, tmp_path, monkeypatch):
@@ -98,14 +88,12 @@ def test_wrong_calls_are_refused_in_words(arguments, message, tmp_path, monkeypa
     assert message in str(done.exception)
 
 
-@pytest.mark.skipif(not (DATA / "vehicle.csv.gz").is_file(), reason="the data sets are not there")
-def test_what_is_done_is_not_done_again(tmp_path):
+def test_what_is_done_is_not_done_again(tmp_path, data_folder):
     said = []
-    short = DeferralProtocol().shortened()
     for _ in range(2):
-        compute_deferral(tmp_path, DATA, short, problems=["vehicle"], methods=["ms", "two-stage"], said=said.append)
+        DeferralRun(tmp_path, data_folder, quick=True).compute(["vehicle"], ["ms", "two-stage"], said.append)
     assert len(said) == 2
-    assert {record["method"] for record in read_deferral_records(tmp_path)} == {"ms", "two-stage"}
+    assert {record["method"] for record in DeferralRun(tmp_path, None).records()} == {"ms", "two-stage"}
 
 
 def test_the_page_on_deferral_has_a_row_for_each_joint_loss():

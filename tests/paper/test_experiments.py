@@ -9,8 +9,8 @@ from demur.errors import InputError
 from demur.losses import get
 from demur.paper.experiments import BENCHMARK, SYNTHETIC, Method, quick, restrict, with_losses
 from demur.paper.problems import DataIdentity
-from demur.paper.trial_computing import make_grid, split_rows
 from demur.paper.trial_jobs import grid_size, make_jobs, spec_of
+from demur.paper.trials import make_grid, split_rows
 
 
 def test_the_benchmark_trains_7950_networks_for_the_papers_methods():
@@ -111,27 +111,25 @@ def test_parts_of_the_source_are_the_same_rows_in_every_trial():
         split_rows(100, "letter", 0, replace(protocol, validation="page"))
 
 
-def test_a_continued_run_cuts_its_units_where_a_fresh_one_does():
+def test_a_continued_run_makes_its_jobs_where_a_fresh_one_does():
     identities = {name: DataIdentity(name) for name in BENCHMARK.problems}
     fresh = make_jobs(BENCHMARK, identities)
     done = {(job.problem, job.method.name, trial) for job in fresh[::2] for trial in job.trials}
     assert make_jobs(BENCHMARK, identities, done) == fresh[1::2]
-    assert len({job.name for job in fresh}) == len(fresh)
     partly = make_jobs(BENCHMARK, identities, {("vehicle", "CE", 0), ("vehicle", "CE", 4)})
-    names = [job.name for job in partly if (job.problem, job.method.name) == ("vehicle", "CE")]
-    assert len(names) == 1
-    assert ".trials-1-3,5-9." in names[0]
+    (rest,) = [job for job in partly if (job.problem, job.method.name) == ("vehicle", "CE")]
+    assert rest.trials == (1, 2, 3, 5, 6, 7, 8, 9)
 
 
-def test_names_of_units_differ_with_everything_that_decides_their_result():
+def test_specifications_differ_with_everything_that_decides_a_result():
     identities = {name: DataIdentity(name) for name in BENCHMARK.problems}
-    plain = make_jobs(BENCHMARK, identities)[0].name
+    plain = make_jobs(BENCHMARK, identities)[0].spec
     for other in (
         make_jobs(BENCHMARK.with_settings({"learning_rate": "0.01"}), identities),
         make_jobs(BENCHMARK, {name: DataIdentity("other") for name in identities}),
     ):
-        assert other[0].name != plain
-    assert make_jobs(BENCHMARK.with_settings({"trials": "5"}), identities)[0].name == plain
+        assert other[0].spec != plain
+    assert make_jobs(BENCHMARK.with_settings({"trials": "5"}), identities)[0].spec == plain
 
 
 LOSS_OF_ONES_OWN = """
@@ -156,7 +154,7 @@ def own_loss(tmp_path):
     return f"{path}:Halved"
 
 
-def test_12_19_a_registered_loss_and_a_file_are_methods(own_loss):
+def test_a_registered_loss_and_a_file_are_methods(own_loss):
     benchmark, synthetic = with_losses([BENCHMARK, SYNTHETIC], ["ce", "apc+log", "bep", own_loss])
     assert benchmark.more == (*BENCHMARK.more, Method("halved", own_loss))
     assert [method.name for method in synthetic.more] == ["halved"]  # the others are methods of the benchmark
@@ -166,7 +164,7 @@ def test_12_19_a_registered_loss_and_a_file_are_methods(own_loss):
     assert alone == (Method("apc+log", betas=("acc", "rej", "mean")),)
 
 
-def test_12_19_another_text_of_the_file_is_another_loss(own_loss):
+def test_another_text_of_the_file_is_another_loss(own_loss):
     method, protocol = Method("halved", own_loss), BENCHMARK.protocol
     before = spec_of("benchmark", "vehicle", method, protocol)
     path = Path(own_loss.rpartition(":")[0])
@@ -175,7 +173,7 @@ def test_12_19_another_text_of_the_file_is_another_loss(own_loss):
     assert "source" not in spec_of("benchmark", "vehicle", Method("CE"), protocol)
 
 
-def test_12_19_what_cannot_be_a_method_is_refused_in_one_sentence(tmp_path):
+def test_what_cannot_be_a_method_is_refused_in_one_sentence(tmp_path):
     for name, message in (
         ("svm", r"unknown method 'svm'; there are APC\+log.*`demur methods`, and file\.py:Class"),
         ("margin+log", "for two classes only"),

@@ -8,8 +8,8 @@ import pytest
 from demur.losses import available, get
 from demur.paper import BENCHMARK, MODERN, DataPlace, compute_records, quick
 from demur.paper.experiments import chosen_experiments
-from demur.paper.result_files import write_outputs
-from demur.paper.result_tables import Published
+from demur.paper.pages import write_outputs
+from demur.paper.tables import Published
 from demur.paper.trial_means import Numbers
 from demur.theory import check_calibration
 from demur.theory.bayes import as_target

@@ -445,6 +445,24 @@ def never_answers(s, c):
     return s.argmax(-1), torch.ones(len(s), dtype=torch.bool)
 
 
+def slightly_smoothed_brier(s, y, c):
+    """Labels mixed with a thousandth of the uniform distribution, which the softmax does not undo."""
+    return (softmax(s) - 0.999 * one_hot(y, s) - 0.001 / s.shape[-1]).square().sum(-1)
+
+
+def of_length_5(s):
+    return 5 * s / (s.norm(dim=-1, keepdim=True) + 1e-9)
+
+
+def softmax_of_length_5(s):
+    return softmax(of_length_5(s))
+
+
+def softmax_of_tanh(s):
+    """No class gets less than about exp(-8) of the largest."""
+    return softmax(4 * s.tanh())
+
+
 MATRIX = np.array([[0.0, 1.0, 2.0, 0.3], [3.0, 0.0, 1.0, 0.3], [1.0, 1.0, 0.0, 0.2]])
 PRICES = np.array([0.1, 0.3, 0.4])
 
@@ -641,6 +659,13 @@ CASES = [
         outputs=4,
         cost=PRICES,
     ),
+    Case("clamp(ce, max=5)", REFUTED, lambda s, y, c: ce(s, y, c).clamp(max=5.0), quick=True),
+    Case("threshold 1 - c + 3e-4", REFUTED, ce, threshold_at(lambda c: 1 - c + 3e-4), quick=True),
+    # What is wrong by so little that a search near the boundary cannot prove it.
+    Case("clamp(ce, max=8)", INCONCLUSIVE, lambda s, y, c: ce(s, y, c).clamp(max=8.0)),
+    Case("brier with a little smoothing", INCONCLUSIVE, slightly_smoothed_brier),
+    Case("scores of length 5", INCONCLUSIVE, lambda s, y, c: ce(of_length_5(s), y, c), chow_on(softmax_of_length_5)),
+    Case("4 tanh of the scores", INCONCLUSIVE, lambda s, y, c: ce(4 * s.tanh(), y, c), chow_on(softmax_of_tanh)),
     # What minimising alone cannot decide: the loss does not tell right from wrong.
     Case("constant", INCONCLUSIVE, lambda s, y, c: 1 + 0 * s.sum(-1), quick=True),
     Case("normalised logits", INCONCLUSIVE, normalised_logits),

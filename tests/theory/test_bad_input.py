@@ -33,6 +33,35 @@ def test_a_broken_loss_is_refused_with_its_fault(fault):
         check_calibration(function, 3, 0.2)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        torch.nn.CrossEntropyLoss(reduction="none"),
+        lambda s, y: torch.nn.functional.cross_entropy(s, y, reduction="none"),
+    ],
+)
+def test_a_loss_without_a_cost_is_called_without_one(loss):
+    assert check_calibration(loss, 3, 0.2).calibrated
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (torch.nn.CrossEntropyLoss(), "reduction='none'"),
+        (torch.nn.functional.cross_entropy, r"called with \(scores, y, cost\), or with \(scores, y\)"),
+        (lambda a, b, c, d: a[:, 0], "wrap it in a function"),
+    ],
+)
+def test_what_torch_offers_is_refused_with_what_to_do(loss, message):
+    with pytest.raises(LossContractError, match=message):
+        check_calibration(loss, 3, 0.2)
+
+
+def test_a_class_of_torch_is_refused_with_an_object():
+    with pytest.raises(TypeError, match=r"CrossEntropyLoss\(reduction='none'\)"):
+        check_calibration(torch.nn.CrossEntropyLoss, 3, 0.2)
+
+
 BROKEN_RULES = {
     "raises": (lambda s, c: s[:, 99], "raised IndexError"),
     "labels of floats": (lambda s, c: (s[:, 0], s[:, 0] > 0), "integer label"),

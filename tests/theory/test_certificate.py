@@ -7,10 +7,10 @@ import torch
 
 from demur.losses import available, get
 from demur.losses.pairwise import PairwiseLoss
+from demur.losses.proof import CLEAR
 from demur.margins import Logistic
-from demur.theory.bayes import as_target
-from demur.theory.certificate import CLEAR, certify
-from demur.theory.subject import examine
+from demur.rules import Decision
+from demur.theory.certificate import certify
 
 SMOOTH = [name for name in available() if get(name).family != "hinge"]
 """Asymmetric softmax and two stages, which are not smooth, have proofs too."""
@@ -26,7 +26,7 @@ SMOOTH = [name for name in available() if get(name).family != "hinge"]
 def test_every_loss_that_claims_calibration_has_a_proof(name, n_classes, cost):
     loss = get(name)
     n_classes = 2 if loss.binary_only else n_classes
-    certificate = certify(examine(loss.for_classes(n_classes), as_target(cost, n_classes)))
+    certificate = certify(loss.for_classes(n_classes), n_classes, cost)
     assert (certificate is not None) == loss.calibrated_for(n_classes)
 
 
@@ -35,7 +35,7 @@ def test_a_beta_that_is_a_little_off_has_none(name):
     right = get(name)
     beta = float(right.beta_value(2, 0.2))
     for factor in (1 - 1e-6, 1 + 1e-6):
-        assert certify(examine(replace(right, beta=beta * factor), as_target(0.2, 2))) is None
+        assert certify(replace(right, beta=beta * factor), 2, 0.2) is None
 
 
 def test_a_link_that_is_a_little_off_has_none():
@@ -43,7 +43,7 @@ def test_a_link_that_is_a_little_off_has_none():
         def inverse_link(self, z):
             return torch.sigmoid(z * (1 + 1e-6))
 
-    assert certify(examine(replace(get("ova+log"), phi=Tilted()), as_target(0.2, 3))) is None
+    assert certify(replace(get("ova+log"), phi=Tilted()), 3, 0.2) is None
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_link_that_is_a_little_off_has_none():
     ],
 )
 def test_parameters_that_lose_calibration_have_none(name, changed):
-    assert certify(examine(replace(get(name), **changed), as_target(0.2, 2))) is None
+    assert certify(replace(get(name), **changed), 2, 0.2) is None
 
 
 @pytest.mark.parametrize("name", ["ls", "brier", "gce", "focal"])
@@ -65,8 +65,8 @@ def test_a_link_of_another_loss_has_none(name):
     loss = get(name)
     tilted = type(loss)(**vars(loss))
     object.__setattr__(tilted, "inverse_link", lambda scores: torch.softmax(1.001 * scores, -1))
-    assert certify(examine(loss, as_target(0.2, 3))) is not None
-    assert certify(examine(tilted, as_target(0.2, 3))) is None
+    assert certify(loss, 3, 0.2) is not None
+    assert certify(tilted, 3, 0.2) is None
 
 
 @pytest.mark.parametrize("name", ["ce", "cao", "mao+exp", "mao+mae", "asm", "pr+2stage", "csova+log", "vn"])
@@ -74,16 +74,68 @@ def test_a_formula_that_is_a_little_off_has_none(name):
     loss = get(name)
     changed = type(loss)(**vars(loss))
     object.__setattr__(changed, "forward", lambda s, y, c: loss.forward(s, y, c) + 1e-4 * s.square().sum(-1))
-    assert certify(examine(loss, as_target(0.2, 3))) is not None
-    assert certify(examine(changed, as_target(0.2, 3))) is None
+    assert certify(loss, 3, 0.2) is not None
+    assert certify(changed, 3, 0.2) is None
 
 
-def test_other_costs_have_none():
-    assert certify(examine(get("ce"), as_target([0.1, 0.2, 0.3], 3))) is None
+PROVED = [name for name in SMOOTH if get(name).calibrated_for(2 if get(name).binary_only else 3)]
+
+
+def classes_of(name):
+    return 2 if get(name).binary_only else 3
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_a_rule_for_another_cost_has_none_on_an_instance_or_on_a_class(name, monkeypatch):
+    loss, n_classes = get(name), classes_of(name)
+    assert certify(loss, n_classes, 0.2) is not None
+    original = type(loss).rule
+
+    def shifted(self, scores, cost):
+        decision = original(self, scores, cost)
+        return Decision.from_acceptance(decision.label, decision.acceptance + 0.001 * cost)
+
+    changed = type(loss)(**vars(loss))
+    object.__setattr__(changed, "rule", lambda scores, cost: shifted(loss, scores, cost))
+    assert certify(changed, n_classes, 0.2) is None
+    monkeypatch.setattr(type(loss), "rule", shifted)
+    assert certify(loss, n_classes, 0.2) is None
+
+
+def test_a_rule_that_reads_another_cost_has_none():
+    loss = get("ce")
+    changed = type(loss)()
+    object.__setattr__(changed, "rule", lambda scores, cost: loss.rule(scores, 1.001 * cost))
+    assert certify(changed, 3, 0.2) is None
+
+
+@pytest.mark.parametrize("name", PROVED)
+@pytest.mark.parametrize("part", ["forward", "rule", "label"])
+def test_nan_and_other_answers_never_pass(name, part):
+    loss, n_classes = get(name), classes_of(name)
+    changed = type(loss)(**vars(loss))
+
+    def nan_loss(scores, y, cost):
+        return loss.forward(scores, y, cost) * torch.where(torch.arange(len(y)) == 7, torch.nan, 1.0)
+
+    def changed_rule(scores, cost):
+        decision = loss.rule(scores, cost)
+        if part == "label":
+            return Decision.from_acceptance((decision.label + 1) % n_classes, decision.acceptance)
+        nan = torch.where(torch.arange(len(scores)) == 7, torch.nan, 1.0)
+        return Decision.from_acceptance(decision.label, decision.acceptance * nan)
+
+    object.__setattr__(
+        changed, "forward" if part == "forward" else "rule", nan_loss if part == "forward" else changed_rule
+    )
+    assert certify(changed, n_classes, 0.2) is None
+
+
+def test_costs_that_are_not_one_price_have_none():
+    assert certify(get("ce"), 3, None) is None
 
 
 def test_it_says_what_it_proves():
-    certificate = certify(examine(get("apc+log"), as_target(0.2, 2)))
-    assert certificate.n_boxes > 10
+    certificate = certify(get("apc+log"), 2, 0.2)
     assert f">= {CLEAR:g}" in certificate.statement
     assert certificate.as_dict()["checked"] == list(certificate.checked)

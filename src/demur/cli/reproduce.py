@@ -1,4 +1,4 @@
-"""``demur reproduce``: run the paper's experiments, and show them beside the published numbers."""
+"""``demur reproduce``: run the paper's experiments, and compare them with the published numbers."""
 
 import json
 import sys
@@ -23,9 +23,9 @@ from demur.cli.console import (
 
 if TYPE_CHECKING:
     from demur.paper.experiments import Experiment
+    from demur.paper.pages import Outcome
     from demur.paper.problems import DataPlace
     from demur.paper.records import Record
-    from demur.paper.result_page import Outcome
     from demur.paper.run_jobs import Watch
     from demur.paper.trial_jobs import TrialJob
 
@@ -34,87 +34,72 @@ __all__ = ["reproduce"]
 
 def reproduce(
     which: Annotated[
-        str, typer.Argument(help="synthetic, benchmark, all (these two), modern (every loss), deferral, or protocol")
+        str, typer.Argument(help="synthetic, benchmark, all (these two), modern (every loss) or deferral.")
     ] = "all",
     quick: Annotated[
-        bool, typer.Option("--quick", help="A short version; without real data, on stand-ins of the same shape.")
+        bool, typer.Option("--quick", help="A short version; missing data sets are replaced by synthetic ones.")
     ] = False,
     data: Annotated[
-        str | None, typer.Option("--data", help="Folder with the data sets; else DEMUR_DATA, else they are downloaded.")
+        str | None, typer.Option("--data", help="Folder with the data sets. [default: DEMUR_DATA, or downloaded]")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Where everything goes; results/paper, published, modern, deferral, or quick."),
+        Path | None, typer.Option("--out", help="Output folder. [default: results/paper, published, modern, ...]")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:1")] = "auto",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     scheduler: Annotated[
-        str | None, typer.Option("--scheduler", help="Run on Dask: a scheduler's address, or local:N for N processes.")
+        str | None, typer.Option("--scheduler", help="Run on Dask: address of a scheduler, or local:N for N processes.")
     ] = None,
     published: Annotated[
-        str | None, typer.Option("--published", help="Folder with the paper's tables as CSV; else DEMUR_PUBLISHED.")
+        str | None,
+        typer.Option("--published", help="Folder with the paper's tables as CSV. [default: DEMUR_PUBLISHED]"),
     ] = None,
     protocol: Annotated[
-        str, typer.Option("--protocol", help="ours, or published: what comes nearest to the paper's printed figures.")
+        str, typer.Option("--protocol", help="ours, or published: the nearest to the paper's printed figures.")
     ] = "ours",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting of the protocol; may be repeated.")
     ] = None,
     problems: Annotated[str, typer.Option("--problems", help="Run only these data sets or sizes: a,b,...")] = "",
     methods: Annotated[
-        str,
-        typer.Option(
-            "--methods", help="Run only these methods: a,b,... Also any loss of `demur methods`, and file.py:Class."
-        ),
+        str, typer.Option("--methods", help="Run only these methods: a,b,... Any loss, or file.py:Class.")
     ] = "",
     records_only: Annotated[
-        bool, typer.Option("--records-only", help="Compute the records and draw nothing: needs no matplotlib.")
+        bool, typer.Option("--records-only", help="Compute the records and draw nothing; needs no matplotlib.")
     ] = False,
     tables_only: Annotated[
-        bool, typer.Option("--tables-only", help="Draw from the stored records, needing no data and no training.")
+        bool, typer.Option("--tables-only", help="Draw from stored records; needs no data and no training.")
     ] = False,
-    pack: Annotated[
-        bool, typer.Option("--pack", help="In the end, put all records of an experiment into one file.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary for a program to read.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
 ) -> None:
-    """Run the paper's experiments, or every loss by their protocol, and write tables, figures and a page to a folder.
+    """Run the paper's experiments and write tables, figures and a page to a folder.
 
-    Stopped at any moment, the same command continues: nothing finished is computed twice.
+    An interrupted run continues where it stopped.
 
     Example: demur reproduce all --quick
     """
-    from demur.paper.experiments import chosen_experiments, parse_settings, restrict, with_losses
-    from demur.paper.problems import DataPlace
-    from demur.paper.records import Store
-    from demur.paper.result_files import check_matplotlib
-    from demur.paper.result_tables import find_published
-
     if records_only and tables_only:
         raise CallError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
     if which == "deferral":
-        unused: dict[str, object] = {
-            "--scheduler": scheduler,
-            "--published": published,
-            "--pack": pack,
-            "--json": as_json,
-        }
+        unused = {"--scheduler": scheduler, "--published": published, "--json": as_json}
         for option in (name for name, value in unused.items() if value):
-            raise CallError(f"{option} is for the paper's experiments; deferral runs here, in minutes.")
-        chosen_settings = settings or []
+            raise CallError(f"{option} cannot be used with deferral.")
         with _exit_codes(None):
-            _reproduce_deferral(
-                out or Path("results", "deferral-quick" if quick else "deferral"), data, quick, chosen_settings,
-                _names(problems), _names(methods), compute=not tables_only, draw=not records_only,
-            )  # fmt: skip
+            from demur.paper.deferral_experiment import DeferralRun
+
+            run = DeferralRun(
+                out or Path("results", "deferral-quick" if quick else "deferral"), data, settings or [], quick=quick
+            )
+            if not tables_only:
+                run.compute(_names(problems), _names(methods), lambda line: print(line, file=sys.stderr, flush=True))
+            if not records_only:
+                console.print(f"Tables: {run.write_page()}", markup=False, soft_wrap=True)
         return
+    from demur.paper.experiments import chosen_experiments, parse_settings, restrict, with_losses
+    from demur.paper.figures import check_matplotlib
+    from demur.paper.problems import DataPlace
+    from demur.paper.tables import find_published
+
     place = DataPlace(data, stand_ins=quick)
-    if which == "protocol":
-        given = {"--quick": quick, "--set": settings, "--problems": problems, "--methods": methods, "--json": as_json}
-        for option in (name for name, value in given.items() if value):
-            raise CallError(f"{option} is for experiments; the search for the protocol has its own.")
-        with _exit_codes(None):
-            _search_protocol(out or Path("results", "published"), place, device, scheduler, published, tables_only)
-        return
     default = "published" if protocol == "published" else "modern" if which == "modern" else "paper"
     folder = out or Path("results", "quick" if quick else default)
     with wrong_call_if_refused():
@@ -123,108 +108,30 @@ def reproduce(
         wanted = restrict(chosen, _names(problems), _names(methods))
         paper = find_published(published)
         if not records_only:
-            check_matplotlib()  # now, and not after hours of training
+            check_matplotlib()  # before hours of training
     if not tables_only:
-        _say_what_the_data_are(wanted, place)
+        _note_stand_ins(wanted, place)
     failure = None if tables_only else _compute(wanted, folder, place, device, scheduler)
-    with _exit_codes(failure):
-        if not records_only:
-            from demur.paper.result_files import write_outputs
+    if not records_only:
+        with _exit_codes(failure):
+            from demur.paper.pages import write_outputs
 
             outcome = write_outputs(folder, chosen, paper, None if tables_only else place)
             if as_json:
                 typer.echo(json.dumps(_summary(folder, outcome, failure), indent=2))
             else:
                 _print_summary(folder, outcome)
-        for experiment in chosen if pack and failure is None else []:
-            n_records = Store(folder, experiment.name).pack()
-            notes.print(f"{n_records} records of the {experiment.name} experiment are in one file.", markup=False)
     if failure:
         complain(failure)
         raise typer.Exit(EXIT_FAILED)
-
-
-def _search_protocol(
-    folder: Path, place: "DataPlace", device: str, scheduler: str | None, published: str | None, tables_only: bool
-) -> None:
-    """Try the protocols of the search, keep the records of the nearest, and write the page about them."""
-    from demur.errors import InputError
-    from demur.paper.experiments import BenchmarkProtocol, published_benchmark
-    from demur.paper.protocol_page import protocol_page
-    from demur.paper.protocol_search import (
-        SEARCH_TEST_ROWS,
-        SEARCH_TRIALS,
-        SPACE,
-        SearchStore,
-        read_found,
-        run_search,
-        score_all,
-        write_found,
-        write_records,
-    )  # fmt: skip
-    from demur.paper.result_tables import find_published
-    from demur.whole_file import write_whole
-
-    paper, store, nearest = find_published(published), SearchStore(folder), published_benchmark()
-    if not paper.found:
-        raise InputError("the search compares with the paper's tables: --published names the folder with them as CSV.")
-    if not tables_only:
-        assert isinstance(nearest.protocol, BenchmarkProtocol)
-        protocols = (*SPACE, nearest.protocol)
-        run_search(
-            folder, place, protocols=protocols, device=device, scheduler=scheduler,
-            say=lambda text: print(text, file=sys.stderr, flush=True),
-        )  # fmt: skip
-    found = score_all(store, paper.benchmark)
-    if found:
-        write_found(folder, found)
-        write_records(folder, store, nearest)
-    found = found or read_found(folder)
-    if not found:
-        raise InputError(f"{folder} has nothing of a search; run the command without --tables-only first.")
-    text = protocol_page(found, trials=SEARCH_TRIALS, rows=SEARCH_TEST_ROWS)
-    write_whole(folder / "protocol.md", text, overwrite=True)
-    console.print(f"The page: {folder / 'protocol.md'}", markup=False, soft_wrap=True)
-
-
-def _reproduce_deferral(
-    folder: Path,
-    data: str | None,
-    quick: bool,
-    settings: list[str],
-    problems: list[str],
-    methods: list[str],
-    *,
-    compute: bool,
-    draw: bool,
-) -> None:
-    """Compare the ways to defer, on stored answers and on tables."""
-    from demur.paper.deferral_experiment import (
-        DeferralProtocol,
-        compute_deferral,
-        with_deferral_settings,
-        write_deferral_page,
-    )
-    from demur.paper.experiments import parse_settings
-
-    protocol = DeferralProtocol().shortened() if quick else DeferralProtocol()
-    protocol = with_deferral_settings(protocol, parse_settings(settings))
-    if compute:
-        compute_deferral(
-            folder, data, protocol, problems=problems, methods=methods,
-            said=lambda line: print(line, file=sys.stderr, flush=True),
-        )  # fmt: skip
-    if draw:
-        page = write_deferral_page(folder)
-        console.print(f"Tables: {page}", markup=False, soft_wrap=True)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _say_what_the_data_are(experiments: "list[Experiment]", place: "DataPlace") -> None:
-    """Say before anything else which figures will mean nothing."""
+def _note_stand_ins(experiments: "list[Experiment]", place: "DataPlace") -> None:
+    """Print which data sets are replaced by synthetic ones."""
     from demur.paper.problems import STAND_IN_NOTE, identify
 
     with wrong_call_if_refused():
@@ -236,8 +143,8 @@ def _say_what_the_data_are(experiments: "list[Experiment]", place: "DataPlace") 
         ]
     if stand_ins:
         notes.print(
-            f"Not the real data: synthetic stand-ins of the same shape replace {', '.join(stand_ins)}. --data names "
-            "the folder with the real ones.",
+            f"Not the real data: synthetic stand-ins of the same shape replace {', '.join(stand_ins)}. Pass the folder "
+            "with the real ones with --data.",
             markup=False,
         )
 
@@ -245,7 +152,7 @@ def _say_what_the_data_are(experiments: "list[Experiment]", place: "DataPlace") 
 def _compute(
     experiments: "list[Experiment]", folder: Path, place: "DataPlace", device: str, scheduler: str | None
 ) -> str | None:
-    """Compute what is not done yet; return what to say if some of it failed."""
+    """Compute what is not stored yet; return an error message if some jobs failed."""
     from demur.paper.run_jobs import JobsFailedError, compute_records
 
     with _exit_codes(None):
@@ -255,32 +162,29 @@ def _compute(
         except JobsFailedError as error:
             return str(error)
         except KeyboardInterrupt:
-            complain("stopped. What is finished is kept; the same command continues.")
+            complain("interrupted. Finished jobs are stored; the same command continues.")
             raise typer.Exit(EXIT_FAILED) from None
     return None
 
 
 @contextmanager
 def _exit_codes(failure: str | None) -> Iterator[None]:
-    """Turn errors into exit codes: 1 where the work failed, 2 where the call was wrong."""
+    """Turn errors into exit codes: 1 if the work failed, 2 if the call was wrong."""
     from demur.errors import UserError
-    from demur.paper.records import StoreError, UnusableFolderError
+    from demur.paper.records import StoreError
 
     try:
         yield
     except UserError as error:
-        if isinstance(error, UnusableFolderError) or not isinstance(error, StoreError):
-            if failure is None:
-                raise CallError(str(error)) from error
-            complain(failure)
-        else:
-            complain(str(error))
+        if failure is None and not isinstance(error, StoreError):
+            raise CallError(str(error)) from error
+        complain(failure or str(error))
         raise typer.Exit(EXIT_FAILED) from error
 
 
 @contextmanager
 def _watching() -> "Iterator[Watch]":
-    """Watch a run: with a bar on a terminal, with one line for every finished job elsewhere."""
+    """Show progress: a bar on a terminal, elsewhere one line per finished job."""
     from demur.paper.run_jobs import Watch
     from demur.progress import progress_bar
 
@@ -298,7 +202,7 @@ def _watching() -> "Iterator[Watch]":
 
 
 class _Log:
-    """One line on standard error for every finished job: for log files."""
+    """Print one line per finished job to standard error, for log files."""
 
     def planned(self, n_jobs: int, work: float) -> None:
         self._n_jobs, self._n_done, self._started = n_jobs, 0, time.monotonic()
@@ -338,13 +242,13 @@ def _summary(folder: Path, outcome: "Outcome", failure: str | None) -> dict[str,
 
 
 def _print_summary(folder: Path, outcome: "Outcome") -> None:
-    """Print what must be said of the data, and then the verdicts."""
-    from demur.paper.result_page import best_counts
+    """Print the caveats, and then the verdicts."""
+    from demur.paper.pages import best_counts
 
     for line in outcome.warnings():
         console.print(line.replace("**", ""), markup=False)
     if outcome.claims:
-        table = plain_table("The paper's statements on these figures")
+        table = plain_table("The paper's statements, tested on these figures")
         table.add_column("statement")
         table.add_column("verdict", no_wrap=True)
         for judged in outcome.claims:

@@ -1,14 +1,13 @@
-"""Tables in memory as Arrow tables (data frames, arrays, lists of rows), and the error of those that cannot be read."""
+"""Data frames, arrays and lists of rows as Arrow tables, and the error for tables that cannot be read."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Features
 from demur.errors import InputError
@@ -32,11 +31,11 @@ _MOST_NAMES = 8
 
 
 Values: TypeAlias = pa.Array | pa.ChunkedArray
-"""A column in memory, in one piece or in several."""
+"""A column in memory, with one chunk or several."""
 
 
 class TableError(InputError):
-    r"""A table that cannot be read, understood or written: one sentence that says what is wrong and what to do.
+    r"""A table cannot be read or written; the message is one sentence that says what is wrong and what to do.
 
     Examples
     --------
@@ -45,17 +44,17 @@ class TableError(InputError):
     """
 
     def __init__(self, message: str) -> None:
-        # Names and values come from files: whatever they hold, the message stays one line that a terminal can print.
+        # Names and values come from files, and the message must stay one printable line.
         line = " ".join(message.split())
         super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
 
 
 class TableWarning(UserWarning):
-    """Something that was assumed about a file in order to read it, such as its encoding."""
+    """An assumption that was made to read a file, such as its encoding."""
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: quoted, and cut where it is long.
+    """Return a value for a message: quoted, and cut if it is long.
 
     Examples
     --------
@@ -67,7 +66,7 @@ def shown(value: object) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return names as a message lists them: the first few, then how many more.
+    """Return names for a message: the first few, then the number of the others.
 
     Examples
     --------
@@ -80,7 +79,7 @@ def listed(names: Iterable[object]) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a question about the name that is nearest, to follow a refusal; empty if none is near.
+    """Return a question about the most similar name, to append to a message; empty if none is similar.
 
     Examples
     --------
@@ -93,7 +92,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def plain_array(values: Values) -> Values:
-    """Return an array or chunked array without string views, which polars writes and few functions take.
+    """Return an array without string views and extension types, which few functions of Arrow support.
 
     Examples
     --------
@@ -106,16 +105,15 @@ def plain_array(values: Values) -> Values:
     if isinstance(type_, pa.BaseExtensionType):
         storage = type_.storage_type
         return plain_array(values.cast(storage) if isinstance(values, pa.ChunkedArray) else values.storage)
-    if not pa.types.is_dictionary(type_) or not pa.types.is_string_view(type_.value_type):
-        return values
-    if isinstance(values, pa.ChunkedArray):
-        wanted = pa.dictionary(type_.index_type, pa.string())
-        return pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type=wanted)
-    return pa.DictionaryArray.from_arrays(values.indices, plain_array(values.dictionary))
+    if pa.types.is_dictionary(type_) and pa.types.is_string_view(type_.value_type):
+        chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+        decoded = [plain_array(chunk.dictionary).take(chunk.indices) for chunk in chunks]
+        return pa.chunked_array(decoded, pa.string()) if isinstance(values, pa.ChunkedArray) else decoded[0]
+    return values
 
 
 def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """Return a table or record batch with every column plain.
+    """Return a table or record batch with :func:`plain_array` applied to each column.
 
     Examples
     --------
@@ -150,68 +148,39 @@ def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
     ['x0', 'x1']
     """
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        columns = [_from_pandas(X.iloc[:, position]) for position in range(X.shape[1])]
-        return _table(columns, [str(name) for name in X.columns])
-    if isinstance(X, pa.RecordBatch) or (hasattr(X, "__arrow_c_stream__") and hasattr(X, "schema")):
-        table = _from_arrow(X)
-        return _table(table.columns, table.column_names)
-    arrays = _columns_of_rows(X)
-    if names is None:
-        names = [f"x{position}" for position in range(len(arrays))]
-    if len(names) != len(arrays):
-        raise TableError(f"there are {len(names)} names for {len(arrays)} columns: give one name for each")
-    return _table([_from_values(array) for array in arrays], [str(name) for name in names])
+        columns, names = [_column(X.iloc[:, position]) for position in range(X.shape[1])], X.columns
+    elif isinstance(X, pa.RecordBatch) or (hasattr(X, "__arrow_c_stream__") and hasattr(X, "schema")):
+        try:
+            table = plain_table(pa.table(X))
+        except Exception as error:  # each library raises its own, for columns of Python objects for example
+            raise TableError(
+                f"the data frame cannot be read ({error}): convert or leave out its odd columns"
+            ) from error
+        columns, names = table.columns, table.column_names
+    else:
+        columns = [_column(values) for values in _columns_of_rows(X)]
+        names = [f"x{position}" for position in range(len(columns))] if names is None else names
+        if len(names) != len(columns):
+            raise TableError(f"there are {len(names)} names for {len(columns)} columns: give one name for each")
+    texts = [str(name) for name in names]
+    check_names(tuple(texts), "the table")
+    return pa.Table.from_arrays(columns, names=texts)
 
 
-def _table(columns: list[Any], names: list[str]) -> pa.Table:
-    check_names(tuple(names), "the table")
-    return pa.Table.from_arrays(columns, names=names)
-
-
-def _from_arrow(X: Features) -> pa.Table:
+def _column(values: Any) -> Values:
+    """Convert values to an Arrow array; values of mixed types, or of types that Arrow does not have, become text."""
+    values = np.asarray(values) if hasattr(values, "sparse") else values
     try:
-        return plain_table(pa.table(X))
-    except Exception as error:  # each library raises its own, for columns of Python objects for example
-        raise TableError(f"the data frame cannot be read ({error}): convert or leave out its odd columns") from error
-
-
-def _from_pandas(series: Any) -> Any:
-    """Convert by pandas' own means; what Arrow has no type for, such as intervals, becomes text."""
-    if hasattr(series, "sparse"):
-        return pa.array(series.to_numpy())
-    missing = series.isna().to_numpy()
-    try:
-        values = pa.array(series, from_pandas=True)
+        column = pa.array(values, from_pandas=True)
+        if not isinstance(column.type, pa.BaseExtensionType):
+            return plain_array(column)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return _as_text(series.to_numpy(dtype=object), missing)
-    if isinstance(values.type, pa.BaseExtensionType):
-        return _as_text(series.to_numpy(dtype=object), missing)
-    return plain_array(values)
-
-
-def _from_values(values: AnyArray) -> Any:
-    try:
-        return plain_array(pa.array(values.tolist() if values.dtype == object else values, from_pandas=True))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        values = values.astype(object)
-        return _as_text(values, np.array([_is_missing(value) for value in values], dtype=bool))
-
-
-def _as_text(values: AnyArray, missing: NDArray[np.bool_]) -> Any:
-    """Write each value as text; numbers alone, which Arrow refuses beyond 64 bits, stay numbers."""
-    there = [value for value, gap in zip(values, missing, strict=True) if not gap]
-    convert: Callable[[Any], Any] = str
-    if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in there):
-        convert = _float
-    converted = [None if gap else convert(value) for value, gap in zip(values, missing, strict=True)]
-    return pa.array(converted, pa.float64() if convert is _float else pa.string())
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf")
+        pass
+    there = [None if _is_missing(value) else value for value in values]
+    # Arrow refuses integers beyond 64 bits, which are numbers all the same.
+    numbers = all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in there if v is not None)
+    type_, convert = (pa.float64(), float) if numbers else (pa.string(), str)
+    return pa.array([None if value is None else convert(value) for value in there], type_)
 
 
 def _is_missing(value: Any) -> bool:
@@ -230,30 +199,23 @@ def _columns_of_rows(X: Features) -> list[AnyArray]:
     if array.ndim == 0:
         raise TableError(f"a {type(X).__name__} is not a table: give a data frame, an array or a list of rows")
     if array.ndim != 2:
-        raise TableError(
-            f"an array of shape {array.shape} is not a table: give rows and columns, as in X.reshape(-1, 1)"
-        )
+        problem = f"an array of shape {array.shape} is not a table"
+        raise TableError(f"{problem}: give rows and columns, as in X.reshape(-1, 1)")
     if array.dtype.kind == "c":
         raise TableError("the table holds complex numbers: give their real and imaginary parts as two columns")
-    return [np.ascontiguousarray(array[:, position]) for position in range(array.shape[1])]
+    return [np.ascontiguousarray(column) for column in array.T]
 
 
 def _columns_of_lists(rows: Sequence[Any]) -> list[AnyArray]:
-    """Take lists apart by hand: NumPy would turn the numbers beside a name into names."""
+    """Return the columns of lists of values: NumPy would turn the numbers beside a name into names."""
     for position, row in enumerate(rows, 1):
         if isinstance(row, str | bytes | dict) or not hasattr(row, "__len__"):
-            raise TableError(
-                f"row {position:,} is a {type(row).__name__} and not a list of values: give a list of rows"
-            )
+            kind = type(row).__name__
+            raise TableError(f"row {position:,} is a {kind} and not a list of values: give a list of rows")
         if len(row) != len(rows[0]):
             problem = f"row {position:,} has {len(row):,} values where the first has {len(rows[0]):,}"
             raise TableError(f"{problem}: give rows of the same length")
-    columns = []
-    for column in zip(*rows, strict=True):
-        values = np.empty(len(rows), dtype=object)
-        values[:] = column
-        columns.append(values)
-    return columns
+    return [np.array([*column, None], dtype=object)[:-1] for column in zip(*rows, strict=True)]
 
 
 def check_names(names: tuple[str, ...], name: str) -> None:
@@ -265,14 +227,11 @@ def check_names(names: tuple[str, ...], name: str) -> None:
     Traceback (most recent call last):
     demur.columns.frames.TableError: data.csv has no name for column 2 of 2: name every column ...
     """
-    unnamed = [position for position, column in enumerate(names, 1) if not column]
-    if unnamed:
-        which = f"column {unnamed[0]:,} of {len(names):,}"
-        if len(unnamed) > 1:
-            which = f"{len(unnamed):,} of its {len(names):,} columns"
-        index = " (pandas writes its index so, unless told index=False)" if unnamed == [1] else ""
-        raise TableError(f"{name} has no name for {which}{index}: name every column in the header, or leave it out")
+    if "" in names:
+        position = names.index("") + 1
+        index = " (in pandas, to_csv(index=False) leaves the index out)" if position == 1 else ""
+        problem = f"{name} has no name for column {position:,} of {len(names):,}{index}"
+        raise TableError(f"{problem}: name every column in the header, or leave it out")
     twice = [column for column, count in Counter(names).items() if count > 1]
     if twice:
-        problem = f"{name} has more than one column named {listed(twice)}"
-        raise TableError(f"{problem}: give each column its own name")
+        raise TableError(f"{name} has more than one column named {listed(twice)}: give each column its own name")

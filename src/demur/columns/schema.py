@@ -1,28 +1,27 @@
-"""The columns that a model was fitted on: learned from a table, checked against another, and encoded as numbers."""
+"""The feature columns of a model: learned from a table, checked against another table, and encoded as numbers."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.array_types import ByName, Features
+from demur.array_types import Features
 from demur.columns.column import KINDS, Column, as_type, kind_of_type
-from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, plain_array, shown
-from demur.errors import InputError
+from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, shown
 
-__all__ = ["MAX_CODES", "Schema", "mismatches", "understand"]
+__all__ = ["MAX_CODES", "Schema", "understand"]
 
-_VERSION = 1
+_Understood: TypeAlias = Mapping[str, tuple[Column | None, str]]
 
 
 @dataclass(frozen=True)
 class Schema:
-    r"""The feature columns of a table, in order, and what was set aside.
+    r"""The feature columns of a table, in order, and the columns that are not used.
 
     Parameters
     ----------
@@ -33,11 +32,11 @@ class Schema:
     set_aside : dict of str to str
         Columns that are not used, each with the reason.
     remarks : dict of str to str
-        What there is to say about columns that are used.
+        Notes about columns that are used.
     decimal : {".", ","}
-        The decimal sign of the text file that the table came from.
+        The decimal sign of the CSV file that the table came from.
     dayfirst : bool or None
-        Whether dates such as 1.2.2024 begin with the day there; None if there were none.
+        Whether dates such as 1.2.2024 in it begin with the day; None if there were none.
 
     Examples
     --------
@@ -50,8 +49,6 @@ class Schema:
     array([[1.5, 0. ],
            [nan, 1. ],
            [2. , 0. ]])
-    >>> Schema.from_json(schema.to_json()) == schema
-    True
     """
 
     columns: tuple[Column, ...]
@@ -70,7 +67,7 @@ class Schema:
         keep: Collection[str] = (),
         drop: Collection[str] = (),
     ) -> Self:
-        """Understand each column of a table.
+        """Decide for each column of a table whether it is a feature, and of which kind.
 
         Parameters
         ----------
@@ -78,14 +75,14 @@ class Schema:
         target : str, optional
             The column with the labels, which is not a feature.
         keep : names
-            Columns to use although they are constant, or look like identifiers or free text.
+            Columns to use although they are constant or look like identifiers.
         drop : names
             Columns to leave out.
 
         Raises
         ------
         TableError
-            If a named column is not there, there are no rows, or no column is left to learn from.
+            If a named column does not exist or is free text, there are no rows, or no column is left to learn from.
         """
         unknown = [name for name in (target, *keep, *drop) if name is not None and name not in table.column_names]
         if unknown:
@@ -95,36 +92,21 @@ class Schema:
             )
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
-        columns: list[Column] = []
-        set_aside: dict[str, str] = {}
-        remarks: dict[str, str] = {}
-        for name in table.column_names:
-            if name == target:
-                continue
-            if name in drop:
-                set_aside[name] = "it was left out on request"
-                continue
-            column, said = understand(name, table[name], keep=name in keep)
-            if column is None:
-                set_aside[name] = said
-                continue
-            columns.append(column)
-            if said:
-                remarks[name] = said
-        if not columns:
-            reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in list(set_aside.items())[:4])
-            reasons = f" ({reasons})" if reasons else ""
-            raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
-        return cls(tuple(columns), target, set_aside, remarks)
+        names = [name for name in table.column_names if name != target and name not in drop]
+        understood = {name: understand(name, table[name], keep=name in keep) for name in names}
+        for name, (column, said) in understood.items():
+            if column is not None and said == _FREE_TEXT:
+                raise TableError(f"column {shown(name)} cannot be kept as a feature, because {said}: leave it out")
+        return cls._of(understood, target, drop)
 
     @classmethod
     def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
-        """Understand the columns of a table that were chosen already: all are used, whatever they look like.
+        """Use all columns of a table as features, even those that look useless.
 
         Parameters
         ----------
         frame : pandas or polars DataFrame, pyarrow.Table, or array
-            Some rows as a model takes them. The more there are, the more values of its categories are known.
+            Some rows as a model takes them. The more rows, the more values of its categories are known.
         target : str, optional
             The column with the labels, which is not a feature.
         drop : names
@@ -138,8 +120,20 @@ class Schema:
         ('pet',)
         """
         table = as_table(frame)
-        keep = [name for name in table.column_names if name != target and name not in drop]
-        return cls.learn(table, target=target, keep=keep, drop=drop)
+        names = [name for name in table.column_names if name != target and name not in drop]
+        understood = {name: understand(name, table[name], keep=True) for name in names}
+        return cls._of(understood, target, drop)
+
+    @classmethod
+    def _of(cls, understood: _Understood, target: str | None, drop: Collection[str]) -> Self:
+        columns = tuple(column for column, _ in understood.values() if column is not None)
+        aside = {name: reason for name, (column, reason) in understood.items() if column is None}
+        if not columns:
+            reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in list(aside.items())[:4])
+            reasons = f" ({reasons})" if reasons else ""
+            raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
+        remarks = {name: remark for name, (column, remark) in understood.items() if column is not None and remark}
+        return cls(columns, target, {**aside, **dict.fromkeys(drop, "it was left out on request")}, remarks)
 
     def without(self, name: str) -> Self:
         """Return the schema without one of its columns, if it has it.
@@ -163,38 +157,52 @@ class Schema:
 
     @property
     def n_codes(self) -> tuple[int, ...]:
-        """How many codes each feature has; 0 for everything but categories."""
+        """The number of codes of each feature; 0 for everything but categories."""
         return tuple(column.n_codes for column in self.columns)
 
     def arrow_types(self) -> dict[str, pa.DataType]:
-        """Return the type to insist on for each feature, as :func:`demur.tabular.open_chunks` takes it."""
+        """Return the type to read each feature with, as :func:`demur.tabular.open_chunks` takes it."""
         return {column.name: column.arrow_type for column in self.columns}
 
     def check(
         self, columns: Mapping[str, pa.DataType | None] | pa.Schema, *, strict: bool = True, where: str = "the table"
     ) -> None:
-        """Refuse a table that has other columns than the one learned from, in one error that names them all.
+        """Refuse a table that does not have the columns of this schema, in one error that names them all.
 
-        The target and the columns that were set aside may be there or not.
+        The target and the columns that were set aside may be missing.
 
         Parameters
         ----------
         columns : dict of str to pyarrow.DataType or None, or pyarrow.Schema
-            As :attr:`TableReader.columns` holds them; None is text that is still to be read, of any type.
+            As in :attr:`TableReader.columns`; None is text of a CSV file, which may be read as any type.
         strict : bool, default True
-            Whether extra columns are refused as well; their order never matters.
+            Whether extra columns are refused as well. The order does not matter.
         where : str
-            What the message calls the table.
+            The name of the table in the message.
         """
-        if not isinstance(columns, Mapping):
-            columns = {name: columns.field(name).type for name in columns.names}
-        known = {*self.names, *self.set_aside, *([] if self.target is None else [self.target])}
-        problems = mismatches(self.columns, known, columns, strict=strict)
+        there = dict(columns) if isinstance(columns, Mapping) else {field.name: field.type for field in columns}
+        problems, advice = [], []
+        if missing := [name for name in self.names if name not in there]:
+            problems.append(f"missing {listed(missing)}")
+            advice.append("add what is missing")
+        wrong = [column for column in self.columns if column.name in there and not column.fits(there[column.name])]
+        if wrong:
+            examples = [
+                f"{shown(c.name)} ({_word(there[c.name])}, not {_WORDS.get(c.kind, c.kind)})" for c in wrong[:4]
+            ]
+            more = f" and {len(wrong) - 4:,} more" if len(wrong) > 4 else ""
+            problems.append(f"of another type {', '.join(examples)}{more}")
+            advice.append("convert what is of another type")
+        extra = [name for name in there if name not in {*self.names, *self.set_aside, self.target}]
+        if extra and strict:
+            problems.append(f"extra {listed(extra)}")
+            advice.append("--allow-extra accepts the extra columns")
         if problems:
-            raise TableError(f"{where} does not have the columns that the model was fitted on: {problems}")
+            found = "; ".join(problems + advice)
+            raise TableError(f"{where} does not have the columns that the model was fitted on: {found}")
 
     def encode(self, table: pa.Table | pa.RecordBatch, *, where: str = "the table") -> NDArray[np.float64]:
-        """Return the features as numbers, one row each, with NaN for what is missing, infinite or unseen."""
+        """Return the features as numbers, with NaN for values that are missing, infinite or unseen."""
         there = set(table.schema.names)
         missing = [name for name in self.names if name not in there]
         if missing:
@@ -205,13 +213,13 @@ class Schema:
         return encoded
 
     def unseen(self, table: pa.Table | pa.RecordBatch, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which cells hold a category that the model was not fitted on; their codes are those of missing ones.
+        """Return which cells hold a category that the model was not fitted on; their codes are NaN.
 
         Parameters
         ----------
         table : pyarrow.Table or RecordBatch
         codes : array of shape (n_rows, n_columns)
-            What :meth:`encode` made of it.
+            The result of :meth:`encode`.
 
         Examples
         --------
@@ -224,14 +232,12 @@ class Schema:
         for position in np.flatnonzero(self.categorical):
             missing = np.isnan(codes[:, position])
             if missing.any():
-                values = plain_array(table.column(self.columns[position].name))
-                if pa.types.is_dictionary(values.type):
-                    values = pc.cast(values, values.type.value_type)
+                values = as_type(table.column(self.columns[position].name), pa.string(), "", "")
                 found[:, position] = missing & np.asarray(pc.is_valid(values), dtype=bool)
         return found
 
     def describe(self) -> tuple[str, ...]:
-        """Return sentences that say what is used, how, and what is not."""
+        """Return sentences about the columns that are used and those that are not."""
         groups = {kind: [column.name for column in self.columns if column.kind == kind] for kind in KINDS}
         parts = [
             f"{len(names):,} {_plural(kind, len(names))} ({listed(names)})" for kind, names in groups.items() if names
@@ -243,32 +249,6 @@ class Schema:
         sentences += [f"{shown(name)} is set aside: {reason}." for name, reason in self.set_aside.items()]
         return tuple(sentences)
 
-    def to_json(self) -> ByName:
-        """Return the schema as a plain dictionary."""
-        return {
-            "version": _VERSION,
-            "target": self.target,
-            "columns": [{**asdict(column), "categories": list(column.categories)} for column in self.columns],
-            "set_aside": dict(self.set_aside),
-            "remarks": dict(self.remarks),
-            "decimal": self.decimal,
-            "dayfirst": self.dayfirst,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the schema that :meth:`to_json` wrote."""
-        try:
-            if document["version"] != _VERSION:
-                raise InputError(f"its version is {document['version']!r} and not {_VERSION}")
-            columns = tuple(Column(**{**c, "categories": tuple(c["categories"])}) for c in document["columns"])
-            if unknown := {column.kind for column in columns} - set(KINDS):
-                raise InputError(f"it has columns of kind {listed(unknown)}")
-            aside, remarks = dict(document["set_aside"]), dict(document["remarks"])
-            return cls(columns, document["target"], aside, remarks, document["decimal"], document["dayfirst"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise TableError(f"this is not the schema of a table ({error!r}): fit the model again") from error
-
 
 def _plural(kind: str, count: int) -> str:
     if count == 1:
@@ -277,7 +257,7 @@ def _plural(kind: str, count: int) -> str:
 
 
 MAX_CODES = 255
-"""Codes of a category, "other" included: what scikit-learn's histogram trees take."""
+"""Largest number of codes of a category, "other" included: the limit of scikit-learn's histogram trees."""
 
 _MANY_ROWS = 20  # in fewer rows, all values differ or rise by chance
 _LONG_TEXT = 40
@@ -287,10 +267,12 @@ _CAMEL = re.compile(r"[a-z](?:Id|ID|Key|Uuid|UUID)$")
 _PLAIN_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 # 1,5 and 1.234,5 and $1,200 and 12 % and 31/12/2024
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
+_LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
+_FREE_TEXT = "it is free text (long, and mostly different from row to row)"
 
 
 def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tuple[Column | None, str]:
-    """Return a column as a feature, with a remark about it or an empty one; or no feature, with the reason.
+    """Return a feature and a remark about it (possibly empty), or None and the reason why it is not used.
 
     Parameters
     ----------
@@ -306,50 +288,32 @@ def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tup
     >>> understand("country", pa.chunked_array([["NL", "NL"]]))
     (None, "every value is 'NL'")
     """
-    kind = kind_of_type(values.type)
+    kind, type_ = kind_of_type(values.type), values.type
     if values.null_count == len(values):
         return None, "every value is missing"
     if kind is None:
-        return None, f"its values are neither numbers nor text nor dates but of type {values.type}"
+        return None, f"its values are neither numbers nor text nor dates but of type {type_}"
     if kind == "category":
         return _category(name, as_type(values, pa.string(), name, "the table"), keep)
-    if kind == "number":
-        return _number(name, values, keep)
-    zoned = pa.types.is_timestamp(values.type) and values.type.tz is not None
-    unit = "ns" if getattr(values.type, "unit", None) == "ns" else "us"
-    return _unless_constant(Column(name, kind, zoned=zoned, unit=unit), values, keep)
-
-
-def _unless_constant(column: Column, values: Values, keep: bool, remark: str = "") -> tuple[Column | None, str]:
-    """Look at the numbers that a model would see: Arrow cannot compare all types, nor a model all integers."""
+    zoned = pa.types.is_timestamp(type_) and type_.tz is not None
+    unit = "ns" if kind != "number" and getattr(type_, "unit", None) == "ns" else "us"
+    column = Column(name, kind, zoned=zoned, unit=unit)
     encoded = column.encode(values, "the table")
-    # One value and gaps still tell two kinds of rows apart.
-    if not keep and not np.isnan(encoded).any() and encoded.min() == encoded.max():
-        what = repr(encoded[0].item()).removesuffix(".0") if column.kind == "number" else "the same"
-        return None, f"every value is {what}"
-    return column, remark
-
-
-def _number(name: str, values: Values, keep: bool) -> tuple[Column | None, str]:
-    remark = ""
-    if pa.types.is_floating(values.type):
-        values = as_type(values, pa.float64(), name, "the table")
-        finite = pc.is_finite(values)
-        n_infinite = pc.sum(pc.is_inf(values)).as_py() or 0
-        if n_infinite:
-            remark = f"{n_infinite:,} infinite {'value is' if n_infinite == 1 else 'values are'} read as missing"
-        values = pc.if_else(finite, values, None)
-        if values.null_count == len(values):
-            return None, "every value is missing or infinite"
-    if not keep and pa.types.is_integer(values.type) and values.null_count == 0:
-        reason = _numbered_rows(name, values)
-        if reason:
+    missing = np.isnan(encoded)
+    if missing.all():
+        return None, "every value is missing or infinite"
+    if not keep:
+        if not missing.any() and encoded.min() == encoded.max():  # one value and gaps still tell rows apart
+            return None, f"every value is {encoded[0]:.15g}" if kind == "number" else "every value is the same"
+        if pa.types.is_integer(type_) and not missing.any() and (reason := _numbered_rows(name, values)):
             return None, reason
-    return _unless_constant(Column(name, "number"), values, keep, remark)
+    if pa.types.is_floating(type_) and (n := int(np.isinf(np.asarray(values, dtype=np.float64)).sum())):
+        return column, f"{n:,} infinite {'value is' if n == 1 else 'values are'} read as missing"
+    return column, "durations are used in seconds" if pa.types.is_duration(type_) else ""
 
 
 def _numbered_rows(name: str, values: Values) -> str:
-    """Tell why integers look like the identifier of a row, if they do."""
+    """Return why integers look like identifiers of rows; empty if they do not."""
     n = len(values)
     if n > 1 and _names_identifier(name) and pc.count_distinct(values).as_py() == n:
         return "it looks like an identifier (every value is different)"
@@ -366,30 +330,30 @@ def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
     table = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
     table = table.sort_by([("count", "descending"), ("value", "ascending")])
     n_valid, n_distinct = len(text) - text.null_count, table.num_rows
-    if not keep:
-        if n_distinct == 1 and text.null_count == 0:
-            return None, f"every value is {shown(table['value'][0].as_py())}"
-        reason = _unlike_category(name, table["value"], n_valid)
-        if reason:
-            return None, reason
+    if not keep and n_distinct == 1 and text.null_count == 0:
+        return None, f"every value is {shown(table['value'][0].as_py())}"
+    reason = _unlike_category(name, table["value"], n_valid)
+    if reason and not keep:
+        return None, reason
     other = n_distinct > MAX_CODES
     kept = table["value"].slice(0, MAX_CODES - 1 if other else MAX_CODES).to_pylist()
     remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
-    return Column(name, "category", tuple(kept), other), remark if other else ""
+    remark = reason if reason == _FREE_TEXT else remark if other else ""
+    return Column(name, "category", tuple(kept), other), remark
 
 
 def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
-    """Tell why text is not a category but numbers, sentences or identifiers, if so."""
+    """Return why text is not a category but numbers, sentences or identifiers; empty if it is."""
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
-        if numbers > 0.9:
+        if numbers > 0.9 and not pc.any(pc.match_substring_regex(distinct, _LEADING_ZERO)).as_py():
             unread = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _PLAIN_NUMBER)))
             example = shown(unread[0].as_py()) if len(unread) else "those in quotes"
             return f"its values are numbers or dates, but not written as 1.5 or 2024-12-31, such as {example}"
         length = pc.mean(pc.utf8_length(distinct)).as_py()
         words = pc.mean(pc.count_substring(distinct, " ")).as_py() + 1
         if (length >= _LONG_TEXT or words >= _MANY_WORDS) and 2 * len(distinct) > n_valid:
-            return "it is free text (long, and mostly different from row to row)"
+            return _FREE_TEXT
     all_different = len(distinct) == n_valid and n_valid > 1
     if all_different and (n_valid >= _MANY_ROWS or _names_identifier(name)):
         return "it looks like an identifier (every value is different)"
@@ -397,43 +361,6 @@ def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
 
 
 _WORDS = {"category": "text", "boolean": "true or false"}
-
-
-def mismatches(
-    expected: Sequence[Column], known: Collection[str], columns: Mapping[str, pa.DataType | None], *, strict: bool
-) -> str:
-    """Return what is missing, of another type and extra, and what to do; empty if nothing is.
-
-    Parameters
-    ----------
-    expected : sequence of Column
-    known : names
-        Those that are not extra, whether or not they are used.
-    columns : dict of str to type or None
-    strict : bool
-        Whether extra columns count.
-
-    Examples
-    --------
-    >>> mismatches([Column("a", "number"), Column("b", "number")], {"a", "b"}, {"b": None, "c": None}, strict=True)
-    "missing 'a'; extra 'c'; add what is missing; --allow-extra accepts the extra columns"
-    """
-    found, advice = [], []
-    missing = [column.name for column in expected if column.name not in columns]
-    if missing:
-        found.append(f"missing {listed(missing)}")
-        advice.append("add what is missing")
-    wrong = [column for column in expected if column.name in columns and not column.fits(columns[column.name])]
-    if wrong:
-        examples = [f"{shown(c.name)} ({_word(columns[c.name])}, not {_WORDS.get(c.kind, c.kind)})" for c in wrong[:4]]
-        more = f" and {len(wrong) - 4:,} more" if len(wrong) > 4 else ""
-        found.append(f"of another type {', '.join(examples)}{more}")
-        advice.append("convert what is of another type")
-    extra = [name for name in columns if name not in known] if strict else []
-    if extra:
-        found.append(f"extra {listed(extra)}")
-        advice.append("--allow-extra accepts the extra columns")
-    return "; ".join(found + advice)
 
 
 def _word(type_: pa.DataType) -> str:

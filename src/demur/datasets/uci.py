@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,6 @@ __all__ = [
     "DatasetError",
     "LocalFile",
     "Source",
-    "Split",
     "available_datasets",
     "fingerprint",
     "is_local",
@@ -98,29 +96,6 @@ def _shuffled(n_rows: int, seed: int) -> NDArray[np.int64]:
     """Return the row order of pandas' ``frame.sample(frac=1, random_state=seed)``, without pandas."""
     order = np.random.RandomState(seed).permutation(n_rows)  # pandas draws from the old generator
     return order.astype(np.int64)
-
-
-def _rest_first(order: NDArray[np.int64], n_test: int) -> NDArray[np.int64]:
-    """Move the first rows of an order, which are to be tested on, to its end."""
-    return np.concatenate([order[n_test:], order[:n_test]])
-
-
-Split = Literal["shuffled", "file", "file_end", "sklearn"]
-"""How a data set without an official split is split; see :func:`load`."""
-
-
-def _order(source: "Source", n_rows: int, split: Split, seed: int) -> NDArray[np.int64]:
-    """Return the order in which the first ``n_train`` rows are the training rows."""
-    if source.train_first is not _shuffled or split == "shuffled":
-        return source.train_first(n_rows, seed)
-    in_file, n_test = np.arange(n_rows, dtype=np.int64), n_rows - source.n_train
-    if split == "file":
-        return in_file
-    if split == "file_end":
-        return _rest_first(in_file, n_test)
-    if split == "sklearn":
-        return _rest_first(_shuffled(n_rows, seed), n_test)
-    raise InputError(f"split must be 'shuffled', 'file', 'file_end' or 'sklearn', got {split!r}.")
 
 
 def _class_first(line: str) -> list[str]:
@@ -284,9 +259,7 @@ def available_datasets() -> list[str]:
     return list(SOURCES)
 
 
-def load(
-    name: str, data_dir: str | os.PathLike[str] | None = None, *, split_seed: int = 0, split: Split = "shuffled"
-) -> Dataset:
+def load(name: str, data_dir: str | os.PathLike[str] | None = None, *, split_seed: int = 0) -> Dataset:
     """Return one of the paper's benchmark data sets, with the paper's numbers of training and test rows.
 
     Its files are read from a local folder if they are there, and otherwise downloaded from the UCI repository (covtype
@@ -302,9 +275,6 @@ def load(
         The local folder; without it, the one that the variable ``DEMUR_DATA`` names.
     split_seed : int, default 0
         The ``random_state`` of that shuffle; the other data sets ignore it.
-    split : {"shuffled", "file", "file_end", "sklearn"}, default="shuffled"
-        How vehicle and yeast are split: as said; the first rows of the file train; its last rows train; or as
-        ``sklearn.model_selection.train_test_split`` does it with that ``random_state``.
 
     Returns
     -------
@@ -342,7 +312,7 @@ def load(
             f"{name} should have {source.n_features} features, {source.n_classes} classes and {n_train} + "
             f"{source.n_test} rows, got {X.shape[1]}, {len(classes)} and {len(X)}; get it again from {source.page}."
         )
-    order = _order(source, len(X), split, split_seed)
+    order = source.train_first(len(X), split_seed)
     train, test = order[:n_train], order[n_train:]
     return Dataset(
         name,

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
-from demur.deferral.deferring import DeferringClassifier
+from demur.deferral.deferring_classifier import DeferringClassifier
 from demur.deferral.experts import Expert, check_names, check_prices, read_answers, read_experts
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError, InputTypeError
@@ -351,7 +351,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         trained = trained.to("cpu")
         kept = np.flatnonzero(~trained.failed.numpy()).tolist()
         if not kept:
-            raise all_diverged(len(specs), resolve_joint(self.loss).name)
+            raise all_diverged(resolve_joint(self.loss).name)
         own = [part_of[member] for member in kept]
         mean, scale = (
             getattr(scales[0], name) if plain else np.stack([getattr(scales[number], name) for number in own])

@@ -7,7 +7,9 @@ witnesses and their verification are those of :func:`demur.theory.check_calibrat
 
 A loss of two stages is not minimised as a sum: a wrong class may make the second stage cheaper. Its first stage is
 cross-entropy, which is calibrated. The second is checked given the chosen class h: outcomes are whether h and whether
-each expert is right, and one more score stands for the first stage's estimate of P(h right).
+each expert is right, and one more score stands for the first stage's estimate of P(h right). The loss's own ``forward``
+and ``inverse_link`` are called with class scores that choose h with that probability; what ``forward`` adds to the
+cross-entropy of the class scores is the second stage, which may depend on h and on nothing else of them.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
+from demur.deferral.joint_losses import JointLoss, resolve_joint
 from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, torch
 from demur.losses import FunctionLoss
+from demur.losses.loss import score_of_label
 from demur.rules import Decision
 from demur.theory.bayes import LossContractError, Target, require_n_classes
 from demur.theory.calibration_check import NEAR, Search
@@ -154,7 +157,9 @@ def check_deferral(
     asked = tuple(float(price) for price in (prices if prices is not None else [0.0] * n_experts))
     if len(asked) != n_experts or not all(0 <= price < np.inf for price in asked):
         raise InputError(f"prices must be {n_experts} numbers of at least 0, got {list(asked)}.")
-    outcomes = _Outcomes(2 if joint.stages else n_classes, asked, second_stage=joint.stages)
+    outcomes = _Outcomes(2 if joint.stages else n_classes, asked, n_classes if joint.stages else None)
+    if joint.stages:
+        outcomes.refuse_unless_second_stage(joint)
     subject = examine(outcomes.loss(joint), outcomes.target(), deadline=Deadline(seconds))
     search = Search(subject, seed)
     search.run(_stages(subject, outcomes, seed))
@@ -165,7 +170,7 @@ def check_deferral(
             "distributions. Does it have a lower bound? A loss without one cannot be minimised."
         )
     witness = next(iter(search.witnesses.values()), None)
-    still_open = findings.n_unresolved + findings.n_indifferent
+    still_open = findings.n_unresolved + findings.n_indifferent + findings.n_near
     verdict = "inconclusive" if still_open or findings.timed_out else "calibrated"
     where = None
     if witness is not None:
@@ -189,11 +194,24 @@ class _ActionTarget(Target):
 
 @dataclass(frozen=True)
 class _Outcomes:
-    """All outcomes in order: the class (or whether the chosen one is right), then wrong or right for each expert."""
+    """All outcomes in order: the class (or whether the chosen one is right), then wrong or right for each expert.
+
+    Parameters
+    ----------
+    n_classes : int
+        How many classes there are; 2, the chosen class or not, for the second of two stages.
+    prices : tuple of float
+    n_choices : int, optional
+        For the second stage: among how many classes the first stage chooses.
+    """
 
     n_classes: int
     prices: tuple[float, ...]
-    second_stage: bool = False
+    n_choices: int | None = None
+
+    @property
+    def second_stage(self) -> bool:
+        return self.n_choices is not None
 
     @property
     def n_own(self) -> int:
@@ -216,29 +234,60 @@ class _Outcomes:
     def loss(self, joint: JointLoss) -> FunctionLoss:
         """Return the joint loss as a function of the outcome's number, with its rule over actions."""
         table = torch.tensor(self.all, dtype=torch.float64)
-        targets = table if self.second_stage else joint.targets(table[:, 0], table[:, 1:], self.prices)
+        targets = joint.targets(table[:, 0], table[:, 1:], self.prices)
         prices = torch.tensor(self.prices, dtype=torch.float64)
 
         def value(scores: Tensor, y: Tensor, cost: Any) -> Tensor:
-            target = targets[y].to(scores.dtype)
             if not self.second_stage:
-                return joint.forward(scores, target, None)
-            first = F.softplus(scores[:, 0]) - target[:, 0] * scores[:, 0]
-            return first + Routing().forward(scores[:, 1:], target, None)
+                return joint.forward(scores, targets[y].to(scores.dtype), None)
+            right = table[y, 0].to(scores.dtype)
+            first = F.softplus(scores[:, 0]) - right * scores[:, 0]
+            return first + self._second_stage(joint, scores, right, targets[y].to(scores.dtype))
 
         def rule(scores: Tensor, cost: Any) -> Decision[Tensor]:
+            whole = scores
             if self.second_stage:
-                log_right = F.logsigmoid(scores[:, :1])
-                classes, experts = log_right.exp(), (scores[:, 1:] + log_right).clamp(max=0.0).exp() - prices
-            else:
-                classes, experts = joint.values(scores, prices)
+                whole = torch.cat([self._choosing_first(scores[:, 0]), scores[:, 1:]], -1)
+            classes, experts = joint.values(whole, prices)
             best, asked = classes.max(-1), experts.max(-1)
-            action = torch.where(best.values > asked.values, best.indices, self.n_own + asked.indices)
+            own = torch.zeros_like(best.indices) if self.second_stage else best.indices
+            action = torch.where(best.values > asked.values, own, self.n_own + asked.indices)
             return Decision.from_acceptance(action, torch.ones(action.shape, dtype=torch.float64))
 
         smooth = joint.smooth or self.second_stage
         n_actions = self.n_own + len(self.prices)
         return FunctionLoss(value, rule, outputs=n_actions, title=joint.name, differentiable=smooth)
+
+    def _choosing_first(self, log_odds: Tensor) -> Tensor:
+        """Return class scores whose largest is the first, with the probability that these log odds stand for."""
+        assert self.n_choices is not None
+        ahead = log_odds + float(np.log(self.n_choices - 1))  # what the other classes have together
+        return F.pad(ahead.clamp(min=1e-6).unsqueeze(-1), (0, self.n_choices - 1))
+
+    def _second_stage(self, joint: JointLoss, scores: Tensor, right: Tensor, target: Tensor) -> Tensor:
+        """Return what the loss adds to the cross-entropy of its class scores, where the first class was chosen."""
+        classes, label = self._choosing_first(scores[:, 0]), (1 - right).long()
+        whole = joint.forward(
+            torch.cat([classes, scores[:, 1:]], -1), torch.cat([label.unsqueeze(-1), target[:, 1:]], -1), None
+        )
+        return whole - (torch.logsumexp(classes, -1) - score_of_label(classes, label))
+
+    def refuse_unless_second_stage(self, joint: JointLoss) -> None:
+        """Refuse a loss whose second stage depends on more of the class scores than which one is the largest."""
+        generator = torch.Generator().manual_seed(0)
+        table = torch.tensor(self.all, dtype=torch.float64).repeat(16, 1)
+        scores = 2 * torch.randn(len(table), 1 + len(self.prices), generator=generator, dtype=torch.float64).abs()
+        other = scores.clone()
+        other[:, 0] += 1.5
+        targets = joint.targets(table[:, 0], table[:, 1:], self.prices)
+        one, two = (self._second_stage(joint, each, table[:, 0], targets) for each in (scores, other))
+        chosen = joint.values(torch.cat([self._choosing_first(scores[:, 0]), scores[:, 1:]], -1), self.prices)[0]
+        if not bool(((one - two).abs() <= 1e-9 * (1 + one.abs())).all()) or bool((chosen.argmax(-1) != 0).any()):
+            raise LossContractError(
+                f"{joint.name} says that it has two stages, but its forward is not the cross-entropy of the class "
+                "scores plus a part that depends on them through the chosen class alone, or its inverse_link answers "
+                "another class: its stages cannot be checked one after the other."
+            )
 
     def in_words(self, witness: Witness) -> Witness:
         """Return the witness with its decisions in words of deferral."""
@@ -251,6 +300,13 @@ class _Outcomes:
 
         fields = dict(vars(witness))
         return Witness(**{**fields, "chow": words(witness.chow), "taken": words(witness.taken)})
+
+    def possible(self, rows: Tensor) -> Tensor:
+        """Return the distributions that can occur: the chosen class is the likeliest, so P(it is right) > 1 / K."""
+        if self.n_choices is None:
+            return rows
+        right = torch.tensor(self.all, dtype=torch.float64)[:, 0]
+        return rows[rows @ right > 1 / self.n_choices + 1e-3]
 
     def independent(self, eta: Tensor, rho: Tensor) -> Tensor:
         """Return the distribution of outcomes where experts err independently of class and of one another."""
@@ -267,9 +323,9 @@ def _stages(subject: Subject, outcomes: _Outcomes, seed: int) -> Iterator[Tensor
     rows = torch.stack(list(_structured(outcomes)))
     slow = not subject.loss.smooth or not subject.facts.twice
     rows = rows[subject.target.clearance(rows) > NEAR]
-    yield rows[:: 3 if slow else 1]
-    yield boundary_eta(subject.target, 6 if slow else 20, generator)
-    yield boundary_eta(subject.target, 3 if slow else 20, generator)
+    yield outcomes.possible(rows[:: 3 if slow else 1])
+    yield outcomes.possible(boundary_eta(subject.target, 6 if slow else 20, generator))
+    yield outcomes.possible(boundary_eta(subject.target, 3 if slow else 20, generator))
 
 
 def _structured(outcomes: _Outcomes) -> Iterator[Tensor]:

@@ -18,7 +18,7 @@ from demur.novelty import UNSEEN
 from demur.rules import chow_acceptance
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
-from demur.tabular.review_desk import AUDIT, DECLINED, WHY, check_audit, draw_audit
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
 from demur.tabular.table_model import LARGEST
 
 __all__ = ["Answerer", "GraphModel"]

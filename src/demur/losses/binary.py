@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from demur.lazy_torch import F, Tensor, torch
-from demur.losses.loss import Hyper, Loss, check_inverse_link
+from demur.losses.loss import BoundFacts, Hyper, Loss, check_inverse_link
 from demur.losses.pairwise import AdditivePairwise, PairwiseLoss
+from demur.losses.proof import CLEAR, Proof, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.rules import Decision, chow_acceptance
@@ -40,6 +41,8 @@ class PlusBound(PairwiseLoss):
     equation = "Eq. 4; Cortes et al. 2016"
     why = "at K = 2 one beta meets both sides of Corollary 5"
     closed_forms = AdditivePairwise.closed_forms
+    exact_pair = AdditivePairwise.exact_pair
+    _of_pair = AdditivePairwise._of_pair
 
     @property
     def name(self) -> str:
@@ -58,6 +61,9 @@ class PlusBound(PairwiseLoss):
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return Decision.from_acceptance(_positive(scores[..., 0]), scores[..., 1])
 
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        return self._two_class_proof(cost)
+
 
 @register()
 @dataclass(frozen=True)
@@ -73,15 +79,12 @@ class ModifiedHinge(Loss):
     """
 
     family = "hinge"
+    name = "mh"
     equation = "Bartlett & Wegkamp 2008"
     why = "its minimiser is f = 0 iff max eta < 1 - c, else the sign of the likelier class"
     trained_for_cost = True
     binary_only = True
     smooth = False
-
-    @property
-    def name(self) -> str:
-        return "mh"
 
     def n_outputs(self, n_classes: int) -> int:
         return 1
@@ -152,10 +155,24 @@ class Margin(Loss):
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.cat([self.phi.inverse_link(-scores), self.phi.inverse_link(scores)], -1)
 
-    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        f = scores[..., 0]
-        confidence = self.phi.inverse_link(f.abs())
-        return Decision.from_acceptance(_positive(f), chow_acceptance(confidence, cost), confidence)
+    def margin_functions(self) -> tuple[MarginFunction, ...]:
+        return (self.phi,)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        return Proof(
+            "the slopes of one score",
+            f"At every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
+            lambda scores, y: self.phi(torch.where(y == 1, scores[:, 0], -scores[:, 0])),
+            lambda scores: chow_acceptance(self.phi.inverse_link(scores[:, 0].abs()), cost),
+            turns_at_threshold(self.phi, cost),
+        )
+
+    def bound_facts(self) -> BoundFacts | None:
+        constant, exponent = self.phi.bound_constant, self.phi.bound_exponent
+        if constant is None or exponent is None:
+            return None
+        theorem = "the proof of Theorem 7, with one score"
+        return BoundFacts(theorem, 2 * constant, exponent, 2 * constant, self.phi.excess)
 
 
 def _sign(y: Tensor, like: Tensor) -> Tensor:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp, log, log1p
 
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss, check_inverse_link, one_versus_all, score_of_label, signs_of_label
+from demur.losses.loss import (
+    BoundFacts,
+    Hyper,
+    Loss,
+    check_inverse_link,
+    one_versus_all,
+    score_of_label,
+    signs_of_label,
+)
+from demur.losses.proof import CLEAR, Proof, on_simplex, turns_at_threshold
 from demur.losses.registry import register
-from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
-from demur.rules import Decision, chow_acceptance
+from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge, divergence
+from demur.rules import chow_acceptance
 
 __all__ = ["CrossEntropy", "OneVsAll"]
 
@@ -22,10 +32,6 @@ class ConfidenceLoss(Loss):
 
     def n_outputs(self, n_classes: int) -> int:
         return n_classes
-
-    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        confidence = self.inverse_link(scores).amax(-1)
-        return Decision.from_acceptance(scores.argmax(-1), chow_acceptance(confidence, cost), confidence)
 
 
 @register()
@@ -44,12 +50,10 @@ class CrossEntropy(ConfidenceLoss):
     tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
 
+    name = kernel = "ce"
     equation = "Section 4, Theorem 8"
     why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
-
-    @property
-    def name(self) -> str:
-        return "ce"
+    softmax_link = True
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return torch.logsumexp(scores, -1) - score_of_label(scores, y)
@@ -64,6 +68,16 @@ class CrossEntropy(ConfidenceLoss):
         if scores.ndim > 1 and scores.stride(-1) != 1:  # as the engine stores them; softmax would copy them first
             return torch.softmax(scores.transpose(-1, -2), -2).transpose(-1, -2)
         return torch.softmax(scores, -1)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        return on_simplex(lambda surprise: surprise, cost, over_actions=False)
+
+    def bound_facts(self) -> BoundFacts:
+        def on_range(radius: float, n_classes: int) -> tuple[float, float]:
+            # Lipschitz in all scores at once with constant sqrt 2; see theory/estimation.py for the other sqrt 2.
+            return 1.0, log1p((n_classes - 1) * exp(2 * radius)) if radius < 300 else 2 * radius + log(n_classes)
+
+        return BoundFacts("Theorem 8", 2**0.5, 2.0, None, divergence, on_range=on_range)
 
 
 @register({"phi": Logistic()}, {"phi": Exponential()}, {"phi": Squared()}, {"phi": SquaredHinge()})
@@ -88,6 +102,7 @@ class OneVsAll(ConfidenceLoss):
     """
 
     phi: MarginFunction = Logistic()
+    kernel = "ova"
     equation = "Eq. 11, Theorem 7"
     why = "each score's link is the class's own probability, so Chow's rule applies"
 
@@ -111,3 +126,28 @@ class OneVsAll(ConfidenceLoss):
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return self.phi.inverse_link(scores)
+
+    def margin_functions(self) -> tuple[MarginFunction, ...]:
+        return (self.phi,)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        return Proof(
+            "the slopes of one score",
+            f"For every K and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's "
+            "rule.",
+            lambda scores, y: one_versus_all(self.phi, scores, y),
+            lambda scores: chow_acceptance(self.phi.inverse_link(scores.amax(-1)), cost),
+            turns_at_threshold(self.phi, cost),
+        )
+
+    def bound_facts(self) -> BoundFacts | None:
+        constant, exponent = self.phi.bound_constant, self.phi.bound_exponent
+        if constant is None or exponent is None:
+            return None
+
+        def on_range(radius: float, n_classes: int) -> tuple[float, float]:
+            ends = torch.tensor([-radius, radius], dtype=torch.float64)
+            return float(self.phi.slope(ends).abs().max()), n_classes * float(self.phi(ends).max())
+
+        sharper = 2 ** (1 - 1 / exponent) * constant  # where a wrong class is answered, two scores have to move
+        return BoundFacts("Theorem 7", 2 * constant, exponent, sharper, self.phi.excess, True, on_range)

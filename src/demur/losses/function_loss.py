@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss
-from demur.rules import Decision, chow_acceptance
+from demur.losses.loss import Hyper, Loss, reject_score_rule, rejector_rule
+from demur.rules import Decision
 
 __all__ = ["FunctionLoss", "LossFunction", "RuleFunction", "RuleName"]
 
-LossFunction: TypeAlias = Callable[[Tensor, Tensor, Any], Tensor]
+LossFunction: TypeAlias = Callable[..., Tensor]
+"""A function of (scores, y, cost), or of (scores, y) if the cost does not matter to it."""
 RuleName: TypeAlias = Literal["softmax", "rejector", "reject-score"]
 RuleFunction: TypeAlias = Callable[[Tensor, Any], Any]
 
@@ -26,7 +28,7 @@ class FunctionLoss(Loss):
     ----------
     function : callable
         From scores (n, n_outputs), labels (n,) and the cost to one loss per row, (n,), in differentiable torch
-        operations.
+        operations. It may leave the cost out, as ``torch.nn.CrossEntropyLoss(reduction="none")`` does.
     decision_rule : "softmax", "rejector", "reject-score" or callable
         "softmax": one score per class, Chow's rule on their softmax. "rejector": one score per class and a last
         score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). "reject-score": one score per class
@@ -61,6 +63,7 @@ class FunctionLoss(Loss):
     equation = "the user's own"
     why = "nothing is claimed: check_calibration finds out"
     trained_for_cost = True
+    takes_cost: ClassVar[bool]
 
     def __post_init__(self) -> None:
         if isinstance(self.decision_rule, str) and self.decision_rule not in get_args(RuleName):
@@ -71,6 +74,7 @@ class FunctionLoss(Loss):
         # Facts that a class of losses states once are, for a function, facts of this one object.
         object.__setattr__(self, "has_rejector", self.decision_rule == "rejector")
         object.__setattr__(self, "has_link", self.decision_rule == "softmax")
+        object.__setattr__(self, "takes_cost", _accepts(self.function, 3) or not _accepts(self.function, 2))
 
     @property
     def name(self) -> str:
@@ -84,23 +88,21 @@ class FunctionLoss(Loss):
         return self.outputs or n_classes + (self.decision_rule in ("rejector", "reject-score"))
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        if scores.ndim == 2:
-            return self.function(scores, y, cost)
-        each = cost.expand(y.shape).reshape(-1) if isinstance(cost, Tensor) else cost
-        return self.function(scores.reshape(-1, scores.shape[-1]), y.reshape(-1), each).reshape(y.shape)
+        each = cost.expand(y.shape).reshape(-1) if isinstance(cost, Tensor) and scores.ndim != 2 else cost
+        rows = scores.reshape(-1, scores.shape[-1]), y.reshape(-1)
+        values = self.function(*rows, each) if self.takes_cost else self.function(*rows)
+        return values.reshape(y.shape) if scores.ndim != 2 else values
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.softmax(scores, -1) if self.has_link else super().inverse_link(scores)
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         if self.decision_rule == "softmax":
-            top = torch.softmax(scores, -1).amax(-1)
-            return Decision.from_acceptance(scores.argmax(-1), chow_acceptance(top, cost), top)
+            return super().rule(scores, cost)
         if self.decision_rule == "rejector":
-            return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
+            return rejector_rule(scores)
         if self.decision_rule == "reject-score":
-            best = scores[..., :-1].max(-1)
-            return Decision.from_acceptance(best.indices, best.values - scores[..., -1])
+            return reject_score_rule(scores)
         assert callable(self.decision_rule)
         decision = self.decision_rule(scores, cost)
         if isinstance(decision, Decision):
@@ -109,8 +111,20 @@ class FunctionLoss(Loss):
         certain = torch.where(torch.as_tensor(reject), -1.0, 1.0).to(torch.float64)
         return Decision.from_acceptance(label, certain)
 
-    def _check_scores(self, scores: Tensor) -> None:
+    def _check_values(self, scores: Tensor) -> None:
         """Check nothing: how many scores a function takes cannot be told from one call."""
 
-    def _check_labels(self, scores: Tensor, y: Tensor) -> None:
-        """Check nothing, for the same reason."""
+    def _checked_labels(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the labels as they are: a function may want more than class numbers."""
+        return y
+
+
+def _accepts(function: LossFunction, n_arguments: int) -> bool:
+    """Return whether a function, or the forward method of a torch module, can be called with so many arguments."""
+    try:
+        inspect.signature(getattr(function, "forward", function)).bind(*range(n_arguments))
+    except TypeError:
+        return False
+    except ValueError:  # a function written in C, which does not say
+        return n_arguments == 3
+    return True

@@ -12,10 +12,12 @@ mean absolute error as that loss, it is :class:`~demur.losses.PredictorRejector`
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import log
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, Loss, all_between, score_of_label
+from demur.losses.proof import CLEAR, Proof
 from demur.losses.registry import register
 from demur.losses.score_based import PlusOneLoss
 from demur.rules import Decision
@@ -45,16 +47,13 @@ class DeepGamblers(PlusOneLoss):
 
     tau: Hyper = 0.5
     family = "heuristic"
+    name = "gamblers"
     equation = "Liu et al. 2019"
     why = "bets little just above max eta = 1 - c, so that every threshold tau < 1 declines too much"
 
     def __post_init__(self) -> None:
         if not all_between(self.tau, 0, 1):
             raise InputError(f"tau must lie strictly between 0 and 1, got {self.tau}.")
-
-    @property
-    def name(self) -> str:
-        return "gamblers"
 
     def calibrated_for(self, n_classes: int) -> bool:
         return False
@@ -98,16 +97,13 @@ class AbstainingClassifier(PlusOneLoss):
 
     alpha: Hyper | None = None
     family = "heuristic"
+    name = "dac"
     equation = "Thulasidasan et al. 2019, at a constant alpha"
     why = "declines by the entropy of eta, which settles max eta at K = 2 only"
 
     def __post_init__(self) -> None:
         if self.alpha is not None and not all_between(self.alpha, 0):
             raise InputError(f"alpha must be positive, got {self.alpha}.")
-
-    @property
-    def name(self) -> str:
-        return "dac"
 
     def calibrated_for(self, n_classes: int) -> bool:
         return n_classes == 2 and self.alpha is None
@@ -126,3 +122,27 @@ class AbstainingClassifier(PlusOneLoss):
         classes, total = torch.logsumexp(g, -1), torch.logsumexp(scores, -1)
         answering = torch.exp(classes - total) * (classes - score_of_label(g, y))
         return answering + self.alpha_value(cost) * (total - classes)
+
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        if n_classes != 2:
+            return None
+        alpha = float(self.alpha_value(cost))
+
+        def ahead(top: float) -> float:
+            """Return H(eta) - alpha (1 + max eta), which falls as max eta grows from 1/2."""
+            return -top * log(top) - (1 - top) * log(1 - top) - alpha * (1 + top)
+
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            p = torch.softmax(scores, -1)
+            answering = p[:, :-1].sum(-1)
+            return -answering * (score_of_label(p, y) / answering).log() - alpha * answering.log()
+
+        turns = ahead(1 - cost - CLEAR) > 1e-13 and ahead(1 - cost + CLEAR) < -1e-13  # a thousand rounding errors
+        return Proof(
+            "the entropy of two classes",
+            f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as "
+            "Chow's rule: it declines iff H(eta) >= alpha (1 + max eta), and the difference falls as max eta grows.",
+            value,
+            lambda scores: scores[:, :-1].amax(-1) - scores[:, -1],
+            (f"H(eta) - alpha (1 + max eta) changes its sign within {CLEAR:g} of {1 - cost:g}" if turns else None,),
+        )

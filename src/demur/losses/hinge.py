@@ -57,12 +57,9 @@ class OneVsAllHinge(_HingeLoss):
     tau: Hyper = 0.0
     tau_range = (-1.0, 1.0)
     tau_candidates = (-0.95, -0.5, 0.0, 0.5, 0.95)
+    name, kernel = "ova+hin", "ova_hinge"
     equation = "Section 5; Ramaswamy et al. 2018"
     why = "the minimiser of score i is +1 iff eta_i > 1 - c, for every tau in (-1, 1)"
-
-    @property
-    def name(self) -> str:
-        return "ova+hin"
 
     def n_outputs(self, n_classes: int) -> int:
         return n_classes
@@ -103,12 +100,9 @@ class CrammerSingerHinge(_HingeLoss):
     """
 
     tau_candidates = (0.05, 0.25, 0.5, 0.75, 0.95)
+    name, kernel = "cs+hin", "cs_hinge"
     equation = "Ramaswamy et al. 2018"
     why = "its minimum is all-equal scores at 2c or a clear answer at 2 (1 - max eta), whichever is less"
-
-    @property
-    def name(self) -> str:
-        return "cs+hin"
 
     def n_outputs(self, n_classes: int) -> int:
         return n_classes
@@ -149,12 +143,9 @@ class BinaryEncodedHinge(_HingeLoss):
 
     n_classes: int | None = None
     tau_candidates = (0.05, 0.25, 0.5, 0.75, 0.95)
+    name = kernel = "bep"
     equation = "Ramaswamy et al. 2018"
     why = "its minimum is g = 0 at 2c or minus the best class's code at 2 (1 - max eta), whichever is less"
-
-    @property
-    def name(self) -> str:
-        return "bep"
 
     def n_outputs(self, n_classes: int) -> int:
         return ceil(log2(n_classes))

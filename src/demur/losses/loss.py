@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, final
 
-from demur.array_types import CostLike
+from demur.array_types import CostLike, FloatArray
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
+from demur.losses.proof import Proof
 from demur.margins import MarginFunction, NoInverseLinkError
-from demur.rules import Decision
+from demur.rules import Decision, chow_acceptance
 
 __all__ = [
+    "BoundFacts",
     "Family",
     "Hyper",
     "Loss",
     "Trainable",
     "all_between",
+    "at_least_single",
     "check_inverse_link",
+    "check_scores",
+    "checked_labels",
+    "full_precision",
     "one_versus_all",
     "over_classes",
+    "reject_score_rule",
+    "rejector_rule",
     "score_of_label",
     "signs_of_label",
     "weighted_one_versus_all",
@@ -32,7 +42,13 @@ __all__ = [
 Hyper: TypeAlias = float | Tensor
 """A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
 
+Value = TypeVar("Value")
+
 Family: TypeAlias = Literal["confidence", "classifier-rejector", "score-based", "cost-sensitive", "hinge", "heuristic"]
+
+
+_MOST_CLASSES = 1 << 40
+"""Where the search for the number of classes ends."""
 
 
 class Trainable(ABC):
@@ -44,6 +60,12 @@ class Trainable(ABC):
 
     has_link: ClassVar[bool] = False
     """True if the scores determine class probabilities through :meth:`inverse_link`."""
+    kernel: ClassVar[str | None] = None
+    """The name of the loss in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
+
+    def margin_functions(self) -> tuple[MarginFunction, ...]:
+        """Return the margin functions that the loss is made of."""
+        return ()
 
     @abstractmethod
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
@@ -61,14 +83,47 @@ class Trainable(ABC):
 
 
 @dataclass(frozen=True)
+class BoundFacts:
+    """What the paper's excess risk bound of a loss is made of (Theorems 7 and 8).
+
+    Parameters
+    ----------
+    theorem : str
+    multiplier, exponent : float
+        A and s of (excess 0-1-c risk / A)^s <= excess risk of the loss.
+    sharper : float or None
+        A smaller A, where the paper's proof leaves room for one.
+    excess : callable
+        From x and q to the least excess risk of scores at the threshold of probability q, at a class probability of
+        q + x (an array, rounded down), or to None if no formula is known.
+    two_scores : bool
+        Whether a wrong answer takes two scores to the threshold.
+    on_range : callable, optional
+        From a bound of the scores and the number of classes to the Lipschitz constant and the largest value of the
+        loss (Proposition 9).
+    """
+
+    theorem: str
+    multiplier: float
+    exponent: float
+    sharper: float | None
+    excess: Callable[[FloatArray, float], FloatArray | None]
+    two_scores: bool = False
+    on_range: Callable[[float, int], tuple[float, float]] | None = None
+
+
+@dataclass(frozen=True)
 class Loss(Trainable):
     """A surrogate of the 0-1-c loss, with the rule that turns its scores into decisions.
 
     A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`n_outputs`,
-    :meth:`forward` and :meth:`rule`, and :meth:`inverse_link` if its scores determine class probabilities;
+    :meth:`forward`, and :meth:`inverse_link` if its scores determine class probabilities, or else :meth:`rule`;
     it states its facts in the class variables; and it is made known with
     :func:`demur.losses.register`. Users call the loss itself, :meth:`decide` and :meth:`proba`, which check
     their input and then call those. Training engines call :meth:`forward` directly.
+
+    Facts that prove something about the formula (:meth:`proof`, :meth:`bound_facts`, ``kernel``) hold for the class
+    that states them and not for its subclasses.
 
     Shapes: ``scores`` is (..., n_outputs), ``y`` is (...), every result is (...). ``cost`` and the
     hyper-parameters are numbers, or tensors that broadcast against ``y``, so that a stack of networks with
@@ -81,12 +136,16 @@ class Loss(Trainable):
     """Where the formula stands in the paper, or whose it is."""
     why: ClassVar[str]
     """One sentence: why it is calibrated for rejection, or why not."""
+    softmax_link: ClassVar[bool] = False
+    """True if the inverse link is the softmax of all scores, which needs no torch to compute."""
     trained_for_cost: ClassVar[bool] = False
     """True if the cost enters the loss: another cost then needs another training."""
     has_rejector: ClassVar[bool] = False
     """True if the last score is a trained rejector r, so that Theorem 4 applies."""
     binary_only: ClassVar[bool] = False
     """True if the loss is defined for two classes only."""
+    slope_decides: ClassVar[bool] = False
+    """True if the slope in the rejector at r = 0 tells on which side the minimum is, even if the loss is not convex."""
 
     @property
     @abstractmethod
@@ -102,9 +161,11 @@ class Loss(Trainable):
     def n_outputs(self, n_classes: int) -> int:
         """Return how many scores a network needs for ``n_classes`` classes."""
 
-    @abstractmethod
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        """Decide for each example, unchecked."""
+        """Decide for each example, unchecked: by Chow's rule on the inverse link, unless a loss has another rule."""
+        confidence = self.inverse_link(scores).amax(-1)
+        label = self.class_scores(scores, self._n_classes(scores.shape[-1])).argmax(-1)
+        return Decision.from_acceptance(label, chow_acceptance(confidence, cost), confidence)
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         """Return the class probabilities that the scores stand for, unchecked."""
@@ -125,6 +186,18 @@ class Loss(Trainable):
         """Return whether the loss claims calibration for rejection with this many classes."""
         return n_classes == 2 or not self.binary_only
 
+    def hyper_values(self, n_classes: int, cost: Hyper) -> dict[str, Hyper]:
+        """Return the hyper-parameters whose values follow from the number of classes and the cost, by name."""
+        return {}
+
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        """Return the argument why the loss is calibrated at a cost in (0, 1/2), or None if there is none."""
+        return None
+
+    def bound_facts(self) -> BoundFacts | None:
+        """Return what the paper's excess risk bound is made of, or None if it has none for the loss."""
+        return None
+
     def for_classes(self, n_classes: int) -> Loss:
         """Return the loss for a problem of ``n_classes`` classes, or refuse if it cannot have that many."""
         self._check_n_classes(n_classes)
@@ -139,46 +212,67 @@ class Loss(Trainable):
         return [self]
 
     @final
-    def __call__(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
+    def __call__(
+        self, scores: Tensor, y: Tensor, cost: Hyper | None = None, *, class_axis: int | None = None
+    ) -> Tensor:
         """Return the loss of each example, without reduction.
+
+        Scores in half precision are computed with in single precision, under autocast too.
 
         Parameters
         ----------
         scores : tensor of shape (..., n_outputs)
-        y : integer tensor of shape (...)
+        y : tensor of shape (...), of any integer type
         cost : float or tensor broadcasting against ``y``, optional
             Needed by losses that are trained for a cost, ignored by the others.
+        class_axis : int, optional
+            The axis of ``scores`` that holds the classes, the last by default: 1 for images of shape
+            (N, n_outputs, H, W). It has to be given for scores with more than three axes.
+
+        Examples
+        --------
+        >>> from demur.losses import get
+        >>> scores, y = torch.zeros(2, 3, 4, 4), torch.zeros(2, 4, 4, dtype=torch.uint8)
+        >>> get("ce")(scores, y, class_axis=1).shape
+        torch.Size([2, 4, 4])
         """
-        self._check_scores(scores)
-        self._check_labels(scores, y)
+        scores = self._checked_scores(scores, class_axis, y)
+        labels = checked_labels(scores, y, self._n_classes(scores.shape[-1]))
         if self.trained_for_cost or cost is not None:
             self.check_cost(cost)
-        return self.forward(scores, y, cost)
+        with full_precision(scores):
+            return self.forward(at_least_single(scores), labels, at_least_single(cost))
 
     @final
-    def decide(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+    def decide(self, scores: Tensor, cost: Hyper, *, class_axis: int | None = None) -> Decision[Tensor]:
         """Decide for each example with the loss's own rule.
 
         Parameters
         ----------
         scores : tensor of shape (..., n_outputs)
         cost : float or tensor broadcasting against the examples
+        class_axis : int, optional
+            As for the loss itself.
         """
-        self._check_scores(scores)
+        scores = self._checked_scores(scores, class_axis)
         self.check_cost(cost)
-        return self.rule(scores, cost)
+        with full_precision(scores):
+            return self.rule(at_least_single(scores), at_least_single(cost))
 
     @final
-    def proba(self, scores: Tensor) -> Tensor:
+    def proba(self, scores: Tensor, *, class_axis: int | None = None) -> Tensor:
         """Return the estimated class probabilities eta(x), of shape (..., n_classes).
+
+        With ``class_axis``, the classes are on that axis of the result too.
 
         Raises
         ------
         NoInverseLinkError
             If the loss has no inverse link.
         """
-        self._check_scores(scores)
-        return self.inverse_link(scores)
+        scores = self._checked_scores(scores, class_axis)
+        with full_precision(scores):
+            return self.inverse_link(at_least_single(scores)).movedim(-1, -1 if class_axis is None else class_axis)
 
     def _check_n_classes(self, n_classes: int) -> None:
         if n_classes < 2:
@@ -188,15 +282,29 @@ class Loss(Trainable):
 
     def _n_classes(self, n_outputs: int) -> int:
         """Return the largest number of classes that ``n_outputs`` scores can tell apart."""
-        n_classes = 2
-        while not self.binary_only and self.n_outputs(n_classes + 1) <= n_outputs:
-            n_classes += 1
-        return n_classes
+        if self.binary_only:
+            return 2
+        return max(2, bisect_right(range(_MOST_CLASSES), n_outputs, lo=2, key=self.n_outputs) - 1)
 
-    def _check_scores(self, scores: Tensor) -> None:
-        if not isinstance(scores, Tensor) or not scores.is_floating_point():
-            kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-            raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+    def _checked_scores(self, scores: Tensor, class_axis: int | None, y: Tensor | None = None) -> Tensor:
+        """Return the scores with the classes on the last axis, or refuse them."""
+        check_scores(scores)
+        shape = tuple(scores.shape)
+        if class_axis is None:
+            either = isinstance(y, Tensor) and scores.ndim == 3 and y.shape == shape[:-1] == shape[:1] + shape[2:]
+            if scores.ndim > 3 or either:
+                raise InputError(
+                    f"which axis of the scores {shape} holds the classes? Say class_axis=1 for images of shape "
+                    "(N, classes, H, W), or class_axis=-1 for the last axis."
+                )
+        elif not -scores.ndim <= class_axis < scores.ndim:
+            raise InputError(f"class_axis={class_axis} is no axis of scores of shape {shape}.")
+        else:
+            scores = scores.movedim(class_axis, -1)
+        self._check_values(scores)
+        return scores
+
+    def _check_values(self, scores: Tensor) -> None:
         n_outputs = scores.shape[-1] if scores.ndim else 0
         n_classes = self._n_classes(n_outputs)
         if n_outputs != self.n_outputs(n_classes):
@@ -204,33 +312,39 @@ class Loss(Trainable):
                 f"{self.name} needs scores of shape (..., n_outputs) with n_outputs = {self.n_outputs(n_classes)} for "
                 f"{n_classes} classes, got shape {tuple(scores.shape)}."
             )
-        if scores.isnan().any():
-            raise InputError(
-                "scores contain NaN: the network has diverged; lower the learning rate or scale the features."
-            )
-
-    def _check_labels(self, scores: Tensor, y: Tensor) -> None:
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.dtype == torch.bool:
-            kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
-            raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
-        if y.shape != scores.shape[:-1]:
-            raise InputError(
-                f"y must have shape {tuple(scores.shape[:-1])} to match scores {tuple(scores.shape)}, "
-                f"got {tuple(y.shape)}."
-            )
-        n_classes = self._n_classes(scores.shape[-1])
-        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-            raise InputError(
-                f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
-            )
 
     def check_cost(self, cost: CostLike) -> None:
         """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
         if cost is None:
             raise InputTypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")
-        values = check_cost(cost.detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
+        values = check_cost(at_least_single(cost).detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
         if not self.defined_at_zero_cost() and (values == 0).any():
             raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
+
+
+def check_scores(scores: Tensor) -> None:
+    """Refuse scores that are not a tensor of floats, or contain NaN."""
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+    if scores.isnan().any():
+        raise InputError("scores contain NaN: the network has diverged; lower the learning rate or scale the features.")
+
+
+def checked_labels(scores: Tensor, y: Tensor, n_classes: int) -> Tensor:
+    """Return the labels as torch indexes with them, or refuse them."""
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
+        raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
+    if y.shape != scores.shape[:-1]:
+        raise InputError(
+            f"y must have shape {tuple(scores.shape[:-1])} to match scores {tuple(scores.shape)}, got {tuple(y.shape)}."
+        )
+    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
+        raise InputError(
+            f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
+        )
+    return y.long()
 
 
 def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
@@ -245,6 +359,27 @@ def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
         return low < value < high
     values = torch.as_tensor(value)
     return bool(((values > low) & (values < high)).all())
+
+
+def at_least_single(value: Value) -> Value:
+    """Return half precision as single precision, and everything else as it is.
+
+    Examples
+    --------
+    >>> at_least_single(torch.zeros(1, dtype=torch.bfloat16)).dtype, at_least_single(0.2)
+    (torch.float32, 0.2)
+    """
+    if isinstance(value, Tensor) and value.is_floating_point() and value.dtype.itemsize < 4:
+        return value.float()  # type: ignore[return-value] # a tensor stays one
+    return value
+
+
+def full_precision(scores: Tensor) -> AbstractContextManager[Any]:
+    """Return a context without autocast, which would compute parts of a loss in half precision."""
+    kind = scores.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()
 
 
 def over_classes(value: Hyper) -> Hyper:
@@ -292,6 +427,29 @@ def weighted_one_versus_all(phi: Callable[[Tensor], Tensor], scores: Tensor, y: 
     own = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, y.unsqueeze(-1), True)
     c = over_classes(cost)
     return torch.where(own, c * phi(scores), (1 - c) * phi(-scores)).sum(-1)
+
+
+def rejector_rule(scores: Tensor) -> Decision[Tensor]:
+    """Decide with scores (g_1, ..., g_K, r): answer the largest g, accept iff r > 0.
+
+    Examples
+    --------
+    >>> rejector_rule(torch.tensor([[0.0, 5.0, -0.1]])).reject
+    tensor([True])
+    """
+    return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
+
+
+def reject_score_rule(scores: Tensor) -> Decision[Tensor]:
+    """Decide with K + 1 scores: answer the largest class score, accept iff it is above the last score.
+
+    Examples
+    --------
+    >>> reject_score_rule(torch.tensor([[0.0, 5.0, 4.0], [0.0, 5.0, 5.0]])).reject
+    tensor([False,  True])
+    """
+    best = scores[..., :-1].max(-1)
+    return Decision.from_acceptance(best.indices, best.values - scores[..., -1])
 
 
 def check_inverse_link(loss: Loss, phi: MarginFunction, otherwise: str = "") -> None:

@@ -7,14 +7,15 @@ and over-rejects, ``"mean"`` lies between them. At K = 2 all three agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss, all_between, over_classes, score_of_label
+from demur.losses.loss import Hyper, Loss, all_between, over_classes, rejector_rule, score_of_label
+from demur.losses.proof import CLEAR, Proof
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -41,6 +42,7 @@ class PairwiseLoss(Loss):
     family = "classifier-rejector"
     trained_for_cost = True
     has_rejector = True
+    slope_decides = True
     closed_forms: ClassVar[Mapping[tuple[str, str], Callable[[str, int, Hyper], Hyper]]] = {}
     """beta / alpha by side, number of classes and cost, for each known pair of names of phi and psi."""
     why = "no beta meets both sides of Corollary 5 for K > 2; calibrated at K = 2"
@@ -77,7 +79,13 @@ class PairwiseLoss(Loss):
         return bool(torch.isfinite(torch.as_tensor(beta)).all())
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
+        return rejector_rule(scores)
+
+    def margin_functions(self) -> tuple[MarginFunction, ...]:
+        return (self.phi, self.psi_or_phi)
+
+    def hyper_values(self, n_classes: int, cost: Hyper) -> dict[str, Hyper]:
+        return {"beta": self.beta_value(n_classes, cost)}
 
     def variants_to_train(self) -> list[Loss]:
         return [replace(self, beta=side) for side in ("acc", "rej", "mean")]
@@ -106,6 +114,68 @@ class PairwiseLoss(Loss):
             )
         return formula(side, n_classes, cost)
 
+    def exact_pair(self, difference: Any, r: Any) -> Any:
+        """Return the part of one pair of classes with scores g_y - g_y' and r, as mpmath numbers."""
+        raise NotImplementedError
+
+    def exact_risk(self, groups: Sequence[tuple[int, Any]], point: Sequence[Any], cost: float) -> Any:
+        """Return the pointwise risk in mpmath numbers, where classes of equal probability have equal scores.
+
+        Parameters
+        ----------
+        groups : sequence of (int, mpf)
+            How many classes each group has, and the probability of one of them.
+        point : sequence of mpf
+            The score of each group, and r.
+        """
+        import mpmath
+
+        *u, r = point
+        beta = mpmath.mpf(repr(float(self.beta_value(sum(n for n, _ in groups), cost))))
+        rejecting = self.psi_or_phi.exact(beta * r)
+        assert rejecting is not None
+        pairs = [
+            n * (m - (a == b)) * eta * self.exact_pair(u[a] - u[b], r)
+            for a, (n, eta) in enumerate(groups)
+            for b, (m, _) in enumerate(groups)
+            if m > (a == b)
+        ]
+        return mpmath.fsum(pairs) + mpmath.mpf(repr(float(cost))) * rejecting[0]
+
+    def _two_class_proof(self, cost: float) -> Proof | None:
+        r"""Prove calibration for two classes.
+
+        With the class scores at their best, the slope of the risk in r at r = 0 has the sign of x ratio(x) - c beta /
+        alpha, where x = 1 - max eta and ratio is the closed form of beta / alpha for two classes. For the functions
+        with a closed form, x ratio(x) increases on (0, 1/2]: it is 2 sqrt(x (1-x)), 4 x (1-x) or the entropy of x.
+        """
+        try:
+            low, high = (x * float(self.beta_ratio("rej", 2, x)) for x in (cost - CLEAR, cost + CLEAR))
+        except NoClosedFormError:
+            return None
+        beta = float(self.beta_value(2, cost))
+        at = cost * beta / float(self.alpha)
+        turns = low + 1e-13 < at < high - 1e-13  # a thousand rounding errors
+
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            g = self.class_scores(scores, 2)
+            lead = (g[:, 1] - g[:, 0]) / (1 if scores.shape[-1] > 2 else 2)  # of class 1; (f, r) has f and -f
+            r = scores[:, -1]
+            return self._of_pair(torch.where(y == 1, lead, -lead), r) + cost * self.psi_or_phi(beta * r)
+
+        return Proof(
+            "the slope at r = 0",
+            f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser rejects iff "
+            "Chow's rule does, and answers the likelier class.",
+            value,
+            lambda scores: scores[:, -1],
+            (f"the slope changes its sign within {CLEAR:g} of max eta = {1 - cost:g}" if turns else None,),
+        )
+
+    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
+        """Return the part of one pair of classes, with the difference of their scores."""
+        raise NotImplementedError
+
     def _arguments(self, scores: Tensor, y: Tensor, shift: Tensor | float = 0.0) -> Tensor:
         """Return alpha (g_y - shift - g_y') for every class y', of shape (..., n_classes)."""
         g = scores[..., :-1]
@@ -120,6 +190,12 @@ class PairwiseLoss(Loss):
         assert cost is not None
         beta = self.beta_value(n_classes, cost)
         return cost * beta * self.psi_or_phi.slope(beta * r)
+
+
+def _exactly(phi: MarginFunction, z: Any) -> Any:
+    found = phi.exact(z)
+    assert found is not None
+    return found[0]
 
 
 def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
@@ -193,9 +269,24 @@ class AdditivePairwise(PairwiseLoss):
     equation = "Eq. 8, Corollary 5"
     closed_forms: ClassVar = {("exp", "exp"): _exponential_ratio, ("log", "log"): _additive_logistic_ratio}
 
+    kernel = "apc"
+
     @property
     def name(self) -> str:
         return f"apc+{self.phi.name}"
+
+    def exact_pair(self, difference: Any, r: Any) -> Any:
+        return _exactly(self.phi, float(self.alpha) * (difference - r))
+
+    def order_theorem(self) -> tuple[str, Callable[[Tensor], Tensor]]:
+        """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
+        return "Theorem 16", lambda r: self.alpha * r
+
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        return self._two_class_proof(cost) if n_classes == 2 else None
+
+    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
+        return self.phi(self.alpha * (difference - r))
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]
@@ -242,9 +333,24 @@ class MultiplicativePairwise(PairwiseLoss):
         ("log", "log"): _multiplicative_logistic_ratio,
     }
 
+    kernel = "mpc"
+
     @property
     def name(self) -> str:
         return f"mpc+{self.phi.name}"
+
+    def exact_pair(self, difference: Any, r: Any) -> Any:
+        return _exactly(self.phi, float(self.alpha) * difference) * _exactly(self.psi_or_phi, -float(self.alpha) * r)
+
+    def order_theorem(self) -> tuple[str, Callable[[Tensor], Tensor]]:
+        """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
+        return "Theorem 17", torch.zeros_like
+
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        return self._two_class_proof(cost) if n_classes == 2 else None
+
+    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
+        return self.phi(self.alpha * difference) * self.psi_or_phi(-self.alpha * r)
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]

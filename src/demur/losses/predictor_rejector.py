@@ -7,11 +7,13 @@ multiplies is, at its least, the error 1 - max eta.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss, all_between, score_of_label
+from demur.losses.loss import Hyper, Loss, all_between, rejector_rule, score_of_label
+from demur.losses.proof import Proof, falls_at_zero
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction
 from demur.rules import Decision
@@ -30,7 +32,17 @@ class _WithRejector(Loss):
         return n_classes + 1
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        return Decision.from_acceptance(scores[..., :-1].argmax(-1), scores[..., -1])
+        return rejector_rule(scores)
+
+    def _proof(self, value: Callable[[Tensor, Tensor], Tensor], phi: MarginFunction, cost: float) -> Proof:
+        return Proof(
+            "a slope at r = 0",
+            f"At every eta with max eta other than {1 - cost:g}, every minimiser rejects iff Chow's rule does, and "
+            "answers the likeliest class: whatever r is, what it multiplies is at best 1 - max eta.",
+            value,
+            lambda scores: scores[:, -1],
+            (falls_at_zero(phi),),
+        )
 
 
 @register()
@@ -59,6 +71,7 @@ class PredictorRejector(_WithRejector):
     phi: MarginFunction = Logistic()
     alpha: Hyper = 1.0
     beta: Hyper = 1.0
+    name = "pr+mae"
     equation = "Mao, Mohri & Zhong 2023, single stage"
     why = "with the mean absolute error the rejector weighs 1 - max eta against c, whatever the other classes are"
 
@@ -66,10 +79,6 @@ class PredictorRejector(_WithRejector):
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
             if not all_between(value, 0):
                 raise InputError(f"{name} must be positive, got {value}.")
-
-    @property
-    def name(self) -> str:
-        return "pr+mae"
 
     @property
     def smooth(self) -> bool:
@@ -83,6 +92,18 @@ class PredictorRejector(_WithRejector):
         g, r = scores[..., :-1], scores[..., -1]
         error = -torch.expm1(score_of_label(g, y) - torch.logsumexp(g, -1))
         return error * self.phi(-self.alpha * r) + cost * self.phi(self.beta * r)
+
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        if not self.calibrated_for(n_classes):
+            return None
+        scale = float(self.alpha)
+
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            r = scale * scores[:, -1]
+            error = 1 - score_of_label(torch.softmax(scores[:, :-1], -1), y)
+            return error * self.phi(-r) + cost * self.phi(r)
+
+        return self._proof(value, self.phi, cost)
 
 
 @register()
@@ -110,12 +131,9 @@ class TwoStage(_WithRejector):
 
     phi: MarginFunction = Logistic()
     smooth = False
+    name = "pr+2stage"
     equation = "Mao, Mohri & Zhong 2023, two stages"
     why = "the classifier is cross-entropy's; its rejector weighs 1 - max eta against c"
-
-    @property
-    def name(self) -> str:
-        return "pr+2stage"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert cost is not None
@@ -123,3 +141,10 @@ class TwoStage(_WithRejector):
         mistaken = (g.argmax(-1) != y).to(g.dtype)
         answering = torch.logsumexp(g, -1) - score_of_label(g, y)
         return answering + mistaken * self.phi(-r) + cost * self.phi(r)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            log_p, r = torch.log_softmax(scores[:, :-1], -1), scores[:, -1]
+            return -score_of_label(log_p, y) + (log_p.argmax(-1) != y) * self.phi(-r) + cost * self.phi(r)
+
+        return self._proof(value, self.phi, cost)

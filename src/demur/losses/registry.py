@@ -173,9 +173,15 @@ def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | Ru
                 f"{subject.name} brings its own decision rule; a rule can be given for a plain function only."
             )
         return subject
-    if not callable(subject) or isinstance(subject, type):
-        found = f"the class {subject.__name__}" if isinstance(subject, type) else type(subject).__name__
-        raise InputTypeError(f"a loss is a registered name, a Loss, or a function of (scores, y, cost), got {found}.")
+    if isinstance(subject, type):
+        raise InputTypeError(
+            f"a loss is a registered name, a Loss, or a function of (scores, y, cost), got the class "
+            f"{subject.__name__}; name an object, such as {subject.__name__}(reduction='none') for a loss of torch."
+        )
+    if not callable(subject):
+        raise InputTypeError(
+            f"a loss is a registered name, a Loss, or a function of (scores, y, cost), got {type(subject).__name__}."
+        )
     return FunctionLoss(subject, rule or "softmax")
 
 

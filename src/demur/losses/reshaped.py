@@ -14,7 +14,9 @@ from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.confidence import ConfidenceLoss
 from demur.losses.loss import Hyper, score_of_label
+from demur.losses.proof import Proof, on_simplex
 from demur.losses.registry import register
+from demur.rules import chow_acceptance
 
 __all__ = ["Brier", "Focal", "GeneralisedCrossEntropy", "LabelSmoothing"]
 
@@ -41,16 +43,13 @@ class LabelSmoothing(ConfidenceLoss):
     """
 
     epsilon: float = 0.1
+    name = "ls"
     equation = "Szegedy et al. 2016, with its inverse link"
     why = "the minimiser's softmax is eta mixed with the uniform distribution, which the link undoes"
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < 1:
             raise InputError(f"epsilon must be in [0, 1), got {self.epsilon}.")
-
-    @property
-    def name(self) -> str:
-        return "ls"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         target = (1 - self.epsilon) * score_of_label(scores, y) + self.epsilon * scores.mean(-1)
@@ -60,6 +59,24 @@ class LabelSmoothing(ConfidenceLoss):
         p = torch.softmax(scores, -1)
         eta = ((p - self.epsilon / scores.shape[-1]) / (1 - self.epsilon)).clamp(min=0)
         return eta / eta.sum(-1, keepdim=True)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            target = torch.full_like(scores, self.epsilon / n_classes)
+            target[torch.arange(len(y)), y] += 1 - self.epsilon
+            return -(target * torch.log_softmax(scores, -1)).sum(-1)
+
+        def acceptance(scores: Tensor) -> Tensor:
+            excess = (torch.softmax(scores, -1) - self.epsilon / n_classes).clamp(min=0)
+            return chow_acceptance(excess.amax(-1) / excess.sum(-1), cost)
+
+        return Proof(
+            "Gibbs' inequality",
+            f"At every eta the risk is least where the softmax of the scores is eta mixed with {self.epsilon:g} of the "
+            "uniform distribution, and nowhere else; the link undoes that, and the rule on it is Chow's.",
+            value,
+            acceptance,
+        )
 
 
 @register()
@@ -86,6 +103,7 @@ class Focal(ConfidenceLoss):
     """
 
     gamma: float = 2.0
+    name = "focal"
     equation = "Lin et al. 2017, with the inverse link of Charoenphakdee et al. 2021"
     why = "strictly order-preserving: its own inverse link, not the softmax, gives eta at the minimiser"
     least_rest: ClassVar[float] = 1e-26
@@ -93,10 +111,6 @@ class Focal(ConfidenceLoss):
     def __post_init__(self) -> None:
         if not self.gamma >= 0:
             raise InputError(f"gamma must be at least 0, got {self.gamma}.")
-
-    @property
-    def name(self) -> str:
-        return "focal"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         total = torch.logsumexp(scores, -1)
@@ -114,6 +128,10 @@ class Focal(ConfidenceLoss):
         surprise = total.log() - shifted
         ratio = torch.where(rest < 1e-4, 1 + rest / 2, surprise / rest)  # -log p / (1 - p)
         return torch.softmax(-surprise - self.gamma * rest.log() - torch.log1p(self.gamma * p * ratio), -1)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        # l is convex for every gamma >= 0, because -log p <= (1 - p) / p.
+        return on_simplex(lambda surprise: (-torch.expm1(-surprise)) ** self.gamma * surprise, cost, over_actions=False)
 
 
 @register()
@@ -138,6 +156,7 @@ class GeneralisedCrossEntropy(ConfidenceLoss):
     """
 
     q: float = 0.7
+    name = "gce"
     equation = "Zhang & Sabuncu 2018, with its inverse link"
     why = "the minimiser's softmax is eta^(1/(1-q)), normalised, which the link undoes"
 
@@ -145,15 +164,14 @@ class GeneralisedCrossEntropy(ConfidenceLoss):
         if not 0 < self.q < 1:
             raise InputError(f"q must be in (0, 1), got {self.q}; q = 0 is 'ce', and at q = 1 there is no link.")
 
-    @property
-    def name(self) -> str:
-        return "gce"
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return -torch.expm1(self.q * (score_of_label(scores, y) - torch.logsumexp(scores, -1))) / self.q
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.softmax((1 - self.q) * scores, -1)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        return on_simplex(lambda surprise: -torch.expm1(-self.q * surprise) / self.q, cost, over_actions=False)
 
 
 @register()
@@ -170,12 +188,9 @@ class Brier(ConfidenceLoss):
     tensor(0.7500)
     """
 
+    name = "brier"
     equation = "Brier 1950"
     why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
-
-    @property
-    def name(self) -> str:
-        return "brier"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         p = torch.softmax(scores, -1)
@@ -183,3 +198,17 @@ class Brier(ConfidenceLoss):
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.softmax(scores, -1)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            difference = torch.softmax(scores, -1)
+            difference[torch.arange(len(y)), y] -= 1
+            return difference.square().sum(-1)
+
+        return Proof(
+            "a squared distance",
+            "At every eta the risk is a constant plus the squared distance of the softmax from eta: least there, and "
+            "nowhere else; the rule on it is Chow's.",
+            value,
+            lambda scores: chow_acceptance(torch.softmax(scores, -1).amax(-1), cost),
+        )

@@ -12,7 +12,17 @@ from typing import ClassVar
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Family, Hyper, Loss, all_between, check_inverse_link, one_versus_all, score_of_label
+from demur.losses.loss import (
+    Family,
+    Hyper,
+    Loss,
+    all_between,
+    check_inverse_link,
+    one_versus_all,
+    reject_score_rule,
+    score_of_label,
+)
+from demur.losses.proof import Proof, on_simplex, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -31,8 +41,7 @@ class PlusOneLoss(Loss):
         return n_classes + 1
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        best = scores[..., :-1].max(-1)
-        return Decision.from_acceptance(best.indices, best.values - scores[..., -1])
+        return reject_score_rule(scores)
 
 
 @register()
@@ -56,16 +65,13 @@ class MozannarSontag(PlusOneLoss):
     """
 
     alpha: Hyper = 1.0
+    name = "ms"
     equation = "Mozannar & Sontag 2020, at a constant cost"
     why = "strictly proper over K + 1 actions: softmax of the minimiser is (eta, 1 - c) / (2 - c)"
 
     def __post_init__(self) -> None:
         if not all_between(self.alpha, 0):
             raise InputError(f"alpha must be positive, got {self.alpha}.")
-
-    @property
-    def name(self) -> str:
-        return "ms"
 
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == 1))
@@ -85,6 +91,11 @@ class MozannarSontag(PlusOneLoss):
         gradient.scatter_add_(-1, y.unsqueeze(-1), -answer.unsqueeze(-1))
         gradient[..., -1] -= reject
         return gradient
+
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        if not self.calibrated_for(n_classes):
+            return None
+        return on_simplex(lambda surprise: surprise, cost, over_actions=True)
 
 
 @register()
@@ -108,6 +119,7 @@ class CaoRejection(PlusOneLoss):
     """
 
     q: float = 0.7
+    name = "cao"
     equation = "Cao et al. 2022"
     why = "softmax of the minimiser is an increasing function of (eta, 1 - c)"
 
@@ -115,12 +127,11 @@ class CaoRejection(PlusOneLoss):
         if not 0 <= self.q < 1:
             raise InputError(f"q must be in [0, 1), got {self.q}; at q = 1 it is 'mao+mae'.")
 
-    @property
-    def name(self) -> str:
-        return "cao"
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return _two_terms(scores, y, cost, mu=1 + self.q)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        return on_simplex(lambda surprise: _of_surprise(surprise, 1 + self.q), cost, over_actions=True)
 
 
 @register({"mu": 0.0}, {"mu": 2.0})
@@ -163,6 +174,9 @@ class MaoScores(PlusOneLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return _two_terms(scores, y, cost, mu=self.mu)
 
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        return on_simplex(lambda surprise: _of_surprise(surprise, self.mu), cost, over_actions=True)
+
 
 def _two_terms(scores: Tensor, y: Tensor, cost: Hyper | None, mu: float) -> Tensor:
     """Return the loss of answering y plus 1 - c times the loss of declining, of the cross-entropy family."""
@@ -200,12 +214,9 @@ class AsymmetricSoftmax(PlusOneLoss):
     """
 
     smooth = False
+    name = "asm"
     equation = "Cao et al. 2023"
     why = "the class part is proper, and the reject score is above the best class iff max eta <= 1 - c"
-
-    @property
-    def name(self) -> str:
-        return "asm"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert cost is not None
@@ -215,6 +226,21 @@ class AsymmetricSoftmax(PlusOneLoss):
         answering = torch.logsumexp(g, -1) - score_of_label(g, y)
         phi = Logistic()
         return answering + (1 - cost) * phi(ahead) + cost * phi(-ahead)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            g, d = scores[:, :-1], scores[:, -1]
+            ahead = d - torch.logsumexp(g.sort(-1).values[:, :-1], -1)
+            part = (1 - cost) * torch.log1p(torch.exp(-ahead)) + cost * torch.log1p(torch.exp(ahead))
+            return part - score_of_label(torch.log_softmax(g, -1), y)
+
+        return Proof(
+            "Gibbs' inequality, twice",
+            f"At every eta with max eta other than {1 - cost:g}, every minimiser has the softmax eta over the classes "
+            "and s = 1 - c, so that the last score is the largest iff Chow's rule rejects.",
+            value,
+            lambda scores: scores[:, :-1].amax(-1) - scores[:, -1],
+        )
 
 
 @register()
@@ -255,3 +281,17 @@ class VermaNalisnick(PlusOneLoss):
         assert cost is not None
         g, d = scores[..., :-1], scores[..., -1]
         return one_versus_all(self.phi, g, y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            d = scores[:, -1]
+            return one_versus_all(self.phi, scores[:, :-1], y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
+
+        return Proof(
+            "the slopes of one score",
+            f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the last "
+            "score minimises the function of a class with probability 1 - c, between those below and those above it.",
+            value,
+            lambda scores: scores[:, :-1].amax(-1) - scores[:, -1],
+            turns_at_threshold(self.phi, cost),
+        )

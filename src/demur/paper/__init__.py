@@ -1,4 +1,4 @@
-"""The paper's experiments: declared as data, run job by job, kept in a store, shown beside the published numbers."""
+"""The paper's experiments: declared as data, run job by job, stored, and compared with the published numbers."""
 
 from demur.paper.experiments import BENCHMARK, EXPERIMENTS, MODERN, SYNTHETIC, Experiment, Method, Protocol, quick
 from demur.paper.problems import DataPlace

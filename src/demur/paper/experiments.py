@@ -1,4 +1,4 @@
-"""The paper's experiments, declared: which methods, on which data, by which protocol.
+"""The paper's experiments as data: which methods, on which data sets, by which protocol.
 
 Adding a method to the benchmark is one line in ``BENCHMARK``.
 """
@@ -29,6 +29,7 @@ __all__ = [
     "parse_settings",
     "published_benchmark",
     "quick",
+    "read_settings",
     "restrict",
     "with_losses",
 ]
@@ -42,24 +43,23 @@ def _published(default: Any, where: str) -> Any:  # as dataclasses.field itself,
 def _chosen(default: Any, why: str, *, later: bool = False) -> Any:
     """Declare a value that the paper leaves open, with the reason for ours.
 
-    One that was declared later is left out of specifications where it has its default, so that older records count.
+    A setting added ``later`` is omitted from specifications if it has its default, so that older records stay valid.
     """
     return field(default=default, metadata={"why": why, "later": later})
 
 
 @dataclass(frozen=True)
 class Method:
-    """One column of a table: a loss, and the hyper-parameters of its own that validation chooses from.
+    """A column of a table: a loss, and the sides of beta that validation chooses from.
 
-    Thresholds need no entry: a loss that has a free one lists its candidates itself (``tau_candidates``).
+    The candidates for a threshold are those of the loss (``tau_candidates``).
 
     Parameters
     ----------
     name : str
-        As the tables print it.
+        Name in the tables.
     loss : str, optional
-        As :func:`demur.losses.resolve` takes it, a registered name or "file.py:Class"; the lower-case ``name`` by
-        default.
+        Registered name or "file.py:Class" (see :func:`demur.losses.resolve`); by default the lower-case ``name``.
     betas : tuple of str
         The sides of Corollary 5 to try, for losses with a trained rejector: "acc", "rej", "mean".
 
@@ -80,7 +80,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Choice:
-    """A decision that the paper leaves to whoever repeats it."""
+    """A setting that the paper does not report, with our value and the reason for it."""
 
     setting: str
     value: str
@@ -91,10 +91,9 @@ class Choice:
 class Protocol:
     """How networks are trained, selected and scored; the same for every method.
 
-    In each trial, a random fifth of the training data is kept for validation and the networks of the grid are
-    trained on the rest. At each cost one network (and threshold) is chosen by the validation part; it alone is scored
-    on the test data. By default that is the one of least 0-1-c risk, the first in the order of the grid among equals,
-    without a refit.
+    In each trial, a random fifth of the training data is held out for validation and the networks of the grid are
+    trained on the rest. At each cost the network (and threshold) of least 0-1-c risk on the validation rows is chosen,
+    the first in the order of the grid in case of a tie. It alone is scored on the test data, without a refit.
     """
 
     hidden_units: int = _published(50, "Section 5")
@@ -116,23 +115,10 @@ class Protocol:
     )
     validation: str = _chosen(
         "random",
-        "which rows validate: a share of the training rows, drawn anew in each trial; 'source' sets 30 % of letter and "
-        "satimage aside, the sizes in which LIBSVM's page offers them, the same rows in each trial",
+        "the validation rows are a share of the training rows, drawn anew in each trial; 'source' holds out 30 % of "
+        "letter and satimage, the sizes in which LIBSVM's page offers them, the same rows in each trial",
         later=True,
     )
-    decay: str = _chosen("l2", "a penalty in the gradient, as in torch.optim.Adam; or 'decoupled'", later=True)
-    initialisation: str = _chosen("torch", "PyTorch's default; or 'glorot', 'he', 'lecun'", later=True)
-    criterion: str = _chosen(
-        "risk",
-        "what validation chooses by: the 0-1-c risk at the cost in question, which is reported; or 'mean_risk', "
-        "its mean over all costs, for networks that serve them all; 'surrogate', the loss that was trained; 'error', "
-        "the share of wrong answers if none is declined; 'accuracy', that of right answers among those given",
-        later=True,
-    )
-    ties: str = _chosen(
-        "first", "of equals the first in the order of the grid; or 'last', 'rejects_most', 'rejects_least'", later=True
-    )
-    refit: str = _chosen("no", "whether the chosen network is trained again on all training rows: or 'yes'", later=True)
     rejector: str = _chosen(
         "joint",
         "the rejector of a pairwise loss is one more output of the classifier's network; 'separate' gives it a network "
@@ -141,16 +127,16 @@ class Protocol:
     )
     thresholds: str = _chosen(
         "validation",
-        "the threshold tau of a hinge loss is chosen with the network; with 'test' the one of least risk on the test "
-        "rows is taken, which no method may do",
+        "the threshold tau of a hinge loss is chosen on the validation rows; 'test' takes the one of least risk on the "
+        "test rows, which is not a valid procedure",
         later=True,
     )
     seed: int = _chosen(
-        0, "split, initial weights and order of rows of a trial follow from it, the data set and the trial's number"
+        0, "determines, with the data set and the number of the trial, its split, initial weights and order of rows"
     )
 
     def choices(self) -> list[Choice]:
-        """Return what the paper leaves open, with this protocol's values and their reasons."""
+        """Return the settings that the paper leaves open, with this protocol's values and their reasons."""
         return [
             Choice(item.name, str(getattr(self, item.name)), item.metadata["why"])
             for item in fields(self)
@@ -158,7 +144,7 @@ class Protocol:
         ]
 
     def spec(self) -> dict[str, int | float | str | list[float] | None]:
-        """Return everything that decides the outcome of one trial: all values but the number of trials."""
+        """Return everything that determines the result of one trial: all settings except the number of trials."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         del values["trials"]
         for item in fields(self):
@@ -175,12 +161,6 @@ class BenchmarkProtocol(Protocol):
         0,
         "vehicle and yeast have no official split: rows in the order of `frame.sample(frac=1, random_state=0)`, "
         "then the first 700 and 1,000 for training, so that the sizes are the paper's",
-    )
-    split: str = _chosen(
-        "shuffled",
-        "of vehicle and yeast: as said; 'file', the first rows of the file train; 'file_end', its last; 'sklearn', "
-        "as train_test_split with that seed",
-        later=True,
     )
     max_train_rows: int | None = None
     max_test_rows: int | None = None
@@ -219,12 +199,12 @@ class Experiment:
     problems : tuple of str
         Data sets, or numbers of training points per class.
     methods : tuple of Method
-        The paper's.
+        Methods of the paper.
     protocol : Protocol
     more : tuple of Method
-        Ours, shown in a table of their own.
+        Further methods, shown in separate tables.
     quick : bool
-        True for a short version, which says so in its output.
+        Whether this is a short version, which its output states.
     """
 
     name: str
@@ -252,16 +232,10 @@ class Experiment:
             ...
         demur.errors.InputError: the benchmark experiment has no setting 'speed'; it has hidden_units, epochs, ...
         """
-        known = {item.name: item for item in fields(self.protocol)}
-        values = {}
-        for name, text in settings.items():
-            if name not in known:
-                raise InputError(f"the {self.name} experiment has no setting {name!r}; it has {', '.join(known)}.")
-            values[name] = _read(name, text, known[name].default)
-        return replace(self, protocol=replace(self.protocol, **values))
+        return replace(self, protocol=replace(self.protocol, **read_settings(self.name, self.protocol, settings)))
 
     def find(self, name: str) -> Method | None:
-        """Return the method of that name, in whichever case, or of that file.py:Class; None if there is none."""
+        """Return the method with this name (in any case) or file.py:Class, or None."""
         for method in self.all_methods:
             if name.lower() == method.name.lower() or (":" in name and name == method.loss):
                 return method
@@ -277,8 +251,18 @@ class Experiment:
         )
 
 
+def read_settings(experiment: str, protocol: Any, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Parse values of a protocol, a dataclass, that are given as text."""
+    known, values = {item.name: item for item in fields(protocol)}, {}
+    for name, text in settings.items():
+        if name not in known:
+            raise InputError(f"the {experiment} experiment has no setting {name!r}; it has {', '.join(known)}.")
+        values[name] = _read(name, text, known[name].default)
+    return values
+
+
 def _read(name: str, text: str, like: Any) -> Any:
-    """Read a value of the same kind as another; where that is None, an integer or "none"."""
+    """Parse a value of the same type as ``like``; an integer or "none" if that is None."""
     try:
         if isinstance(like, tuple):
             return tuple(float(part) for part in text.split(","))
@@ -346,10 +330,9 @@ PUBLISHED_SETTINGS = {
     "scaling": "source",
     "validation": "source",
     "rejector": "separate",
-    "ties": "first",
     "thresholds": "test",
 }
-"""What the search for the paper's protocol (:mod:`demur.paper.protocol_search`) found nearest to its figures."""
+"""The settings that come nearest to the paper's figures, found by a search (``research/protocol_search``)."""
 
 PROTOCOLS = ("ours", "published")
 

@@ -1,11 +1,12 @@
-"""What the pairwise losses decide at their population minimisers, on data whose class probabilities are known.
+"""Decisions of the population minimisers of the pairwise losses, on data with known class probabilities.
 
-A trained network errs for two reasons: its loss may ask for a wrong decision, and the network may not be able to do
-what its loss asks for. Where eta(x) is known, the first can be looked at by itself: minimise the pointwise risk at
-every point, and count. The rejector of the minimiser is positive iff the slope of the risk in r, at r = 0 and with the
-best class scores there, is negative (Theorem 4); nothing but its sign is needed.
+A trained network errs for two reasons: the minimiser of its loss may decide wrongly, and the network may not reach the
+minimiser. Where eta(x) is known, the first can be examined separately: minimise the pointwise risk at every point, and
+count. The rejector of the minimiser is positive iff the slope of the risk in r, at r = 0 and at the optimal class
+scores, is negative (Theorem 4).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -24,33 +25,38 @@ from demur.theory.theorem_four import rejector_slope
 __all__ = ["MOST_POINTS", "PopulationErrors", "population_errors", "rejected_by_minimiser"]
 
 MOST_POINTS = 60_000
-"""How many test points are looked at."""
+"""Largest number of test points."""
 
 
 @dataclass(frozen=True)
 class PopulationErrors:
-    """The decisions of population minimisers, against the best possible ones.
+    """Disagreements of population minimisers with the Bayes-optimal decisions.
 
     Parameters
     ----------
     n : int
-        How many points.
+        Number of points.
     false_accepts : int
-        Points that are answered although max eta <= 1 - c.
+        Points that are accepted although max eta <= 1 - c.
     false_rejects : int
-        Points that are declined although max eta > 1 - c.
+        Points that are rejected although max eta > 1 - c.
     """
 
     n: int
     false_accepts: int
     false_rejects: int
 
+    @classmethod
+    def sum(cls, errors: "Iterable[PopulationErrors]") -> "PopulationErrors":
+        """Return the total over several costs."""
+        return cls(*np.sum([(one.n, one.false_accepts, one.false_rejects) for one in errors], axis=0).tolist())
+
     def __str__(self) -> str:
         return f"{_share(self.false_accepts, self.n)} / {_share(self.false_rejects, self.n)}"
 
 
 def _share(count: int, n: int) -> str:
-    """Return a percentage; 0 only where there is none at all."""
+    """Return a percentage; 0 only if the count is zero."""
     if not count:
         return "0"
     percent = 100 * count / n
@@ -58,7 +64,7 @@ def _share(count: int, n: int) -> str:
 
 
 def population_errors(experiment: Experiment) -> dict[tuple[str, float], PopulationErrors]:
-    """Return the errors of the pairwise methods of a synthetic experiment, by name and cost, at its own test points.
+    """Return the errors of the pairwise methods of a synthetic experiment on its test points, by name and cost.
 
     Examples
     --------
@@ -92,11 +98,11 @@ def population_errors(experiment: Experiment) -> dict[tuple[str, float], Populat
 
 
 def rejected_by_minimiser(loss: PairwiseLoss, eta: NDArray[np.float64], cost: float) -> NDArray[np.bool_]:
-    """Return at which eta (n, n_classes) the minimiser of the pointwise risk declines.
+    """Return for each eta (n, n_classes) whether the minimiser of the pointwise risk rejects.
 
     Examples
     --------
-    With two classes these losses are calibrated; with three the minimiser of this one declines more than it should:
+    With two classes these losses are calibrated; with three the minimiser of this one rejects too much:
 
     >>> from demur.losses import get
     >>> rejected_by_minimiser(get("apc+log"), np.array([[0.81, 0.19], [0.79, 0.21]]), 0.2)
@@ -108,7 +114,7 @@ def rejected_by_minimiser(loss: PairwiseLoss, eta: NDArray[np.float64], cost: fl
 
 
 def _slopes(loss: PairwiseLoss, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the part of the slope that neither the cost nor beta changes: what answering adds to it."""
+    """Return the part of the slope that depends on neither the cost nor beta."""
     unit, rejecting = replace(loss, beta=1.0), _slope_of_rejecting(loss)
     parts = []
     for rows in torch.split(torch.from_numpy(np.ascontiguousarray(eta)), 5_000):
@@ -119,9 +125,9 @@ def _slopes(loss: PairwiseLoss, eta: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 def _slope_at_likely_scores(loss: PairwiseLoss, eta: Tensor) -> Tensor | None:
-    """Return the slope in r at log eta, or at half of it, if the class scores have no slope left there; else None.
+    """Return the slope in r at log eta, or at half of it, if the gradient in the class scores is zero there; else None.
 
-    Of the logarithmic and the exponential losses they are the minimisers, for every pair of classes at once.
+    These are the minimisers of the logarithmic and of the exponential loss.
     """
     for factor in (1.0, 0.5):
         scores = torch.cat([factor * eta.log(), torch.zeros(len(eta), 1, dtype=eta.dtype)], -1).requires_grad_()

@@ -1,10 +1,9 @@
-"""The data of a problem, scaled and on the device, with the hash that records are matched by."""
+"""Data of a problem, scaled and on a device, with the hash by which records are matched."""
 
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from demur.datasets import GaussianClasses, load, make_gaussian_classes, paper_gaussians
-from demur.datasets.uci import SOURCES, Dataset, Split, fingerprint, is_local
+from demur.datasets.uci import SOURCES, fingerprint, is_local
 from demur.errors import InputError
 from demur.paper.experiments import BenchmarkProtocol, Protocol, SyntheticProtocol
 
@@ -37,12 +36,12 @@ STAND_IN_NOTE = "synthetic stand-in of the same shape, not the real data"
 
 @dataclass(frozen=True)
 class DataPlace:
-    """Where real data come from.
+    """Where the real data sets are read from.
 
     Parameters
     ----------
     folder : str, optional
-        The local folder; see :func:`demur.datasets.load`.
+        Local folder; see :func:`demur.datasets.load`.
     stand_ins : bool
         Whether a data set that is not in the folder is replaced by Gaussian classes of the same shape.
     """
@@ -57,7 +56,7 @@ class DataPlace:
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """Which data: a hash to match records by, and what must be said of figures measured on them."""
+    """Hash of some data, and a caveat about figures measured on them."""
 
     sha256: str
     note: str = ""
@@ -74,7 +73,7 @@ class Problem:
     X, X_test : tensor of float32
     y, y_test : tensor of int64
     best_confidence : tensor, optional
-        max_y eta_y(x) of each test row, where the distribution is known.
+        max_y eta_y(x) of each test row, if the distribution is known.
     """
 
     name: str
@@ -93,7 +92,7 @@ class Problem:
 
 
 def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
-    """Return the identity of a problem's data without reading all of them.
+    """Return the identity of a problem's data without loading them.
 
     Examples
     --------
@@ -115,19 +114,19 @@ def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
 
 
 def ensure(name: str, protocol: Protocol, place: DataPlace) -> None:
-    """Download a problem's data now if they will have to be, so that a run without them ends before it begins.
+    """Download a problem's data if they are missing, so that a run without them fails at once.
 
     Raises
     ------
     DatasetError
-        If they cannot be had.
+        If they are not available.
     """
     if isinstance(protocol, BenchmarkProtocol) and not place.stands_in(name) and not is_local(name, place.folder):
         load(name, place.folder)
 
 
 def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.device) -> Problem:
-    """Read or draw a problem's data, scale the features with the training rows' statistics, move them to the device."""
+    """Load or draw data, scale the features by statistics of the training rows, and move them to a device."""
     confidence = None
     if isinstance(protocol, SyntheticProtocol):
         (X, y), (X_test, y_test), confidence = _draw(int(name), protocol)
@@ -151,7 +150,7 @@ def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.devic
 
 
 def training_rows(name: str, protocol: Protocol) -> int:
-    """Return the number of training rows of a problem, validation part included.
+    """Return the number of training rows of a problem, validation rows included.
 
     Examples
     --------
@@ -177,7 +176,7 @@ Rows: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 def _draw(size: int, protocol: SyntheticProtocol) -> tuple[Rows, Rows, NDArray[np.float64]]:
-    """Draw the training rows and the test rows, and compute the best confidence for each of the latter."""
+    """Draw training and test rows, and compute the largest class probability of each test row."""
     gaussians = gaussians_of(protocol)
     X, y = gaussians.sample(n_per_class=size, seed=seed_for(protocol.seed, "synthetic", size))
     X_test, y_test = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
@@ -185,18 +184,12 @@ def _draw(size: int, protocol: SyntheticProtocol) -> tuple[Rows, Rows, NDArray[n
 
 
 def _real(name: str, protocol: BenchmarkProtocol, place: DataPlace) -> tuple[Rows, Rows]:
-    data = _loaded(name, place.folder, protocol.split_seed, cast(Split, protocol.split))
+    data = load(name, place.folder, split_seed=protocol.split_seed)
     return (data.X_train, data.y_train), (data.X_test, data.y_test)
 
 
-@lru_cache(maxsize=1)
-def _loaded(name: str, folder: str | None, split_seed: int, split: Split) -> Dataset:
-    """Read a data set once for all protocols that are tried on it in turn."""
-    return load(name, folder, split_seed=split_seed, split=split)
-
-
 def _stand_in(name: str) -> tuple[Rows, Rows]:
-    """Draw overlapping Gaussian classes of the data set's shape, with at most 10,000 test rows."""
+    """Draw overlapping Gaussian classes of the shape of a data set, with at most 10,000 test rows."""
     source = SOURCES[name]
     gaussians = make_gaussian_classes(
         source.n_classes, source.n_features, spread=2.0 / source.n_features**0.5, seed=seed_for("stand-in", name)
@@ -215,7 +208,7 @@ def _some_rows(data: Rows, limit: int | None, seed: int) -> Rows:
 
 
 def scaling_of(name: str, scaling: str) -> str:
-    """Return the scaling that is applied to a data set: "source" differs between them.
+    """Return the scaling of a data set: "source" means a different one for each.
 
     Examples
     --------
@@ -226,7 +219,7 @@ def scaling_of(name: str, scaling: str) -> str:
 
 
 def is_divided(name: str, protocol: Protocol) -> bool:
-    """Say whether a data set is divided into training and validation rows as LIBSVM's page offers it, once for all.
+    """Return whether the validation rows of a data set are fixed, in the sizes that LIBSVM's page offers.
 
     Examples
     --------
@@ -239,7 +232,7 @@ def is_divided(name: str, protocol: Protocol) -> bool:
 
 
 def validation_share(name: str, protocol: Protocol) -> float:
-    """Return which share of the training rows validates.
+    """Return the share of the training rows that is held out for validation.
 
     Examples
     --------
@@ -250,7 +243,7 @@ def validation_share(name: str, protocol: Protocol) -> float:
 
 
 def _scaling(name: str, X: NDArray[np.float64], scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what to subtract from each feature and what to divide it by; a constant feature becomes 0."""
+    """Return the shift and the scale of each feature; a constant feature becomes 0."""
     scaling = scaling_of(name, scaling)
     if scaling == "none":
         return np.zeros(X.shape[1]), np.ones(X.shape[1])
@@ -271,7 +264,7 @@ def _hash(*parts: object) -> str:
 
 
 def seed_for(*names: object) -> int:
-    """Return a seed that depends on the names alone, so that every trial can be repeated by itself.
+    """Return a seed that depends only on the names, so that every trial can be repeated by itself.
 
     Examples
     --------

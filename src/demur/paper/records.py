@@ -1,14 +1,9 @@
-"""Records: what came out of a job, where and how long it ran; and the store that keeps them.
-
-While a run goes on, the store is a folder with one file per job, each written whole or not at all. A finished store can
-be packed into one file of lines; both forms are read.
-"""
+"""Records: the result of a job with its specification and environment, kept as lines of a JSONL file."""
 
 import hashlib
 import json
 import os
 import platform
-import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -20,12 +15,11 @@ import numpy as np
 import torch
 
 from demur._version import __version__
-from demur.errors import UserError
-from demur.whole_file import write_whole
+from demur.array_types import ByName
+from demur.errors import InputError, UserError
 from demur.workers import n_cores
 
 __all__ = [
-    "DamagedRecordError",
     "Environment",
     "MethodSpec",
     "Provenance",
@@ -35,14 +29,14 @@ __all__ = [
     "Spec",
     "Store",
     "StoreError",
-    "UnusableFolderError",
+    "append_line",
     "describe_environment",
-    "record_name",
+    "read_lines",
     "trace",
 ]
 
 Setting: TypeAlias = int | float | str | list[float] | None
-"""A value of a protocol, as JSON has it."""
+"""A value of a protocol in JSON."""
 
 
 class MethodSpec(TypedDict):
@@ -54,7 +48,7 @@ class MethodSpec(TypedDict):
 
 
 class Spec(TypedDict):
-    """Everything that decides the result of each trial of a job."""
+    """Everything that determines the result of each trial of a job."""
 
     format: int
     experiment: str
@@ -63,9 +57,9 @@ class Spec(TypedDict):
     thresholds: list[float]
     protocol: dict[str, Setting]
     data: NotRequired[str]
-    """The hash of the data."""
+    """Hash of the data."""
     source: NotRequired[str]
-    """The hash of the file with the loss, where that is the user's own."""
+    """Hash of the file that defines the loss, if it is a user's own."""
 
 
 class Environment(TypedDict):
@@ -82,30 +76,26 @@ class Environment(TypedDict):
     peak_memory_mb: int | None
 
 
-class DamagedRecordError(UserError):
-    """A record that cannot be read, or is not what was written."""
-
-
 @dataclass(frozen=True)
 class Score:
-    """The chosen candidate of one trial at one cost, and what it did on the test data.
+    """The chosen candidate of one trial at one cost, and its counts on the test data.
 
     Parameters
     ----------
     trial : int
     cost : float
     n : int
-        The number of test rows.
+        Number of test rows.
     rejected, wrong : int
-        How many of them were declined, and how many were answered wrongly.
+        Number of declined rows, and of wrongly answered ones.
     hyper : dict
         The chosen hyper-parameters.
     validation_risk : float
-        Its 0-1-c risk on the validation part.
+        0-1-c risk on the validation rows.
     rivals : tuple of float or None
-        The validation risks of all candidates, in the order of the grid; None where the network diverged.
+        Validation risks of all candidates in the order of the grid; None where the network diverged.
     false_accepts, false_rejects : int, optional
-        Disagreements with the best possible rule, where it is known.
+        Disagreements with the Bayes-optimal rule, where it is known.
 
     Examples
     --------
@@ -132,30 +122,30 @@ class Score:
 
     @property
     def accuracy(self) -> float:
-        """The share of right answers among those given; NaN where there were none."""
+        """Share of right answers among the accepted rows; NaN if there are none."""
         accepted = self.n - self.rejected
         return 1 - self.wrong / accepted if accepted else float("nan")
 
     @property
     def rejection_ratio(self) -> float:
-        """The share of rows that were declined."""
+        """Share of declined rows."""
         return self.rejected / self.n
 
 
 @dataclass(frozen=True)
 class Record:
-    """One job's outcome.
+    """The result of a job.
 
     Parameters
     ----------
     spec : dict
-        Of the job, data hash included.
+        Specification of the job, with the hash of its data.
     trials : tuple of int
     note : str
-        What must be said of figures measured on these data.
+        A caveat about figures measured on these data; empty if there is none.
     scores : tuple of Score
     networks, failed : int
-        How many networks were trained, and how many of them diverged.
+        Number of trained networks, and of those that diverged.
     seconds_training, seconds_other : float
     environment : dict
         Versions, device, machine.
@@ -171,56 +161,28 @@ class Record:
     seconds_other: float
     environment: Environment
 
-    @property
-    def name(self) -> str:
-        """The name that the record is kept under."""
-        return record_name(self.spec, self.trials)
-
-    def to_json(self) -> str:
-        """Return the record as one line that ends in a checksum of itself."""
+    def to_json(self) -> ByName:
+        """Return the record as a dictionary, with a checksum of the rest."""
         body = asdict(self)
-        return json.dumps({**body, "sha256": _checksum(body)}) + "\n"
+        return {**body, "sha256": _checksum(body)}
 
     @classmethod
-    def from_json(cls, text: str) -> "Record":
-        """Read a record, and refuse one that is cut short or changed.
+    def from_json(cls, body: ByName) -> "Record":
+        """Restore a record from what :meth:`to_json` returned.
 
         Raises
         ------
-        DamagedRecordError
+        ValueError
+            If it is damaged or incomplete.
         """
         try:
-            body = json.loads(text)
-            checksum = body.pop("sha256")
-            if checksum != _checksum(body):
-                raise DamagedRecordError("its checksum does not fit its contents")
-            scores = tuple(Score(**{**score, "rivals": tuple(score["rivals"])}) for score in body.pop("scores"))
-            record = cls(**{**body, "scores": scores, "trials": tuple(body["trials"])})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedRecordError(f"it is not a whole record ({type(error).__name__})") from error
-        costs = record.spec["protocol"]["costs"]
-        assert isinstance(costs, list)
-        expected = {(trial, cost) for trial in record.trials for cost in costs}
-        if {(score.trial, score.cost) for score in record.scores} != expected:
-            raise DamagedRecordError("some of its trials or costs are missing")
-        return record
-
-
-def record_name(spec: Spec, trials: Iterable[int]) -> str:
-    """Return a name for a record: readable, and different for every specification."""
-    method = re.sub(r"[^\w.+-]", "_", spec["method"]["name"])
-    return f"{spec['problem']}.{method}.trials-{_ranges(trials)}.{_checksum(spec)[:12]}"
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Write (0, 1, 2, 5) as "0-2,5"."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+            rest = {name: value for name, value in body.items() if name != "sha256"}
+            if body["sha256"] != _checksum(rest):
+                raise ValueError("its checksum does not match its content")
+            scores = tuple(Score(**{**score, "rivals": tuple(score["rivals"])}) for score in rest["scores"])
+            return cls(**{**rest, "scores": scores, "trials": tuple(rest["trials"])})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it is not a complete record ({type(error).__name__})") from error
 
 
 def _checksum(body: object) -> str:
@@ -231,14 +193,39 @@ class StoreError(UserError):
     """A record could not be written: the disk is full, or the folder has gone."""
 
 
-class UnusableFolderError(StoreError):
-    """The output folder cannot be made or written to: the call was wrong."""
+def append_line(path: Path, body: ByName) -> None:
+    """Append a record to a JSONL file; a line that an interrupted run left incomplete stays separate.
+
+    Raises
+    ------
+    StoreError
+    """
+    try:
+        with path.open("ab+") as file:
+            file.seek(max(0, file.tell() - 1))
+            broken = file.read(1) not in (b"", b"\n")
+            file.write((("\n" if broken else "") + json.dumps(body) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(
+            f"cannot write to {path}: {error.strerror or error}. Finished records are kept; free some space, then run "
+            "the same command again to continue."
+        ) from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, ByName | None]]:
+    """Yield the number and the content of each line of a JSONL file; None for a line that is not a JSON object."""
+    for number, line in enumerate(path.read_bytes().splitlines() if path.is_file() else [], start=1):
+        try:
+            body = json.loads(line)
+        except ValueError:
+            body = None
+        yield number, body if isinstance(body, dict) else None
 
 
 class Store:
-    """Records of one experiment under an output folder.
-
-    They lie in ``records/EXPERIMENT``, one file each, and in ``records/EXPERIMENT.jsonl``, one line each, once packed.
+    """Records of one experiment: lines of ``OUT/records/EXPERIMENT.jsonl``.
 
     Parameters
     ----------
@@ -253,93 +240,44 @@ class Store:
     """
 
     def __init__(self, out: str | os.PathLike[str], experiment: str) -> None:
-        self.folder = Path(out) / "records" / experiment
-        self.packed = Path(out) / "records" / f"{experiment}.jsonl"
+        self.path = Path(out) / "records" / f"{experiment}.jsonl"
         self.damaged: dict[str, str] = {}
-        """Records found damaged so far, by where they are, with the reason."""
+        """Reasons why lines could not be read, by place."""
 
     def check_writable(self) -> None:
-        """Make the folder, and write and remove a small file in it.
+        """Create the folder and check that it is writable.
 
         Raises
         ------
-        UnusableFolderError
+        InputError
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.folder) as file:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path.parent) as file:
                 file.write(b"demur")
         except OSError as error:
-            raise UnusableFolderError(
-                f"cannot write to {self.folder}: {error.strerror or error}. Choose another folder with --out."
+            raise InputError(
+                f"cannot write to {self.path.parent}: {error.strerror or error}. Choose another folder with --out."
             ) from error
 
-    def write(self, name: str, record: Record) -> None:
-        """Write a record so that a reader sees all of it or nothing, even if the machine stops in between.
+    def write(self, record: Record) -> None:
+        """Append a record.
 
         Raises
         ------
         StoreError
         """
-        path = self.folder / f"{name}.json"
-        try:
-            for leftover in self.folder.glob(f".{path.name}.*.part"):
-                leftover.unlink(missing_ok=True)
-            write_whole(path, record.to_json(), overwrite=True)
-        except OSError as error:
-            raise StoreError(
-                f"cannot write the record {path}: {error.strerror or error}. What is finished is kept; make room, then "
-                "run the same command again to continue."
-            ) from error
+        append_line(self.path, record.to_json())
 
     def records(self) -> Iterator[Record]:
-        """Yield every readable record, in the order of their names; note the damaged ones in ``damaged``.
-
-        Of two records with one name, a file of its own counts and not the line in the packed file.
-        """
-        found = {record.name: record for _, record in (*self._lines(), *self._files())}
-        for name in sorted(found):
-            yield found[name]
-
-    def pack(self) -> int:
-        """Move all readable records into the packed file, and return how many it has.
-
-        A damaged line of the packed file is left out; a damaged file stays where it is. Stopped in between, the store
-        is as good as before: the packed file is complete before the first of the other files goes.
-
-        Raises
-        ------
-        StoreError
-        """
-        files = list(self._files())
-        records = {record.name: record for _, record in (*self._lines(), *files)}
-        try:
-            if files:
-                lines = "".join(records[name].to_json() for name in sorted(records))
-                write_whole(self.packed, lines, overwrite=True)
-            for path, _ in files:
-                path.unlink()
-            if self.folder.is_dir() and not any(self.folder.iterdir()):
-                self.folder.rmdir()
-        except OSError as error:
-            raise StoreError(f"cannot pack the records in {self.folder}: {error.strerror or error}.") from error
-        return len(records)
-
-    def _files(self) -> Iterator[tuple[Path, Record]]:
-        for path in sorted(self.folder.glob("*.json")):
+        """Yield every readable record, by problem, method and trials; ``damaged`` lists the others."""
+        found = []
+        for number, body in read_lines(self.path):
             try:
-                yield path, Record.from_json(path.read_text())
-            except (DamagedRecordError, OSError, UnicodeDecodeError) as error:
-                self.damaged[str(path)] = str(error)
-
-    def _lines(self) -> Iterator[tuple[int, Record]]:
-        if not self.packed.is_file():
-            return
-        for number, line in enumerate(self.packed.read_bytes().splitlines(), start=1):
-            try:
-                yield number, Record.from_json(line.decode())
-            except (DamagedRecordError, UnicodeDecodeError) as error:
-                self.damaged[f"{self.packed}, line {number},"] = str(error)
+                found.append(Record.from_json(body or {}))
+            except ValueError as error:
+                self.damaged[f"{self.path}, line {number}"] = str(error)
+        yield from sorted(found, key=lambda one: (one.spec["problem"], one.spec["method"]["name"], one.trials))
 
 
 def describe_environment(device: torch.device) -> Environment:
@@ -364,7 +302,7 @@ def describe_environment(device: torch.device) -> Environment:
 
 
 def _peak_memory_mb() -> int | None:
-    """Return the most memory this process has held, in MB of 10^6 bytes; None where the system does not tell."""
+    """Return the peak memory of this process in MB (10^6 bytes); None if the system does not report it."""
     try:
         import resource
     except ImportError:
@@ -384,17 +322,17 @@ def _processor() -> str:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What some records say of how they were made.
+    """How some records were made.
 
     Parameters
     ----------
     networks, failed : int
     seconds_training, seconds_other : float
-        Summed over the jobs.
-    devices, versions, systems : tuple of str
-        All different ones.
+        Sums over the jobs.
+    devices, versions : tuple of str
+        Without repetitions.
     peak_memory_mb : int or None
-        The largest memory of any process.
+        Largest peak memory of any process.
     """
 
     networks: int
@@ -403,12 +341,11 @@ class Provenance:
     seconds_other: float
     devices: tuple[str, ...]
     versions: tuple[str, ...]
-    systems: tuple[str, ...]
     peak_memory_mb: int | None
 
 
 def trace(records: Iterable[Record], methods: Iterable[str] | None = None) -> Provenance:
-    """Sum up some records, or those of some methods."""
+    """Summarise some records, or those of some methods."""
     wanted = None if methods is None else set(methods)
     kept = [record for record in records if wanted is None or record.spec["method"]["name"] in wanted]
     environments = [record.environment for record in kept]
@@ -426,7 +363,6 @@ def trace(records: Iterable[Record], methods: Iterable[str] | None = None) -> Pr
             f"demur {one['demur']}, Python {one['python']}, torch {one['torch']}, numpy {one['numpy']}"
             for one in environments
         ),
-        systems=_different(one["system"] for one in environments),
         peak_memory_mb=max(memory) if memory else None,
     )
 

@@ -1,34 +1,29 @@
-"""Running jobs, each kept as soon as it is finished: on this machine, or on a Dask cluster."""
+"""Run jobs on this machine or on a Dask cluster; each record is stored as soon as it is finished."""
 
-import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
 
-from demur.errors import InputError, MissingExtraError
 from demur.paper.experiments import Experiment
 from demur.paper.problems import DataPlace
 from demur.paper.records import Record, Store
-from demur.paper.trial_computing import Workplace, compute
 from demur.paper.trial_jobs import Plan, TrialJob, make_plan
+from demur.paper.trials import Workplace, compute
 from demur.training import resolve_device
-from demur.workers import n_cores
+from demur.workers import connect_dask, n_cores, optional_dask
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["JobsFailedError", "Watch", "compute_records", "connect", "run_here", "run_on_cluster"]
+__all__ = ["JobsFailedError", "Watch", "compute_records", "run_here", "run_on_cluster"]
 
 
 class JobsFailedError(Exception):
-    """Some jobs failed; the others are finished and kept."""
+    """Some jobs failed; the records of the others are stored."""
 
 
 def _nothing(*_: object) -> None:
@@ -37,18 +32,18 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Watch:
-    """Whom a run tells what happens; nobody by default.
+    """Callbacks of a run; by default none.
 
     Parameters
     ----------
     planned : callable
-        Takes the number of jobs and the work ahead, in rows seen by networks.
+        Called with the number of jobs and the total work, in rows seen by networks.
     advance : callable
-        Takes the work that was just done; called from any thread.
+        Called with the work just done, from any thread.
     finished : callable
-        Takes a job that is finished and kept, and its record.
+        Called with a finished job and its record.
     warn : callable
-        Takes a sentence that the user should read.
+        Called with a message for the user.
     """
 
     planned: Callable[[int, float], None] = _nothing
@@ -59,7 +54,7 @@ class Watch:
 
 @dataclass
 class _Failures:
-    """The jobs that failed in a run: reported at once, and again at the end."""
+    """The jobs that failed in a run, reported at once and again at the end."""
 
     watch: Watch
     names: list[str] = field(default_factory=list)
@@ -71,8 +66,8 @@ class _Failures:
     def raise_if_any(self) -> None:
         if self.names:
             raise JobsFailedError(
-                f"{len(self.names)} of the jobs failed ({', '.join(self.names)}); the others are kept. Run the same "
-                "command again to try the failed ones once more."
+                f"{len(self.names)} of the jobs failed ({', '.join(self.names)}); the others are stored. Run the same "
+                "command again to retry the failed ones."
             )
 
 
@@ -85,10 +80,10 @@ def compute_records(
     scheduler: str | None = None,
     watch: Watch | None = None,
 ) -> None:
-    """Compute what is not in the store yet, of all experiments; every job is kept as soon as it is finished.
+    """Compute the jobs of some experiments that are not in the store yet.
 
-    Needs neither matplotlib nor the packages of the command line, so it can run where only numpy, scipy, scikit-learn
-    and torch are. The records are brought back, and ``demur reproduce --tables-only`` draws from them.
+    It needs neither matplotlib nor the packages of the command line, so it can run on a machine that has only the core
+    dependencies; ``demur reproduce --tables-only`` draws from the copied records.
 
     Parameters
     ----------
@@ -99,7 +94,7 @@ def compute_records(
     device : str
         As for :func:`demur.training.resolve_device`.
     scheduler : str, optional
-        As for :func:`connect`; this machine alone by default.
+        As for :func:`demur.workers.connect_dask`; by default the jobs run in this process.
     watch : Watch, optional
 
     Raises
@@ -107,7 +102,7 @@ def compute_records(
     JobsFailedError
         If some jobs failed.
     DatasetError, StoreError, InputError
-        If data cannot be had, the folder cannot be written to, or the device or the scheduler is unknown.
+        If data are missing, the folder is not writable, or the device or the scheduler is unknown.
     """
     watch = watch or Watch()
     device_type = resolve_device(device).type
@@ -124,7 +119,7 @@ def compute_records(
             if scheduler is None:
                 run_here(plan, resolve_device(device), watch)
             elif plan.jobs:
-                with connect(scheduler) as client:
+                with connect_dask(scheduler) as client:
                     run_on_cluster(plan, client, device, watch)
         except JobsFailedError as error:
             failures.append(str(error))
@@ -133,9 +128,9 @@ def compute_records(
 
 
 def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> None:
-    """Compute the jobs of a plan on this machine, one after another.
+    """Compute the jobs of a plan in this process, one after another.
 
-    A job that fails is reported and left out; the others go on. A record that cannot be written ends the run.
+    A job that fails is reported, and the next one starts. A record that cannot be written ends the run.
 
     Raises
     ------
@@ -157,64 +152,15 @@ def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> No
         except Exception as error:  # one job's failure must not lose the others; all are reported at the end
             failures.add(job, error)
             continue
-        plan.store.write(job.name, record)
+        plan.store.write(record)
         watch.finished(job, record)
     failures.raise_if_any()
 
 
-@contextmanager
-def connect(scheduler: str) -> Iterator["Client"]:
-    """Yield a Dask client for "local:N", N worker processes on this machine, or for a scheduler's address.
-
-    Raises
-    ------
-    MissingExtraError
-        If Dask distributed is not installed.
-    InputError
-        If the scheduler is neither, or does not answer.
-
-    Examples
-    --------
-    >>> with connect("local:many"):
-    ...     pass
-    Traceback (most recent call last):
-        ...
-    demur.errors.InputError: scheduler must be 'local:N' with N worker processes, or an address such as ...
-    """
-    dask = _dask()
-    kind, _, number = scheduler.partition(":")
-    if kind == "local" and number.isdigit() and int(number) > 0:
-        with (
-            dask.LocalCluster(
-                n_workers=int(number),
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                memory_limit=0,
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            dask.Client(cluster) as client,
-        ):
-            yield client
-        return
-    if "://" not in scheduler:
-        raise InputError(
-            "scheduler must be 'local:N' with N worker processes, or an address such as 'tcp://host:8786', got "
-            f"{scheduler!r}."
-        )
-    try:
-        client = dask.Client(scheduler, timeout=20)
-    except (OSError, ValueError) as error:
-        raise InputError(f"the scheduler {scheduler} does not answer; is it running, and can it be reached?") from error
-    with client:
-        yield client
-
-
 def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | None = None) -> None:
-    """Compute the jobs of a plan on a cluster; this process keeps every record as soon as it arrives.
+    """Compute the jobs of a plan on a cluster; this process stores every record as soon as it arrives.
 
-    What a worker was computing when it died is given to another one. Workers read the data from the same
-    folder as this process would.
+    The job of a worker that dies is given to another one. Workers read the data from the same folder as this process.
 
     Parameters
     ----------
@@ -234,13 +180,12 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
     watch = watch or Watch()
     failures = _Failures(watch)
     n_workers = _stacks_per_worker(client)
-    largest_first = sorted(plan.jobs, key=lambda job: -job.work)
     jobs = {
-        client.submit(_compute, job, plan.place, device, n_workers, key=f"demur-{job.name}", pure=False): job
-        for job in largest_first
+        client.submit(_compute, job, plan.place, device, n_workers, pure=False): job
+        for job in sorted(plan.jobs, key=lambda job: -job.work)  # largest first
     }
     try:
-        for future in _dask().as_completed(jobs):
+        for future in optional_dask().as_completed(jobs):
             job = jobs[future]
             try:
                 record: Record = future.result()
@@ -249,25 +194,18 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
                 continue
             finally:
                 watch.advance(job.work)
-            plan.store.write(job.name, record)
+            plan.store.write(record)
             watch.finished(job, record)
     finally:
         client.cancel(list(jobs))  # type: ignore[no-untyped-call] # Dask is untyped
     failures.raise_if_any()
 
 
-def _dask() -> ModuleType:
-    try:
-        return import_module("distributed")
-    except ImportError as error:
-        raise MissingExtraError('--scheduler needs Dask: pip install "demur[dask]".') from error
-
-
 _here = threading.local()
 
 
 def _compute(job: TrialJob, place: DataPlace, device: str, n_workers: int) -> Record:
-    """Compute a job on a worker; each of its threads keeps the data of the problem at hand."""
+    """Compute a job on a worker; each of its threads keeps the data of its problem."""
     workplace = getattr(_here, "workplace", None)
     if workplace is None or workplace.place != place:
         workplace = _here.workplace = Workplace(resolve_device(device), place, n_workers)
@@ -275,7 +213,7 @@ def _compute(job: TrialJob, place: DataPlace, device: str, n_workers: int) -> Re
 
 
 def _stacks_per_worker(client: "Client") -> int:
-    """Return how many stacks a worker trains at a time: its share of a local machine's cores, or one."""
-    if not isinstance(client.cluster, _dask().LocalCluster):
+    """Return the number of stacks that a worker trains at a time: its share of the local cores, or one."""
+    if not isinstance(client.cluster, optional_dask().LocalCluster):
         return 1
     return max(1, n_cores() // max(1, len(client.cluster.workers)))

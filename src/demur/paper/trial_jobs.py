@@ -1,4 +1,4 @@
-"""Jobs: some trials of one method on one problem each; and the plan, which of them are left to compute."""
+"""Jobs: some trials of one method on one problem each, and which of them are left to compute."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator
@@ -8,15 +8,15 @@ from pathlib import Path
 from demur.losses import resolve
 from demur.paper.experiments import Experiment, Method, Protocol
 from demur.paper.problems import DataIdentity, DataPlace, ensure, identify, training_rows, validation_share
-from demur.paper.records import Record, Spec, Store, record_name
+from demur.paper.records import Record, Spec, Store
 
 __all__ = ["NETWORKS_PER_JOB", "Plan", "TrialJob", "grid_size", "make_jobs", "make_plan", "matching", "spec_of"]
 
 FORMAT = 1
-"""Raised when what a record means changes, so that older records are computed again."""
+"""Version of the records; when it is raised, older records are computed again."""
 
 NETWORKS_PER_JOB = {"cpu": 225, "cuda": 1800}
-"""How many networks a job trains at most: on a CPU a couple of minutes' worth, on a GPU enough to fill it."""
+"""Largest number of networks of a job: a few minutes of work on a CPU, enough to fill a GPU."""
 
 
 @dataclass(frozen=True)
@@ -41,32 +41,27 @@ class TrialJob:
 
     @property
     def spec(self) -> Spec:
-        """Everything that decides the result of each trial, data included."""
+        """Everything that determines the result of each trial, with the hash of the data."""
         return {**spec_of(self.experiment, self.problem, self.method, self.protocol), "data": self.data.sha256}
 
     @property
-    def name(self) -> str:
-        """The name of the job's record: readable, and different for every spec."""
-        return record_name(self.spec, self.trials)
-
-    @property
     def n_networks(self) -> int:
-        """The number of networks to train."""
+        """Number of networks to train."""
         return len(self.trials) * grid_size(self.method, self.protocol)
 
     @property
     def work_per_network_epoch(self) -> float:
-        """The rows that a network sees in an epoch."""
+        """Number of rows that a network sees in an epoch."""
         return (1 - validation_share(self.problem, self.protocol)) * training_rows(self.problem, self.protocol)
 
     @property
     def work(self) -> float:
-        """The rows that all networks see during training: what the time left is estimated from."""
+        """Number of rows that all networks see during training, for the progress bar."""
         return self.n_networks * self.protocol.epochs * self.work_per_network_epoch
 
 
 def grid_size(method: Method, protocol: Protocol) -> int:
-    """Return how many networks one trial of a method trains.
+    """Return the number of networks that one trial of a method trains.
 
     Examples
     --------
@@ -79,7 +74,7 @@ def grid_size(method: Method, protocol: Protocol) -> int:
 
 
 def spec_of(experiment: str, problem: str, method: Method, protocol: Protocol) -> Spec:
-    """Return the specification of a result, without the data's hash."""
+    """Return the specification of a result, without the hash of the data."""
     spec: Spec = {
         "format": FORMAT,
         "experiment": experiment,
@@ -89,7 +84,7 @@ def spec_of(experiment: str, problem: str, method: Method, protocol: Protocol) -
         "protocol": protocol.spec(),
     }
     file, colon, _ = method.loss.rpartition(":")
-    if colon and Path(file).is_file():  # a loss of the user's own: another text is another loss
+    if colon and Path(file).is_file():  # a user's own loss changes with its file
         spec["source"] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
     return spec
 
@@ -101,15 +96,13 @@ def make_jobs(
     *,
     networks_per_job: int = NETWORKS_PER_JOB["cpu"],
 ) -> list[TrialJob]:
-    """Cut what is not done yet into jobs, problem by problem.
-
-    The cuts lie where they would lie if nothing were done, so that a continued run computes the same jobs.
+    """Divide the trials that are not done into jobs, problem by problem; a continued run computes the same jobs.
 
     Parameters
     ----------
     experiment : Experiment
     identities : dict
-        The data of each problem.
+        Identity of the data of each problem.
     done : collection of (problem, method, trial)
     networks_per_job : int
 
@@ -136,7 +129,7 @@ def make_jobs(
 
 @dataclass(frozen=True)
 class Plan:
-    """What is left of an experiment.
+    """The jobs of an experiment that are not done.
 
     Parameters
     ----------
@@ -144,9 +137,8 @@ class Plan:
     store : Store
     place : DataPlace
     jobs : list of TrialJob
-        Not finished yet.
     n_done : int
-        How many trials of methods are finished.
+        Number of finished trials, over all methods.
     """
 
     experiment: Experiment
@@ -157,16 +149,16 @@ class Plan:
 
     @property
     def work(self) -> float:
-        """The work that is left, in rows seen by networks."""
+        """The remaining work, in rows seen by networks."""
         return sum(job.work for job in self.jobs)
 
     def ensure_data(self) -> None:
-        """Download now what is not at hand.
+        """Download the data sets that are missing.
 
         Raises
         ------
         DatasetError
-            If some data cannot be had.
+            If a data set is not available.
         """
         for problem in dict.fromkeys(job.problem for job in self.jobs):
             ensure(problem, self.experiment.protocol, self.place)
@@ -180,7 +172,7 @@ def make_plan(
     device_type: str = "cpu",
     warn: Callable[[str], object] = str,
 ) -> Plan:
-    """Find out what is left, and report damaged records, which will be computed again.
+    """Return the jobs that are left, and report damaged records, which are computed again.
 
     Parameters
     ----------
@@ -188,9 +180,9 @@ def make_plan(
     store : Store
     place : DataPlace
     device_type : {"cpu", "cuda"}
-        Decides how large the jobs are.
+        Determines the size of the jobs.
     warn : callable, optional
-        Takes what is said of damaged records.
+        Called with a message about each damaged record.
     """
     identities = {problem: identify(problem, experiment.protocol, place) for problem in experiment.problems}
     done = {
@@ -199,7 +191,7 @@ def make_plan(
         for trial in record.trials
     }
     for path, reason in store.damaged.items():
-        warn(f"the record {path} is damaged: {reason}. It is not used, and computed again if it is needed.")
+        warn(f"the record {path} is damaged: {reason}. It is ignored, and computed again if needed.")
     jobs = make_jobs(experiment, identities, done, networks_per_job=NETWORKS_PER_JOB[device_type])
     return Plan(experiment, store, place, jobs, len(done))
 

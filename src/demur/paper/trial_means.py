@@ -1,10 +1,8 @@
-"""The figures of an experiment: means over trials, which of them are best, and how they compare with the paper's.
-
-Everything here is made from stored records, or from the tables that the paper prints.
-"""
+"""Means over trials from stored records, which of them are best, and how they compare with the paper's tables."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isnan
 
 import numpy as np
@@ -28,7 +26,6 @@ __all__ = [
     "best_and_equivalent",
     "collect",
     "compare",
-    "lies_within",
     "tolerance",
     "worse_than",
 ]
@@ -42,11 +39,7 @@ class MixedDataError(UserError):
 
 @dataclass(frozen=True)
 class Value:
-    """A mean and a standard deviation over trials; both None where every trial rejected everything.
-
-    ``n`` counts the trials that the mean is over: fewer than all where some rejected everything, so that they have
-    no accuracy.
-    """
+    """Mean and standard deviation over ``n`` trials; None if every trial rejected everything (then n is 0)."""
 
     mean: float | None
     std: float | None
@@ -54,7 +47,7 @@ class Value:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Value":
-        """Summarise the trials' values; NaN is left out.
+        """Summarise the values of trials; NaN is ignored.
 
         Examples
         --------
@@ -75,18 +68,18 @@ class Numbers:
     ----------
     values : dict
     bold : dict
-        By (problem, cost), the methods with the lowest 0-1-c risk and those equivalent to it.
+        The methods with the lowest 0-1-c risk and those equivalent to it, by (problem, cost).
     """
 
     values: dict[tuple[str, str, float, str], Value] = field(default_factory=dict)
     bold: dict[tuple[str, float], set[str]] = field(default_factory=dict)
 
     def get(self, metric: str, problem: str, cost: float, method: str) -> Value | None:
-        """Return a value, or None where there is none."""
+        """Return a value, or None."""
         return self.values.get((metric, problem, cost, method))
 
     def mean(self, metric: str, problem: str, cost: float, method: str) -> float | None:
-        """Return a mean, or None where there is none."""
+        """Return a mean, or None."""
         value = self.get(metric, problem, cost, method)
         return None if value is None else value.mean
 
@@ -104,23 +97,23 @@ class Numbers:
         )
 
     def std(self, metric: str, problem: str, cost: float, method: str) -> float | None:
-        """Return a standard deviation, or None where there is none."""
+        """Return a standard deviation, or None."""
         value = self.get(metric, problem, cost, method)
         return None if value is None else value.std
 
 
 @dataclass(frozen=True)
 class Results:
-    """All that was found in the store for an experiment.
+    """The stored results of an experiment.
 
     Parameters
     ----------
     experiment : Experiment
     scores : dict
-        By (problem, cost, method), one score per trial, in order.
+        One score per trial, by (problem, cost, method).
     records : tuple of Record
     notes : dict
-        By problem, what must be said of its figures.
+        Caveats about the figures, by problem.
     """
 
     experiment: Experiment
@@ -130,13 +123,13 @@ class Results:
 
     @property
     def problems(self) -> list[str]:
-        """The problems that have any record, in the order of the experiment."""
+        """The problems that have records, in the order of the experiment."""
         found = {problem for problem, _, _ in self.scores}
         return [problem for problem in self.experiment.problems if problem in found]
 
     @property
     def missing(self) -> list[str]:
-        """What is declared but not in the store, one line each."""
+        """The trials that are not in the store, one line per method and problem."""
         trials = set(range(self.experiment.protocol.trials))
         lines = []
         for problem in self.experiment.problems:
@@ -147,8 +140,23 @@ class Results:
                     lines.append(f"{method.name} on {problem}: {len(trials - found)} of {len(trials)} trials")
         return lines
 
+    @property
+    def methods(self) -> list[str]:
+        """Names of the experiment's own methods."""
+        return [method.name for method in self.experiment.methods]
+
+    @property
+    def all_methods(self) -> list[str]:
+        """Names of all methods, also of the further ones."""
+        return [method.name for method in self.experiment.all_methods]
+
+    @cached_property
+    def paper_numbers(self) -> Numbers:
+        """Summary of the experiment's own methods."""
+        return self.numbers(self.methods)
+
     def numbers(self, methods: Sequence[str]) -> Numbers:
-        """Summarise some methods; what is bold is decided among them."""
+        """Summarise some methods; bold marks the best among them."""
         values, bold = {}, {}
         for problem in self.problems:
             for cost in self.experiment.protocol.costs:
@@ -157,15 +165,16 @@ class Results:
                     scores = self.scores.get((problem, cost, method))
                     if not scores:
                         continue
-                    for metric, trials in zip(METRICS, _by_metric(scores), strict=True):
-                        values[metric, problem, cost, method] = Value.of(trials)
                     risks[method] = [score.risk for score in scores]
+                    trials = (risks[method], [one.accuracy for one in scores], [one.rejection_ratio for one in scores])
+                    for metric, figures in zip(METRICS, trials, strict=True):
+                        values[metric, problem, cost, method] = Value.of(figures)
                 bold[problem, cost] = best_and_equivalent(risks)
         return Numbers(values, bold)
 
 
 def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
-    """Put matching records together, each trial once.
+    """Combine records; each trial counts once.
 
     Raises
     ------
@@ -180,8 +189,8 @@ def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
         problem, method = record.spec["problem"], record.spec["method"]["name"]
         if data.setdefault(problem, record.spec["data"]) != record.spec["data"]:
             raise MixedDataError(
-                f"the store holds records of {problem} made with different data; say which data are meant with --data, "
-                "or keep them in different folders."
+                f"the store holds records of {problem} made with different data; choose the data with --data, or keep "
+                "the records in different folders."
             )
         notes[problem] = record.note
         used.append(record)
@@ -193,18 +202,10 @@ def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
     return Results(experiment, scores, tuple(used), ordered)
 
 
-def _by_metric(scores: Sequence[Score]) -> tuple[list[float], list[float], list[float]]:
-    return (
-        [score.risk for score in scores],
-        [score.accuracy for score in scores],
-        [score.rejection_ratio for score in scores],
-    )
-
-
 LEVEL = 0.05
 
 ROUNDING = 1e-9
-"""Risks that differ by less are equal: trials that all reject everything differ by rounding errors alone."""
+"""Risks that differ by less are equal: if all trials reject everything, they differ by rounding errors only."""
 
 TEST = """\
 The test is a two-sample Student t-test (equal variances), one-sided at the 5 % level: is the method's mean risk higher
@@ -226,30 +227,31 @@ def best_and_equivalent(risks: Mapping[str, Sequence[float]]) -> set[str]:
     """
     if not risks:
         return set()
-    moments = {method: _moments(values) for method, values in risks.items()}
-    best = min(moments, key=lambda method: moments[method][:2])
-    return {method for method in moments if method == best or not worse_than(*moments[method], *moments[best])}
+    values = {method: Value.of(trials) for method, trials in risks.items()}
+    best = min(values, key=lambda method: (values[method].mean, values[method].std))
+    return {method for method, value in values.items() if method == best or not worse_than(value, values[best])}
 
 
-def worse_than(mean: float, std: float, n: int, best_mean: float, best_std: float, best_n: int) -> bool:
-    """Return whether a mean is higher than the best one beyond chance.
+def worse_than(value: Value, best: Value) -> bool:
+    """Return whether a mean is significantly higher than the best one.
 
     Examples
     --------
-    >>> worse_than(0.11, 0.01, 10, 0.10, 0.01, 10), worse_than(0.105, 0.01, 10, 0.10, 0.01, 10)
+    >>> best = Value(0.1, 0.01, 10)
+    >>> worse_than(Value(0.11, 0.01, 10), best), worse_than(Value(0.105, 0.01, 10), best)
     (True, False)
     """
-    if mean <= best_mean + ROUNDING:
+    assert value.mean is not None
+    assert best.mean is not None
+    deviations = [one.std or 0.0 for one in (value, best)]
+    if value.mean <= best.mean + ROUNDING:
         return False
-    if min(n, best_n) < 2 or max(std, best_std) <= ROUNDING:
+    if min(value.n, best.n) < 2 or max(deviations) <= ROUNDING:
         return True
-    result = stats.ttest_ind_from_stats(mean, std, n, best_mean, best_std, best_n, alternative="greater")
+    result = stats.ttest_ind_from_stats(
+        value.mean, deviations[0], value.n, best.mean, deviations[1], best.n, alternative="greater"
+    )
     return bool(result.pvalue < LEVEL)
-
-
-def _moments(values: Sequence[float]) -> tuple[float, float, int]:
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return float(np.mean(values)), deviation, len(values)
 
 
 DEVIATIONS = 3
@@ -257,13 +259,13 @@ DEVIATIONS = 3
 
 @dataclass(frozen=True)
 class Comparison:
-    """How one method's mean risks compare with the published ones.
+    """Comparison of one method's mean risks with the published ones.
 
     Parameters
     ----------
     method : str
     n : int
-        The cells that both have.
+        Number of cells that both have.
     at_or_below : int
         Cells where our mean, rounded to the three decimals that the paper prints, is at most the published one.
     strictly : int
@@ -272,10 +274,6 @@ class Comparison:
         Cells where the rounded mean is at most the published mean plus three published standard deviations.
     outside : tuple of str
         The other cells, with both figures.
-    distance : float
-        The mean absolute difference of the risks.
-    rejection_distance : float
-        The mean absolute difference of the rejection ratios.
     """
 
     method: str
@@ -284,103 +282,55 @@ class Comparison:
     strictly: int
     within: int
     outside: tuple[str, ...]
-    distance: float = 0.0
-    rejection_distance: float = 0.0
 
 
 def compare(numbers: Numbers, published: Numbers, methods: Sequence[str]) -> list[Comparison]:
-    """Compare every method's risks with the published ones, cell by cell.
+    """Compare every method's risks with the published ones; methods without a published risk are omitted.
 
     Examples
     --------
     >>> cell = ("zoc_risk", "letter", 0.2, "CE")
     >>> ours, paper = (Numbers({cell: Value(mean, 0.01, 10)}) for mean in (0.0834, 0.083))
     >>> compare(ours, paper, ["CE"])
-    [Comparison(method='CE', n=1, at_or_below=1, strictly=0, within=1, outside=(), distance=0.0004, ...)]
+    [Comparison(method='CE', n=1, at_or_below=1, strictly=0, within=1, outside=())]
     """
     compared = []
     for method in methods:
-        at_or_below = strictly = within = n = 0
-        outside = []
+        cells = []
         for (metric, problem, cost, name), ours in numbers.values.items():
             paper = published.get(metric, problem, cost, name)
-            if metric != "zoc_risk" or name != method or paper is None or paper.mean is None or ours.mean is None:
-                continue
-            mean, limit = round(ours.mean, 3), paper.mean + DEVIATIONS * (paper.std or 0.0)
-            n += 1
-            at_or_below += mean <= paper.mean + 1e-9
-            strictly += ours.mean <= paper.mean + 1e-9
-            within += mean <= limit + 1e-9
-            if mean > limit + 1e-9:
-                outside.append(f"{problem} {cost:g}: {ours.mean:.3f}, paper {paper.mean:.3f} ({paper.std or 0:.4f})")
-        distances = [_distance(numbers, published, metric, method) for metric in ("zoc_risk", "rejection_ratio")]
-        compared.append(Comparison(method, n, at_or_below, strictly, within, tuple(outside), *distances))
+            if metric == "zoc_risk" and name == method and paper and paper.mean is not None and ours.mean is not None:
+                cells.append((f"{problem} {cost:g}", ours.mean, paper.mean, paper.std or 0.0))
+        within = [round(ours, 3) <= paper + DEVIATIONS * std + ROUNDING for _, ours, paper, std in cells]
+        outside = tuple(
+            f"{place}: {ours:.3f}, paper {paper:.3f} ({std:.4f})"
+            for (place, ours, paper, std), inside in zip(cells, within, strict=True)
+            if not inside
+        )
+        at_or_below = sum(round(ours, 3) <= paper + ROUNDING for _, ours, paper, _ in cells)
+        strictly = sum(ours <= paper + ROUNDING for _, ours, paper, _ in cells)
+        if cells:
+            compared.append(Comparison(method, len(cells), at_or_below, strictly, sum(within), outside))
     return compared
-
-
-def _distance(numbers: Numbers, published: Numbers, metric: str, method: str) -> float:
-    differences = []
-    for key, ours in numbers.values.items():
-        paper = published.values.get(key)
-        if (key[0], key[3]) == (metric, method) and paper is not None and None not in (paper.mean, ours.mean):
-            assert ours.mean is not None
-            assert paper.mean is not None
-            differences.append(abs(ours.mean - paper.mean))
-    return round(float(np.mean(differences)), 6) if differences else 0.0
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many printed figures lie within two printed deviations, and half a printed digit, of ours; by metric."""
+    """Numbers of printed figures, and of those that agree with ours, by metric."""
 
     within: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
     of: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
 
-    @property
-    def total(self) -> int:
-        """Of all three metrics."""
-        return sum(self.within.values())
-
-    @property
-    def share(self) -> float:
-        """Of all printed figures."""
-        return self.total / max(1, sum(self.of.values()))
-
-    def __add__(self, other: "Agreement") -> "Agreement":
-        return Agreement(
-            {name: self.within[name] + other.within[name] for name in METRICS},
-            {name: self.of[name] + other.of[name] for name in METRICS},
-        )
-
-
-HALF_A_DIGIT = 0.0005
-TWO_SIDED_DEVIATIONS = 2
-
-
-def lies_within(ours: Value | None, printed: Value) -> bool | None:
-    """Return whether a figure agrees with a printed one, on both sides; None where none is printed.
-
-    Examples
-    --------
-    >>> lies_within(Value(0.1024, 0.01, 10), Value(0.1, 0.001, 10)), lies_within(None, Value(None, None, 10))
-    (True, None)
-    """
-    if printed.mean is None:
-        return None
-    if ours is None or ours.mean is None:
-        return False
-    return abs(ours.mean - printed.mean) <= tolerance(printed)
-
 
 def tolerance(printed: Value) -> float:
-    """Return how far from a printed figure one that agrees may lie."""
-    return TWO_SIDED_DEVIATIONS * (printed.std or 0.0) + HALF_A_DIGIT + ROUNDING
+    """Return the largest distance of a figure that agrees with a printed one: two deviations and half a digit."""
+    return 2 * (printed.std or 0.0) + 0.0005 + ROUNDING
 
 
 def agreement(
     numbers: Numbers, published: Numbers, problems: Collection[str] = (), methods: Collection[str] = ()
 ) -> Agreement:
-    """Count the printed figures that agree, of some data sets and methods or of all.
+    """Count the printed figures that agree with ours, of some data sets and methods or of all.
 
     Examples
     --------
@@ -393,8 +343,8 @@ def agreement(
     for (metric, problem, cost, method), printed in published.values.items():
         if metric not in METRICS or (problems and problem not in problems) or (methods and method not in methods):
             continue
-        agrees = lies_within(numbers.get(metric, problem, cost, method), printed)
-        if agrees is not None:
+        if printed.mean is not None:
+            ours = numbers.mean(metric, problem, cost, method)
             found.of[metric] += 1
-            found.within[metric] += agrees
+            found.within[metric] += ours is not None and abs(ours - printed.mean) <= tolerance(printed)
     return found

@@ -1,20 +1,179 @@
-"""Read a table from a file, a folder, standard input or a stream; the format is found by looking inside."""
+"""Read a table from a file, a folder, standard input or a stream; the first bytes tell the format."""
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
 
-from demur.columns.frames import TableError, listed, shown
+from demur.columns.column import as_type
+from demur.columns.frames import TableError, check_names, listed, plain_table, shown
 from demur.columns.schema import Schema
-from demur.tabular.arrow_files import ArrowReader, FolderReader, ParquetReader
 from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import CsvReader, column_of_text
-from demur.tabular.table_sources import Opened, Source, TableFormat, TableReader, open_source, source_name
+from demur.tabular.table_sources import Source, TableReader, explained, open_source, source_name
 
-__all__ = ["open_chunks", "open_table", "read_labelled", "read_table", "recognise"]
+__all__ = ["ArrowReader", "ParquetFolder", "open_chunks", "open_table", "read_labelled", "read_table"]
+
+_Batches: TypeAlias = Callable[[list[str], int], Iterator[pa.RecordBatch]]
+
+
+class ArrowReader(TableReader):
+    """A table in a format with types.
+
+    Parameters
+    ----------
+    name : str
+        The name of the file in messages.
+    schema : pyarrow.Schema
+    batches : callable
+        Returns the record batches, given the columns to read and the largest number of rows of each.
+    """
+
+    def __init__(self, name: str, schema: pa.Schema, batches: _Batches) -> None:
+        check_names(tuple(schema.names), name)
+        for field in schema:
+            getattr(field.type, "tz", None)  # raises an error if the file is damaged there
+        super().__init__(name, {field.name: field.type for field in schema})
+        self._schema, self._batches = schema, batches
+
+    def _read(self) -> pa.Table:
+        with explained(self.name, "table"):
+            return pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
+
+    def _validated(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
+        for batch in self._batches(names, rows):
+            chosen = batch.select(names)
+            for column in chosen.columns:
+                column.validate(full=True)
+                if pa.types.is_dictionary(column.type):
+                    column.dictionary.validate(full=True)
+            yield chosen
+
+    def _chunks(
+        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        with explained(self.name, "table"):
+            for batch in self._validated(list(dict.fromkeys((*columns, *copied))), rows):
+                arrays = [as_type(batch.column(name), wanted, name, self.name) for name, wanted in columns.items()]
+                chunk = plain_table(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
+                yield chunk, batch.select(list(copied))
+
+
+def _seekable(stream: BinaryIO) -> BinaryIO | pa.BufferReader:
+    """Return a stream that Arrow can seek in: a pipe or a compressed file is held in memory."""
+    return stream if stream.seekable() else pa.BufferReader(stream.read())
+
+
+def _parquet(stream: BinaryIO, name: str) -> TableReader:
+    import pyarrow.parquet as pq  # takes a while to import, and most tables are CSV
+
+    file = pq.ParquetFile(_seekable(stream))
+
+    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        for group in range(file.num_row_groups):  # over several groups Arrow keeps all that it has read
+            yield from file.iter_batches(rows, [group], columns=names)
+
+    return ArrowReader(name, file.schema_arrow, batches)
+
+
+def _arrow_file(stream: BinaryIO, name: str) -> TableReader:
+    file = pa.ipc.open_file(_seekable(stream))
+    return ArrowReader(name, file.schema, lambda names, rows: map(file.get_batch, range(file.num_record_batches)))
+
+
+def _arrow_stream(stream: BinaryIO, name: str) -> TableReader:
+    file = pa.ipc.open_stream(stream)
+    return ArrowReader(name, file.schema, lambda names, rows: iter(file))
+
+
+FORMATS: dict[bytes, Callable[[BinaryIO, str], TableReader]] = {
+    b"PAR1": _parquet,
+    b"ARROW1": _arrow_file,
+    b"\xff\xff\xff\xff": _arrow_stream,
+}
+"""The first bytes of each format with types, and what opens it; everything else is CSV."""
+
+_FOREIGN = {
+    re.compile(rb"PK\x03\x04|PK\x05\x06|\xd0\xcf\x11\xe0"): "a zip archive or an Excel workbook",
+    re.compile(rb"%PDF"): "a PDF document",
+    re.compile(rb"\s*(\{\s*(\"|\}|$)|\[\s*[\[{\"\]])"): "JSON",
+    re.compile(rb"\s*<(!doctype|html|head|body|\?xml)\b", re.IGNORECASE): "a web page or XML",
+    re.compile(rb"\x1f\x8b|\x93NUMPY|\x80[\x04\x05]\x95"): "binary data",
+}
+# Control characters that text files do not contain: all but tab, line feed, vertical tab, form feed, carriage return.
+_CONTROLS = bytes(c for c in range(1, 32) if c not in b"\t\n\v\f\r")
+_TOO_MANY_CONTROLS = 0.01
+
+
+def _check_is_text(head: bytes, name: str) -> None:
+    """Refuse files that are no tables, such as pictures and workbooks."""
+    found = next((what for start, what in _FOREIGN.items() if start.match(head.removeprefix(b"\xef\xbb\xbf"))), None)
+    if found is None and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        n_controls = len(head) - len(head.translate(None, _CONTROLS))
+        found = "binary data" if n_controls > _TOO_MANY_CONTROLS * len(head) else None
+    if found:
+        raise TableError(f"{name} looks like {found}: save it as CSV, Parquet or Arrow")
+
+
+class ParquetFolder:
+    """The Parquet files in a folder and below, in order of name; folders named ``key=value`` are columns.
+
+    Files whose name or folder starts with ``.`` or ``_`` are ignored.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    def __init__(self, folder: Path) -> None:
+        import pyarrow.dataset as ds
+        import pyarrow.parquet as pq
+
+        self.name, self.folder = folder.name or str(folder), folder
+        found = (path for path in sorted(folder.rglob("*.parquet")) if path.is_file())
+        self.paths = [p for p in found if not any(x.startswith((".", "_")) for x in p.relative_to(folder).parts)]
+        if not self.paths:
+            raise TableError(f"{shown(folder)} has no .parquet files: give a file, or a folder of Parquet files")
+        schemas = []
+        for path in self.paths:
+            with explained(path.name, "Parquet file"):
+                schemas.append(pq.read_schema(path))
+            if different := set(schemas[-1].names) ^ set(schemas[0].names):
+                problem = f"{path.name} and {self.paths[0].name} in {self.name} have different columns"
+                raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
+        with explained(self.name, "folder of Parquet files"):
+            partitioning = ds.partitioning(flavor="hive")
+            keys = ds.dataset(
+                [str(path) for path in self.paths], partitioning=partitioning, partition_base_dir=str(folder)
+            ).schema
+            self.partitions = pa.schema([field for field in keys if field.name not in schemas[0].names])
+            own = pa.unify_schemas(schemas, promote_options="permissive")
+            self.schema = pa.unify_schemas([own, self.partitions])
+
+    def reader(self, paths: Collection[Path] | None = None) -> TableReader:
+        """Return a reader of all files, or of some of them."""
+        import pyarrow.dataset as ds
+
+        paths = self.paths if paths is None else paths
+        name = self.name if len(paths) > 1 else next(iter(paths)).name
+        with explained(name, "folder of Parquet files"):
+            partitioning = ds.partitioning(self.partitions, flavor="hive")
+            files = ds.dataset(
+                [str(path) for path in paths],
+                self.schema,
+                format="parquet",
+                partitioning=partitioning,
+                partition_base_dir=str(self.folder),
+            )
+
+        def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+            yield from files.to_batches(columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1)
+
+        return ArrowReader(name, self.schema, batches)
 
 
 def open_table(
@@ -22,25 +181,26 @@ def open_table(
 ) -> TableReader:
     r"""Open a table, to look at its columns before reading it once.
 
-    CSV (with any of ``, ; | tab space``), Parquet, Arrow and Feather are known by their content, as are gzip, bzip2,
-    xz, zstd and lz4 around them. Text may be UTF-8, UTF-16 with its mark, or Windows-1252.
+    CSV (delimited by ``, ; |``, tab or space), Parquet, Arrow and Feather are detected by their content, and so are
+    gzip, bzip2, xz, zstd and lz4. Text may be UTF-8, UTF-16 with its mark, or Windows-1252.
 
     Parameters
     ----------
     source : path, "-" or binary stream
         ``"-"`` is standard input; a folder stands for the Parquet files in it.
     delimiter : str, optional
-        What separates the fields of a CSV file, where it should not be guessed.
+        The delimiter of a CSV file. By default it is detected.
     decimal : {".", ","}, optional
-        The decimal sign of a CSV file. By default it is a comma where the file is read whole and consistently so.
+        The decimal sign of a CSV file. By default a comma is detected if the file is read whole and uses it
+        consistently.
     dayfirst : bool, optional
-        Whether dates such as 1.2.2024 in a CSV file begin with the day. By default days beyond the 12th tell, where
-        the file is read whole; what nothing tells stays text.
+        Whether dates such as 1.2.2024 in a CSV file begin with the day. By default days beyond the 12th tell, if the
+        file is read whole; dates that remain ambiguous are read as text.
 
     Raises
     ------
     TableError
-        If there is no table in it that can be read.
+        If it contains no table that can be read.
 
     Examples
     --------
@@ -50,36 +210,32 @@ def open_table(
     (['size', 'kind'], {'size': [1.5]})
     """
     if isinstance(source, str | os.PathLike) and source != "-" and Path(source).is_dir():
-        return FolderReader(Path(source))
-    opened = open_source(source)
+        return ParquetFolder(Path(source)).reader()
+    name = source_name(source)
+    stream, head, close = open_source(source)
     try:
-        reader = _reader(opened, source_name(source), delimiter, decimal, dayfirst)
+        opener = next((opener for mark, opener in FORMATS.items() if head.startswith(mark)), None)
+        if opener is None:
+            _check_is_text(head, name)
+            reader: TableReader = CsvReader(stream, name, delimiter, decimal=decimal, dayfirst=dayfirst)
+        else:
+            with explained(name, "table"):
+                reader = opener(stream, name)
     except BaseException:
-        opened.close()
+        close()
         raise
-    reader.closer = opened.close
+    reader.close = close
     return reader
-
-
-def _reader(
-    opened: Opened, name: str, delimiter: str | None, decimal: str | None, dayfirst: bool | None
-) -> TableReader:
-    format_ = recognise(opened.head, name)
-    if format_ is TableFormat.CSV:
-        return CsvReader(opened.stream, name, delimiter, decimal=decimal, dayfirst=dayfirst)
-    if format_ is TableFormat.PARQUET:
-        return ParquetReader(opened.stream, name)
-    return ArrowReader(opened.stream, name, format_)
 
 
 def read_table(
     source: Source, *, delimiter: str | None = None, decimal: str | None = None, dayfirst: bool | None = None
 ) -> pa.Table:
-    r"""Read a whole table, its types decided over all rows.
+    r"""Read a whole table, with types that fit all rows.
 
-    In a CSV file a column is a column of integers, numbers, dates, times or truth values if all its fields are, and
-    text otherwise. Empty fields are missing; so are NA, N/A, NaN, null, None, ``?`` and ``-`` where a column would
-    otherwise be all numbers, dates, times or truth values, and the errors of a spreadsheet such as #DIV/0!.
+    A column of a CSV file holds integers, numbers, dates, times or truth values if all its fields do, and text
+    otherwise. Integers with leading zeros are text. Empty fields are missing; so are NA, N/A, NaN, null, None, ``?``,
+    ``-`` and spreadsheet errors such as #DIV/0! in a column that is otherwise not text.
 
     Parameters
     ----------
@@ -105,17 +261,17 @@ def open_chunks(
     decimal: str | None = None,
     dayfirst: bool | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    r"""Read a table piece by piece, in bounded memory.
+    r"""Read a table in chunks, in bounded memory.
 
     Parameters
     ----------
     source, delimiter, decimal, dayfirst
         As in :func:`open_table`.
     columns : dict of str to pyarrow.DataType, optional
-        The columns to read, and the type to insist on for each, as :meth:`Schema.arrow_types` gives them; a value
-        that is not of that type is an error naming it. Without it all are read, those of a CSV file as text.
+        The columns to read and the type of each, as :meth:`Schema.arrow_types` returns them; a value of another type
+        is an error. By default all columns are read, those of a CSV file as text.
     chunk_rows : int, default 65536
-        The most rows of a chunk.
+        The largest number of rows in a chunk.
 
     Yields
     ------
@@ -143,10 +299,10 @@ def read_labelled(
     strict: bool = True,
     allowed: Collection[str] = (),
 ) -> pa.Table:
-    r"""Read a table with labels, each column as the type that the schema knows.
+    r"""Read a table with labels, each column with the type that the schema expects.
 
-    What a file alone would suggest may differ: a text column with only numbers in it, or labels 01 and 02 beside which
-    the training rows had others. Labels become text; one that is not a class as it is written is one as it is read.
+    The types that a file alone suggests may differ, for example in a text column that happens to hold only numbers. The
+    labels are text: a label that is not a class as it is written is compared as a value, so that 2.0 is the class "2".
 
     Parameters
     ----------
@@ -154,14 +310,14 @@ def read_labelled(
     schema : Schema
         With its target.
     classes : names
-        Of the model, as text.
+        The classes of the model, as text.
     delimiter : str, optional
     decimal, dayfirst : optional
-        How a CSV file writes numbers and dates; by default as the one that the schema was learnt from.
+        The notation of a CSV file; by default that of the file that the schema was learned from.
     strict : bool
         Whether extra columns are an error.
     allowed : names
-        Extra columns that are none.
+        Extra columns that are allowed in any case.
 
     Examples
     --------
@@ -189,73 +345,7 @@ def read_labelled(
     as_written, known = table[target].to_pylist(), set(classes)
     if known.issuperset(text for text in as_written if text is not None):
         return table
-    as_read = class_texts(column_of_text(table[target], decimal, dayfirst)).tolist()
+    as_read = class_texts(column_of_text(table[target], decimal=decimal, dayfirst=dayfirst)).tolist()
     labels = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
     position = table.schema.get_field_index(target)
     return table.set_column(position, target, pa.array(labels, pa.string()))
-
-
-_TABLES = {
-    b"PAR1": TableFormat.PARQUET,
-    b"ARROW1": TableFormat.ARROW_FILE,
-    b"\xff\xff\xff\xff": TableFormat.ARROW_STREAM,
-}
-_OTHERS = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook",
-    b"PK\x05\x06": "an empty zip archive",
-    b"\xd0\xcf\x11\xe0": "an Excel workbook",
-    b"\x89PNG": "a PNG picture",
-    b"\xff\xd8\xff": "a JPEG picture",
-    b"GIF8": "a GIF picture",
-    b"%PDF": "a PDF document",
-    b"\x89HDF": "an HDF5 file",
-    b"SQLite format 3": "an SQLite database",
-    b"\x93NUMPY": "a NumPy array",
-    b"FEA1": "a Feather file of version 1",
-    b"PARE": "an encrypted Parquet file",
-    b"ORC": "an ORC file",
-    b"Obj\x01": "an Avro file",
-    b"7z\xbc\xaf": "a 7z archive",
-    b"Rar!": "a RAR archive",
-    b"\x1f\x9d": "a file made by compress",
-    b"\x80\x04\x95": "a Python pickle",
-    b"\x80\x05\x95": "a Python pickle",
-    b"\x7fELF": "a program",
-}
-_MARKUP = {
-    re.compile(rb"\{\s*(\"|\}|$)|\[\s*[\[{\"\]]"): "JSON",
-    re.compile(rb"<(!doctype|html|head|body)\b", re.IGNORECASE): "a web page",
-    re.compile(rb"<\?xml"): "XML",
-}
-_ARCHIVE_MARK = slice(257, 262)  # where a tar archive says that it is one
-# Control characters that no text file holds: all but tab, line feed, vertical tab, form feed and carriage return.
-_CONTROLS = bytes(c for c in range(1, 32) if c not in b"\t\n\v\f\r")
-_TOO_MANY_CONTROLS = 0.01
-
-
-def recognise(head: bytes, name: str) -> TableFormat:
-    r"""Return the format of a table that begins with ``head``, or say what it is instead.
-
-    Examples
-    --------
-    >>> recognise(b"a,b\n1,2\n", "data.csv"), recognise(b"PAR1\x15\x04", "data.csv")
-    (<TableFormat.CSV: 'CSV'>, <TableFormat.PARQUET: 'Parquet'>)
-    >>> recognise(b'[{"a": 1}]', "data.csv")
-    Traceback (most recent call last):
-    demur.columns.frames.TableError: data.csv looks like JSON: save it as CSV, Parquet or Arrow
-    """
-    for magic, table in _TABLES.items():
-        if head.startswith(magic):
-            return table
-    found = next((what for magic, what in _OTHERS.items() if head.startswith(magic)), None)
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    found = found or next((what for pattern, what in _MARKUP.items() if pattern.match(text)), None)
-    if head[_ARCHIVE_MARK] == b"ustar":
-        found = "a tar archive"
-    if found is None and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        controls = len(head) - len(head.translate(None, _CONTROLS))
-        if controls > _TOO_MANY_CONTROLS * len(head):
-            found = "binary data"
-    if found:
-        raise TableError(f"{name} looks like {found}: save it as CSV, Parquet or Arrow")
-    return TableFormat.CSV

@@ -26,7 +26,7 @@ from demur.theory.calibration_report import BetaFindings, CalibrationReport, Sea
 from demur.theory.certificate import certify
 from demur.theory.descent import Deadline
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
-from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima
+from demur.theory.pointwise_risk import FAR_OUT, WRONG, Minima, find_minima, settle
 from demur.theory.simplex import (
     boundary_eta,
     over_all_classes,
@@ -43,9 +43,7 @@ from demur.workers import single_threaded_kernels
 __all__ = ["Search", "check_calibration", "describe"]
 
 NEAR = 1e-3
-"""Nearer to the boundary between two decisions, an eta that cannot be settled is counted but stops no verdict."""
-WRONG = 1e-8
-"""A decision that costs no more than this above the best one is right."""
+"""Nearer to the boundary between two decisions, an eta that seems wrong is settled with more work before it counts."""
 
 
 @single_threaded_kernels()
@@ -124,8 +122,10 @@ def check_calibration(
     subject = examine(made, target, deadline=Deadline(seconds))
     _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject, seed)
+    certificate = certify(subject.loss, n_classes, target.single)
+    stages = _stages(subject, slopes, seed)
     search = Search(subject, seed)
-    search.run(_stages(subject, slopes, seed))
+    search.run(stages if certificate is None else [next(stages)[::4]])  # of what is proved, a sample
     findings = search.findings()
     if not search.witnesses and not findings.n_right and not findings.timed_out and not findings.n_indifferent:
         raise LossContractError(
@@ -133,7 +133,8 @@ def check_calibration(
             "probabilities. Does it have a lower bound? A loss without one cannot be minimised."
         )
     fails = frozenset(search.witnesses)
-    certificate = None if fails else certify(subject)
+    if fails:
+        certificate = None
     verdict = "calibrated" if certificate is not None else _verdict(subject, findings, fails, slopes)
     single = target.single
     return CalibrationReport(
@@ -165,14 +166,10 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
     >>> describe(get("apc+log"), 3, 0.2), describe(get("ova+hin"), 3, 0.2)
     ('apc+log (beta = 3.2)', 'ova+hin (tau = 0)')
     """
-    parts = []
-    if isinstance(loss, PairwiseLoss) and cost is not None:
-        if float(loss.alpha) != 1:
-            parts.append(f"alpha = {float(loss.alpha):g}")
-        parts.append(f"beta = {float(loss.beta_value(n_classes, cost)):.6g}")
-    tau = getattr(loss, "tau", None)
-    if tau is not None:
-        parts.append(f"tau = {float(tau):g}")
+    shown = {name: getattr(loss, name, None) for name in ("alpha", "tau")}
+    shown |= {} if cost is None else loss.hyper_values(n_classes, cost)
+    parts = [f"{name} = {float(value):.6g}" for name, value in shown.items() if value is not None]
+    parts = [part for part in parts if part != "alpha = 1"]
     return f"{loss.name} ({', '.join(parts)})" if parts else loss.name
 
 
@@ -181,7 +178,7 @@ def _verdict(subject: Subject, findings: SearchFindings, fails: frozenset[str], 
         return "refuted"
     open_rows = findings.n_unresolved + findings.n_indifferent
     by_slopes = slopes is not None and bool(slopes.fails)
-    unsure = open_rows or findings.timed_out or by_slopes or subject.facts.stepped
+    unsure = open_rows or findings.n_near or findings.timed_out or by_slopes or subject.facts.stepped
     return "inconclusive" if unsure else "calibrated"
 
 
@@ -265,6 +262,11 @@ class Search:
         torn = self._torn(eta, scores, risk, wrong, found)
         lost = ~found.converged & ~wrong
         near = subject.target.clearance(eta) < NEAR
+        doubtful = ((lost | torn | open_rows) & near & ~endless).nonzero()[:, 0]
+        if len(doubtful) and not self.witnesses and not subject.deadline.passed:
+            scores[doubtful], right_after = settle(subject, eta[doubtful], [scores[doubtful], found.rival[doubtful]])
+            for mask in (lost, torn, open_rows, wrong):
+                mask[doubtful[right_after]] = False
         self.n_near += int(((lost | torn | open_rows) & near).sum())
         self.n_unresolved += int(((lost | (open_rows & ~torn)) & ~near).sum())
         self.n_indifferent += int((torn & ~lost & ~near).sum())
@@ -446,7 +448,7 @@ def _by_theorem_four(subject: Subject, seed: int) -> tuple[TheoremFour | None, s
         return None, f"{loss.name} says it has a rejector, but its rule does not reject iff the last score is <= 0"
     if not loss.smooth or not subject.facts.twice:
         return None, f"{loss.name} is not continuously differentiable, which the theorem assumes"
-    if not subject.facts.convex and not isinstance(loss, PairwiseLoss):
+    if not subject.facts.convex and not loss.slope_decides:
         return None, f"{loss.name} is not convex, so that its slope at r = 0 does not tell where its minimum is"
     found = theorem_four(
         loss, subject.n_classes, cost, symmetric=subject.facts.symmetric, seed=seed, deadline=subject.deadline

@@ -22,7 +22,14 @@ from demur.errors import InputError
 from demur.losses import Loss
 from demur.theory.bayes import REJECT, NoBoundError, as_target, require_cost, require_n_classes
 from demur.theory.decided_risk import best_in_region, decision_constraints
-from demur.theory.excess_bounds import ExcessRiskBound, LowerCurve, Piece, closed_pieces, excess_risk_bound
+from demur.theory.excess_bounds import (
+    ExcessRiskBound,
+    LowerCurve,
+    Piece,
+    bound_facts_of,
+    closed_pieces,
+    excess_risk_bound,
+)
 from demur.theory.pointwise_risk import RiskProblem, Ties, equal_values
 from demur.theory.subject import LossLike, Subject, as_loss, examine
 from demur.workers import single_threaded_kernels
@@ -166,11 +173,9 @@ def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes
             f"the calibration function is computed for losses that treat the classes alike and answer the class with "
             f"the largest score or probability; {made.name} does not."
         )
-    try:
-        bound = excess_risk_bound(made, cost)
-    except NoBoundError:
-        bound = None
-    pieces = closed_pieces(made, n_classes, cost)
+    facts_of_bound = bound_facts_of(made)
+    bound = None if facts_of_bound is None else excess_risk_bound(made, cost)
+    pieces = None if facts_of_bound is None else closed_pieces(facts_of_bound, n_classes, cost)
     if pieces is not None:
         curve = LowerCurve.below(pieces)
         return CalibrationFunction(subject, cost, bound, curve, True, pieces, curve.nodes, curve.values)

@@ -58,7 +58,7 @@ class SearchFindings:
     n_right : int
         At how many of them the minimiser decides rightly.
     n_near : int
-        How many could not be settled because they are within 0.001 of a boundary between two decisions.
+        How many could not be settled within 0.001 of a boundary between two decisions.
     n_unresolved : int
         How many others could not be: their minimisation did not converge, or a failure there did not stand.
     n_indifferent : int
@@ -212,6 +212,11 @@ class CalibrationReport:
                 f"Minima at {found.n_unresolved:,} class probabilities that the search could not settle: a formula of "
                 "the minimiser, or a smoother form of the loss."
             )
+        if found.n_near:
+            reasons.append(
+                f"A formula of the minimiser near the boundary: at {found.n_near:,} class probabilities within 0.001 "
+                "of it the decision seems wrong, by too little for a witness. The threshold may be slightly off."
+            )
         if found.n_indifferent:
             reasons.append(
                 f"A loss, or a rule, that tells right from wrong: at {found.n_indifferent:,} class probabilities "
@@ -297,7 +302,7 @@ class CalibrationReport:
         if found.n_right:
             lines.append(f"  as near as {found.nearest:.0e} to where another decision costs as little")
         for number, what in (
-            (found.n_near, "nearer than 0.001 to such a place could not be told apart"),
+            (found.n_near, "nearer than 0.001 to such a place could not be settled"),
             (found.n_unresolved, "could not be settled"),
             (found.n_indifferent, "with equally small risks for right and wrong decisions"),
             (found.n_untried, "not tried: the time was up"),
@@ -305,7 +310,7 @@ class CalibrationReport:
             if number:
                 lines.append(f"  {number:,} {what}")
         if self.calibrated and self.certificate is None:
-            lines.append("  A search refutes; it does not prove.")
+            lines.append("  A search refutes; it does not prove: a threshold misplaced by less would have passed.")
         return lines
 
     def _of(self, witness: Witness) -> list[str]:
@@ -349,7 +354,7 @@ class CalibrationReport:
         if self.calibrated:
             return "the paper proves none for this loss."
         if self.refuted:
-            return "none: where a loss prefers wrong decisions, no small risk of it promises right ones."
+            return "none: where a loss prefers wrong decisions, no small risk of it guarantees right ones."
         return "none known."
 
 

@@ -8,16 +8,14 @@ with K M it is true, and is what is used here.
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
-from math import exp, log, log1p, sqrt
+from math import log, sqrt
 
 import numpy as np
-import torch
 
 from demur.errors import InputError
-from demur.losses import CrossEntropy, Loss, OneVsAll, get
-from demur.margins import MarginFunction
+from demur.losses import Loss, get
 from demur.theory.bayes import NoBoundError, require_n_classes
-from demur.theory.excess_bounds import excess_risk_bound, phi_of
+from demur.theory.excess_bounds import bound_facts_of, excess_risk_bound
 
 __all__ = [
     "EstimationErrorBound",
@@ -191,7 +189,9 @@ def estimation_error_bound(
     delta : float
         The probability with which the bound may fail.
 
-    Notes ----- The paper prints 4 M where K M stands here; see :mod:`demur.theory.estimation`. phi is not Lipschitz
+    Notes
+    -----
+    The paper prints 4 M where K M stands here; see :mod:`demur.theory.estimation`. phi is not Lipschitz
     on the whole line for the exponential and the squared losses; on the bounded range of the class it is, and that
     constant is used. The class contains -g with each g, so that M bounds phi(-g) too.
 
@@ -211,7 +211,8 @@ def estimation_error_bound(
     (0.0096, 0.0033, 0.1134)
     """
     subject = get(loss) if isinstance(loss, str) else loss
-    if type(subject) not in (OneVsAll, CrossEntropy):
+    facts = bound_facts_of(subject)
+    if facts is None or facts.on_range is None:
         raise NoBoundError(
             f"Proposition 9 is about the smooth one-versus-all losses, and holds for 'ce' too, not for {subject.name}."
         )
@@ -223,15 +224,7 @@ def estimation_error_bound(
     if not approximation >= 0:
         raise InputError(f"the approximation error is an excess risk, at least 0, got {approximation}.")
     bound, sharper = excess_risk_bound(subject, cost), excess_risk_bound(subject, cost, sharp=True)
-    radius = function_class.range_bound()
-    if isinstance(subject, OneVsAll):
-        lipschitz, largest = _on_range(phi_of(subject), radius)
-        largest *= n_classes
-    else:
-        lipschitz, largest = (
-            1.0,
-            log1p((n_classes - 1) * exp(2 * radius)) if radius < 300 else 2 * radius + log(n_classes),
-        )
+    lipschitz, largest = facts.on_range(function_class.range_bound(), n_classes)
     rademacher = function_class.rademacher(n_samples)
     complexity = 8 * n_classes * lipschitz * rademacher
     deviation = largest * sqrt(2 * log(2 / delta) / n_samples)
@@ -288,11 +281,3 @@ def lemma_12_violations(
     per_unit = high * sqrt(log(2 / delta) / (2 * n_samples))
     printed, repaired = (float(np.mean(deviation > constant * per_unit)) for constant in (4, n_classes))
     return printed, repaired
-
-
-def _on_range(phi: MarginFunction, radius: float) -> tuple[float, float]:
-    """Return the Lipschitz constant and the largest value of a convex phi on [-radius, radius]: both at an end."""
-    ends = torch.tensor([-radius, radius], dtype=torch.float64, requires_grad=True)
-    values = phi(ends)
-    (slopes,) = torch.autograd.grad(values.sum(), ends)
-    return float(slopes.abs().max()), float(values.detach().max())

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from demur.errors import InputError
-from demur.losses import AdditivePairwise, Loss, MultiplicativePairwise
-from demur.losses.pairwise import PairwiseLoss
-from demur.margins import MarginFunction
+from demur.losses import Loss
+from demur.margins import MarginFunction, own_fact
 from demur.theory.bayes import as_target, require_cost, require_n_classes
 from demur.theory.descent import Deadline
 from demur.theory.pointwise_risk import find_minima
@@ -176,13 +175,12 @@ def _can_be_sorted(subject: Subject, eta: Tensor, scores: Tensor) -> bool:
 
 
 def _theorem(loss: Loss, scores: Tensor) -> OrderTheorem | None:
-    if type(loss) not in (AdditivePairwise, MultiplicativePairwise):
+    theorem = own_fact(loss, "order_theorem")
+    if theorem is None:
         return None
-    assert isinstance(loss, PairwiseLoss)
-    if isinstance(loss, AdditivePairwise):
-        shifts = torch.unique((float(loss.alpha) * scores[:, -1]).round(decimals=6))
-        return OrderTheorem("Theorem 16", *_conditions(loss.phi, shifts))
-    return OrderTheorem("Theorem 17", *_conditions(loss.phi, torch.zeros(1, dtype=torch.float64)))
+    name, shift = theorem()
+    shifts = torch.unique(shift(scores[:, -1]).round(decimals=6))
+    return OrderTheorem(name, *_conditions(loss.margin_functions()[0], shifts))
 
 
 def _conditions(phi: MarginFunction, shifts: Tensor) -> tuple[bool, bool]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from demur.losses import CrossEntropy, Loss
+from demur.losses import Loss
 from demur.theory.bayes import NoBoundError, as_target
 from demur.theory.calibration_check import describe
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
@@ -171,7 +171,7 @@ def _draw_xi(axis: Axes, functions: Sequence[CalibrationFunction]) -> None:
     bound = functions[0].bound
     if bound is not None:
         axis.plot(z, bound.xi(z), color=GREY, linestyle="--", label=f"paper's bound ({bound.theorem})")
-    if isinstance(functions[0].loss, CrossEntropy):
+    if functions[0].loss.name == "ce":
         axis.plot(z, plain_xi(z), color="black", linestyle=":", label="xi_CE, without rejection")
     axis.set(xlabel="excess 0-1-c risk z", ylabel="excess risk of the surrogate", xlim=(0, 1), ylim=(0, None))
     axis.legend(frameon=False)

@@ -30,10 +30,13 @@ __all__ = [
     "find_minima",
     "minimise_pointwise_risk",
     "pointwise_risk",
+    "settle",
 ]
 
 ELEMENTS_AT_ONCE = 200_000
 """How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
+WRONG = 1e-8
+"""A decision that costs no more than this above the best one is right."""
 STUCK = 1e-7
 """A minimisation that ends with a larger slope than this has not converged."""
 FAR_OUT = 3e4
@@ -462,6 +465,42 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
     parts = range(0, len(eta), 2000)
     risk = torch.cat([subject.risk(scores[i : i + 2000], eta[i : i + 2000]) for i in parts])
     return Minima(scores, risk, converged & risk.isfinite(), rival)
+
+
+def settle(subject: Subject, eta: Tensor, candidates: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Descend from several scores of each row until rounding stops it; scores of classes that cannot occur go far down.
+
+    Parameters
+    ----------
+    subject : Subject
+    eta : tensor of shape (n_rows, n_classes)
+    candidates : sequence of tensors of shape (n_rows, n_outputs)
+
+    Returns
+    -------
+    scores : tensor of shape (n_rows, n_outputs)
+        The lowest.
+    right : boolean tensor of shape (n_rows,)
+        Whether all scores that are as low, up to rounding, and as level take a best decision.
+    """
+    impossible = torch.zeros(len(eta), subject.n_outputs, dtype=torch.float64)
+    if subject.n_outputs >= subject.n_classes:
+        impossible[:, : subject.n_classes] = (eta == 0).to(torch.float64)
+    starts = [scores - depth * impossible for scores in candidates for depth in (0.0, 30.0, 100.0)]
+    starts += [factor * scores for scores in candidates for factor in (10.0, 1000.0)]
+    problem = RiskProblem.of(subject, Ties.none(eta, subject.n_outputs))
+    slopes = [torch.zeros(len(eta), dtype=torch.float64)] * len(starts)
+    if subject.facts.twice:
+        descents = [problem.descend(problem.risk, start, max_steps=100, tolerance=0.0) for start in starts]
+        starts, slopes = [end for end, _ in descents], [slope for _, slope in descents]
+    ends, slope = torch.stack(starts), torch.stack(slopes)
+    risks = torch.stack([subject.risk(end, eta) for end in ends])
+    wrong = torch.stack([subject.target.excess(subject.decide(end), eta) > WRONG for end in ends])
+    lowest = risks.min(0)
+    as_low = risks <= lowest.values + 4 * subject.scale.noise * (1 + lowest.values.abs())
+    level = torch.where(as_low, slope, torch.inf)
+    as_level = level <= level.amin(0)
+    return ends[lowest.indices, torch.arange(len(eta))], ~(wrong & as_low & as_level).any(0)
 
 
 def _one_minimum(subject: Subject, problem: RiskProblem) -> tuple[Tensor, Tensor]:

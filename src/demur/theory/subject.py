@@ -9,7 +9,7 @@ from torch import Tensor
 from demur.errors import InputError, InputTypeError
 from demur.losses import FunctionLoss, Loss, resolve
 from demur.losses.function_loss import LossFunction, RuleFunction, RuleName
-from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
+from demur.losses.pairwise import NoClosedFormError
 from demur.theory.bayes import REJECT, LossContractError, Target
 from demur.theory.descent import ENDLESS, Deadline
 
@@ -80,15 +80,14 @@ def as_loss(
 
 
 def _with_number_for_beta(loss: Loss, n_classes: int, cost: float | None) -> Loss:
-    if cost is None or not isinstance(loss, PairwiseLoss) or not isinstance(loss.beta, str):
+    if cost is None:
         return loss
     try:
-        loss.beta_value(n_classes, cost)
+        loss.hyper_values(n_classes, cost)
     except NoClosedFormError:
-        from demur.theory.theorem_four import beta_bounds
+        from demur.theory.theorem_four import with_number_for_beta
 
-        acc, rej = beta_bounds(loss, n_classes, cost)
-        return replace(loss, beta={"acc": acc, "rej": rej, "mean": (acc + rej) / 2}[loss.beta])
+        return with_number_for_beta(loss, n_classes, cost)
     return loss
 
 
@@ -310,13 +309,18 @@ def _values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Tensor:
     try:
         values: Any = loss.forward(scores, y, target.cost)
     except Exception as error:  # a user's own loss may raise anything
+        if isinstance(error, TypeError):
+            hint = (
+                " A loss is called with (scores, y, cost), or with (scores, y): wrap it in a function of these that "
+                "returns one loss per row."
+            )
         raise LossContractError(f"{loss.name} raised {type(error).__name__} on {shape}: {error}{hint}") from error
     if not isinstance(values, Tensor):
         raise LossContractError(f"{loss.name} must return a tensor, got {type(values).__name__}.")
     if values.shape != y.shape:
         raise LossContractError(
             f"{loss.name} must return one loss per row, shape {tuple(y.shape)}, for {shape}; got "
-            f"{tuple(values.shape)}. Do not reduce over the rows.{hint}"
+            f"{tuple(values.shape)}. Do not reduce over the rows (torch's own losses take reduction='none').{hint}"
         )
     if not values.is_floating_point():
         raise LossContractError(f"{loss.name} must return floats, got {values.dtype}.")

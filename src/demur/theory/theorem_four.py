@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from demur.errors import InputError, InputTypeError
-from demur.losses import AdditivePairwise, Loss, MultiplicativePairwise, PlusBound, get
+from demur.losses import Loss, get
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
+from demur.margins import own_fact
 from demur.theory.bayes import require_cost, require_n_classes
 from demur.theory.descent import ENDLESS, Deadline
 from demur.theory.pointwise_risk import RiskProblem, Ties
@@ -199,14 +200,21 @@ def beta_bounds(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[
     (9.8621, 3.2)
     """
     subject, n_classes, cost = _pairwise(loss, n_classes, cost)
-    if type(subject) not in (AdditivePairwise, MultiplicativePairwise, PlusBound):
-        return numeric_beta_bounds(subject, n_classes, cost)  # a subclass may have changed the formula
+    if own_fact(subject, "closed_forms") is None:
+        return numeric_beta_bounds(subject, n_classes, cost)
     try:
         acc, rej = (subject.beta_ratio(side, n_classes, cost) for side in ("acc", "rej"))
     except NoClosedFormError:
         return numeric_beta_bounds(subject, n_classes, cost)
     alpha = float(subject.alpha)
     return float(acc) * alpha, float(rej) * alpha
+
+
+def with_number_for_beta(loss: Loss, n_classes: int, cost: float) -> Loss:
+    """Return a pairwise loss with beta as a number, where the name of a side has no closed form."""
+    assert isinstance(loss, PairwiseLoss)
+    acc, rej = beta_bounds(loss, n_classes, cost)
+    return replace(loss, beta={"acc": acc, "rej": rej, "mean": (acc + rej) / 2}[str(loss.beta)])
 
 
 @single_threaded_kernels()

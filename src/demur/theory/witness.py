@@ -1,14 +1,10 @@
 """A counterexample and its proof: the risks of both decisions, computed again by other means.
 
-Pairwise losses have formulas of their own in mpmath, so that a refutation does not rest on float64. With the classes
-grouped into n_a classes of probability eta_a and common score u_a, the risk of Eq. 8 is
-
-    sum_a n_a eta_a [sum_b (n_b - 1[a = b]) phi(alpha (u_a - u_b - r))] + c psi(beta r),
-
-and that of Eq. 7 has phi(alpha (u_a - u_b)) psi(-alpha r) in the brackets.
+Pairwise losses have formulas in many digits (``PairwiseLoss.exact_risk``), so that a refutation of one of them does not
+rest on float64.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, inf, isfinite
 from typing import Any
@@ -20,15 +16,15 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from demur.losses import AdditivePairwise, Loss, MultiplicativePairwise, PlusBound
+from demur.losses import Loss
 from demur.losses.pairwise import PairwiseLoss
-from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
+from demur.margins import own_fact
 from demur.theory.bayes import REJECT
 from demur.theory.decided_risk import DecidedRisk, best_with_decision
 from demur.theory.pointwise_risk import RiskProblem, Ties, equal_values, pointwise_risk
 from demur.theory.subject import Subject
 
-__all__ = ["ExactMinimum", "Witness", "exact_minimum", "has_exact_form", "kind_of", "verify"]
+__all__ = ["Witness", "exact_minimum", "has_exact_form", "kind_of", "verify"]
 
 
 @dataclass(frozen=True)
@@ -192,36 +188,19 @@ def _in_many_digits(
     if cost is None or not has_exact_form(loss, eta):
         return None
     assert isinstance(loss, PairwiseLoss)
-    if not _formula_is_the_losses(loss, eta, cost):
-        return None
-    beside = _at_rejector_zero(subject, torch.from_numpy(eta))
+    at_zero = _at_rejector_zero(subject, torch.from_numpy(eta))
     try:
-        joint = exact_minimum(loss, eta, cost, start=scores.tolist())
-        at_zero = exact_minimum(loss, eta, cost, rejector=0.0, start=beside)
+        least_at_zero, slope = exact_minimum(loss, eta, cost, at_zero)
     except (ValueError, ZeroDivisionError):  # how mpmath says that Newton's method went astray
         return None
-    if (joint.rejector > 0) != bool(scores[-1] > 0):
-        return None
-    slope = max(joint.gradient, at_zero.gradient, 10.0 ** (5 - DIGITS))
+    with mpmath.workdps(DIGITS + 10):
+        least = loss.exact_risk(*_grouped(eta, scores.tolist()), cost)
+    theirs = float(pointwise_risk(loss, scores, torch.from_numpy(eta), cost))
+    if not abs(theirs - float(least)) <= 1e-7 * (1 + abs(theirs)):
+        return None  # the code does not compute this formula
+    slope = max(slope, 10.0 ** (5 - DIGITS))
     precision = f"mpmath, {DIGITS} digits; gradient below {slope:.0e}"
-    error = max(1e-30, 100 * slope)
-    return float(joint.risk), float(at_zero.risk), float(at_zero.risk - joint.risk), error, precision
-
-
-def _formula_is_the_losses(loss: PairwiseLoss, eta: NDArray[np.float64], cost: float) -> bool:
-    """Return whether the formula below and the loss give the same risk at a few scores."""
-    with mpmath.workdps(DIGITS):
-        problem = _Grouped(loss, eta, cost)
-        for seed in range(3):
-            group_scores = np.random.default_rng(seed).normal(size=len(problem.sizes) + 1)
-            group_scores[-1] /= 1 + float(problem.beta)  # beta r stays where an exponential is exact
-            each = group_scores[np.searchsorted(np.unique(eta), eta)]
-            scores = np.r_[each[1] - each[0] if problem.binary_scores else each, group_scores[-1]]
-            theirs = float(pointwise_risk(loss, torch.from_numpy(scores), torch.from_numpy(eta), cost))
-            ours = float(problem.risk([mpmath.mpf(float(v)) for v in group_scores]))
-            if abs(theirs - ours) > 1e-9 * (1 + abs(ours)):
-                return False
-    return True
+    return float(least), float(least_at_zero), float(least_at_zero - least), max(1e-30, 100 * slope), precision
 
 
 def _at_rejector_zero(subject: Subject, eta: Tensor) -> list[float]:
@@ -240,54 +219,17 @@ def _at_rejector_zero(subject: Subject, eta: Tensor) -> list[float]:
 
 DIGITS = 50
 
-_PHI: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "log": (lambda z: mpmath.log1p(mpmath.exp(-z)), lambda z: -1 / (1 + mpmath.exp(z))),
-    "exp": (lambda z: mpmath.exp(-z), lambda z: -mpmath.exp(-z)),
-    "sq": (lambda z: (1 - z) ** 2, lambda z: -2 * (1 - z)),
-    "sqhin": (lambda z: max(1 - z, 0) ** 2, lambda z: -2 * max(1 - z, 0)),
-}
-"""phi and its derivative, by the name of the margin function."""
-_MARGINS: dict[str, type[MarginFunction]] = {
-    "log": Logistic,
-    "exp": Exponential,
-    "sq": Squared,
-    "sqhin": SquaredHinge,
-}
-
-
-@dataclass(frozen=True)
-class ExactMinimum:
-    """A minimum of the pointwise risk, to about :data:`DIGITS` digits.
-
-    Parameters
-    ----------
-    risk : mpf
-    rejector : mpf
-        r at the minimum.
-    gradient : float
-        The largest component of the gradient there.
-    """
-
-    risk: Any
-    rejector: Any
-    gradient: float
-
 
 def has_exact_form(loss: Loss, eta: NDArray[np.float64]) -> bool:
     """Return whether :func:`exact_minimum` knows the loss and the minimum is finite and small enough to compute."""
-    # A subclass may have changed the formula: only the classes themselves are known.
-    if type(loss) not in (AdditivePairwise, MultiplicativePairwise, PlusBound):
-        return False
-    assert isinstance(loss, PairwiseLoss)
-    margins = (loss.phi, loss.psi_or_phi)
-    known = all(type(m) is _MARGINS.get(m.name) for m in margins)
+    known = own_fact(loss, "exact_pair") is not None and all(own_fact(phi, "exact") for phi in loss.margin_functions())
     return known and bool((eta > 0).all()) and len(np.unique(eta)) <= 6
 
 
 def exact_minimum(
-    loss: PairwiseLoss, eta: NDArray[np.float64], cost: float, *, rejector: float | None = None, start: Sequence[float]
-) -> ExactMinimum:
-    """Minimise the pointwise risk in many digits, over scores and rejector or with the rejector held.
+    loss: PairwiseLoss, eta: NDArray[np.float64], cost: float, start: Sequence[float]
+) -> tuple[Any, float]:
+    """Minimise the pointwise risk over the class scores in many digits; the rejector stays as it is.
 
     Parameters
     ----------
@@ -296,91 +238,45 @@ def exact_minimum(
         Positive, with few different values. Each entry is read as the decimal number it prints as, and the largest
         takes up what then lacks to a sum of 1.
     cost : float
-    rejector : float, optional
-        Hold r at this value.
     start : sequence of float
         One score per class and r, near the minimum: what float64 found.
+
+    Returns
+    -------
+    risk : mpf
+    slope : float
+        The largest component of the gradient that is left.
 
     Examples
     --------
     >>> import numpy as np
     >>> from demur.losses import get
     >>> loss = get("apc+exp", beta=1.0)
-    >>> eta = np.array([0.8, 0.2])
-    >>> found = exact_minimum(loss, eta, 0.2, rejector=0.0, start=[0.3, -0.3, 0.0])
-    >>> mpmath.nstr(found.risk, 12)  # 2 sqrt(0.16) + 0.2
+    >>> risk, _ = exact_minimum(loss, np.array([0.8, 0.2]), 0.2, [0.3, -0.3, 0.0])
+    >>> mpmath.nstr(risk, 12)  # 2 sqrt(0.16) + 0.2
     '1.0'
     """
     with mpmath.workdps(DIGITS + 10):
-        problem = _Grouped(loss, eta, cost)
-        point = problem.solve(start, rejector)
-        gradient = problem.gradient(point)
-        free = gradient[1:] if rejector is None else gradient[1:-1]
-        return ExactMinimum(problem.risk(point), point[-1], float(max(map(abs, free), default=0)))
+        groups, (first, *free, r) = _grouped(eta, start)  # the first score stays, since only differences count
+
+        def risk(*others: Any) -> Any:
+            return loss.exact_risk(groups, [first, *others, r], cost)
+
+        def gradient(*others: Any) -> list[Any]:
+            orders = np.eye(len(others), dtype=int).tolist()
+            return [mpmath.diff(risk, others, tuple(order)) for order in orders]
+
+        if free:
+            tolerance = mpmath.mpf(10) ** (-2 * DIGITS)
+            free = list(mpmath.findroot(gradient, free, solver="mdnewton", tol=tolerance))
+        return risk(*free), float(max(map(abs, gradient(*free)), default=0))
 
 
-class _Grouped:
-    """The risk and its gradient in (u_1, ..., u_G, r)."""
-
-    def __init__(self, loss: PairwiseLoss, eta: NDArray[np.float64], cost: float) -> None:
-        values, self.first, self.sizes = np.unique(eta, return_index=True, return_counts=True)
-        self.eta = [mpmath.mpf(repr(float(v))) for v in values]
-        lacking = 1 - sum(n * e for n, e in zip(self.sizes.tolist(), self.eta, strict=True))
-        self.eta[-1] += lacking / int(self.sizes[-1])
-        self.phi, self.phi_slope = _PHI[loss.phi.name]
-        self.psi, self.psi_slope = _PHI[loss.psi_or_phi.name]
-        self.cost = mpmath.mpf(repr(float(cost)))
-        self.alpha = mpmath.mpf(repr(float(loss.alpha)))
-        self.beta = mpmath.mpf(repr(float(loss.beta_value(len(eta), cost))))
-        self.additive = not isinstance(loss, MultiplicativePairwise)
-        self.binary_scores = isinstance(loss, PlusBound)
-
-    def pairs(self) -> list[tuple[int, int, int]]:
-        """Return (a, b, how many ordered pairs of classes these groups make)."""
-        sizes = [int(n) for n in self.sizes]
-        every = [(a, b, n * (m - (a == b))) for a, n in enumerate(sizes) for b, m in enumerate(sizes)]
-        return [pair for pair in every if pair[2]]
-
-    def risk(self, point: list[Any]) -> Any:
-        *u, r = point
-        answering = mpmath.mpf(0)
-        for a, b, count in self.pairs():
-            answering += count * self.eta[a] * self.phi(self.alpha * (u[a] - u[b] - (r if self.additive else 0)))
-        factor = 1 if self.additive else self.psi(-self.alpha * r)
-        return answering * factor + self.cost * self.psi(self.beta * r)
-
-    def gradient(self, point: list[Any]) -> list[Any]:
-        *u, r = point
-        factor = 1 if self.additive else self.psi(-self.alpha * r)
-        slopes = [mpmath.mpf(0) for _ in point]
-        value = mpmath.mpf(0)
-        for a, b, count in self.pairs():
-            z = self.alpha * (u[a] - u[b] - (r if self.additive else 0))
-            rate = count * self.eta[a] * self.alpha * self.phi_slope(z) * factor
-            slopes[a] += rate
-            slopes[b] -= rate
-            slopes[-1] -= rate if self.additive else 0
-            value += count * self.eta[a] * self.phi(z)
-        if not self.additive:
-            slopes[-1] = -self.alpha * self.psi_slope(-self.alpha * r) * value
-        slopes[-1] += self.cost * self.beta * self.psi_slope(self.beta * r)
-        return slopes
-
-    def solve(self, start: Sequence[float], rejector: float | None) -> list[Any]:
-        """Return a zero of the gradient near the start; the first score stays, since only differences count."""
-        scores = [-start[0] / 2, start[0] / 2] if self.binary_scores else start
-        u = [mpmath.mpf(float(scores[i])) for i in self.first]
-        r = mpmath.mpf(float(start[-1] if rejector is None else rejector))
-
-        def point_of(free: tuple[Any, ...]) -> list[Any]:
-            return [u[0], *free, r] if rejector is not None else [u[0], *free]
-
-        def equations(*free: Any) -> list[Any]:
-            gradient = self.gradient(point_of(free))[1:]
-            return gradient if rejector is None else gradient[:-1]
-
-        unknowns = u[1:] if rejector is not None else [*u[1:], r]
-        if not unknowns:
-            return point_of(())
-        root = mpmath.findroot(equations, unknowns, solver="mdnewton", tol=mpmath.mpf(10) ** (-2 * DIGITS))
-        return point_of(tuple(root))
+def _grouped(eta: NDArray[np.float64], scores: Sequence[float]) -> tuple[list[tuple[int, Any]], list[Any]]:
+    """Return (how many, probability) for each different probability, and the scores of those groups and r."""
+    values, first, sizes = np.unique(eta, return_index=True, return_counts=True)
+    groups = [(int(n), mpmath.mpf(repr(float(v)))) for n, v in zip(sizes, values, strict=True)]
+    n, top = groups[-1]
+    groups[-1] = n, top + (1 - sum(m * e for m, e in groups)) / n
+    each = [-scores[0] / 2, scores[0] / 2] if len(scores) <= len(eta) else scores  # one score f for two classes
+    return groups, [mpmath.mpf(float(s)) for s in (*(each[i] for i in first), scores[-1])]

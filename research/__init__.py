@@ -1,0 +1,1 @@
+"""Finished studies about the paper, outside the package."""

@@ -1,0 +1,1 @@
+"""The finished search for the paper's protocol; see README.md."""

@@ -1,0 +1,568 @@
+"""Pages of results in Markdown: the paper's experiments beside the published figures; every loss by one protocol."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from scipy.stats import rankdata
+
+from demur.datasets.uci import SOURCES
+from demur.errors import UserError
+from demur.losses import Loss, get
+from demur.paper.claims import BENCHMARK_CLAIMS, SYNTHETIC_CLAIMS, Finding, Judged, Known, judge
+from demur.paper.experiments import Choice, Experiment, SyntheticProtocol, published_benchmark
+from demur.paper.figures import check_matplotlib, draw_figures
+from demur.paper.population import PopulationErrors, population_errors
+from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify, training_rows
+from demur.paper.records import Store, StoreError, trace
+from demur.paper.tables import TITLES, Published, full_table, markdown_table, rejection_table, results_csv
+from demur.paper.trial_jobs import matching
+from demur.paper.trial_means import METRICS, TEST, Comparison, Numbers, Results, agreement, collect, compare
+from demur.theory import check_calibration
+from demur.whole_file import write_whole
+
+__all__ = ["NothingToShowError", "Outcome", "best_counts", "write_outputs"]
+
+
+class NothingToShowError(UserError):
+    """The store has no record of the experiments asked for."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The stored results, the published ones, and the claims judged on both.
+
+    Parameters
+    ----------
+    benchmark, synthetic, modern : Results or None
+        None if the store has no records of it.
+    known : Known
+        The Bayes-optimal rule and the population minimisers on the synthetic data.
+    published : Published
+    claims : list of Judged
+    """
+
+    benchmark: Results | None
+    synthetic: Results | None
+    modern: Results | None
+    known: Known
+    published: Published
+    claims: list[Judged]
+
+    @property
+    def parts(self) -> list[Results]:
+        """The experiments that have records."""
+        return [part for part in (self.synthetic, self.benchmark, self.modern) if part is not None]
+
+    @property
+    def quick(self) -> bool:
+        """Whether these are results of a quick run."""
+        return any(part.experiment.quick for part in self.parts)
+
+    @cached_property
+    def compared(self) -> list[Comparison]:
+        """Comparison of the benchmark's risks with the published ones, by method."""
+        if self.benchmark is None:
+            return []
+        return compare(self.benchmark.paper_numbers, self.published.benchmark, self.benchmark.methods)
+
+    @property
+    def nearest(self) -> bool:
+        """Whether the benchmark was run by the protocol that comes nearest to the paper's printed figures."""
+        return self.benchmark is not None and self.benchmark.experiment.protocol == published_benchmark().protocol
+
+    def warnings(self) -> list[str]:
+        """Return caveats that every output states first: a quick run, stand-ins, incomplete data or results."""
+        lines = []
+        if self.nearest:
+            lines.append(
+                "**The published protocol**: chosen, among many, because its figures come nearest to those that the "
+                "paper prints. The thresholds of OVA+hin are chosen on the test rows here, which is not a valid "
+                "procedure. To compare methods, read `results/paper`."
+            )
+        if self.quick:
+            lines.append(
+                "**A quick run**: fewer trials, sizes, epochs and rows than in the paper. It shows that everything "
+                "works; its figures mean little."
+            )
+        for part in self.parts:
+            lines += [f"**{problem}**: {note}." for problem, note in part.notes.items() if note]
+            missing = part.missing
+            if missing:
+                shown = "; ".join(missing[:5]) + (f"; and {len(missing) - 5} more" if len(missing) > 5 else "")
+                lines.append(f"**Not complete** ({part.experiment.name}): missing {shown}.")
+        return lines
+
+    def warning(self) -> str:
+        """Return the warnings as a block of Markdown."""
+        return "\n".join(f"> {line}  " for line in self.warnings())
+
+
+def write_outputs(
+    out: Path, experiments: Sequence[Experiment], published: Published, place: DataPlace | None = None
+) -> Outcome:
+    """Write tables, figures and the page for the records in a folder, and return what they were made from.
+
+    Parameters
+    ----------
+    out : path
+    experiments : sequence of Experiment
+        Those without records are omitted.
+    published : Published
+    place : DataPlace, optional
+        If given, only records made with these data are used.
+
+    Raises
+    ------
+    NothingToShowError
+        If there is no record at all.
+    MissingExtraError
+        If matplotlib is not installed.
+    StoreError
+        If a file could not be written.
+    """
+    check_matplotlib()
+    outcome = _gather(out, experiments, published, place)
+    benchmark, synthetic, modern = outcome.benchmark, outcome.synthetic, outcome.modern
+    files: dict[str, str | bytes] = {}
+    if benchmark is not None or synthetic is not None:
+        files |= {"README.md": _page(outcome), "tables.md": _tables_page(outcome)}
+    if modern is not None:
+        files["modern.md" if files else "README.md"] = _modern_page(modern, outcome.warning())
+        files["modern.csv"] = results_csv(modern, Numbers())
+    if benchmark is not None:
+        files["benchmark.csv"] = results_csv(benchmark, outcome.published.benchmark)
+    if synthetic is not None:
+        files["synthetic.csv"] = results_csv(
+            synthetic, outcome.published.synthetic, dataset="synthetic-{}", bayes=outcome.known.bayes
+        )
+    files |= draw_figures(synthetic, benchmark, outcome.known.bayes)
+    for name, content in files.items():
+        path = out / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, content, overwrite=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {path}: {error.strerror or error}. Free some space, then run the command again."
+            ) from error
+    return outcome
+
+
+def _gather(out: Path, experiments: Sequence[Experiment], published: Published, place: DataPlace | None) -> Outcome:
+    found: dict[str, Results] = {}
+    for experiment in experiments:
+        identities = None
+        if place is not None:
+            identities = {problem: identify(problem, experiment.protocol, place) for problem in experiment.problems}
+        results = collect(experiment, matching(experiment, Store(out, experiment.name), identities))
+        if results.records:
+            found[experiment.name] = results
+    if not found:
+        raise NothingToShowError(f"{out} has no records of this; run the command without --tables-only first.")
+    benchmark, synthetic = found.get("benchmark"), found.get("synthetic")
+    known, claims = Known(), []
+    if synthetic is not None:
+        protocol = synthetic.experiment.protocol
+        assert isinstance(protocol, SyntheticProtocol)
+        gaussians = gaussians_of(protocol)
+        bayes = {cost: gaussians.bayes_summary(cost) for cost in protocol.costs}
+        known = Known(bayes, population_errors(synthetic.experiment))
+        claims += judge(SYNTHETIC_CLAIMS, synthetic, published.synthetic, known)
+    if benchmark is not None:
+        stand_ins = [problem for problem, note in benchmark.notes.items() if note == STAND_IN_NOTE]
+        published = replace(published, benchmark=published.benchmark.without(stand_ins))
+        claims += judge(BENCHMARK_CLAIMS, benchmark, published.benchmark)
+    return Outcome(benchmark, synthetic, found.get("modern"), known, published, claims)
+
+
+def _joined(sections: Sequence[str]) -> str:
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+TITLE = """\
+# Classification with rejection: the paper's experiments, run again
+
+C. Ni, N. Charoenphakdee, J. Honda, M. Sugiyama:
+*On the Calibration of Multiclass Classification with Rejection*, NeurIPS 2019."""
+
+WHERE_EVERYTHING_IS = """\
+- All figures: [tables.md](tables.md), [benchmark.csv](benchmark.csv), [synthetic.csv](synthetic.csv). Each of them
+  comes from the records in [records](records), which also name the chosen hyper-parameters of every trial."""
+
+VERDICTS_IN_WORDS = {
+    "holds": "hold",
+    "mostly holds": "mostly hold",
+    "mostly fails": "mostly fail",
+    "does not hold": "do not hold",
+    "not tested": "are not tested",
+}
+"""After a number of statements."""
+
+HOW_CLAIMS_ARE_JUDGED = """\
+A statement *holds* if it is true in every case counted and *does not hold* if in none; between, it *mostly holds* if it
+is true in more than half of them, and else *mostly fails*. What is said of the beta of a loss is judged on its
+population minimisers, computed at points whose class probabilities are known; what trained networks did is beside it.
+The same test is applied to the paper's own printed tables, where these suffice."""
+
+HOW_IT_WAS_MADE = """\
+## How this page was made
+
+```
+demur reproduce {which} --data DIR --published DIR --out {out}
+```
+
+An interrupted run continues where it stopped; with a complete store the command only draws the tables and figures.
+`--records-only` computes the records without drawing, so it needs no matplotlib and can run on another machine. From
+the records alone, everything is drawn by
+
+```
+demur reproduce {which} --published DIR --out {out} --tables-only
+```
+
+{table}
+
+Versions: {versions}. Peak memory of a process: {memory:,} MB."""
+
+
+def _page(outcome: Outcome) -> str:
+    """Return README.md."""
+    sections = [TITLE, outcome.warning(), _summary(outcome), _claims(outcome.claims)]
+    if outcome.synthetic is not None:
+        sections.append(_synthetic_section(outcome, outcome.synthetic))
+    if outcome.benchmark is not None:
+        sections.append(_benchmark_section(outcome, outcome.benchmark))
+    return _joined([*sections, _choices(outcome), _provenance(outcome)])
+
+
+def _summary(outcome: Outcome) -> str:
+    lines = ["## In short", ""]
+    ce = next((one for one in outcome.compared if one.method == "CE"), None)
+    if ce is not None:
+        lines.append(
+            f"- **Cross-entropy**: our mean 0-1-c risk is at or below the published one in {ce.at_or_below} of {ce.n} "
+            f"cells (data set x cost) at the three decimals that the paper prints, in {ce.strictly} before rounding."
+        )
+    others = [one for one in outcome.compared if one.method != "CE"]
+    if others:
+        within, n = sum(one.within for one in others), sum(one.n for one in others)
+        lines.append(
+            "- **The other methods**: within the published mean plus three published standard deviations, or better, "
+            f"in {within} of {n} cells."
+        )
+    verdicts = [judged.ours.verdict for judged in outcome.claims]
+    counts = ", ".join(
+        f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS_IN_WORDS.items() if verdict in verdicts
+    )
+    lines.append(f"- **The paper's statements**, {len(verdicts)} of them, on our figures: {counts}.")
+    for part in outcome.parts:
+        run = trace(part.records)
+        lines.append(
+            f"- **{part.experiment.name.capitalize()}**: {run.networks:,} networks, {run.seconds_training:,.0f} s of "
+            f"training on {' and '.join(run.devices)}."
+        )
+    return "\n".join([*lines, WHERE_EVERYTHING_IS])
+
+
+def _claims(claims: Sequence[Judged]) -> str:
+    rows = [
+        [one.claim.statement, one.claim.where, f"**{_verdict(one.ours)}**", one.ours.evidence, _verdict(one.paper)]
+        for one in claims
+    ]
+    headings = ["statement", "in the paper", "here", "evidence", "the paper's own tables"]
+    return f"## The paper's statements, one by one\n\n{HOW_CLAIMS_ARE_JUDGED}\n\n{markdown_table(headings, rows)}"
+
+
+def _verdict(finding: Finding | None) -> str:
+    if finding is None:
+        return ""
+    return finding.verdict if finding.verdict == "not tested" else f"{finding.verdict} ({finding.counts})"
+
+
+def _choices(outcome: Outcome) -> str:
+    settings: dict[str, list[tuple[str, Choice]]] = {}
+    for part in outcome.parts:
+        for choice in part.experiment.protocol.choices():
+            settings.setdefault(choice.setting, []).append((part.experiment.name, choice))
+    rows = []
+    for setting, found in settings.items():
+        if len({choice.value for _, choice in found}) == 1:
+            rows.append([setting, found[0][1].value, found[0][1].why])
+        else:
+            rows += [[f"{setting} ({name})", choice.value, choice.why] for name, choice in found]
+    table = markdown_table(["setting", "value", "reason"], rows)
+    return f"## What the paper leaves open\n\nChosen once, for all methods; `--set NAME=VALUE` changes it.\n\n{table}"
+
+
+def _provenance(outcome: Outcome) -> str:
+    which, out = ("all", "results/paper")
+    if outcome.nearest:
+        which, out = ("benchmark --protocol published", "results/published")
+    rows, runs = [], []
+    for part in outcome.parts:
+        groups = {part.experiment.name: part.methods, "more losses": part.all_methods[len(part.methods) :]}
+        for name, methods in groups.items():
+            if methods:
+                run = trace(part.records, methods)
+                runs.append(run)
+                seconds = [f"{number:,.1f}" for number in (run.seconds_training, run.seconds_other)]
+                rows.append([name, f"{run.networks:,}", f"{run.failed}", *seconds, ", ".join(run.devices)])
+    table = markdown_table(["", "networks", "diverged", "training, s", "everything else, s", "device"], rows)
+    versions = "; ".join(dict.fromkeys(version for run in runs for version in run.versions))
+    memory = max((run.peak_memory_mb or 0 for run in runs), default=0)
+    text = HOW_IT_WAS_MADE.format(which=which, out=out, table=table, versions=versions, memory=memory)
+    return text if outcome.benchmark is None else f"{text}\n\n{_data_table(outcome.benchmark)}"
+
+
+def _data_table(part: Results) -> str:
+    """Return the paper's Table 3, with the rows that were used here."""
+    hashes = {record.spec["problem"]: record.spec["data"] for record in part.records}
+    n_test = {problem: scores[0].n for (problem, _, _), scores in part.scores.items()}
+    rows = []
+    for problem in part.problems:
+        source, n_train = SOURCES[problem], training_rows(problem, part.experiment.protocol)
+        sizes = [f"{size:,}" for size in (source.n_features, source.n_classes, n_train, n_test[problem])]
+        rows.append([problem, *sizes, f"`{hashes[problem][:16]}...`", part.notes[problem]])
+    headings = ["data set", "features", "classes", "training rows", "test rows", "sha256 of the rows", ""]
+    return markdown_table(headings, rows)
+
+
+SYNTHETIC = """\
+## Synthetic data: does the risk reach the best possible one?
+
+Eight Gaussian classes in the plane, so that the best possible risk is known: the black line.
+
+![Figure 1: test risk against training size](figures/figure-1.png)
+
+**Table 2.** Rejected share of the test data in % with {size:,} training points per class, mean (standard deviation)
+over trials. The paper prints four of these methods at three costs. It does not print its eight means; ours were
+chosen so that the Bayes-optimal shares are near its CE column.
+
+{table}"""
+
+POPULATION = """\
+### What the losses ask for, and what the networks do
+
+% of {n:,} test points that are answered although declining is cheaper / declined although answering is cheaper. First,
+where the pointwise risk of the loss is minimised at every point, with the known class probabilities: what unlimited
+networks and data would do. By Theorem 4 and Corollary 5, beta acc must have no false rejects there, and beta rej no
+false accepts. Below it, the networks of {units} hidden units with {size:,} training points per class.
+
+{table}"""
+
+BENCHMARK = """\
+## Benchmark data
+
+![Figure 2: test risk against cost, three data sets](figures/figure-2.png)
+
+![Figure 4: test risk against cost, all data sets and methods](figures/figure-4.png)
+
+**Table 6.** 0-1-c risk on the test data, mean (standard deviation) over trials; below it the published figure and the
+difference. Bold: lowest or equivalent. {test}
+
+{table}"""
+
+COMPARISON = """\
+**Against the published risks.** Ours rounded to the three decimals that the paper prints; "within" is at most the
+published mean plus three published standard deviations. Why some cells lie outside: see `docs/reproduction.md`.
+
+"""
+
+AGREEMENT = """\
+**On both sides of the published figures.** How many of them lie within two printed standard deviations, plus half a
+printed digit, of ours.
+
+"""
+
+MORE = """\
+### More losses
+
+Not in the paper's tables: one-versus-all with the squared and the squared hinge loss, and the two other hinge losses
+of Ramaswamy et al. (2018). Same protocol; CE again for comparison, bold among these.
+
+{table}"""
+
+
+def _synthetic_section(outcome: Outcome, part: Results) -> str:
+    """Return Figure 1, Table 2, and the errors of population minimisers and networks."""
+    size, known = int(part.problems[-1]), outcome.known
+    section = SYNTHETIC.format(size=size, table=rejection_table(part, outcome.published.synthetic, known.bayes))
+    if not known.population:
+        return section
+    n = next(iter(known.population.values())).n
+    units, table = part.experiment.protocol.hidden_units, _population_table(known.population, part)
+    return f"{section}\n\n{POPULATION.format(n=n, units=units, size=size, table=table)}"
+
+
+def _population_table(population: dict[tuple[str, float], PopulationErrors], part: Results) -> str:
+    """Return false accepts / false rejects by cost and method, of the population minimisers and of the networks."""
+    methods = list(dict.fromkeys(method for method, _ in population))
+    rows = []
+    for cost in part.experiment.protocol.costs:
+        cells = []
+        for method in methods:
+            scores = part.scores.get((part.problems[-1], cost, method), [])
+            n = sum(score.n for score in scores)
+            errors = [sum(getattr(score, name) or 0 for score in scores) for name in ("false_accepts", "false_rejects")]
+            trained = f"<br>networks {' / '.join(f'{100 * count / n:.1f}' for count in errors)}" if n else ""
+            cells.append(f"{population[method, cost]}{trained}")
+        rows.append([f"{cost:g}", *cells])
+    return markdown_table(["c", *methods], rows)
+
+
+def _benchmark_section(outcome: Outcome, part: Results) -> str:
+    """Return Figures 2 and 4, the table of risks, the comparison with the published ones, and the further losses."""
+    published = outcome.published.benchmark
+    sections = [BENCHMARK.format(test=TEST, table=full_table("zoc_risk", part, part.methods, published))]
+    if outcome.compared:
+        rows = [
+            [one.method, *(f"{number} of {one.n}" for number in (one.at_or_below, one.strictly, one.within)),
+             "; ".join(one.outside) or "none"]
+            for one in outcome.compared
+        ]  # fmt: skip
+        headings = ["method", "at or below", "before rounding", "within, or better", "cells outside"]
+        sections.append(COMPARISON + markdown_table(headings, rows))
+        groups = {problem: agreement(part.paper_numbers, published, [problem]) for problem in part.problems}
+        groups |= {method: agreement(part.paper_numbers, published, part.problems, [method]) for method in part.methods}
+        groups["**all**"] = agreement(part.paper_numbers, published, part.problems)
+        rows = [
+            [name, *(f"{found.within[metric]} of {found.of[metric]}" for metric in METRICS)]
+            for name, found in groups.items()
+        ]
+        headings = ["", "0-1-c risk", "accuracy on the accepted", "rejected share"]
+        sections.append(AGREEMENT + markdown_table(headings, rows))
+    if part.experiment.more:
+        sections.append(MORE.format(table=full_table("zoc_risk", part, _more(part))))
+    return "\n\n".join(sections)
+
+
+def _more(part: Results) -> list[str]:
+    return ["CE", *part.all_methods[len(part.methods) :]]
+
+
+def _tables_page(outcome: Outcome) -> str:
+    """Return tables.md: the three tables of the paper's appendix, and those of the further losses."""
+    sections = ["# All tables", outcome.warning()]
+    part = outcome.benchmark
+    for number, (metric, title) in enumerate(TITLES.items() if part is not None else (), start=6):
+        assert part is not None
+        for heading, methods, published in (
+            (f"Table {number}", part.methods, outcome.published.benchmark),
+            ("More losses", _more(part), Numbers()),
+        ):
+            table = full_table(metric, part, methods, published)
+            sections.append(f"## {heading}: {title}\n\n{_explanation(metric)}\n\n{table}")
+    part = outcome.synthetic
+    if part is not None:
+        table = full_table("zoc_risk", part, part.methods)
+        sections.append(f"## Synthetic data: 0-1-c risk by training points per class\n\n{table}")
+    return _joined(sections)
+
+
+def _explanation(metric: str) -> str:
+    text = "Mean (standard deviation) over trials; bold: lowest 0-1-c risk, or equivalent to it."
+    if metric == "accepted_accuracy":
+        text += (
+            ' "-": every trial rejected everything. A trial that did has no accuracy and is left out of the mean; '
+            'the paper prints "-" as soon as there is one.'
+        )
+    return text
+
+
+HEAD = """\
+# Every loss for rejection, by one protocol
+
+All registered losses that take many classes, trained and selected as in the benchmark of Ni et al. 2019: {networks:,}
+networks, {diverged} of which diverged, {seconds:,.0f} s of training on {devices}.
+
+**verdict**: {verdict}
+**trainings**: whether another cost needs another training. **best or equivalent**: cells (data set x cost) in which no
+loss is better beyond chance. **mean rank**: over all cells, 1 is the lowest mean risk. Bold in the tables of each data
+set: the same cells.
+
+{test}"""
+
+
+CHECKED = """\
+what `demur check NAME --classes 3 --cost 0.2` says of it: calibrated, by a theorem or by a search, or
+refuted, by a witness that was computed twice."""
+CLAIMED = "what the loss claims for K > 2; a quick run does not check it."
+
+
+def best_counts(results: Results) -> list[tuple[str, str]]:
+    """Return for each loss the number of cells in which it is the best or equivalent to it, in descending order."""
+    numbers = results.paper_numbers
+    counted = []
+    for method in results.methods:
+        cells = [bold for (problem, cost), bold in numbers.bold.items() if method in numbers.rivals(problem, cost)]
+        counted.append((method, sum(method in bold for bold in cells), len(cells)))
+    counted.sort(key=lambda one: (-one[1], one[0]))
+    return [(method, f"{best} of {n}") for method, best, n in counted if n]
+
+
+def _modern_page(results: Results, warning: str) -> str:
+    """Return the page of all losses: one row per loss, then all mean risks."""
+    run, numbers, costs = trace(results.records), results.paper_numbers, results.experiment.protocol.costs
+    head = HEAD.format(
+        networks=run.networks,
+        diverged=run.failed,
+        seconds=run.seconds_training,
+        devices=" and ".join(run.devices),
+        test=TEST,
+        verdict=CLAIMED if results.experiment.quick else CHECKED,
+    )
+    ranks, rows = _mean_ranks(numbers), []
+    for method, counts in best_counts(results):
+        loss = get(method)
+        trainings = "one per cost" if loss.trained_for_cost else "one for all costs"
+        verdict = _calibration_verdict(loss, check=not results.experiment.quick)
+        rows.append([method, loss.family, verdict, trainings, counts, f"{ranks[method]:.1f}"])
+    sections = [head, warning]
+    sections.append(markdown_table(["loss", "family", "verdict", "trainings", "best or equivalent", "mean rank"], rows))
+    rows = []
+    for method in results.methods:
+        cells = []
+        for problem in results.problems:
+            means = [numbers.mean("zoc_risk", problem, cost, method) for cost in costs]
+            known = [mean for mean in means if mean is not None]
+            cells.append(f"{sum(known) / len(known):.4f}" if known else "?")
+        rows.append([method, *cells])
+    sections.append("## 0-1-c risk, mean over costs\n\n" + markdown_table(["loss", *results.problems], rows))
+    for problem in results.problems:
+        rows = [
+            [method, *(_cell(numbers, problem, cost, method) for cost in costs)]
+            for method in results.methods
+            if numbers.get("zoc_risk", problem, costs[0], method) is not None
+        ]
+        note = results.notes.get(problem, "")
+        table = markdown_table(["loss", *(f"c = {cost:g}" for cost in costs)], rows)
+        sections.append(f"## {problem}" + (f" ({note})" if note else "") + f"\n\n{table}")
+    return _joined(sections)
+
+
+def _cell(numbers: Numbers, problem: str, cost: float, method: str) -> str:
+    value = numbers.get("zoc_risk", problem, cost, method)
+    if value is None or value.mean is None:
+        return "?"
+    text = f"{value.mean:.4f}"
+    text = f"**{text}**" if method in numbers.bold[problem, cost] else text
+    return f"{text} ({value.std or 0:.4f})"
+
+
+def _calibration_verdict(loss: Loss, *, check: bool) -> str:
+    if not check:
+        return "calibrated" if loss.calibrated_for(3) else "not calibrated"
+    report = check_calibration(loss, 3, 0.2)
+    return f"{report.verdict}: {report.evidence}"
+
+
+def _mean_ranks(numbers: Numbers) -> dict[str, float]:
+    """Return each loss's mean rank over the cells; equal risks share their ranks."""
+    ranks: dict[str, list[float]] = {}
+    for problem, cost in numbers.bold:
+        rivals = numbers.rivals(problem, cost)
+        means = [numbers.mean("zoc_risk", problem, cost, method) or 0.0 for method in rivals]
+        for rank, method in zip(rankdata(means).tolist(), rivals, strict=True):
+            ranks.setdefault(method, []).append(rank)
+    return {method: sum(places) / len(places) for method, places in ranks.items()}

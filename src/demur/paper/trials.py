@@ -1,0 +1,430 @@
+"""Compute a job: train its networks, choose by validation, score the chosen ones once on the test data.
+
+The grid of hyper-parameters and the choice are those of :class:`demur.RejectClassifier`
+(:mod:`demur.estimators.network_selection`). Trials, several costs and counting on large test sets are added here.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from demur.estimators.network_selection import Candidate, GridEntry, grid_of
+from demur.losses import Loss, resolve
+from demur.losses.pairwise import BetaSide, PairwiseLoss
+from demur.paper.experiments import Method, Protocol
+from demur.paper.problems import DataIdentity, DataPlace, Problem, is_divided, prepare, seed_for, validation_share
+from demur.paper.records import Record, Score, describe_environment
+from demur.paper.trial_jobs import TrialJob
+from demur.rules import chow_acceptance
+from demur.training import MLP, NetworkSpec, Trained, TrainingData, train
+
+__all__ = [
+    "AllDivergedError",
+    "Answerer",
+    "Counts",
+    "Split",
+    "TrialGrid",
+    "Workplace",
+    "compute",
+    "count",
+    "make_grid",
+    "split_rows",
+]
+
+NUMBERS_AT_A_TIME = 2**24
+"""Bounds the memory of one block of test rows: networks x rows x hidden units."""
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+class AllDivergedError(Exception):
+    """Every network that validation could choose from has overflowed."""
+
+
+class Workplace:
+    """A device with the data of one problem on it, which consecutive jobs of the problem share.
+
+    Parameters
+    ----------
+    device : torch.device
+    place : DataPlace
+    n_workers : int, optional
+        Number of stacks of networks that train at a time; by default chosen for the machine.
+    """
+
+    def __init__(self, device: torch.device, place: DataPlace, n_workers: int | None = None) -> None:
+        self.device, self.place, self.n_workers = device, place, n_workers
+        self._at_hand: tuple[tuple[str, str, Protocol, DataIdentity], Problem] | None = None
+
+    def problem_of(self, job: TrialJob) -> Problem:
+        """Return the data of a job; the data of one problem at a time are kept."""
+        key = (job.experiment, job.problem, job.protocol, job.data)
+        if self._at_hand is None or self._at_hand[0] != key:
+            self._at_hand = None
+            self._at_hand = key, prepare(job.problem, job.protocol, self.place, self.device)
+        return self._at_hand[1]
+
+
+def compute(job: TrialJob, workplace: Workplace, progress: Callable[[int], None] | None = None) -> Record:
+    """Compute a job.
+
+    Parameters
+    ----------
+    job : TrialJob
+    workplace : Workplace
+    progress : callable, optional
+        Called with the number of network-epochs just finished.
+
+    Raises
+    ------
+    AllDivergedError
+        If every network has diverged, in some trial at some cost.
+    """
+    started = time.perf_counter()
+    problem = workplace.problem_of(job)
+    splits = {trial: split_rows(len(problem.X), job.problem, trial, job.protocol) for trial in job.trials}
+    grid = make_grid(job.method, problem.n_classes, job.protocol, splits)
+    training_started = time.perf_counter()
+    trained = _train(job, problem, grid.networks, workplace, progress)
+    training = time.perf_counter() - training_started
+    chosen = [answer for part in grid.parts for answer in _choose(job, problem, part, trained, splits[part.trial])]
+    if job.protocol.thresholds != "validation":
+        chosen = _best_thresholds(job, problem, chosen, trained)
+    return Record(
+        spec=job.spec,
+        trials=job.trials,
+        note=job.data.note,
+        scores=tuple(_score(job, problem, chosen, trained)),
+        networks=len(grid.networks),
+        failed=int(trained.failed.sum()),
+        seconds_training=round(training, 3),
+        seconds_other=round(time.perf_counter() - started - training, 3),
+        environment=describe_environment(workplace.device),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The training and validation rows of a trial, and the seed of its networks."""
+
+    train: Ints
+    validation: Ints
+    seed: int
+
+
+def split_rows(n_rows: int, problem: str, trial: int, protocol: Protocol) -> Split:
+    """Split the training rows of a trial at random, the same way for every method.
+
+    Examples
+    --------
+    >>> split = split_rows(10, "vehicle", 0, Protocol())
+    >>> len(split.train), len(split.validation), sorted({*split.train, *split.validation}) == list(range(10))
+    (8, 2, True)
+    """
+    seed = seed_for(protocol.seed, problem, trial)
+    drawn = seed_for(protocol.seed, problem, 0) if is_divided(problem, protocol) else seed
+    order = np.random.default_rng(drawn).permutation(n_rows).astype(np.int64)
+    n_validation = round(validation_share(problem, protocol) * n_rows)
+    return Split(train=order[n_validation:], validation=order[:n_validation], seed=seed)
+
+
+@dataclass(frozen=True, eq=False)
+class GridPart:
+    """The networks of one trial that validation chooses from at some costs; earlier ones win ties.
+
+    Parameters
+    ----------
+    trial : int
+    first : int
+        Index of its first network among all networks; the others follow.
+    entries : list of GridEntry
+        One per network.
+    costs : tuple of float
+        All costs, or the one that its networks were trained for.
+    """
+
+    trial: int
+    first: int
+    entries: list[GridEntry]
+    costs: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TrialGrid:
+    """The networks of some trials, and the parts that validation chooses from."""
+
+    networks: list[NetworkSpec] = field(default_factory=list)
+    parts: list[GridPart] = field(default_factory=list)
+
+
+def make_grid(method: Method, n_classes: int, protocol: Protocol, splits: dict[int, Split]) -> TrialGrid:
+    """Return the grid of networks of some trials.
+
+    A loss that is trained for a cost has separate networks for every cost. A loss with a link is trained once, and each
+    of its networks is a candidate at every cost. Thresholds are tried after training. All networks of a trial share
+    their rows, their initial weights and the order of their minibatches.
+    """
+    loss = resolve(method.loss)
+    grid = TrialGrid()
+    for trial, split in splits.items():
+        for costs in [(cost,) for cost in protocol.costs] if loss.trained_for_cost else [protocol.costs]:
+            entries = [
+                entry
+                for weight_decay in protocol.weight_decays
+                for variant in _variants(method, loss)
+                for entry in grid_of(variant, n_classes, weight_decay, costs[0])
+            ]
+            grid.parts.append(GridPart(trial, len(grid.networks), entries, costs))
+            grid.networks.extend(entry.network(split.train, split.seed, costs[0]) for entry in entries)
+    return grid
+
+
+def _variants(method: Method, loss: Loss) -> Sequence[str | Loss]:
+    """Return the losses of the grid: the loss itself, or one variant per side of beta."""
+    if not method.betas:
+        return [method.loss]
+    assert isinstance(loss, PairwiseLoss)
+    return [replace(loss, beta=cast(BetaSide, side)) for side in method.betas]
+
+
+def _train(
+    job: TrialJob,
+    problem: Problem,
+    networks: Sequence[NetworkSpec],
+    workplace: Workplace,
+    progress: Callable[[int], None] | None,
+) -> Trained:
+    protocol, loss = job.protocol, resolve(job.method.loss).for_classes(problem.n_classes)
+    own_units = loss.has_rejector and protocol.rejector == "separate"
+    n_hidden = (2 if own_units else 1) * protocol.hidden_units
+    trained = train(
+        loss,
+        MLP((problem.X.shape[1], n_hidden, loss.n_outputs(problem.n_classes)), own_units=own_units),
+        TrainingData(problem.X, problem.y),
+        networks,
+        epochs=protocol.epochs,
+        batch_size=protocol.batch_size,
+        learning_rate=protocol.learning_rate,
+        device=workplace.device,
+        n_workers=workplace.n_workers,
+        progress=progress,
+    )
+    if workplace.device.type == "cuda":
+        torch.cuda.synchronize(workplace.device)
+    return trained
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """The network that decides in one trial at one cost, and the loss (with its threshold) by which it decides.
+
+    Parameters
+    ----------
+    network : int
+        Index among the trained networks.
+    loss : Loss
+    cost : float
+    trial : int
+    hyper : dict
+        The chosen hyper-parameters; "beta" is the name of a side.
+    risk : float
+        0-1-c risk on the validation rows.
+    rivals : tuple of float or None
+        Risks of all candidates in the order of the grid; None where the network diverged.
+    """
+
+    network: int
+    loss: Loss
+    cost: float
+    trial: int = 0
+    hyper: dict[str, float | str] = field(default_factory=dict)
+    risk: float = 0.0
+    rivals: tuple[float | None, ...] = ()
+
+
+_ROWS_AT_A_TIME = 1 << 12
+
+
+def try_out(
+    entries: Sequence[GridEntry], trained: Trained, X: Tensor, y: Tensor, costs: Sequence[float]
+) -> list[list[Candidate]]:
+    """Return, for each cost, the results of each candidate on these rows, in the order of the grid.
+
+    There is one network per entry. Networks of one loss decide as one tensor program, on the device where they are.
+    """
+    cost = torch.tensor(costs, dtype=torch.float32, device=X.device).view(-1, 1, 1)
+    failed = trained.failed.tolist()
+    tried: list[dict[int, list[Candidate]]] = [{} for _ in costs]
+    distinct = [entry.loss for n, entry in enumerate(entries) if entry.loss not in [one.loss for one in entries[:n]]]
+    for loss in distinct:
+        alike = [n for n, entry in enumerate(entries) if entry.loss == loss]
+        networks = trained.take(alike)
+        for decider in entries[alike[0]].deciders:
+            wrong, rejected = _counts(decider, networks, X, y, cost)
+            for c, n_wrong, n_rejected in zip(range(len(costs)), wrong, rejected, strict=True):
+                for n, wrong_rows, rejected_rows in zip(alike, n_wrong, n_rejected, strict=True):
+                    risk = np.inf if failed[n] else (wrong_rows + costs[c] * rejected_rows) / len(y)
+                    coverage = np.nan if failed[n] else 1 - rejected_rows / len(y)
+                    members = () if failed[n] else (n,)
+                    tried[c].setdefault(n, []).append(
+                        Candidate(decider, entries[n].weight_decay, members, risk, coverage, failed=failed[n])
+                    )
+    return [[one for n in range(len(entries)) for one in at_cost[n]] for at_cost in tried]
+
+
+def _counts(loss: Loss, networks: Trained, X: Tensor, y: Tensor, cost: Tensor) -> tuple[list[list[int]], ...]:
+    """Return how many rows are wrong, and how many are rejected, at each cost by each network."""
+    counted = torch.zeros(2, len(cost), len(networks), dtype=torch.int64, device=X.device)
+    for start in range(0, len(X), _ROWS_AT_A_TIME):
+        rows = slice(start, start + _ROWS_AT_A_TIME)
+        decision = loss.rule(networks.scores(X[rows]), cost)
+        reject = decision.reject.expand(*counted.shape[1:], -1)
+        counted += torch.stack([(~reject & (decision.label != y[rows])).sum(-1), reject.sum(-1)])
+    return tuple(counted.tolist())
+
+
+def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, split: Split) -> list[Answerer]:
+    """Choose the candidate of least risk on the validation rows at each cost of a part, the first of equals."""
+    rows = torch.as_tensor(split.validation, device=problem.X.device)
+    X, y = problem.X[rows], problem.y[rows]
+    networks = trained.take(range(part.first, part.first + len(part.entries)))
+    tried = try_out(part.entries, networks, X, y, part.costs)
+    chosen = []
+    for cost, candidates in zip(part.costs, tried, strict=True):
+        best = min(candidates, key=lambda one: one.risk)
+        if best.failed:
+            raise AllDivergedError(
+                f"every network of {job.method.name} on {job.problem} diverged in trial {part.trial} at cost {cost:g}; "
+                f"lower learning_rate (it is {job.protocol.learning_rate:g}) or scale the features."
+            )
+        rivals = tuple(None if one.failed else round(one.risk, 6) for one in candidates)
+        hyper = {"weight_decay": best.weight_decay, **_told_apart_by(best.loss, job.method)}
+        network = part.first + best.members[0]
+        chosen.append(Answerer(network, best.loss, cost, part.trial, hyper, best.risk, rivals))
+    return chosen
+
+
+def _told_apart_by(chosen: Loss, method: Method) -> dict[str, float | str]:
+    """Return the fields of the chosen loss that differ between the candidates."""
+    loss = resolve(method.loss)
+    variants = [*loss.variants_to_train(), *loss.variants_to_decide()]
+    names = [name for name in vars(loss) if len({getattr(one, name) for one in variants}) > 1]
+    return {name: getattr(chosen, name) for name in names}
+
+
+def _best_thresholds(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Answerer]:
+    """Replace each threshold by the one of least risk on the test rows; earlier ones win ties."""
+    variants = [one.loss.variants_to_decide() for one in chosen]
+    everybody = [replace(one, loss=loss) for one, losses in zip(chosen, variants, strict=True) for loss in losses]
+    scores = iter(_score(job, problem, everybody, trained))
+    found = []
+    for one, losses in zip(chosen, variants, strict=True):
+        risks = [next(scores).risk for _ in losses]
+        best = losses[int(np.argmin(risks))]
+        found.append(replace(one, loss=best, hyper={**one.hyper, **_told_apart_by(best, job.method)}))
+    return found
+
+
+def _score(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Score]:
+    """Count the decisions on the test rows, for every trial and cost."""
+    width = max(job.protocol.hidden_units, 4 * chosen[0].loss.n_outputs(problem.n_classes))
+    counts = count(
+        trained, chosen, problem.X_test, problem.y_test, width=width, best_confidence=problem.best_confidence
+    )
+    return [
+        Score(
+            one.trial,
+            one.cost,
+            n=counts.n,
+            rejected=int(counts.rejected[index]),
+            wrong=int(counts.wrong[index]),
+            hyper=one.hyper,
+            validation_risk=round(one.risk, 6),
+            rivals=one.rivals,
+            false_accepts=None if counts.false_accepts is None else int(counts.false_accepts[index]),
+            false_rejects=None if counts.false_rejects is None else int(counts.false_rejects[index]),
+        )
+        for index, one in enumerate(chosen)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Numbers of rejected and of wrongly answered rows, of ``n`` rows, for each answerer.
+
+    ``false_accepts`` and ``false_rejects`` count disagreements with the Bayes-optimal rule, where it is known.
+    """
+
+    n: int
+    rejected: Ints
+    wrong: Ints
+    false_accepts: Ints | None = None
+    false_rejects: Ints | None = None
+
+
+@torch.no_grad()
+def count(
+    trained: Trained,
+    answerers: Sequence[Answerer],
+    X: Tensor,
+    y: Tensor,
+    *,
+    width: int,
+    best_confidence: Tensor | None = None,
+) -> Counts:
+    """Decide every row with every answerer by the rule of its loss, and count; in blocks of rows.
+
+    Parameters
+    ----------
+    trained : Trained
+    answerers : sequence of Answerer
+    X, y : tensor
+        On the device of the networks.
+    width : int
+        Largest number of values that a network computes per row; bounds the size of a block.
+    best_confidence : tensor, optional
+        max_y eta_y of each row.
+    """
+    different = sorted({one.network for one in answerers})
+    networks = trained.take(different)
+    groups = []
+    for loss, members in _by_loss(answerers):
+        position = torch.tensor([different.index(answerers[m].network) for m in members], device=X.device)
+        cost = torch.tensor([answerers[m].cost for m in members], dtype=torch.float32, device=X.device).unsqueeze(1)
+        groups.append((loss, torch.tensor(members, device=X.device), position, cost))
+    totals = torch.zeros(4, len(answerers), dtype=torch.int64, device=X.device)
+    n_rows = max(1, NUMBERS_AT_A_TIME // (len(answerers) * width))
+    for start in range(0, len(X), n_rows):
+        block = slice(start, start + n_rows)
+        scores = networks.scores(X[block])
+        for loss, those, position, cost in groups:
+            decision = loss.rule(scores.index_select(0, position), cost)
+            accept = ~decision.reject
+            totals[0, those] += decision.reject.sum(1)
+            totals[1, those] += (accept & (decision.label != y[block])).sum(1)
+            if best_confidence is not None:
+                should_accept = chow_acceptance(best_confidence[block], cost.double()) > 0
+                totals[2, those] += (accept & ~should_accept).sum(1)
+                totals[3, those] += (decision.reject & should_accept).sum(1)
+    rejected, wrong, false_accepts, false_rejects = totals.cpu().numpy()
+    if best_confidence is None:
+        return Counts(len(X), rejected, wrong)
+    return Counts(len(X), rejected, wrong, false_accepts, false_rejects)
+
+
+def _by_loss(answerers: Sequence[Answerer]) -> list[tuple[Loss, list[int]]]:
+    """Return groups of answerers (by index) with equal losses."""
+    groups: list[tuple[Loss, list[int]]] = []
+    for position, one in enumerate(answerers):
+        members = next((members for loss, members in groups if loss == one.loss), None)
+        if members is None:
+            groups.append((one.loss, [position]))
+        else:
+            members.append(position)
+    return groups
