@@ -111,7 +111,7 @@ class Server:
         return [Path(f"/proc/{number}") for number in (self.process.pid, *workers)]
 
     def cpu(self):
-        """Return the CPU seconds so far, which other programs on a busy machine change less than the time that passes."""
+        """Return the CPU seconds so far; on a busy machine they vary less than the time that passes."""
         ticks = [(one / "stat").read_text().rpartition(")")[2].split()[11:13] for one in self.processes()]
         return sum(map(int, np.ravel(ticks))) / os.sysconf("SC_CLK_TCK")
 

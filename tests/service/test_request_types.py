@@ -52,7 +52,7 @@ SAME = {
     "time in nanoseconds": (
         Column("x", "time", unit="ns"), ["23:59:01.000001"], pa.array([time(23, 59, 1, 1)], pa.time64("ns"))
     ),
-    "duration": (Column("x", "time"), [90, -0.5], pa.array([timedelta(seconds=90), timedelta(seconds=-0.5)])),
+    "duration": (Column("x", "number"), [90, -0.5], pa.array([timedelta(seconds=90), timedelta(seconds=-0.5)])),
 }  # fmt: skip
 
 
@@ -106,7 +106,7 @@ REFUSED = {
     "a zone where none is": (with_value("day", "2024-02-01T00:00Z"), "input should not have timezone info"),
     "no zone": (with_value("seen", "2024-02-01"), "input should have timezone info"),
     "no time": (with_value("noon", "24:00"), "row 2, column 'noon': input should be in a valid time format"),
-    "too many seconds": ({"row": good()["rows"][0] | {"noon": 1e10}}, "row 1, column 'noon'"),
+    "seconds": ({"row": good()["rows"][0] | {"noon": 30}}, "row 1, column 'noon': a date or time must be text"),
     "missing": (without("open"), "row 1, column 'open': a value is required; give null"),
     "misspelt": ({"row": good()["rows"][0] | {"opne": True}}, "row 1, column 'opne': the model does not know this"),
     "no rows": ({"rows": []}, "'rows': list should have at least 1 item"),
