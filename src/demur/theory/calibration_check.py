@@ -264,7 +264,8 @@ class Search:
         near = subject.target.clearance(eta) < NEAR
         doubtful = ((lost | torn | open_rows) & near & ~endless).nonzero()[:, 0]
         if len(doubtful) and not self.witnesses and not subject.deadline.passed:
-            scores[doubtful], right_after = settle(subject, eta[doubtful], [scores[doubtful], found.rival[doubtful]])
+            ways = torch.unique(torch.stack([scores[doubtful], found.rival[doubtful]]), dim=0)
+            scores[doubtful], right_after = settle(subject, eta[doubtful], list(ways))
             for mask in (lost, torn, open_rows, wrong):
                 mask[doubtful[right_after]] = False
         self.n_near += int(((lost | torn | open_rows) & near).sum())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from demur.losses import Loss
 from demur.losses.loss import Hyper
@@ -468,7 +469,9 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
 
 
 def settle(subject: Subject, eta: Tensor, candidates: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Descend from several scores of each row until rounding stops it; scores of classes that cannot occur go far down.
+    """Descend from several scores of each row until rounding stops it, also with the scores of rare classes lowered.
+
+    A class of probability 1e-4 hardly changes the risk, so that a descent may stop before its score is low enough.
 
     Parameters
     ----------
@@ -483,10 +486,12 @@ def settle(subject: Subject, eta: Tensor, candidates: Sequence[Tensor]) -> tuple
     right : boolean tensor of shape (n_rows,)
         Whether all scores that are as low, up to rounding, and as level take a best decision.
     """
-    impossible = torch.zeros(len(eta), subject.n_outputs, dtype=torch.float64)
+    lowered = [torch.zeros(len(eta), subject.n_outputs, dtype=torch.float64)]
     if subject.n_outputs >= subject.n_classes:
-        impossible[:, : subject.n_classes] = (eta == 0).to(torch.float64)
-    starts = [scores - depth * impossible for scores in candidates for depth in (0.0, 30.0, 100.0)]
+        beyond = (0, subject.n_outputs - subject.n_classes)
+        rare = ((eta > 0) & (eta < 0.01)).double()
+        lowered = [pad(never * (eta == 0) + less * rare, beyond) for never in (0, 30, 100) for less in (0, 1, 2, 4)]
+    starts = [scores - less for scores in candidates for less in lowered]
     starts += [factor * scores for scores in candidates for factor in (10.0, 1000.0)]
     problem = RiskProblem.of(subject, Ties.none(eta, subject.n_outputs))
     slopes = [torch.zeros(len(eta), dtype=torch.float64)] * len(starts)
