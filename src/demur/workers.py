@@ -1,7 +1,7 @@
 """Worker threads that each run single-threaded kernels, and clients of Dask clusters.
 
-Small tensor operations gain nothing from several threads and lose much where other programs use the cores too;
-several workers with independent work gain from every core.
+Small tensor operations gain nothing from several threads, and become slow if other programs use the cores too. Several
+workers with independent work gain from every core.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ def _start_worker() -> None:
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Return what knows the libraries of matrix products; NumPy's and SciPy's are loaded by now."""
+    """Return the controller of the BLAS libraries that are loaded; NumPy's and SciPy's are."""
     return ThreadpoolController()
 
 
 def n_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

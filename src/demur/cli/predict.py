@@ -1,10 +1,10 @@
 """``demur predict``: decisions for new rows."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -32,54 +32,86 @@ from demur.cli.options import (
 __all__ = ["predict"]
 
 
+NewRows: TypeAlias = Annotated[str, typer.Argument(help="Table of new rows, folder of Parquet files, or - for stdin.")]
+Output: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.", rich_help_panel="Output"
+    ),
+]
+OtherCost: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--cost", "-c", help="Cost of declining, if not the model's; needs no refit.", rich_help_panel="Decision"
+    ),
+]
+ReviewBudget: TypeAlias = Annotated[
+    float | None,
+    typer.Option(help="Number or share of rows to decline: those whose review saves most.", rich_help_panel="Decision"),
+]
+Price: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=PRICE", help="Price of an expert, if not the model's; repeatable.", rich_help_panel="Decision"
+    ),
+]
+Capacity: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=LIMIT",
+        help="Largest number or share of rows for an expert, or none; repeatable.",
+        rich_help_panel="Decision",
+    ),
+]
+Proba: TypeAlias = Annotated[
+    bool, typer.Option("--proba", help="Write class probabilities, as proba:<class>.", rich_help_panel="Output")
+]
+Keep: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Column to copy to the output; repeatable.", rich_help_panel="Output")
+]
+KeepAll: TypeAlias = Annotated[
+    bool, typer.Option("--keep-all", help="Copy all columns to the output.", rich_help_panel="Output")
+]
+ChunkRows: TypeAlias = Annotated[int, typer.Option(min=1, help="Rows in memory at a time.")]
+Scheduler: TypeAlias = Annotated[
+    str | None, typer.Option(help="Decide for a folder on Dask: a scheduler's address, or local:N.")
+]
+SpreadsheetSafe: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--spreadsheet-safe",
+        help="Put an apostrophe in front of cells that look like formulas.",
+        rich_help_panel="Output",
+    ),
+]
+
+
 def predict(
     model: ModelFolder,
-    data: Annotated[str, typer.Argument(help="A table of new rows, a Parquet folder, or - (the default).")] = "-",
-    out: Annotated[str, typer.Option("--out", "-o", help="A .csv, .parquet or .arrow file, or - (the default).")] = "-",
-    cost: Annotated[
-        float | None, typer.Option("--cost", "-c", help="Decide for another price of declining, without a refit.")
-    ] = None,
-    review_budget: Annotated[
-        float | None,
-        typer.Option(help="Decline exactly so many rows, or this share: those whose review saves most."),
-    ] = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PRICE", help="Another price of asking an expert, without a refit; may be repeated."),
-    ] = None,
-    capacity: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=LIMIT",
-            help="The most of these rows that an expert gets, or a share, or none for no limit; may be repeated.",
-        ),
-    ] = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Write the calibrated probability of each class, as proba:<class>.")
-    ] = False,
-    keep: Annotated[list[str] | None, typer.Option(help="A column to copy into the output; may be repeated.")] = None,
-    keep_all: Annotated[bool, typer.Option("--keep-all", help="Copy every column into the output.")] = False,
+    data: NewRows = "-",
+    out: Output = "-",
+    cost: OtherCost = None,
+    review_budget: ReviewBudget = None,
+    price: Price = None,
+    capacity: Capacity = None,
+    proba: Proba = False,
+    keep: Keep = None,
+    keep_all: KeepAll = False,
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,
     decimal: KnownDecimalSign = None,
     dayfirst: KnownDayFirst = None,
-    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows in memory at a time.")] = 65_536,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Work through a folder of Parquet files on Dask: an address, or local.")
-    ] = None,
-    spreadsheet_safe: Annotated[
-        bool,
-        typer.Option("--spreadsheet-safe", help="Guard cells of a CSV file that look like formulas."),
-    ] = False,
+    chunk_rows: ChunkRows = 65_536,
+    scheduler: Scheduler = None,
+    spreadsheet_safe: SpreadsheetSafe = False,
     force: ReplaceFile = False,
 ) -> None:
-    """Decide for each row of a table: an answer, or none.
+    """Decide for each row of a table, and write the decisions in the order of the rows.
 
-    Writes prediction (empty where the model declines), rejected, confidence, first_choice, second_choice and reason
-    (ambiguous, or novel and the columns that are unlike those of training), in the order of the rows; with --proba
-    also the probability of each class, as proba:<class>; with --review-budget also saves, what a review of the row
-    saves on average. A model with experts adds ask (whom; empty where the model answers) and expected_cost, and
-    system_answer where the table holds what the experts said.
+    Columns: prediction (empty if the model declines), rejected, confidence, first_choice, second_choice and reason
+    (ambiguous, or novel with the columns whose values are unlike those of training). --proba adds proba:<class> for
+    each class, --review-budget adds saves, the expected saving of a review. A model with experts adds ask (empty if the
+    model answers) and expected_cost, and system_answer if the table has the experts' answers.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
@@ -105,16 +137,10 @@ def predict(
         fitted = load_table_model(model)
         if scheduler is None:
             with _progress("rows") as advance:
-                total = decide_file(
-                    fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=advance
-                )
+                writing = {"overwrite": force, "spreadsheet_safe": spreadsheet_safe}
+                total = decide_file(fitted, data, out, options, **writing, progress=advance)
         else:
-            limited = {**fitted.experts.limits, **(options.capacity or {})}
-            if any(limit is not None for limit in limited.values()):
-                raise CallError(
-                    "limits compare all rows with each other, which --scheduler does not: lift them with --capacity "
-                    "NAME=none, or leave --scheduler out."
-                )
+            _check_limits({**fitted.experts.limits, **(options.capacity or {})})
             load = functools.partial(load_table_model, str(model.resolve()))
             places = Path(data).resolve(), Path(out).resolve()
             with _progress("files") as advance:
@@ -133,6 +159,14 @@ def _check_scheduler_call(data: str, out: str, review_budget: float | None, spre
         raise CallError("--review-budget compares all rows with each other, which --scheduler does not: leave one out.")
     if spreadsheet_safe:
         raise CallError("--spreadsheet-safe is for CSV files, and --scheduler writes Parquet: leave one out.")
+
+
+def _check_limits(limits: Mapping[str, float | None]) -> None:
+    if any(limit is not None for limit in limits.values()):
+        raise CallError(
+            "limits compare all rows with each other, which --scheduler does not: lift them with --capacity NAME=none, "
+            "or leave --scheduler out."
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Labels of a table: which rows have one, any column as class names, and class names back as the column's type."""
+"""Labels of a table: the rows that have one, labels as class names, and class names as a column of their type."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ _MOST_NUMBERS = 1000
 
 
 def label_type(column: Values, name: str) -> str:
-    """Return how predictions are to be written: "integer", "number", "boolean" or "text", which dates are as well.
+    """Return the type to write predictions with: "integer", "number", "boolean" or "text" (also for dates).
 
     Examples
     --------
@@ -56,7 +56,7 @@ def label_type(column: Values, name: str) -> str:
 
 
 def class_texts(column: Values) -> NDArray[np.object_]:
-    """Return the labels as text, None where one is missing: 3 and 3.0 are both the class "3".
+    """Return labels as text, with None for missing ones; 3 and 3.0 are both the class "3".
 
     Examples
     --------
@@ -84,14 +84,14 @@ def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:
 
 
 _MANY_CLASSES = 20
-"""Up to so many classes a small table may have fewer than two rows per class on average."""
+"""Number of classes up to which a table may have fewer than two rows per class on average."""
 
 _LONGEST_NAME = 1000
-"""Characters in the name of a class: NumPy gives each label as much room as the longest takes."""
+"""Characters in the name of a class; NumPy stores each label with the length of the longest."""
 
 
 def check_target(target: str, columns: Collection[str], where: str = "the table") -> None:
-    """Refuse a target that is not a column, and suggest the one that may be meant.
+    """Refuse a target that is not a column, and suggest a similar name.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def check_target(target: str, columns: Collection[str], where: str = "the table"
 def labelled_rows(table: pa.Table, target: str, *, where: str = "the table") -> tuple[pa.Table, NDArray[np.str_]]:
     """Return the rows that have a label, and the labels as text."""
     check_target(target, table.column_names, where)
-    label_type(table[target], target)  # refuses what can be no class
+    label_type(table[target], target)  # refuses a column that cannot be a target
     labels = class_texts(table[target])
     known = np.array([label is not None for label in labels], dtype=bool)
     if not known.any():
@@ -168,7 +168,7 @@ class LabelledTable:
 
 
 def check_classes(labels: NDArray[np.str_], target: str) -> None:
-    """Refuse labels that nothing can be learnt from: of one class only, all different, or a quantity.
+    """Refuse labels that no classifier can be fitted on: one class only, all different, or a quantity.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
 
 
 def _plain(column: Values) -> Values:
-    """Take dictionaries apart, and nanoseconds away, which Python's own dates do not have."""
+    """Decode dictionaries, and remove nanoseconds, which Python's dates do not have."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
