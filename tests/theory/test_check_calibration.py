@@ -12,7 +12,7 @@ from demur.losses import AdditivePairwise, available, get
 from demur.losses.pairwise import PairwiseLoss
 from demur.theory import RuleWarning, check_calibration, pointwise_risk
 from demur.theory.bayes import as_target
-from demur.theory.subject import examine
+from demur.theory.examined_loss import examine
 from demur.theory.witness import verify
 
 PAIRWISE = [name for name in available(n_classes=3) if isinstance(get(name), PairwiseLoss)]

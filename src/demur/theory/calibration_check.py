@@ -25,6 +25,7 @@ from demur.theory.bayes import (
 from demur.theory.calibration_report import BetaFindings, CalibrationReport, SearchFindings
 from demur.theory.certificate import certify
 from demur.theory.descent import Deadline
+from demur.theory.examined_loss import ExaminedLoss, LossLike, RuleFunction, RuleName, as_loss, examine, weigh
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, WRONG, Minima, find_minima, settle
 from demur.theory.simplex import (
@@ -35,7 +36,6 @@ from demur.theory.simplex import (
     structured_eta,
     tops_around,
 )
-from demur.theory.subject import LossLike, RuleFunction, RuleName, Subject, as_loss, examine, weigh
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, kind_of, verify
 from demur.workers import single_threaded_kernels
@@ -173,7 +173,7 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
     return f"{loss.name} ({', '.join(parts)})" if parts else loss.name
 
 
-def _verdict(subject: Subject, findings: SearchFindings, fails: frozenset[str], slopes: TheoremFour | None) -> str:
+def _verdict(subject: ExaminedLoss, findings: SearchFindings, fails: frozenset[str], slopes: TheoremFour | None) -> str:
     if fails:
         return "refuted"
     open_rows = findings.n_unresolved + findings.n_indifferent
@@ -186,7 +186,7 @@ def _outputs_assumed(loss: Loss) -> bool:
     return isinstance(loss, FunctionLoss) and loss.outputs is None
 
 
-def _warn_if_never_answered(subject: Subject) -> None:
+def _warn_if_never_answered(subject: ExaminedLoss) -> None:
     missing = subject.facts.never_answers
     if not missing:
         return
@@ -207,7 +207,7 @@ def _warn_if_never_answered(subject: Subject) -> None:
 class Search:
     """The search over eta: what was tried, what came of it, and the witnesses that stand."""
 
-    subject: Subject
+    subject: ExaminedLoss
     seed: int
     witnesses: dict[str, Witness] = field(default_factory=dict)
     n_right: int = 0
@@ -399,7 +399,7 @@ class Search:
         return torn & ~wrong
 
 
-def _stages(subject: Subject, slopes: TheoremFour | None, seed: int) -> Iterator[Tensor]:
+def _stages(subject: ExaminedLoss, slopes: TheoremFour | None, seed: int) -> Iterator[Tensor]:
     """Yield the eta to try: first the extreme ones, so that every kind of failure has its chance, then random ones."""
     generator = torch.Generator().manual_seed(seed)
     n_classes, cost, facts = subject.n_classes, subject.target.single, subject.facts
@@ -439,7 +439,7 @@ def _towards_failure(slopes: TheoremFour | None, cost: float, n_classes: int) ->
     return rows[(rows.sum(-1) - 1).abs() < 1e-9]
 
 
-def _by_theorem_four(subject: Subject, seed: int) -> tuple[TheoremFour | None, str | None]:
+def _by_theorem_four(subject: ExaminedLoss, seed: int) -> tuple[TheoremFour | None, str | None]:
     loss, cost = subject.loss, subject.target.single
     if cost is None:
         return None, "the theorem is about one price of rejecting"
@@ -457,7 +457,7 @@ def _by_theorem_four(subject: Subject, seed: int) -> tuple[TheoremFour | None, s
     return (None, "the time was up") if subject.deadline.passed else (found, None)
 
 
-def _beta(subject: Subject) -> BetaFindings | None:
+def _beta(subject: ExaminedLoss) -> BetaFindings | None:
     loss, cost = subject.loss, subject.target.single
     if cost is None or not isinstance(loss, PairwiseLoss):
         return None
@@ -468,7 +468,7 @@ def _beta(subject: Subject) -> BetaFindings | None:
     return BetaFindings(float(loss.beta_value(subject.n_classes, cost)), acc, rej)
 
 
-def _bound(subject: Subject) -> ExcessRiskBound | None:
+def _bound(subject: ExaminedLoss) -> ExcessRiskBound | None:
     if subject.target.single is None:
         return None
     try:

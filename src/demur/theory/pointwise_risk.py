@@ -21,7 +21,7 @@ from demur.theory.descent import (
     minimise_kinked_rows,
     minimise_rows,
 )
-from demur.theory.subject import Scale, Subject, scale_of
+from demur.theory.examined_loss import ExaminedLoss, Scale, scale_of
 
 __all__ = [
     "Minima",
@@ -265,7 +265,7 @@ class RiskProblem:
         self.n_rows, self.n_groups = ties.weights.shape
 
     @classmethod
-    def of(cls, subject: Subject, ties: Ties) -> "RiskProblem":
+    def of(cls, subject: ExaminedLoss, ties: Ties) -> "RiskProblem":
         """Return the problem of a loss whose facts and scale are known."""
         return cls(subject.loss, ties, subject.target.cost, subject.scale, per_row=False, deadline=subject.deadline)
 
@@ -424,7 +424,7 @@ class Minima:
     rival: Tensor
 
 
-def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[int, int] | None = None) -> Minima:
+def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0, helpful: dict[int, int] | None = None) -> Minima:
     """Minimise the pointwise risk at each eta, in the way that suits the loss; rows left at the deadline stay open.
 
     Convex: Newton's method, at kinks cutting planes and sampled gradients. Not convex: the same from many starts,
@@ -432,7 +432,7 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
 
     Parameters
     ----------
-    subject : Subject
+    subject : ExaminedLoss
     eta : tensor of shape (n_rows, n_classes)
     seed : int
     helpful : dict, optional
@@ -442,7 +442,7 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
     --------
     >>> from demur.losses import get
     >>> from demur.theory.bayes import as_target
-    >>> from demur.theory.subject import examine
+    >>> from demur.theory.examined_loss import examine
     >>> subject = examine(get("ce"), as_target(0.2, 3))
     >>> found = find_minima(subject, torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64))
     >>> subject.loss.proba(found.scores).round(decimals=6), found.converged
@@ -468,14 +468,14 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
     return Minima(scores, risk, converged & risk.isfinite(), rival)
 
 
-def settle(subject: Subject, eta: Tensor, candidates: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def settle(subject: ExaminedLoss, eta: Tensor, candidates: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """Descend from several scores of each row until rounding stops it, also with the scores of rare classes lowered.
 
     A class of probability 1e-4 hardly changes the risk, so that a descent may stop before its score is low enough.
 
     Parameters
     ----------
-    subject : Subject
+    subject : ExaminedLoss
     eta : tensor of shape (n_rows, n_classes)
     candidates : sequence of tensors of shape (n_rows, n_outputs)
 
@@ -508,7 +508,7 @@ def settle(subject: Subject, eta: Tensor, candidates: Sequence[Tensor]) -> tuple
     return ends[lowest.indices, torch.arange(len(eta))], ~(wrong & as_low & as_level).any(0)
 
 
-def _one_minimum(subject: Subject, problem: RiskProblem) -> tuple[Tensor, Tensor]:
+def _one_minimum(subject: ExaminedLoss, problem: RiskProblem) -> tuple[Tensor, Tensor]:
     """Minimise convex risks by Newton's method; where it meets a kink, by cutting planes and by sampled gradients."""
     n_rows, n_unknowns = problem.n_rows, problem.ties.n_unknowns
     unknowns = torch.zeros(n_rows, n_unknowns, dtype=torch.float64)
@@ -547,7 +547,7 @@ def _by_planes(problem: RiskProblem, start: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _many_starts(
-    subject: Subject, problem: RiskProblem, eta: Tensor, enough: int, seed: int
+    subject: ExaminedLoss, problem: RiskProblem, eta: Tensor, enough: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     everywhere = torch.arange(problem.n_rows)
     best = torch.zeros(problem.n_rows, problem.ties.n_unknowns, dtype=torch.float64)
@@ -583,7 +583,7 @@ def _many_starts(
     return scores, converged, _rivals(subject, eta, scores, ends)
 
 
-def _starts_that_help(subject: Subject, problem: RiskProblem, seed: int) -> int:
+def _starts_that_help(subject: ExaminedLoss, problem: RiskProblem, seed: int) -> int:
     """Try every start on a few rows; return how many of them, in their order, it takes to find the least risk."""
     few = problem.select(torch.arange(0, problem.n_rows, max(1, problem.n_rows // 24)))
     everywhere = torch.arange(few.n_rows)
@@ -622,7 +622,7 @@ def _starts(problem: RiskProblem, seed: int) -> Iterator[Tensor]:
 _SIZES = ((3.0, 1.0), (30.0, 1.0), (3.0, -1.0))
 
 
-def _rivals(subject: Subject, eta: Tensor, scores: Tensor, ends: list[tuple[Tensor, Tensor]]) -> Tensor:
+def _rivals(subject: ExaminedLoss, eta: Tensor, scores: Tensor, ends: list[tuple[Tensor, Tensor]]) -> Tensor:
     """Return other ends of as small a risk but a decision of another quality, where there are any."""
     risk = subject.risk(scores, eta)
     right = subject.target.excess(subject.decide(scores), eta) <= 1e-9
