@@ -311,8 +311,6 @@ class Search:
         if subject.target.single is not None:
             acceptance = subject.loss.rule(scores, subject.target.cost).acceptance.detach()
             clarity = clarity * acceptance.abs().clamp(1e-6, 10.0)
-        if not subject.facts.convex:
-            clarity = clarity * self._likely_gaps(eta, scores, best, rows)
         refuted: set[str] = set()
         failures = n_verified = 0
         for row in sorted(rows, key=lambda r: -float(clarity[r])):
@@ -341,18 +339,6 @@ class Search:
             failures += float(excess[row]) > NEAR
             open_rows[row] = True
         return open_rows
-
-    def _likely_gaps(self, eta: Tensor, scores: Tensor, best: Tensor, rows: list[int]) -> Tensor:
-        """Return how much more risk than the minimiser the best known right scores have, at most 1."""
-        gaps = torch.ones(len(eta), dtype=torch.float64)
-        pool = self._some_of_pool(200)
-        taken, each = self.subject.decide(pool), self.subject.each_value(pool)
-        own = self.subject.risk(scores[rows], eta[rows])
-        for row, risk in zip(rows, own.tolist(), strict=True):
-            inside = each[taken == best[row]]
-            if len(inside):
-                gaps[row] = min(max(float(weigh(inside, eta[row]).min()) - risk, 1e-12), 1.0)
-        return gaps
 
     def _counts(self, witness: Witness, best: int) -> bool:
         """Return whether a witness refutes: not on a staircase, whose best step may have been missed."""

@@ -6,6 +6,7 @@ row of eta with three different values is then a problem in three unknowns, what
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -546,22 +547,25 @@ def _by_planes(problem: RiskProblem, start: Tensor) -> tuple[Tensor, Tensor]:
     return points, converged
 
 
+def _descend_from(problem: RiskProblem, start: Tensor, seed: int, *, newton: bool) -> tuple[Tensor, Tensor]:
+    if newton:
+        return problem.descend(problem.risk, start, max_steps=60)
+    return problem.descend_kinks(start, max_steps=60, seed=seed)
+
+
 def _many_starts(
     subject: ExaminedLoss, problem: RiskProblem, eta: Tensor, enough: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     everywhere = torch.arange(problem.n_rows)
     best = torch.zeros(problem.n_rows, problem.ties.n_unknowns, dtype=torch.float64)
     lowest = torch.full((problem.n_rows,), torch.inf, dtype=torch.float64)
-    slope = torch.full((problem.n_rows,), torch.inf, dtype=torch.float64)
+    slope = lowest.clone()
     ends: list[tuple[Tensor, Tensor]] = []
     newton = subject.facts.twice
-    for number, start in enumerate(_starts(problem, seed)):
-        if problem.deadline.passed or number >= enough:
+    for start in islice(_starts(problem, seed), enough):
+        if problem.deadline.passed:
             break
-        if newton:
-            points, left = problem.descend(problem.risk, start, max_steps=60)
-        else:
-            points, left = problem.descend_kinks(start, max_steps=60, seed=seed)
+        points, left = _descend_from(problem, start, seed, newton=newton)
         scores = problem.ties.scores(points, everywhere)
         risk = problem.risk_of_scores(scores)
         ends.append((scores, risk))
@@ -576,9 +580,7 @@ def _many_starts(
             converged[again] = slope[again] <= STUCK
         kept = again[~converged[again]]
         if len(kept):
-            part = problem.select(kept)
-            best[kept], slope[kept] = part.descend_kinks(best[kept], seed=seed)
-            converged[kept] = slope[kept] <= STUCK_AT_KINK
+            best[kept], converged[kept] = _by_samples(problem.select(kept), best[kept])
     scores = problem.ties.scores(best, everywhere)
     return scores, converged, _rivals(subject, eta, scores, ends)
 
@@ -586,19 +588,15 @@ def _many_starts(
 def _starts_that_help(subject: ExaminedLoss, problem: RiskProblem, seed: int) -> int:
     """Try every start on a few rows; return how many of them, in their order, it takes to find the least risk."""
     few = problem.select(torch.arange(0, problem.n_rows, max(1, problem.n_rows // 24)))
-    everywhere = torch.arange(few.n_rows)
     lowest = torch.full((few.n_rows,), torch.inf, dtype=torch.float64)
     enough = 3
-    for number, start in enumerate(_starts(few, seed)):
+    for number, start in enumerate(_starts(few, seed), 1):
         if problem.deadline.passed:
             break
-        if subject.facts.twice:
-            points, _ = few.descend(few.risk, start, max_steps=60)
-        else:
-            points, _ = few.descend_kinks(start, max_steps=60, seed=seed)
-        risk = few.risk_of_scores(few.ties.scores(points, everywhere))
+        points, _ = _descend_from(few, start, seed, newton=subject.facts.twice)
+        risk = few.risk_of_scores(few.ties.scores(points, torch.arange(few.n_rows)))
         if bool((risk < lowest - subject.tolerance).any()):
-            enough = max(enough, number + 1)
+            enough = max(enough, number)
         lowest = torch.minimum(lowest, risk)
     return enough
 
