@@ -123,8 +123,8 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
     """
     if not model.has_proba:
         raise InputError(
-            "savings are computed from class probabilities, which this model does not have: fit one that has them, such "
-            "as auto or ce."
+            "savings are computed from class probabilities, which this model does not have: fit one that has them, "
+            "such as auto or ce."
         )
     decision, proba = model.decide_and_score(table, cost, where=where)
     novel = np.zeros(len(proba), dtype=bool) if decision.novel is None else decision.novel
