@@ -8,7 +8,6 @@ ordinary row can look.
 
 from dataclasses import dataclass
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,8 +43,10 @@ _FURTHEST = 1e3
 """Ranges beyond which a number is not followed."""
 _LONG_TAIL = 10.0
 """A column whose range is so many times that of its middle 98 % is measured on a logarithmic scale."""
-_PIECE = 1 << 21
-_FEW = 16
+_PIECE = 4096
+"""Points whose distances are computed at a time."""
+_FIRST = 256
+"""Kept rows that are compared first: most new rows are near one of them."""
 _HALF = float(np.sqrt(0.5))
 """What the indicator of a category adds: two that differ are one range apart."""
 _MORE = 1 + 1e-9
@@ -153,18 +154,11 @@ class Space:
         numbers = X[:, self.numeric]
         with np.errstate(over="ignore", invalid="ignore"):
             beyond = np.maximum(self.low - numbers, numbers - self.high) / self.unit
-        found[:, self.numeric] = np.log2(1 + np.fmin(np.fmax(beyond, 0.0), _INFINITE))
+        rows, columns = np.nonzero(beyond > 0)
+        found[rows, self.numeric[columns]] = np.log2(1 + np.minimum(beyond[rows, columns], _INFINITE))
         if len(self.categorical):
             found[:, self.categorical] = np.where(self._met(X), 0.0, _PER_UNSEEN)
         return found
-
-    def suspect(self, X: Floats) -> Mask:
-        """Return which rows have anything outside, which is quicker to find than how much."""
-        numbers = X[:, self.numeric]
-        found = ((numbers < self.low) | (numbers > self.high)).any(axis=1)
-        if len(self.categorical):
-            found |= ~self._met(X).all(axis=1)
-        return np.asarray(found)
 
     def _met(self, X: Floats) -> Mask:
         """Return which categories are missing or were seen."""
@@ -182,117 +176,38 @@ class KeptRows:
     Parameters
     ----------
     points : array of float32, shape (n, n_coordinates)
-    norms : array of float32, shape (n,)
-        Their squared lengths.
     """
 
     points: NDArray[np.float32]
-    norms: NDArray[np.float32]
 
     def nearest(self, points: NDArray[np.float32]) -> Floats:
         """Return the squared distance of each point to the nearest row; zeros where no rows are kept."""
-        found = np.zeros(len(points))
-        if not len(self.points):
-            return found
-        rows = self.points.astype(np.float64)
-        norms = (rows**2).sum(axis=1)
-        step = max(1, _PIECE // len(rows))
-        for start in range(0, len(points), step):
-            part = points[start : start + step].astype(np.float64)
-            least = _least_squared(part, rows, norms) + (part**2).sum(axis=1)
-            found[start : start + step] = np.maximum(least, 0.0)
-        return found
+        if not len(points) or not len(self.points):
+            return np.zeros(len(points))
+        return _least_squared(points.astype(np.float64), self.points.astype(np.float64))
 
-    def none_within(self, points: NDArray[np.float32], squared_radius: Floats) -> Mask:
-        """Return for which points no row is so near: most rows meet one early, and are then done with.
+    def none_within(self, points: NDArray[np.float32], near: Floats) -> Mask:
+        """Return the points that have no row within their squared distance ``near``.
 
-        What is too near to the radius for single precision is computed again, row by row: the answer must not depend
-        on how many rows are asked for at once.
+        Most points are clearly within it of one of the first rows, for which single precision is enough.
         """
-        lengths = np.einsum("ij,ij->i", points, points)
-        slack = 1e-5 * (lengths + (squared_radius + points.shape[1]))
-        if len(points) <= _FEW:  # the overhead of the loop below would be most of the time
-            first = _least_squared(points, self.points[:64], self.norms[:64]) if len(self.points) else -lengths
-            if (first + lengths <= squared_radius - slack).all():
-                return np.zeros(len(points), dtype=bool)
-        least = np.full(len(points), np.inf, dtype=np.float32)
-        start, stop, left = 0, 64, np.arange(len(points))
-        while start < len(self.points) and len(left):
-            rows, norms = self.points[start:stop], self.norms[start:stop]
-            step = max(1, _PIECE // len(rows))
-            for first in range(0, len(left), step):
-                some = left[first : first + step]
-                least[some] = np.minimum(least[some], _least_squared(points[some], rows, norms) + lengths[some])
-            left = left[least[left] > (squared_radius - slack)[left]]
-            start, stop = stop, 8 * stop
+        slack = 1e-5 * (near + points.shape[1] + (points**2).sum(axis=1))
+        left = np.flatnonzero(_least_squared(points, self.points[:_FIRST]) >= near - slack)
         far = np.zeros(len(points), dtype=bool)
-        far[left] = bool(len(self.points))
-        for one in left[least[left] <= (squared_radius + slack)[left]]:
-            exact = ((self.points.astype(np.float64) - points[one].astype(np.float64)) ** 2).sum(axis=1)
-            far[one] = exact.min() > squared_radius[one] * _MORE
+        far[left] = self.nearest(points[left]) > near[left]
         return far
 
 
-class _FewRows:
-    """Says of a few rows whether all of them are beyond doubt usual; most are, and need no more.
-
-    All is made ready for it: for so few rows, NumPy's functions take longer to call than to compute.
-
-    Parameters
-    ----------
-    space : Space
-    kept : KeptRows
-    radius : float
-    """
-
-    def __init__(self, space: Space, kept: KeptRows, radius: float) -> None:
-        self._numeric, self._low, self._high = space.numeric, space.low, space.high
-        self._factor, self._shift = space.factor, space.shift
-        self._is_plain = not len(space.bent) and not space.has_gaps[space.numeric].any() and bool(len(kept.points))
-        self._categorical = space.categorical
-        n_codes = space.seen.shape[1]
-        self._highest = np.full(len(space.categorical), n_codes - 1.0)
-        self._starts = n_codes * np.arange(len(space.categorical))
-        self._seen = space.seen.ravel()
-        self._told, self._codes = space.categorical[space.told[:, 0]], space.told[:, 1].astype(np.float64)
-        rows = kept.points[:64].astype(np.float64)
-        self._norms, self._rows = (rows**2).sum(axis=1), np.ascontiguousarray(-2 * rows.T)
-        self._squared, self._slack = radius**2, 1e-5 * (radius**2 + kept.points.shape[1])
-
-    def are_usual(self, X: Floats) -> bool:
-        """Return False where a longer look is needed, for a gap say, which is no sign of anything."""
-        if not self._is_plain or np.count_nonzero(np.isnan(X)):
-            return False
-        numbers = X[:, self._numeric]
-        if np.count_nonzero(numbers < self._low) or np.count_nonzero(numbers > self._high):
-            return False
-        numbers *= self._factor
-        numbers -= self._shift
-        points = numbers
-        if len(self._categorical):
-            codes = X[:, self._categorical]
-            if np.count_nonzero(codes < 0) or np.count_nonzero(codes > self._highest):
-                return False
-            if np.count_nonzero(self._seen[codes.astype(np.intp) + self._starts]) < codes.size:
-                return False
-            told = (X[:, self._told] == self._codes) * _HALF
-            points = np.concatenate([numbers, told], axis=1)
-        products = points @ self._rows
-        products += self._norms
-        lengths = np.einsum("ij,ij->i", points, points)
-        within = products.min(axis=1) + lengths <= self._squared - self._slack - 1e-5 * lengths
-        return bool(within.all())
-
-
-_quick_ways: "WeakKeyDictionary[Novelty, tuple[tuple[object, ...], _FewRows]]" = WeakKeyDictionary()
-"""Made on first use, and no part of what is saved."""
-
-
-def _least_squared(points: Any, rows: Any, norms: Any) -> Any:
-    """Return for each point the smallest squared distance to a row, less the squared length of the point."""
-    products = (-2 * points) @ rows.T
-    products += norms
-    return products.min(axis=1)
+def _least_squared(points: NDArray[Any], rows: NDArray[Any]) -> Floats:
+    """Return the squared distance of each point to the nearest of the rows."""
+    lengths, found = (rows**2).sum(axis=1), np.full(len(points), np.inf)
+    for start in range(0, len(points) if len(rows) else 0, _PIECE):
+        part = points[start : start + _PIECE]
+        products = part @ rows.T
+        products *= -2
+        products += lengths
+        found[start : start + _PIECE] = products.min(axis=1) + (part**2).sum(axis=1)
+    return np.maximum(found, 0.0)
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -385,16 +300,10 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def novel(self, X: ArrayLike, rate: float | str | None = None) -> Mask:
         """Return which rows are novel, at the rate or at another."""
         rows = self._checked(X)
-        asked = self.rate if rate is None else rate
-        quick = self._quick(asked) if len(rows) <= _FEW else None
-        if quick is not None and quick.are_usual(rows):
-            return np.zeros(len(rows), dtype=bool)
-        most_outside, radius = self._limits(asked)
-        found = self.space_.suspect(rows)
-        suspects = np.flatnonzero(found)
-        if len(suspects):
-            found[suspects] = self.space_.outside(rows[suspects]).sum(axis=1) > most_outside
-        return found | self.rows_.none_within(self.space_.points(rows), radius**2 + self.space_.left_out(rows))
+        most_outside, radius = self._limits(self.rate if rate is None else rate)
+        near = (radius**2 + self.space_.left_out(rows)) * _MORE
+        far = self.rows_.none_within(self.space_.points(rows), near)
+        return np.asarray(far | (self.space_.outside(rows).sum(axis=1) > most_outside))
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return how usual each row is: the share of rows that score at least as high, itself counted."""
@@ -419,14 +328,6 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return (
             f"Rows unlike those of training are declined as novel: by mistake, at most {self.rate:g} of ordinary rows."
         )
-
-    def _quick(self, rate: float | str) -> "_FewRows":
-        """Return what tells a few usual rows, made once for what was fitted and for a rate."""
-        made_of = (self.space_, self.rows_, self.distances_, rate)
-        held = _quick_ways.get(self)
-        if held is None or any(one is not other for one, other in zip(held[0], made_of, strict=True)):
-            held = _quick_ways[self] = made_of, _FewRows(self.space_, self.rows_, self._limits(rate)[1])
-        return held[1]
 
     def _limits(self, rate: float | str) -> tuple[float, float]:
         """Return the most that may lie outside, and the largest distance."""
@@ -479,35 +380,24 @@ def _parts(rows: Floats, categorical: Mask, rng: np.random.Generator) -> tuple[S
     if n_kept < min(_FEWEST_KEPT, len(rows)):
         n_kept = 0
     points = space.points(rows[rng.permutation(len(rows))[:n_kept]])
-    return space, KeptRows(points, (points**2).sum(axis=1))
+    return space, KeptRows(points)
 
 
 def _judged(space: Space, kept: KeptRows, rows: Floats) -> tuple[Floats, Floats]:
     """Return for each row its distance to the nearest one kept, and how much of it lies outside."""
-    step = max(1, _PIECE // max(space.n_coordinates, 1))
-    pieces = [rows[start : start + step] for start in range(0, len(rows), step)]
-    distances = [
-        np.sqrt(np.maximum(kept.nearest(space.points(piece)) - space.left_out(piece), 0.0)) for piece in pieces
-    ]
-    outside = [space.outside(piece).sum(axis=1) for piece in pieces]
-    return np.concatenate([np.empty(0), *distances]), np.concatenate([np.empty(0), *outside])
+    squared = kept.nearest(space.points(rows)) - space.left_out(rows)
+    return np.sqrt(np.maximum(squared, 0.0)), space.outside(rows).sum(axis=1)
 
 
-def _quantiles(numbers: Floats, shares: tuple[float, ...]) -> list[Floats]:
+def _quantiles(numbers: Floats, shares: tuple[float, ...]) -> Floats:
     """Return quantiles of each column, of some rows where there are many; 0 where a column holds nothing."""
-    ordered = np.sort(numbers[:: 1 + len(numbers) // 20_000], axis=0)  # missing values come last
-    n_valid = len(ordered) - np.isnan(ordered).sum(axis=0)
-    places = [np.floor(share * np.maximum(n_valid - 1, 0)).astype(np.intp) for share in shares]
-    columns = np.arange(numbers.shape[1])
-    return [np.where(n_valid > 0, ordered[place, columns], 0.0) for place in places]
+    some = numbers[:: 1 + len(numbers) // 20_000]
+    held = np.where(np.isnan(some).all(axis=0), 0.0, some)
+    return np.asarray(np.nanquantile(held, shares, axis=0, method="lower"))
 
 
 def _code_counts(codes: Floats) -> NDArray[np.int64]:
     """Return how often each code of each column occurs, shape (n_columns, n_codes)."""
-    if not codes.size:
-        return np.zeros((codes.shape[1], 1), dtype=np.int64)
-    known = np.where(np.isnan(codes) | (codes < 0), -1, codes).astype(np.int64)
-    n_codes = int(known.max(initial=-1)) + 2
-    flat = (known + 1) + n_codes * np.arange(codes.shape[1])
-    counts = np.bincount(flat.ravel(), minlength=n_codes * codes.shape[1]).reshape(codes.shape[1], n_codes)
-    return np.asarray(counts[:, 1:], dtype=np.int64)
+    known = [column[column >= 0].astype(np.int64) for column in codes.T]
+    n_codes = 1 + max((int(column.max(initial=0)) for column in known), default=0)
+    return np.array([np.bincount(column, minlength=n_codes) for column in known]).reshape(-1, n_codes)

@@ -219,6 +219,26 @@ def test_stopped_in_the_middle_there_is_no_output_that_looks_whole(pets, end, tm
     assert all(name.endswith(".part") for name in left)
 
 
+MEASURED = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""A small process between this one and the command: the peak memory of a child begins with that of its parent."""
+
+
+@pytest.mark.slow
+def test_a_table_four_times_as_long_takes_hardly_more_memory(pets, tmp_path):
+    header, rows = (pets / "new.csv").read_bytes().split(b"\n", 1)
+    peaks = []
+    for n in (2_000, 8_000):  # 1 and 4 million rows: 23 and 92 MB of text, and several times that in memory
+        (tmp_path / "new.csv").write_bytes(header + b"\n" + rows * n)
+        command = ["demur", "predict", pets / "model", tmp_path / "new.csv", "--out", tmp_path / "out.csv", "--force"]
+        call = [sys.executable, "-c", MEASURED, sys.executable, "-m", *map(str, command)]
+        peaks.append(int(subprocess.run(call, capture_output=True, check=True).stdout))
+    assert peaks[1] < 1.25 * peaks[0]
+
+
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_mistake(pets):
     command = (
@@ -318,3 +338,18 @@ def test_a_column_of_any_type_works_or_is_set_aside(demur, kind, suffix, tmp_pat
     choices = [line.split(",")[3] for line in result.text.splitlines()[1:]]
     n_right = sum(choice == y for choice, y in zip(choices, table["y"].to_pylist(), strict=True))
     assert used == (n_right > 50)
+
+
+def test_codes_with_leading_zeros_are_categories_from_fit_to_predict(demur, tmp_path):
+    codes = ["007", "0070", "70", "7"] * 30  # as numbers, two of them would be 7 and two 70
+    size = np.random.default_rng(0).normal(size=120).round(3)
+    rows = [f"{code},{x},{'01' if code.startswith('0') else '2'}" for code, x in zip(codes, size, strict=True)]
+    (tmp_path / "data.csv").write_text("code,size,y\n" + "\n".join(rows) + "\n")
+    call = ("fit", tmp_path / "data.csv", "--target", "y", "--model", "lr", "--holdout", "0", "--out", tmp_path / "m")
+    fitted = demur(*call)
+    assert fitted.code == 0, fitted
+    assert "column 'code' holds codes such as '007', so it is read as text" in fitted.errors
+    assert "1 category ('code')" in fitted.text
+    written = csv.DictReader(demur("predict", tmp_path / "m", tmp_path / "data.csv", "--keep-all").text.splitlines())
+    for code, row in zip(codes, written, strict=True):
+        assert (row["code"], row["first_choice"]) == (code, row["y"])

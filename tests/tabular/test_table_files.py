@@ -107,7 +107,8 @@ def test_text_loses_the_space_around_it_and_empty_text_is_missing():
 
 def test_a_delimiter_can_be_insisted_on():
     assert table_of("a:b\n1:2\n", delimiter=":").to_pydict() == {"a": [1], "b": [2]}
-    assert "one character" in message_of(lambda: table_of("a\n1\n", delimiter="::"))
+    for odd in ("::", "§", '"'):
+        assert "one ASCII character" in message_of(lambda odd=odd: table_of("a\n1\n", delimiter=odd))
 
 
 def test_spaces_inside_names_and_texts_split_nothing():

@@ -12,6 +12,7 @@ from .deferral_metrics import (
     system_accuracy,
     system_risk,
 )
+from .expert_reliability import ExpertReliability
 from .experts import Expert, Votes
 from .joint_losses import (
     AsymmetricDeferral,
@@ -26,7 +27,6 @@ from .joint_losses import (
     register_joint,
     resolve_joint,
 )
-from .reliability import Reliability
 
 __all__ = [
     "AsymmetricDeferral",
@@ -41,10 +41,10 @@ __all__ = [
     "DeferralReport",
     "Expert",
     "ExpertCalibration",
+    "ExpertReliability",
     "JointLoss",
     "OneVsAllDeferral",
     "RealizableDeferral",
-    "Reliability",
     "SoftmaxDeferral",
     "StoredProbabilities",
     "TwoStageDeferral",

@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import linprog, minimize
-from scipy.special import logsumexp
+from scipy.optimize import linprog
 from sklearn.base import BaseEstimator
 
 from demur.array_types import AnyArray
@@ -120,7 +119,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if len(limited) > 1:
             shuffled = np.random.RandomState(0).permutation(rows)
             first, rows = shuffled[: len(rows) // 2], shuffled[len(rows) // 2 :]
-            prices[limited] = _dual_prices(gains[first], shares * len(first), limited)
+            prices[limited] = _scarcity(gains[first], shares * len(first))[limited]
         best, margin, _ = _margins(gains[rows], prices, limited)
         surcharge = -float(prices[limited].min(initial=np.inf)) if len(limited) else 0.0
         for expert in limited:
@@ -242,70 +241,51 @@ def _most_allowed(n_rows: int, share: float, level: float) -> int:
     return int(allowed[-1])
 
 
-def _dual_prices(gains: Floats, room: Floats, limited: Ints) -> Floats:
-    """Return prices of scarcity that nearly minimise the dual: what rows pay at most, plus what the room is worth."""
-    if not len(limited):
-        return np.zeros(0)
-    usable = np.where(np.isfinite(gains), gains, -1e6)
-    top = max(float(usable.max(initial=0.0)), 1e-12)
+def _scarcity(gains: Floats, room: Floats) -> Floats:
+    """Return the experts' prices of scarcity: those of the assignment of some rows, with room in proportion."""
+    some = gains[np.random.RandomState(0).permutation(len(gains))[:_SAMPLE]]
+    return _solved(_with_model(some), np.ones(len(some)), room * (len(some) / len(gains)))[1]
 
-    def smoothed(prices: Floats, rows: Floats, share: Floats, width: float) -> tuple[float, Floats]:
-        net = rows.copy()
-        net[:, limited] -= prices
-        scaled = np.column_stack([np.zeros(len(net)), net]) / width
-        total = logsumexp(scaled, axis=1, keepdims=True)
-        load = np.exp(scaled - total).mean(axis=0)[1 + limited]
-        return float(width * total.mean() + prices @ share), share - load
 
-    prices, share = np.zeros(len(limited)), room[limited] / len(usable)
-    some = usable[np.random.RandomState(0).permutation(len(usable))[:_SAMPLE]]
-    for width, rows in ((0.05, some), (0.005, some), (0.001, usable)):
-        bounds = [(0.0, top)] * len(limited)
-        arguments = (rows, share, width * top)
-        prices = minimize(smoothed, prices, args=arguments, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return np.asarray(prices, dtype=np.float64)
+def _with_model(gains: Floats) -> Floats:
+    """Put the model, which saves nothing, before the experts; who cannot be asked is never worth it."""
+    return np.column_stack([np.zeros(len(gains)), np.where(np.isfinite(gains), gains, -1e6)])
 
 
 def _least_cost(gains: Floats, room: Ints) -> Ints:
     """Return the assignment of largest total gain within the room: -1 for the model.
 
-    The rows that are nearly indifferent at the near-optimal prices are assigned by a linear program, the others by
+    The rows that are nearly indifferent at the prices of a sample are assigned by a linear program, the others by
     their best action. If the prices of the program confirm those, no assignment can be better; else more rows go in.
     """
     ask = np.full(len(gains), -1)
     rows = np.flatnonzero((gains > 0).any(axis=1))
     if not len(rows) or not room.any():
         return ask
-    every = np.column_stack([np.zeros(len(rows)), np.where(np.isfinite(gains[rows]), gains[rows], -1e6)])
-    saved, kind, size = np.unique(every, axis=0, return_inverse=True, return_counts=True)  # equal rows as one
-    limited = np.flatnonzero(room < len(rows))
-    prices = np.zeros(1 + len(room))
-    prices[1 + limited] = _dual_prices(every[:, 1:], room.astype(np.float64), limited)
+    saved, kind, size = np.unique(_with_model(gains[rows]), axis=0, return_inverse=True, return_counts=True)
+    prices = _scarcity(gains[rows], room.astype(np.float64))
     n_open = _SAMPLE
     while True:
-        net = saved - prices
+        net = saved - np.r_[0.0, prices]
         best = net.argmax(axis=1)
         top_two = np.partition(net, -2, axis=1)[:, -2:]
-        opened = np.argpartition(top_two[:, 1] - top_two[:, 0], min(n_open, len(saved)) - 1)[:n_open]
-        settled = np.ones(len(saved), dtype=bool)
-        settled[opened] = False
-        left = room - np.bincount(best[settled], size[settled], minlength=1 + len(room))[1:].astype(np.int64)
+        opened = np.argsort(top_two[:, 1] - top_two[:, 0], kind="stable")[:n_open]
+        settled = np.setdiff1d(np.arange(len(saved)), opened)
+        left = room - np.bincount(best[settled], size[settled], minlength=1 + len(room))[1:]
         if (left >= 0).all():
-            amounts, marginal = _solved(saved[opened], size[opened], left)
-            net = saved - np.r_[0.0, marginal]
-            slack = net.max(axis=1) - net[np.arange(len(saved)), best]
-            if slack[settled].max(initial=0.0) <= 1e-12:
+            amounts, prices = _solved(saved[opened], size[opened], left)
+            net = saved[settled] - np.r_[0.0, prices]
+            if (net.max(axis=1) - net[np.arange(len(settled)), best[settled]]).max(initial=0.0) <= 1e-12:
                 given = np.zeros(saved.shape, dtype=np.int64)
-                given[np.arange(len(saved)), best] = size
-                given[opened] = amounts
+                given[settled, best[settled]] = size[settled]
+                given[opened] = np.round(amounts)
                 actions = np.tile(np.arange(saved.shape[1]), len(saved))
                 ask[rows[np.argsort(kind.ravel(), kind="stable")]] = np.repeat(actions, given.ravel()) - 1
                 return ask
-            prices = np.r_[0.0, marginal]
         n_open *= 2
 
 
-def _solved(saved: Floats, size: Ints, left: Ints) -> tuple[Ints, Floats]:
+def _solved(saved: Floats, size: Floats | Ints, left: Floats | Ints) -> tuple[Floats, Floats]:
     """Solve the transport problem; return how many rows of each kind get each action, and the experts' prices."""
     row, action = np.nonzero(np.column_stack([np.ones(len(saved), dtype=bool), saved[:, 1:] > 0]))
     variables, asked = np.arange(len(row)), action > 0
@@ -314,8 +294,8 @@ def _solved(saved: Floats, size: Ints, left: Ints) -> tuple[Ints, Floats]:
     result = linprog(  # type: ignore[call-overload] # the stubs do not know sparse matrices
         -saved[row, action], A_ub=loads, b_ub=left, A_eq=once, b_eq=size, bounds=(0, None), method="highs-ds"
     )
-    if result.status != 0 or np.abs(result.x - np.round(result.x)).max() > 1e-6:
+    if result.status != 0:
         raise RuntimeError(f"the linear program of the assignment failed: {result.message}")
-    amounts = np.zeros(saved.shape, dtype=np.int64)
-    amounts[row, action] = np.round(result.x).astype(np.int64)
+    amounts = np.zeros(saved.shape)
+    amounts[row, action] = result.x
     return amounts, -np.asarray(result.ineqlin.marginals, dtype=np.float64)

@@ -14,8 +14,8 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray
+from demur.deferral.expert_reliability import LogitModel, log_odds, log_odds_of_best
 from demur.deferral.experts import Expert, read_answers, read_experts
-from demur.deferral.reliability import LogitModel, log_odds, log_odds_of_best
 from demur.errors import InputError
 from demur.guarantees.risk_control import NoGuaranteeError, upper_bound
 
@@ -23,7 +23,7 @@ __all__ = ["Cascade", "CascadeRun"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Asked = int
+ServiceSet = int
 """A set of services: the sum of 2 to the power of each one's number."""
 
 _MOST = 6
@@ -91,7 +91,7 @@ class _Seen:
 
     said: Ints
     sure: Floats
-    outlook: Mapping[Asked, Mapping[Asked, Floats]]
+    outlook: Mapping[ServiceSet, Mapping[ServiceSet, Floats]]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -185,8 +185,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         right = {some: np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64) for some in subsets}
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
         self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
-        self.outlooks_: dict[Asked, dict[Asked, LogitModel]] = {}
-        outlook: dict[Asked, dict[Asked, Floats]] = {}
+        self.outlooks_: dict[ServiceSet, dict[ServiceSet, LogitModel]] = {}
+        outlook: dict[ServiceSet, dict[ServiceSet, Floats]] = {}
         for some in subsets:
             z = _state(pooled[some], ranks, some)
             self.outlooks_[some], outlook[some] = {}, {}
@@ -308,7 +308,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def _look(
         self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], n_rows: int
-    ) -> tuple[_Seen, dict[Asked, Floats]]:
+    ) -> tuple[_Seen, dict[ServiceSet, Floats]]:
         """Return what is seen on new rows, and class probabilities from each set of answers."""
         said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
         logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
@@ -317,7 +317,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             own = _members(some)
             pooled[some] = pool.predict(logs[own], said[:, own], sure[:, own])
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        outlook: dict[Asked, dict[Asked, Floats]] = {}
+        outlook: dict[ServiceSet, dict[ServiceSet, Floats]] = {}
         for some, models in self.outlooks_.items():
             z = _state(pooled[some], ranks, some)
             outlook[some] = {
@@ -347,14 +347,14 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 at[rows[best == position]] = some | 1 << then
         return at
 
-    def _price(self, some: Asked) -> float:
+    def _price(self, some: ServiceSet) -> float:
         return float(self.prices_[_members(some)].sum())
 
     def _rates(self) -> Floats:
         rates: Floats = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
         return rates
 
-    def _by_outlook(self, seen: _Seen, right: Mapping[Asked, Floats]) -> list[Policy]:
+    def _by_outlook(self, seen: _Seen, right: Mapping[ServiceSet, Floats]) -> list[Policy]:
         """Return the policies that go by what is expected of further questions."""
         return [
             self._judged(policy, self._follow(policy, seen), right)
@@ -362,7 +362,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             for policy in (Policy(first, float(rate), 0.0, 0.0) for rate in self._rates())
         ]
 
-    def _by_cuts(self, seen: _Seen, right: Mapping[Asked, Floats], fold: Ints) -> list[Policy]:
+    def _by_cuts(self, seen: _Seen, right: Mapping[ServiceSet, Floats], fold: Ints) -> list[Policy]:
         """Return the policies that ask a second service up to a confidence, one for each answer of the first.
 
         Confidences and second services are those that would have been best on the rows at hand. What they cost and
@@ -385,7 +385,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     found.append(self._judged(replace(policy, goes_on=goes_on), states, right))
         return found
 
-    def _judged(self, policy: Policy, states: Ints, right: Mapping[Asked, Floats]) -> Policy:
+    def _judged(self, policy: Policy, states: Ints, right: Mapping[ServiceSet, Floats]) -> Policy:
         """Return the policy with what it costs and brings, where it leads to these sets of services."""
         cost = sum(float((states == some).mean()) * self._price(some) for some in np.unique(states).tolist())
         return replace(policy, cost=cost, accuracy=float(_chosen(right, states).mean()))
@@ -548,7 +548,9 @@ class _CutGains:
     prices: Floats
 
     @classmethod
-    def of(cls, first: int, seen: _Seen, right: Mapping[Asked, Floats], prices: Floats, n_labels: int) -> "_CutGains":
+    def of(
+        cls, first: int, seen: _Seen, right: Mapping[ServiceSet, Floats], prices: Floats, n_labels: int
+    ) -> "_CutGains":
         seconds = [s for s in range(len(prices)) if s != first]
         rows, sure, gain = [], [], []
         for label in range(n_labels):
@@ -586,7 +588,7 @@ def _second(policy: Policy, said: Ints, sure: Floats) -> Ints:
     return np.where(asks, 1 << policy.first | 1 << np.maximum(whom, 0), 1 << policy.first)
 
 
-def _chosen(right: Mapping[Asked, Any], states: Ints) -> Floats:
+def _chosen(right: Mapping[ServiceSet, Any], states: Ints) -> Floats:
     """Return whether the answer is right, each row with the set of services that it was asked of."""
     found = np.zeros(len(states))
     for some in np.unique(states).tolist():
@@ -595,12 +597,12 @@ def _chosen(right: Mapping[Asked, Any], states: Ints) -> Floats:
     return found
 
 
-def _subsets(n_services: int) -> list[Asked]:
+def _subsets(n_services: int) -> list[ServiceSet]:
     """Return all sets of services but the empty one, smaller ones first."""
     return [sum(1 << s for s in some) for k in range(1, n_services + 1) for some in combinations(range(n_services), k)]
 
 
-def _members(some: Asked) -> list[int]:
+def _members(some: ServiceSet) -> list[int]:
     """Return the numbers of the services in a set.
 
     Examples
@@ -633,7 +635,7 @@ def _cuts(sure: Floats) -> Floats:
     return np.unique(np.quantile(sure, kept, method="lower")) if kept else np.empty(0)
 
 
-def _state(proba: Floats, ranks: list[Floats], some: Asked) -> Floats:
+def _state(proba: Floats, ranks: list[Floats], some: ServiceSet) -> Floats:
     """Return what is known after some answers, as inputs of a logistic regression."""
     odds = log_odds_of_best(proba)
     best = np.eye(proba.shape[1])[proba.argmax(axis=1)]

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
-from demur.deferral.deferring import DeferringClassifier
+from demur.deferral.deferring_classifier import DeferringClassifier
 from demur.deferral.experts import Expert, check_names, check_prices, read_answers, read_experts
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError, InputTypeError

@@ -1,6 +1,6 @@
 """DeferOption: any classifier, and experts who can be asked in its stead."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -14,17 +14,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
-from demur.deferral.deferring import DeferringClassifier
-from demur.deferral.experts import Ballots, Expert, check_names, read_answers, read_experts
-from demur.deferral.reliability import (
+from demur.deferral.deferring_classifier import DeferringClassifier
+from demur.deferral.expert_reliability import (
+    ExpertReliability,
     ExpertRows,
     LogitModel,
-    Reliability,
     fit_reliability,
     log_odds,
     log_odds_of_best,
     recalibrated,
 )
+from demur.deferral.experts import Ballots, Expert, answers_to_learn_from, check_names, read_experts
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import AroundAnEstimator, checked_labels, choose_reject_label
@@ -59,8 +59,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     combine : bool or "auto", default False
         What to answer once an expert was asked: False takes the expert's answer h as it is; True answers with the class
         of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the expert's confusion matrix
-        (Kerrigan et al. 2021); "auto" combines with those experts with whom the system did better so on the rows of
-        ``fit``, by more than a standard error.
+        (Kerrigan et al. 2021); "auto" does so for those experts whose answers it makes right more often on the
+        rows of ``fit``, by more than a standard error.
     cv : int, splitter or iterable, default=5
         The folds. Rows with equal features, or of one group, never stand on both sides of a fold.
     reject_label : object, optional
@@ -174,7 +174,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base(len(experts))
         self._learn_classes(base, X, labels)
-        ballots = self._answers_to_learn_from(answers, experts, len(labels))
+        to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
+        ballots = answers_to_learn_from(answers, experts, self.classes_, len(labels), to_learn)
         fit_params = self._routed(base, fit_params)
         blocks = blocks_of(X, labels, groups)
         folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
@@ -238,25 +239,6 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
         check_names(read_experts(self.experts), self.classes_)
 
-    def _answers_to_learn_from(self, answers: Any, experts: Mapping[str, Expert], n_rows: int) -> Ballots:
-        to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
-        if answers is None:
-            if to_learn:
-                raise InputError(
-                    f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or "
-                    "an Expert with a known accuracy."
-                )
-            n_experts, n_classes = len(experts), len(self.classes_)
-            return Ballots(np.zeros((n_rows, n_experts, n_classes)), np.full((n_rows, n_experts), -1))
-        ballots = read_answers(answers, experts, self.classes_, n_rows)
-        for number, name in enumerate(experts):
-            if name in to_learn and not ballots.counts[:, number].any():
-                raise InputError(
-                    f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
-                    "accuracy."
-                )
-        return ballots
-
     def _fit_model(
         self, base: Estimator, X: Features, labels: AnyArray, folds: list[Fold], fit_params: ByName
     ) -> tuple[NDArray[np.int64], Floats]:
@@ -285,59 +267,29 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         folds: list[Fold],
     ) -> None:
         """Learn when each expert is right, and when the model is; experts in the order of their names."""
-        self.reliability_: dict[str, Reliability] = {}
+        self.reliability_: dict[str, ExpertReliability] = {}
         self.learners_: ByName = {}
         self.confusion_: dict[str, Floats] = {}
         self.combines_ = dict.fromkeys(self.experts_, False)
         informing = []
         for name in sorted(self.experts_):
-            votes = ballots.counts[kept, list(self.experts_).index(name)]
-            given = votes.sum(axis=1)
-            taken = votes[np.arange(len(y)), y] / np.maximum(given, 1)
-            variants = {False: taken} if self.combine is not True else {}
-            if self.combine and votes.any():
-                variants[True] = _right_combined(votes, y, proba, folds)
             if self.experts_[name].accuracy is not None and not self.combine:
                 continue
-            tried = {
-                combines: self._learned(base, name, X, y, proba, right, given * weight, folds)
-                for combines, right in variants.items()
-            }
-            combines = next(iter(tried)) if len(tried) == 1 else _combining_pays(tried[True][3] - tried[False][3])
-            fitted, estimate, learner, _ = tried[combines]
-            self.reliability_[name], self.combines_[name] = fitted, combines
-            if combines:
-                self.confusion_[name] = _confusion(votes, y)
+            votes = ballots.counts[kept, list(self.experts_).index(name)]
+            given = votes.sum(axis=1)
+            right = votes[np.arange(len(y)), y] / np.maximum(given, 1)
+            if self.combine:
+                combined = _right_combined(votes, y, proba, folds)
+                if self.combine is True or _is_larger(combined[given > 0] - right[given > 0]):
+                    right, self.combines_[name], self.confusion_[name] = combined, True, _confusion(votes, y)
+            estimates, learner = self._estimates_out_of_fold(base, name, X, right, given * weight, folds)
+            fitted = fit_reliability(ExpertRows(right, given * weight, proba, y, estimates, folds))
+            self.reliability_[name] = fitted
             if fitted.kind == "features":
                 self.learners_[name] = learner
             if fitted.informs_model:
-                informing.append(fitted.estimate(proba, estimate))
+                informing.append(fitted.estimate(proba, estimates.get(fitted.kind)))
         self.correction_ = _corrected_model(proba, y, weight, informing)
-
-    def _learned(
-        self,
-        base: Estimator,
-        name: str,
-        X: Features,
-        y: NDArray[np.int64],
-        proba: Floats,
-        right: Floats,
-        answered: Floats,
-        folds: list[Fold],
-    ) -> tuple[Reliability, Floats | None, Any, Floats]:
-        """Learn when one expert is right; also return how right the two of them are together on the answered rows."""
-        estimates, learner = self._estimates_out_of_fold(base, name, X, right, answered, folds)
-        fitted = fit_reliability(ExpertRows(right, answered, proba, y, estimates, folds))
-        estimate = estimates.get(fitted.kind)
-        worth = fitted.predict(proba, estimate) - self.experts_[name].price
-        informing = [fitted.estimate(proba, estimate)] if fitted.informs_model else []
-        sure, odds = proba.max(axis=1), log_odds_of_best(proba)
-        correction = _corrected_model(proba, y, np.ones(len(y)), informing)
-        if correction is not None:
-            sure = correction.predict(_evidence(odds, informing), odds)
-        own = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
-        together = np.where(worth >= sure, right - self.experts_[name].price, own)
-        return fitted, estimate, learner, together[answered > 0]
 
     def _estimates_out_of_fold(
         self, base: Estimator, name: str, X: Features, right: Floats, weight: Floats, folds: list[Fold]
@@ -424,7 +376,8 @@ def _right_combined(votes: Floats, y: NDArray[np.int64], proba: Floats, folds: l
     return share
 
 
-def _combining_pays(gain: Floats) -> bool:
+def _is_larger(gain: Floats) -> bool:
+    """Return whether the mean is above 0 by more than its standard error."""
     return bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
 
 

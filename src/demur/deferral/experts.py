@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import AnyArray, ByName, Estimator
 from demur.errors import InputError, InputTypeError
 
-__all__ = ["MODEL", "Ballots", "Expert", "Votes", "check_names", "check_prices", "read_answers", "read_experts"]
+__all__ = [
+    "MODEL",
+    "Ballots",
+    "Expert",
+    "Votes",
+    "answers_to_learn_from",
+    "check_names",
+    "check_prices",
+    "read_answers",
+    "read_experts",
+]
 
 Floats = NDArray[np.float64]
 
@@ -93,12 +103,6 @@ class Ballots:
 
     counts: Floats
     answer: NDArray[np.int64]
-
-    @property
-    def given(self) -> Floats:
-        """How many answers each expert gave on each row."""
-        total: Floats = self.counts.sum(axis=2)
-        return total
 
 
 def read_experts(experts: Any) -> dict[str, Expert]:
@@ -232,6 +236,25 @@ def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray,
     return Ballots(counts, answer)
 
 
+def answers_to_learn_from(
+    answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int, to_learn: Sequence[str]
+) -> Ballots:
+    """Read answers as :func:`read_answers`, and refuse where there are none of an expert in ``to_learn``."""
+    if answers is None and to_learn:
+        raise InputError(
+            f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or an Expert "
+            "with a known accuracy."
+        )
+    ballots = read_answers({} if answers is None else answers, experts, classes, n_rows)
+    for number, name in enumerate(experts):
+        if name in to_learn and not ballots.counts[:, number].any():
+            raise InputError(
+                f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
+                "accuracy."
+            )
+    return ballots
+
+
 def _columns_by_expert(answers: Any, names: list[str], n_classes: int, n_rows: int) -> ByName:
     if isinstance(answers, Mapping):
         unknown = [name for name in answers if name not in names]
@@ -274,12 +297,9 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.
             f"the answers of {name!r} must have shape ({n_rows},), or ({n_rows}, n_people) for several people, got "
             f"{labels.shape}."
         )
-    values, gap = np.asarray(labels), np.ma.getmaskarray(labels) if np.ma.isMaskedArray(labels) else None
-    gap = np.zeros(values.shape, dtype=bool) if gap is None else gap
+    values = np.where(np.ma.getmaskarray(labels), None, np.ma.getdata(labels).astype(object))
     number_of = {label: number for number, label in enumerate(classes.tolist())}
-    different, where = _different(values)
-    coded = np.array([_code(label, number_of) for label in different], dtype=np.int64)
-    codes = np.where(gap, -1, coded[where].reshape(values.shape))
+    codes = np.array([_code(entry, number_of) for entry in values.ravel().tolist()]).reshape(values.shape)
     if (codes == -2).any():
         row, person = np.argwhere(codes == -2)[0]
         raise InputError(
@@ -295,24 +315,6 @@ def _as_array(values: Any) -> AnyArray:
         return values
     array = np.asarray(values)
     return np.array(values, dtype=object) if array.dtype.kind in "US" else array
-
-
-def _different(values: AnyArray) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the different entries, and for each entry the number of its equal."""
-    flat = values.ravel()
-    if flat.dtype.kind != "O":
-        found, where = np.unique(flat, return_inverse=True)
-        return found.tolist(), where.ravel()
-    numbers: dict[Any, int] = {}
-    entries: list[Any] = []
-    where = np.empty(len(flat), dtype=np.int64)
-    for position, entry in enumerate(flat.tolist()):
-        key = (entry != entry, type(entry)) if _is_gap(entry) else entry
-        if key not in numbers:
-            numbers[key] = len(entries)
-            entries.append(entry)
-        where[position] = numbers[key]
-    return entries, where
 
 
 def _is_gap(entry: Any) -> bool:

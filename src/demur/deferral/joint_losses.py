@@ -14,15 +14,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
 from numpy.typing import ArrayLike
 
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import F, Tensor, torch
-from demur.losses.loss import Hyper, Trainable, at_least_single, full_precision, score_of_label
+from demur.losses import CrossEntropy
+from demur.losses.loss import (
+    Hyper,
+    Trainable,
+    at_least_single,
+    check_scores,
+    checked_labels,
+    full_precision,
+    one_versus_all,
+    score_of_label,
+)
 from demur.losses.registry import load_object
+from demur.margins import Logistic
 from demur.named_classes import NamedClasses
 from demur.rules import Decision
 
@@ -123,7 +134,8 @@ class JointLoss(Trainable):
         """
         prices = _checked_prices(prices)
         self._check(scores, len(prices))
-        self._check_answers(scores, y, right, len(prices))
+        y = checked_labels(scores, y, scores.shape[-1] - len(prices))
+        _check_right(right, (*y.shape, len(prices)))
         scores = at_least_single(scores)
         with full_precision(scores):
             return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
@@ -170,46 +182,26 @@ class JointLoss(Trainable):
         best, asked = classes.max(-1), experts.max(-1)
         decision = Decision.from_acceptance(best.indices, best.values - asked.values)
         costs = 1 - torch.cat([classes, experts], -1) if self.has_estimates else None
-        return Decision(
-            decision.label,
-            decision.reject,
-            decision.acceptance,
-            decision.confidence,
-            ask=torch.where(decision.reject, asked.indices, -1),
-            costs=costs,
-        )
+        return replace(decision, ask=torch.where(decision.reject, asked.indices, -1), costs=costs)
 
     def _check(self, scores: Tensor, n_experts: int) -> None:
-        if not isinstance(scores, Tensor) or not scores.is_floating_point():
-            kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-            raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+        check_scores(scores)
         n_outputs = scores.shape[-1] if scores.ndim else 0
         if n_experts < 1 or n_outputs < 2 + n_experts:
             raise InputError(
                 f"{self.name} needs a score for each of at least two classes and each of {n_experts} experts, got "
                 f"scores of shape {tuple(scores.shape)}."
             )
-        if scores.isnan().any():
-            raise InputError(
-                "scores contain NaN: the network has diverged; lower the learning rate or scale the features."
-            )
 
-    def _check_answers(self, scores: Tensor, y: Tensor, right: Tensor, n_experts: int) -> None:
-        n_classes = scores.shape[-1] - n_experts
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.dtype == torch.bool:
-            kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
-            raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
-        if y.shape != scores.shape[:-1]:
-            raise InputError(f"y must have shape {tuple(scores.shape[:-1])} to match scores, got {tuple(y.shape)}.")
-        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-            raise InputError(f"labels must be in 0 ... {n_classes - 1}, got {int(y.min())} ... {int(y.max())}.")
-        if not isinstance(right, Tensor) or right.shape != (*y.shape, n_experts):
-            raise InputError(
-                f"right must be a tensor of shape {(*y.shape, n_experts)}, an entry for each row and expert, got "
-                f"{tuple(right.shape) if isinstance(right, Tensor) else type(right).__name__}."
-            )
-        if bool(((right < 0) | (right > 1)).any()):
-            raise InputError("right must lie in [0, 1]: 1 where the expert was right; NaN where it was not asked.")
+
+def _check_right(right: Tensor, shape: tuple[int, ...]) -> None:
+    if not isinstance(right, Tensor) or right.shape != shape:
+        raise InputError(
+            f"right must be a tensor of shape {shape}, an entry for each row and expert, got "
+            f"{tuple(right.shape) if isinstance(right, Tensor) else type(right).__name__}."
+        )
+    if bool(((right < 0) | (right > 1)).any()):
+        raise InputError("right must lie in [0, 1]: 1 where the expert was right; NaN where it was not asked.")
 
 
 L = TypeVar("L", bound=JointLoss)
@@ -345,8 +337,7 @@ class OneVsAllDeferral(JointLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
-        classes = F.softplus(g).sum(-1) - score_of_label(g, label)
-        return classes + _logistic(d, right, asked)
+        return one_versus_all(Logistic(), g, label) + _logistic(d, right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         worth = torch.sigmoid(scores)
@@ -380,8 +371,7 @@ class AsymmetricDeferral(JointLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
-        answering = torch.logsumexp(g, -1) - score_of_label(g, label)
-        return answering + _logistic(d - _all_but_best(g), right, asked)
+        return CrossEntropy().forward(g, label, None) + _logistic(d - _all_but_best(g), right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         g, d = scores[..., :-n_experts], scores[..., -n_experts:]
@@ -449,16 +439,11 @@ class RealizableDeferral(JointLoss):
         d = torch.where(asked, d, _OUT)
         total = torch.logsumexp(torch.cat([g, d], -1), -1)
         own = score_of_label(g, label)
-        if d.shape[-1] == 1:
-            return self._psi(total - own) - self._saved(own, d, worth, total)
         saved = self._saved(own, d, worth.clamp(min=0.0), total) - self._saved(own, d, (-worth).clamp(min=0.0), total)
         return self._psi(total - own) - saved
 
     def _saved(self, own: Tensor, d: Tensor, amount: Tensor, total: Tensor) -> Tensor:
         """Return the sum over layers of (Psi(p_y) - Psi(p_y + their experts' p)), each as thick as the layer."""
-        if d.shape[-1] == 1:
-            surprise = total - torch.logaddexp(own, d[..., 0])
-            return amount[..., 0] * (self._psi(total - own) - self._psi(surprise))
         sorted_amount = amount.sort(dim=-1, descending=True)
         thickness = -torch.diff(sorted_amount.values, dim=-1, append=torch.zeros_like(amount[..., :1]))
         pooled = torch.logcumsumexp(d.gather(-1, sorted_amount.indices), -1)
@@ -504,7 +489,7 @@ class DecoupledDeferral(JointLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
-        return torch.logsumexp(g, -1) - score_of_label(g, label) + self.weight * _logistic(d, right, asked)
+        return CrossEntropy().forward(g, label, None) + self.weight * _logistic(d, right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         return torch.softmax(scores[..., :-n_experts], -1), torch.sigmoid(scores[..., -n_experts:])
@@ -566,8 +551,9 @@ class TwoStageDeferral(JointLoss):
         n_experts = y.shape[-1] - 1
         g, d, label = scores[..., :-n_experts], scores[..., -n_experts:], y[..., 0].long()
         model = (g.argmax(-1) == label).to(scores.dtype)
-        first = torch.logsumexp(g, -1) - score_of_label(g, label)
-        return first + Routing().forward(d, torch.cat([model.unsqueeze(-1), y[..., 1:]], -1), None)
+        return CrossEntropy().forward(g, label, None) + Routing().forward(
+            d, torch.cat([model.unsqueeze(-1), y[..., 1:]], -1), None
+        )
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         log_proba = torch.log_softmax(scores[..., :-n_experts], -1)

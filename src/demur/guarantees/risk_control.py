@@ -19,8 +19,8 @@ from demur.guarantees.coverage import FittedThreshold, check_confidence, check_s
 from demur.rules import check_classes, check_proba, register_rule
 
 __all__ = [
-    "Certificate",
     "NoGuaranteeError",
+    "RiskCertificate",
     "RiskControl",
     "fixed_sequence",
     "fixed_thresholds",
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Certificate:
+class RiskCertificate:
     """A threshold, what it accepted on the calibration sample, and the bound that its test gives.
 
     Parameters
@@ -64,13 +64,13 @@ class NoGuaranteeError(InputError):
 
     Attributes
     ----------
-    best : Certificate
+    best : RiskCertificate
         The threshold with the smallest bound, which is above the target.
     rows_needed : int
         The number of accepted rows that it takes at the least, if all of them are right.
     """
 
-    best: Certificate
+    best: RiskCertificate
     rows_needed: int
 
 
@@ -99,9 +99,9 @@ class RiskControl(FittedThreshold):
 
     Attributes
     ----------
-    certificate_ : Certificate
+    certificate_ : RiskCertificate
         The threshold, what it accepted on the calibration sample, and its bound: with groups, the largest of theirs.
-    group_certificates_ : dict of str to Certificate
+    group_certificates_ : dict of str to RiskCertificate
         The same for each group; empty without groups. With probability 1 - delta all of their bounds hold.
     per_cluster_ : bool
         Whether the guarantee is about one answer per cluster, not about all answers.
@@ -271,13 +271,13 @@ class RiskControl(FittedThreshold):
             groups = np.unique(names).tolist()
             parts = [(name, rows & (names == name)) for name in groups for rows in counted_as]
             self.certificate_ = fixed_sequence(scores, errors, target, delta, parts)
-        self.group_certificates_: dict[str, Certificate] = {}
+        self.group_certificates_: dict[str, RiskCertificate] = {}
         if self.groups is not None:
             self.group_certificates_ = {
                 name: self._of_group(scores[names == name], errors[names == name], len(groups)) for name in groups
             }
 
-    def _of_group(self, scores: Floats, errors: NDArray[np.bool_], n_groups: int) -> Certificate:
+    def _of_group(self, scores: Floats, errors: NDArray[np.bool_], n_groups: int) -> RiskCertificate:
         """Return the certificate of one group; the bounds of all groups hold together.
 
         Where the risk of some group exceeds the target, the threshold passes with at most the probability ``level``.
@@ -334,7 +334,7 @@ def one_row_of_each(clusters: ArrayLike) -> NDArray[np.intp]:
     return np.sort(shuffled[np.unique(values[shuffled], return_index=True)[1]])
 
 
-def sgr(confidence: Floats, wrong: NDArray[np.bool_], target_risk: float, delta: float) -> Certificate:
+def sgr(confidence: Floats, wrong: NDArray[np.bool_], target_risk: float, delta: float) -> RiskCertificate:
     """Search for the largest number of accepted rows by bisection (Geifman and El-Yaniv 2017, Algorithm 1).
 
     Accepting the k most confident rows is tested by a Clopper-Pearson bound at level delta / ceil(log2(n + 1)), the
@@ -357,7 +357,7 @@ def sgr(confidence: Floats, wrong: NDArray[np.bool_], target_risk: float, delta:
         k = (passed + failed) // 2
         n_accepted, n_wrong = (int(count) for count in sample.above(sample.threshold_of(k)))
         bound = float(upper_bound(n_wrong, n_accepted, level))
-        tested = Certificate(sample.threshold_of(k), sample.n_rows, n_accepted, n_wrong, level, bound, "sgr")
+        tested = RiskCertificate(sample.threshold_of(k), sample.n_rows, n_accepted, n_wrong, level, bound, "sgr")
         if bound <= target_risk:
             passed = k
             accepted.append(tested)
@@ -405,7 +405,7 @@ def fixed_sequence(
     target_risk: float,
     delta: float,
     parts: Sequence[tuple[str, NDArray[np.bool_]]] = (),
-) -> Certificate:
+) -> RiskCertificate:
     """Test fixed thresholds from the most cautious down (learn then test, Angelopoulos et al. 2021).
 
     The hypothesis "the risk above t exceeds the target" is tested for each threshold of :func:`fixed_thresholds` by
@@ -441,7 +441,7 @@ def fixed_sequence(
         chosen_level = float(own[chosen])
     bounds_there = upper_bound(counts[:, 1, chosen], counts[:, 0, chosen], chosen_level)
     bound = float(bounds_there.max())
-    certificate = Certificate(
+    certificate = RiskCertificate(
         float(thresholds[chosen]), len(confidence), int(accepted[chosen]), int(errors[chosen]), chosen_level, bound,
         "fixed-sequence",
     )  # fmt: skip
@@ -476,7 +476,7 @@ class _Sample:
 
 
 def _no_guarantee(
-    best: Certificate, target_risk: float, delta: float, needed: int, weakest: tuple[str, int] | None = None
+    best: RiskCertificate, target_risk: float, delta: float, needed: int, weakest: tuple[str, int] | None = None
 ) -> NoGuaranteeError:
     where = ""
     if weakest is not None:

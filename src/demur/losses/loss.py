@@ -27,6 +27,8 @@ __all__ = [
     "all_between",
     "at_least_single",
     "check_inverse_link",
+    "check_scores",
+    "checked_labels",
     "full_precision",
     "one_versus_all",
     "over_classes",
@@ -233,7 +235,7 @@ class Loss(Trainable):
         torch.Size([2, 4, 4])
         """
         scores = self._checked_scores(scores, class_axis, y)
-        labels = self._checked_labels(scores, y)
+        labels = checked_labels(scores, y, self._n_classes(scores.shape[-1]))
         if self.trained_for_cost or cost is not None:
             self.check_cost(cost)
         with full_precision(scores):
@@ -284,9 +286,7 @@ class Loss(Trainable):
 
     def _checked_scores(self, scores: Tensor, class_axis: int | None, y: Tensor | None = None) -> Tensor:
         """Return the scores with the classes on the last axis, or refuse them."""
-        if not isinstance(scores, Tensor) or not scores.is_floating_point():
-            kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-            raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+        check_scores(scores)
         shape = tuple(scores.shape)
         if class_axis is None:
             either = isinstance(y, Tensor) and scores.ndim == 3 and y.shape == shape[:-1] == shape[:1] + shape[2:]
@@ -310,27 +310,6 @@ class Loss(Trainable):
                 f"{self.name} needs scores of shape (..., n_outputs) with n_outputs = {self.n_outputs(n_classes)} for "
                 f"{n_classes} classes, got shape {tuple(scores.shape)}."
             )
-        if scores.isnan().any():
-            raise InputError(
-                "scores contain NaN: the network has diverged; lower the learning rate or scale the features."
-            )
-
-    def _checked_labels(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the labels as torch indexes with them, or refuse them."""
-        if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-            kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
-            raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
-        if y.shape != scores.shape[:-1]:
-            raise InputError(
-                f"y must have shape {tuple(scores.shape[:-1])} to match scores {tuple(scores.shape)}, "
-                f"got {tuple(y.shape)}."
-            )
-        n_classes = self._n_classes(scores.shape[-1])
-        if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-            raise InputError(
-                f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
-            )
-        return y.long()
 
     def check_cost(self, cost: CostLike) -> None:
         """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
@@ -339,6 +318,31 @@ class Loss(Trainable):
         values = check_cost(at_least_single(cost).detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
         if not self.defined_at_zero_cost() and (values == 0).any():
             raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
+
+
+def check_scores(scores: Tensor) -> None:
+    """Refuse scores that are not a tensor of floats, or contain NaN."""
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
+    if scores.isnan().any():
+        raise InputError("scores contain NaN: the network has diverged; lower the learning rate or scale the features.")
+
+
+def checked_labels(scores: Tensor, y: Tensor, n_classes: int) -> Tensor:
+    """Return the labels as torch indexes with them, or refuse them."""
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
+        raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
+    if y.shape != scores.shape[:-1]:
+        raise InputError(
+            f"y must have shape {tuple(scores.shape[:-1])} to match scores {tuple(scores.shape)}, got {tuple(y.shape)}."
+        )
+    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
+        raise InputError(
+            f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
+        )
+    return y.long()
 
 
 def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:

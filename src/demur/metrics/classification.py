@@ -71,9 +71,7 @@ def labelled_confusion_matrix(
         raise InputError(f"normalize must be None, 'true', 'pred' or 'all', got {normalize!r}.")
     counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)
     if normalize is None:
-        return (
-            _in_given_weights(counts, sample_weight) if sample_weight is not None else counts.astype(np.int64)
-        ), names
+        return counts if sample_weight is not None else counts.astype(np.int64), names
     sums = counts.sum(axis=_SUMMED[normalize], keepdims=True)
     return np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0), names
 
@@ -110,14 +108,13 @@ class ClassScores:
         """
         names = ("precision", "recall", "f1", "coverage")
         if kind == "micro":
-            counts = self.counts / self.counts.max()  # sums of very large weights would overflow
-            answers, right, total = counts[:, :-1].sum(), np.trace(counts), counts.sum()
+            answers, right, total = self.counts[:, :-1].sum(), np.trace(self.counts), self.counts.sum()
             values = [_ratio(right, answers), _ratio(right, total), _ratio(2 * right, answers + total),
                       _ratio(answers, total)]  # fmt: skip
             return {name: float(value) for name, value in zip(names, values, strict=True)}
         if kind not in ("macro", "weighted"):
             raise InputError(f"kind must be 'macro', 'weighted' or 'micro', got {kind!r}.")
-        weights = np.ones_like(self.support) if kind == "macro" else self.support / self.support.max()
+        weights = np.ones_like(self.support) if kind == "macro" else self.support
         return {name: _mean_of_defined(getattr(self, name), weights) for name in names}
 
 
@@ -166,8 +163,8 @@ def precision_recall_f1(
         recall=_ratio(right, support),
         f1=_ratio(2 * right, answers + support),
         coverage=_ratio(support - counts[:, -1], support),
-        support=_in_given_weights(support, sample_weight),
-        counts=_in_given_weights(counts, sample_weight),
+        support=support,
+        counts=counts,
     )
 
 
@@ -186,15 +183,6 @@ def _count(
     shape = (len(names), len(names) + 1)
     counts = np.bincount(cells, weights[listed], minlength=shape[0] * shape[1]).astype(np.float64)
     return counts.reshape(shape), names
-
-
-def _in_given_weights(counts: Floats, sample_weight: ArrayLike | None) -> Floats:
-    """Undo the scaling of very large and very small weights."""
-    if sample_weight is None:
-        return counts
-    given = np.asarray(sample_weight, dtype=np.float64)
-    with np.errstate(over="ignore"):  # a sum beyond the largest number is infinity
-        return np.asarray(counts * (given.max() / check_weights(given, len(given)).max()))
 
 
 def _sorted_classes(true: AnyArray, answered: AnyArray) -> AnyArray:
@@ -218,13 +206,8 @@ def _check_labels(labels: ArrayLike, true: AnyArray) -> AnyArray:
 
 def _codes(values: AnyArray, names: AnyArray) -> NDArray[np.int64]:
     """Return the position of each value among the names, -1 where it is none of them."""
-    if values.dtype.kind not in "biuf" or names.dtype.kind not in "biuf":
-        position = {name: code for code, name in enumerate(names.tolist())}
-        return np.array([position.get(value, -1) for value in values.tolist()], dtype=np.int64)
-    order = np.argsort(names)
-    found = np.searchsorted(names, values, sorter=order).clip(max=len(names) - 1)
-    codes = order[found]
-    return np.where(names[codes] == values, codes, -1)
+    position = {name: code for code, name in enumerate(names.tolist())}
+    return np.array([position.get(value, -1) for value in values.tolist()], dtype=np.int64)
 
 
 def _ratio(numerator: Any, denominator: Any) -> Any:

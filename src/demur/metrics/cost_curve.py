@@ -101,16 +101,16 @@ class CostCurve:
 
     def risk_at(self, cost: ArrayLike) -> Any:
         """Return the 0-1-c risk at each cost in [0, 1)."""
-        prices, pieces = self._pieces(cost)
-        return _as_given(self._generalized_risk[pieces] + prices * (1 - self._coverage[pieces]), cost)
+        prices, risk, coverage = check_cost(cost), *self._at(cost, 0.0, "generalized_risk", "coverage")
+        return _as_given(risk + prices * (1 - coverage), cost)
 
     def coverage_at(self, cost: ArrayLike) -> Any:
         """Return the share of rows answered at each cost."""
-        return _as_given(self._coverage[self._pieces(cost)[1]], cost)
+        return _as_given(self._at(cost, 0.0, "coverage")[0], cost)
 
     def accuracy_at(self, cost: ArrayLike) -> Any:
         """Return the share of right answers among those given at each cost; NaN where none is given."""
-        return _as_given(self._accuracy[self._pieces(cost)[1]], cost)
+        return _as_given(1 - self._at(cost, np.nan, "risk")[0], cost)
 
     def mean_risk(self, low: float = 0.0, high: float = 0.5) -> float:
         """Return the exact mean of the 0-1-c risk over costs spread evenly between ``low`` and ``high``.
@@ -138,21 +138,10 @@ class CostCurve:
         """The share of wrong answers if every row were answered."""
         return float(self.curve.risk[-1])
 
-    def _pieces(self, cost: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
-        prices = check_cost(cost)
-        return prices, self.curve.n_points_above(1 - prices)
-
-    @cached_property
-    def _coverage(self) -> Floats:
-        return np.append(0.0, self.curve.coverage)
-
-    @cached_property
-    def _generalized_risk(self) -> Floats:
-        return np.append(0.0, self.curve.generalized_risk)
-
-    @cached_property
-    def _accuracy(self) -> Floats:
-        return np.append(np.nan, 1 - self.curve.risk)
+    def _at(self, cost: ArrayLike, without_answers: float, *names: str) -> list[Floats]:
+        """Return these figures of the risk-coverage curve where Chow's rule at each cost stands on it."""
+        place = self.curve.n_points_above(1 - check_cost(cost))
+        return [np.append(without_answers, getattr(self.curve, name))[place] for name in names]
 
     def __repr__(self) -> str:
         groups = self.curve.groups

@@ -398,21 +398,11 @@ def bootstrap(
         resample[...] = value
     undefined = np.isnan(resamples)
     tail = (1 - confidence_level) / 2
-    ends = _quantiles(resamples, undefined | np.isnan(estimate), (tail, 1 - tail))
+    kept = np.where(undefined.all(axis=0) | np.isnan(estimate), 0.0, resamples)
+    ends = np.where(np.isnan(estimate), np.nan, np.nanquantile(kept, (tail, 1 - tail), axis=0))
     return Interval(
         _plain(estimate), _plain(ends[0]), _plain(ends[1]), confidence_level, resamples, _plain(undefined.sum(axis=0))
     )
-
-
-def _quantiles(
-    resamples: NDArray[np.float64], left_out: NDArray[np.bool_], levels: tuple[float, float]
-) -> NDArray[np.float64]:
-    ends = np.full((2, *resamples.shape[1:]), np.nan)
-    for where in np.ndindex(resamples.shape[1:]):
-        kept = resamples[(slice(None), *where)][~left_out[(slice(None), *where)]]
-        if len(kept):
-            ends[(slice(None), *where)] = np.quantile(kept, levels)
-    return ends
 
 
 def _check_arrays(arrays: tuple[ArrayLike, ...]) -> list[AnyArray]:

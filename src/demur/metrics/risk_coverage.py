@@ -1,6 +1,6 @@
 """The risk-coverage curve: how wrong the answers are when only the most confident share is given."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,9 +16,6 @@ from demur.rules import check_weights
 __all__ = ["RiskCoverage", "TiedGroups", "starts_of_ties"]
 
 Floats = NDArray[np.float64]
-
-_CHUNK = 1 << 18
-"""Areas are summed over this many groups at a time, so that ten million points need no large temporaries."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -251,58 +248,39 @@ class TiedGroups:
 
     @classmethod
     def from_rows(cls, confidence: Floats, loss: AnyArray, weight: Floats | None = None) -> "TiedGroups":
-        """Sort the rows and join those that tie; the result is the same, to the last bit, for any order of the rows."""
-        if weight is not None and not weight.all():
-            counts = weight > 0
-            confidence, loss, weight = confidence[counts], loss[counts], weight[counts]
-        ordered, weights, losses = _descending(confidence, loss, weight)
-        n_rows = len(ordered)
-        weights = np.arange(1.0, n_rows + 1) if weights is None else np.cumsum(weights)
-        losses = np.cumsum(losses)
+        """Sort the rows and join those that tie; rows of zero weight do not count."""
+        weights = np.ones(len(confidence)) if weight is None else weight
+        order = np.argsort(-confidence, kind="stable")
+        order = order[weights[order] > 0]
+        ordered, weights = confidence[order], weights[order]
         is_last = np.append(starts_of_ties(ordered)[1:], True)
-        if is_last.all():
-            return cls(ordered, weights, losses, n_rows)
-        return cls(ordered[is_last], weights[is_last], losses[is_last], n_rows)
+        totals = np.cumsum(weights), np.cumsum(weights * loss[order])
+        return cls(ordered[is_last], totals[0][is_last], totals[1][is_last], len(ordered))
 
     @classmethod
     def of_oracle(cls, loss: AnyArray, weight: Floats | None = None) -> "TiedGroups":
         """Return the groups of the best possible order: the smallest losses are accepted first."""
-        if weight is None and _is_zero_one(loss):
-            n_rows, n_wrong = len(loss), int(np.count_nonzero(loss))
-            kept = np.array([n_wrong < n_rows, n_wrong > 0])
-            weights, losses = np.array([n_rows - n_wrong, n_rows]), np.array([0, n_wrong])
-            return cls(np.array([0.0, -1.0])[kept], weights[kept] / 1.0, losses[kept] / 1.0, n_rows)
-        return cls.from_rows(-loss.astype(np.float64, copy=False), loss, weight)
+        return cls.from_rows(-loss.astype(np.float64), loss, weight)
 
     def area_under_risk(self) -> float:
         """Return the mean of the running risk; :class:`~demur.metrics.RiskCoverage` gives the formula."""
         total = self.weight[-1]
         scale = max(1.0, self.n_rows / total)  # weights that sum to less than the rows cannot be counts
-        area = 0.0
-        for before, size, loss_before, loss_size in self._steps():
-            start, length = before * scale, size * scale
-            harmonic = 1 / (start + 1)
-            long = np.flatnonzero(length != 1)
-            harmonic[long] = digamma(start[long] + length[long] + 1) - digamma(start[long] + 1)
-            area += float(np.sum((loss_before - before * loss_size / size) * harmonic * scale + loss_size * scale))
-        return area / float(total * scale)
+        before, size, loss_before, loss_size = self._steps()
+        harmonic = digamma((before + size) * scale + 1) - digamma(before * scale + 1)
+        single = size * scale == 1
+        harmonic[single] = 1 / (before[single] * scale + 1)  # which a difference of large numbers is not exactly
+        return float(np.sum((loss_before - before * loss_size / size) * harmonic + loss_size) / total)
 
     def area_under_generalized_risk(self) -> float:
         """Return the area under accumulated loss over accumulated weight, straight within a tied group."""
-        total = float(self.weight[-1])
-        area = sum(float(np.sum(size * (before + loss / 2))) for _, size, before, loss in self._steps())
-        return area / total**2
+        _, size, before, loss = self._steps()
+        return float(np.sum(size * (before + loss / 2)) / self.weight[-1] ** 2)
 
-    def _steps(self) -> Iterator[tuple[Floats, Floats, Floats, Floats]]:
-        """Yield, chunk by chunk: weight before the group and of the group, loss before it and of it."""
-        for start in range(0, len(self.weight), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            weight, loss = self.weight[part], self.loss[part]
-            weight_before, loss_before = (
-                np.concatenate(([total[start - 1] if start else 0.0], accumulated[:-1]))
-                for total, accumulated in ((self.weight, weight), (self.loss, loss))
-            )
-            yield weight_before, weight - weight_before, loss_before, loss - loss_before
+    def _steps(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the weight before each group and of the group, the loss before it and of it."""
+        weight, loss = (np.append(0.0, total[:-1]) for total in (self.weight, self.loss))
+        return weight, self.weight - weight, loss, self.loss - loss
 
 
 _NOISE = 1e-12
@@ -317,37 +295,8 @@ def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
     >>> starts_of_ties(np.array([0.9, 0.3, 0.1 + 0.2 - 1e-16, 0.1]))
     array([ True,  True, False,  True])
     """
-    unit = _NOISE * (np.abs(descending).max() or 1.0)
-    rounded = np.round(descending / unit)
+    rounded = np.round(descending / (np.abs(descending).max() or 1.0) / _NOISE)
     return np.append(True, rounded[1:] != rounded[:-1])
-
-
-def _is_zero_one(loss: AnyArray) -> bool:
-    return loss.dtype == np.bool_ or bool(((loss == 0) | (loss == 1)).all())
-
-
-def _descending(confidence: Floats, loss: AnyArray, weight: Floats | None) -> tuple[Floats, Floats | None, AnyArray]:
-    """Return confidence, weight and weighted loss from the highest confidence to the lowest.
-
-    Ties are put in order too, by loss and weight, so that sums do not depend on the order of the rows. Complex
-    numbers sort by real, then by imaginary part: faster than sorting positions and picking values by them.
-    """
-    if weight is None:
-        ordered, losses = _sorted_pairs(confidence, loss)
-        return ordered, None, losses
-    if _is_zero_one(loss):
-        ordered, signed = _sorted_pairs(confidence, np.where(loss == 0, weight, -weight))
-        return ordered, np.abs(signed), np.maximum(-signed, 0)
-    order = np.lexsort((weight, loss, -confidence))
-    return confidence[order], weight[order], (weight * loss)[order]
-
-
-def _sorted_pairs(descending: Floats, ascending: AnyArray) -> tuple[Floats, Floats]:
-    pairs = np.empty(len(descending), dtype=np.complex128)
-    np.negative(descending, out=pairs.real)
-    pairs.imag = ascending
-    pairs.sort()
-    return -pairs.real, pairs.imag
 
 
 def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, AnyArray]:

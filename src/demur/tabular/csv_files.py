@@ -517,13 +517,13 @@ def sniff(head: str, name: str, delimiter: str | None = None) -> Dialect:
     Traceback (most recent call last):
     demur.columns.frames.TableError: data.csv has more than one column named 'a': give each column its own name
     """
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise TableError(f"the delimiter {delimiter!r} cannot split rows: give one character, such as ';'")
     lines = io.StringIO(head, newline="")
     hint = _EXCEL_HINT.fullmatch(head.splitlines()[0] if head else "")
     if hint:
         lines.readline()
     delimiter = delimiter or (hint.group(1) if hint else _most_regular(head))
+    if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
+        raise TableError(f"the delimiter {shown(delimiter)} cannot split rows: give one ASCII character, such as ;")
     try:
         header = next(
             record for record in csv.reader(iter(lines.readline, ""), delimiter=delimiter, strict=True) if record

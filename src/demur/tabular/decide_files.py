@@ -80,6 +80,11 @@ class DecideOptions:
         Delimiter of a CSV file. By default it is detected.
     decimal, dayfirst : optional
         Notation of a CSV file; by default that of the file that the model was fitted on.
+
+    Examples
+    --------
+    >>> DecideOptions(cost=0.1, keep=["id"]).proba
+    False
     """
 
     cost: float | None = None

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.deferral import DeferOption, Reliability
-from demur.deferral.reliability import LogitModel
+from demur.deferral import DeferOption, ExpertReliability
+from demur.deferral.expert_reliability import LogitModel
 from demur.deploy.onnx.classifier_graphs import proba
 from demur.deploy.onnx.decision_graphs import Ruled, calibrated
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, column, columns, sigmoid
@@ -14,7 +14,7 @@ from demur.deploy.onnx.onnx_graph import ExportError, Graph, column, columns, si
 __all__ = ["Asked", "asked"]
 
 _SMALLEST = 1e-6
-"""As in :mod:`demur.deferral.reliability`."""
+"""As in :mod:`demur.deferral.expert_reliability`."""
 
 _LAST = np.array([-1], dtype=np.int64)
 
@@ -74,7 +74,7 @@ def _decided(graph: Graph, sure: str, right: dict[str, str], model: DeferOption)
 
 
 def _estimate(graph: Graph, X: str, plain: str, odds: str, model: DeferOption, name: str) -> str:
-    """Return the first estimate that an expert is right, as :meth:`Reliability.estimate` does."""
+    """Return the first estimate that an expert is right, as :meth:`ExpertReliability.estimate` does."""
     fitted = model.reliability_[name]
     if fitted.kind == "probabilities":
         assert fitted.first is not None
@@ -95,8 +95,8 @@ def _estimate(graph: Graph, X: str, plain: str, odds: str, model: DeferOption, n
     return _constant(graph, odds, fitted.share)
 
 
-def _right(graph: Graph, plain: str, odds: str, fitted: Reliability, estimate: str) -> str:
-    """Return P(expert right), as :meth:`Reliability.predict` does."""
+def _right(graph: Graph, plain: str, odds: str, fitted: ExpertReliability, estimate: str) -> str:
+    """Return P(expert right), as :meth:`ExpertReliability.predict` does."""
     if fitted.kind == "share":
         return estimate
     if fitted.kind == "confusion":

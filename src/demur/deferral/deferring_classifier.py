@@ -48,12 +48,13 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         ----------
         X : array or table of shape (n_rows, n_features)
         prices : mapping or array, optional
-            Other prices than the experts' own; nothing is fitted again. A mapping from names to a number, or to one
+            Other prices than the experts' own; nothing is fitted again, unless a joint loss is trained for its prices.
+            A mapping from names to a number, or to one
             per row; or an array of one price per expert, or of shape (n_rows, n_experts). Infinity is for an expert who
             cannot be asked.
         capacity : Capacity, optional
             Limits on how much the experts can take: the rows are then assigned together, or one by one if the capacity
-            was fitted.
+            was fitted. It needs probabilities.
 
         Returns
         -------
@@ -133,8 +134,11 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return self._estimates(X)[2]
 
     def decision_function(self, X: Features) -> Floats:
-        """Return log probabilities, or for two classes the log odds of the second."""
-        scores = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        """Return log probabilities, or for two classes the log odds of the second.
+
+        A joint loss without probabilities has the softmax of its scores in their place.
+        """
+        scores = np.log(np.maximum(self._estimates(X)[1], np.finfo(np.float64).tiny))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def score(

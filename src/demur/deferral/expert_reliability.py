@@ -10,11 +10,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from demur.estimators.splitting import Fold
 
-__all__ = ["ExpertRows", "LogitModel", "Reliability", "fit_reliability", "log_odds", "log_odds_of_best", "recalibrated"]
+__all__ = [
+    "ExpertReliability",
+    "ExpertRows",
+    "LogitModel",
+    "fit_reliability",
+    "log_odds",
+    "log_odds_of_best",
+    "recalibrated",
+]
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +81,7 @@ class LogitModel:
 
     @classmethod
     def fit(cls, z: Floats, guess: Floats, target: Floats, weight: Floats) -> "LogitModel":
-        """Fit to shares ``target`` by Newton's method.
+        """Fit to shares ``target``.
 
         Examples
         --------
@@ -87,25 +96,19 @@ class LogitModel:
         scale[scale < 1e-12] = 1.0
         design = np.column_stack([np.ones(len(z)), (z - mean) / scale])
         penalty = np.r_[1e-9, np.ones(z.shape[1])]
-        found = np.zeros(design.shape[1])
 
-        def objective(at: Floats) -> float:
+        def objective(at: Floats) -> tuple[float, Floats]:
             scores = guess + design @ at
-            return float(weight @ (np.logaddexp(0, scores) - target * scores) + 0.5 * penalty @ at**2)
+            value = weight @ (np.logaddexp(0, scores) - target * scores) + 0.5 * penalty @ at**2
+            return float(value), design.T @ (weight * (expit(scores) - target)) + penalty * at
 
-        value = objective(found)
-        for _ in range(50):
-            share = expit(guess + design @ found)
-            gradient = design.T @ (weight * (share - target)) + penalty * found
-            curvature = weight * np.maximum(share * (1 - share), 1e-10)
-            step = np.linalg.solve((design.T * curvature) @ design + np.diag(penalty), gradient)
-            length = 1.0
-            while length > 1e-6 and objective(found - length * step) > value:
-                length /= 2
-            found = found - length * step
-            before, value = value, objective(found)
-            if before - value < 1e-9 * (1 + abs(value)):
-                break
+        def curvature(at: Floats) -> Floats:
+            share = expit(guess + design @ at)
+            return np.asarray((design.T * (weight * share * (1 - share))) @ design + np.diag(penalty))
+
+        options = {"gtol": 1e-7 * weight.sum()}
+        start = np.zeros(design.shape[1])
+        found = minimize(objective, start, jac=True, hess=curvature, method="trust-exact", options=options).x
         return cls(mean, scale, found)
 
     def predict(self, z: Floats, guess: Floats) -> Floats:
@@ -115,7 +118,7 @@ class LogitModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Reliability:
+class ExpertReliability:
     """A fitted estimate of P(expert right | row).
 
     Parameters
@@ -177,12 +180,12 @@ class Reliability:
         return self.model.predict(np.column_stack([z, odds]) if self.informs_model else z, odds)
 
 
-def fit_reliability(rows: ExpertRows) -> Reliability:
+def fit_reliability(rows: ExpertRows) -> ExpertReliability:
     """Try the ways of estimating that there are, and keep that of least log loss on rows it has not seen."""
     answered, by_class = rows.weight > 0, _by_class(rows, np.arange(len(rows.y)))
     wrong, total = float(rows.weight @ (1 - rows.right)), float(rows.weight.sum())
     if wrong == 0 and answered.sum() >= _ENOUGH:
-        return Reliability("share", 1.0, by_class, None, None, {"share": 0.0})
+        return ExpertReliability("share", 1.0, by_class, None, None, {"share": 0.0})
     share = _smoothed(total - wrong, wrong)
     estimates = dict(rows.estimates)
     estimates["probabilities"] = _out_of_fold(rows, _logs(rows.proba), None)
@@ -202,7 +205,7 @@ def fit_reliability(rows: ExpertRows) -> Reliability:
         estimate = estimates[kind]
         z, odds = _inputs(rows.proba, estimate), log_odds(estimate)
         model = LogitModel.fit(*_some(answered, z, odds, rows.right, rows.weight))
-    return Reliability(kind, share, by_class, model, first, losses)
+    return ExpertReliability(kind, share, by_class, model, first, losses)
 
 
 def log_odds_of_best(proba: Floats) -> Floats:
