@@ -1,8 +1,8 @@
-"""``demur evaluate``: how good the decisions are on rows with labels."""
+"""``demur evaluate``: how good the decisions on labelled rows are."""
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -17,39 +17,49 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
-from demur.cli.options import AllowExtra, AsJson, Delimiter, KnownDayFirst, KnownDecimalSign, ModelFolder, read_prices
+from demur.cli.options import (
+    AllowExtra,
+    AsJson,
+    Delimiter,
+    KnownDayFirst,
+    KnownDecimalSign,
+    ModelFolder,
+    ReplaceFile,
+    panel,
+    read_prices,
+)
 
 __all__ = ["evaluate"]
 
 
+Data: TypeAlias = Annotated[str, typer.Argument(help="Table of labelled rows that the model has not seen.")]
+OtherCost: TypeAlias = Annotated[float | None, panel("Decision", "--cost", "-c", help="Another cost of declining.")]
+OtherPrices: TypeAlias = Annotated[
+    list[str] | None, panel("Decision", metavar="NAME=PRICE", help="Another price of an expert (repeatable).")
+]
+Group: TypeAlias = Annotated[str | None, panel("Output", help="Column of groups to evaluate one by one.")]
+Report: TypeAlias = Annotated[Path | None, panel("Output", help="HTML report to write.")]
+MonitorState: TypeAlias = Annotated[
+    Path | None, panel("Output", help="With --report: state file of demur monitor to show.")
+]
+
+
 def evaluate(
     model: ModelFolder,
-    data: Annotated[str, typer.Argument(help="A table of rows with labels, that the model has not seen.")],
-    report: Annotated[Path | None, typer.Option(help="Write a page with everything to this HTML file.")] = None,
-    cost: Annotated[
-        float | None,
-        typer.Option(
-            "--cost", "-c", help="Judge it at another price of declining; an assumed one where it decides by none."
-        ),
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="A column such as the site: judge each of its groups as well.")
-    ] = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PRICE", help="Judge it at another price of asking an expert; may be repeated."),
-    ] = None,
-    monitor: Annotated[
-        Path | None, typer.Option(help="With --report: the state of demur monitor, to show what it saw since then.")
-    ] = None,
+    data: Data,
+    report: Report = None,
+    cost: OtherCost = None,
+    group: Group = None,
+    price: OtherPrices = None,
+    monitor: MonitorState = None,
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,
     decimal: KnownDecimalSign = None,
     dayfirst: KnownDayFirst = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
+    force: ReplaceFile = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a model on rows with labels: risk, coverage, accuracy, with intervals, and a report.
+    """Evaluate a model on labelled rows: risk, coverage, accuracy, with intervals, and a report.
 
     Example: demur evaluate model/ test.csv --report report.html
     """

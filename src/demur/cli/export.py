@@ -1,4 +1,4 @@
-"""``demur export``: a model for other programs."""
+"""``demur export``: write a model as an ONNX file."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -13,20 +13,18 @@ __all__ = ["export"]
 
 
 class Format(StrEnum):
-    """The formats there are."""
+    """Formats to export to."""
 
     ONNX = "onnx"
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The folder that demur fit or demur.save wrote.")],
+    model: Annotated[Path, typer.Argument(help="Model folder from demur fit or demur.save.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write. [default: the folder's name and .onnx]")
+        Path | None, typer.Option("--out", "-o", help="File to write.", show_default="the folder's name with .onnx")
     ] = None,
-    format: Annotated[Format, typer.Option(help="The format to write.")] = Format.ONNX,
-    check: Annotated[
-        str | None, typer.Option(help="A table on whose every row the graph is compared with the model.")
-    ] = None,
+    format: Annotated[Format, typer.Option(help="Format of the file.")] = Format.ONNX,
+    check: Annotated[str | None, typer.Option(help="Table on which to compare the graph with the model.")] = None,
     force: ReplaceFile = False,
 ) -> None:
     """Write a model as one ONNX graph: from features to label, reject flag and confidence.
@@ -42,7 +40,7 @@ def export(
         export_onnx(loaded, target, overwrite=force)
         console.print(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).", markup=False, soft_wrap=True)
         if getattr(loaded, "novelty", None) is not None:
-            console.print("It decides by the rule alone, and does not tell rows that are unlike those of training.")
+            console.print("It decides by the rule alone: unlike the model, it does not detect novel rows.")
         if check is None:
             return
         from demur.deploy.onnx import compare_onnx
@@ -51,8 +49,8 @@ def export(
         agreement = compare_onnx(loaded, target, read_table(check))
     others = agreement.n_labels + agreement.n_rejects
     console.print(
-        f"onnxruntime and demur decide alike on {agreement.n_rows - others:,} of {agreement.n_rows:,} rows of {check}; "
-        f"confidences differ by at most {agreement.confidence:.1g}.",
+        f"onnxruntime and demur decide the same on {agreement.n_rows - others:,} of {agreement.n_rows:,} rows of "
+        f"{check}; confidences differ by at most {agreement.confidence:.1g}.",
         markup=False,
         soft_wrap=True,
     )

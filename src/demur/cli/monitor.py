@@ -38,15 +38,17 @@ def monitor(
         Path | None, typer.Option(help="Write the declined rows and a random audit to this table, to be labelled.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Labelled table to compare with. [default: the rows held out by demur fit]")
+        str | None, typer.Option(help="Labelled table to compare with.", show_default="the rows held out by demur fit")
     ] = None,
     max_risk: Annotated[
         float | None,
-        typer.Option(help="Error rate above which to raise an alarm. [default: guaranteed, or of held-out rows]"),
+        typer.Option(help="Error rate above which to raise an alarm.", show_default="guaranteed, or of held-out rows"),
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="Probability of a false alarm, ever. [default: 0.05]")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Probability of a false alarm, ever.", show_default="0.05")
+    ] = None,
     audit: Annotated[
-        float | None, typer.Option(help="Share of the answered rows to draw for review. [default: 0.02]")
+        float | None, typer.Option(help="Share of the answered rows to draw for review.", show_default="0.02")
     ] = None,
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,

@@ -1,4 +1,4 @@
-"""``demur wrap``: a classifier that was fitted elsewhere, as a model of a table."""
+"""``demur wrap``: turn a classifier that was fitted elsewhere into a model of a table."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,23 +14,25 @@ __all__ = ["wrap"]
 
 
 def wrap(
-    model: Annotated[Path, typer.Argument(help="The folder of a fitted classifier or pipeline, from demur.save.")],
-    data: Annotated[str, typer.Argument(help="A table with the columns that it was fitted on, to learn their types.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a fitted classifier or pipeline, from demur.save.")],
+    data: Annotated[str, typer.Argument(help="Table with the columns of the fit; their types are learned from it.")],
     out: OutFolder,
     target: Annotated[
-        str | None, typer.Option("--target", "-t", help="What the column with the labels is called. [default: class]")
+        str | None, typer.Option("--target", "-t", help="Name of the label column.", show_default="class")
     ] = None,
     calibrate: Annotated[
         bool,
-        typer.Option("--calibrate", help="Calibrate it on the table, which must hold labels and rows new to it."),
+        typer.Option(
+            "--calibrate", help="Calibrate on the table, which must hold labelled rows that are new to the model."
+        ),
     ] = False,
     cost: Cost = None,
     coverage: Annotated[
-        float | None, typer.Option(help="Instead of a cost: the share of rows to answer; with --calibrate.")
+        float | None, typer.Option(help="Share of rows to answer, instead of a cost. Needs --calibrate.")
     ] = None,
     max_risk: Annotated[
         float | None,
-        typer.Option(help="Instead of a cost: promise at most this share of wrong answers; with --calibrate."),
+        typer.Option(help="Guaranteed share of wrong answers, instead of a cost. Needs --calibrate."),
     ] = None,
     delta: Delta = 0.05,
     drop: Drop = None,
@@ -39,9 +41,9 @@ def wrap(
     dayfirst: DayFirst = None,
     force: ReplaceModel = False,
 ) -> None:
-    """Make a fitted classifier of your own known to predict, evaluate, serve and the other commands.
+    """Make a model folder for predict, evaluate and serve from a fitted classifier of your own.
 
-    In Python, TableModel.wrap does the same without a first folder.
+    In Python, TableModel.wrap does the same.
 
     Example: demur wrap sklearn-model/ rows.csv --target y --calibrate --out model/
     """
@@ -49,7 +51,7 @@ def wrap(
     with wrong_call_if_refused(), warnings_as_notes():
         rule = rule_of(cost, coverage, max_risk, delta, None)
         if rule is not None and not calibrate:
-            raise CallError("--coverage and --max-risk are fitted on labelled rows: give --calibrate and such a table.")
+            raise CallError("--coverage and --max-risk need labelled rows: give --calibrate and a table with labels.")
         from dataclasses import replace
 
         from demur.columns import Schema
@@ -62,7 +64,7 @@ def wrap(
         check_target(out, overwrite=force)
         estimator = load(model)
         if isinstance(estimator, TableModel):
-            raise CallError(f"{model} knows its columns already, and can be used as it is.")
+            raise CallError(f"{model} is a model of a table already; use it as it is.")
         with open_table(data, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
             table = reader.read()
             notation: ByName = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
@@ -78,7 +80,7 @@ def wrap(
     for sentence in wrapped.schema.describe():
         console.print(f"  {sentence}", markup=False)
     n_rows = wrapped.facts["calibrated_on"]
-    words = f"Calibrated on {n_rows:,} rows." if n_rows else "Its probabilities are taken as they come."
+    words = f"Calibrated on {n_rows:,} rows." if n_rows else "Its probabilities are used as they are."
     console.print(words)
     if (sentence_ := wrapped.explain()) is not None:
         console.print(sentence_, markup=False)

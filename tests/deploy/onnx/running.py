@@ -7,12 +7,11 @@ import onnxruntime
 
 from demur.deploy.onnx import Agreement, compare_onnx, onnx_inputs, onnx_model
 
-SINGLE = 2e-6
-"""Networks compute in single precision, in an order of additions that differs between programs."""
-DOUBLE = 1e-9
+TOLERANCE = 1e-6
+"""How far probabilities may be from those of the model."""
 
 
-def assert_agrees(model: Any, rows: Any, tolerance: float = DOUBLE, costs: tuple[float, ...] = ()) -> Agreement:
+def assert_agrees(model: Any, rows: Any, tolerance: float = TOLERANCE, costs: tuple[float, ...] = ()) -> Agreement:
     """Check every row, all together and, for some, alone."""
     proto = onnx_model(model)
     agreement = compare_onnx(model, proto, rows)

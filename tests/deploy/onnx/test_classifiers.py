@@ -21,14 +21,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, RobustScaler, StandardScaler
-from sklearn.svm import SVC, LinearSVC, NuSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from demur import Chow, RejectOption
 from demur.deploy.onnx import ExportError, onnx_model, tree_graphs
-from demur.estimators import AutoClassifier
+from demur.estimators import AutoClassifier, candidates
 
-from .running import assert_agrees, mixed_rows, run
+from .running import TOLERANCE, assert_agrees, mixed_rows, run
 
 _CANCER = load_breast_cancer(return_X_y=True)
 DATA = {2: (_CANCER[0][::3, :10], _CANCER[1][::3]), 3: load_wine(return_X_y=True)}
@@ -55,14 +55,12 @@ OTHERS = [
     MLPClassifier((8, 4), "logistic", solver="lbfgs", max_iter=20, **SEED),
     MLPClassifier((8,), "relu", solver="lbfgs", max_iter=20, **SEED),
     MultinomialNB(),
-    NuSVC(kernel="sigmoid", nu=0.2),
     Perceptron(**SEED),
     QuadraticDiscriminantAnalysis(reg_param=0.5),
     RidgeClassifier(),
     SGDClassifier(loss="hinge", **SEED),
-    SVC(),
-    SVC(kernel="linear"),
-    SVC(kernel="poly"),
+    SGDClassifier(loss="log_loss", **SEED),
+    SGDClassifier(loss="modified_huber", **SEED),
     VotingClassifier([("a", GaussianNB()), ("b", LogisticRegression())], voting="soft", weights=[2, 1]),
     make_pipeline(RobustScaler(), MinMaxScaler(), LogisticRegression()),
 ]
@@ -112,7 +110,7 @@ def test_trees_agree_on_their_thresholds(estimator, n_classes):
     X, y = DATA[n_classes]
     model = RejectOption(estimator, calibration=None).fit(X, y)
     rows = np.vstack([rows_on_thresholds(model.estimator_, X), mixed_rows(X, 200)])
-    assert_agrees(model, rows, 1e-12, costs=(0.1, 0.3))
+    assert_agrees(model, rows, costs=(0.1, 0.3))
 
 
 def with_gaps(seed=0, n=600):
@@ -134,17 +132,16 @@ def test_boosting_with_gaps_and_categories(categorical, n_classes, monkeypatch):
     new[60:90, 0] = [np.inf, -np.inf, 1e300, -0.0, 5e-324] * 6
     estimator = HistGradientBoostingClassifier(max_iter=25, categorical_features=categorical, **SEED)
     model = RejectOption(estimator, calibration=None).fit(X, np.minimum(y, n_classes - 1))
-    assert_agrees(model, new, 1e-12)
-    monkeypatch.setattr(tree_graphs, "_MOST_COLUMNS", 8)
-    assert_agrees(model, new, 1e-12)
-    kinds = [node.op_type for node in onnx_model(model).graph.node]
-    assert (kinds.count("TreeEnsembleRegressor") > 1) == bool(categorical)
+    assert_agrees(model, new)
+    monkeypatch.setattr(tree_graphs, "_ITERATIONS_AT_A_TIME", 8)
+    assert_agrees(model, new)
+    assert [node.op_type for node in onnx_model(model).graph.node].count("TreeEnsembleRegressor") == 4
 
 
 @pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier])
 def test_forests_with_gaps(kind):
     X, y, new = with_gaps()
-    assert_agrees(RejectOption(kind(10, min_samples_leaf=2, **SEED), calibration=None).fit(X, y), new, 1e-12)
+    assert_agrees(RejectOption(kind(10, min_samples_leaf=2, **SEED), calibration=None).fit(X, y), new)
 
 
 @pytest.mark.parametrize("unknown", ["infrequent_if_exist", "ignore"])
@@ -161,7 +158,7 @@ def test_a_pipeline_with_imputer_scaler_and_indicators(unknown):
 def test_one_feature_is_scaled_in_double_precision():
     X, y = DATA[3]
     model = RejectOption(make_pipeline(StandardScaler(), LogisticRegression()), cv=2).fit(X[:, 6:7], y)
-    assert_agrees(model, np.linspace(0, 6, 2001)[:, None], 1e-14)
+    assert_agrees(model, np.linspace(0, 6, 2001)[:, None])
 
 
 def test_a_tie_with_the_cost_rejects():
@@ -194,18 +191,30 @@ def test_a_blend():
     assert_agrees(RejectOption(FrozenEstimator(blend)).fit(X, y), new, costs=(0.05, 0.4))
 
 
+@pytest.mark.parametrize("calibration", ["temperature", "isotonic", "sigmoid"])
+@pytest.mark.parametrize("name", [one.key for one in candidates.CANDIDATES if one.library is None])
+@pytest.mark.filterwarnings("ignore")
+def test_every_candidate_of_auto_agrees(name, calibration, monkeypatch):
+    """With missing values, categories that were never seen, and every calibration."""
+    for part, size in (("_TREES", 30), ("_ITERATIONS", 20), ("_EPOCHS", 4)):
+        monkeypatch.setattr(candidates, part, size)
+    X, y, new = with_gaps(n=300)
+    auto = AutoClassifier((name,), categorical_features=[3, 4], cv=2, time_budget=None, random_state=0).fit(X, y)
+    model = RejectOption(FrozenEstimator(auto), calibration=calibration).fit(X, y)
+    # networks compute in single precision, and steep parts of an isotonic curve multiply their rounding errors
+    tolerance = 1e-5 if calibration == "isotonic" and "nn" in name else TOLERANCE
+    assert_agrees(model, new, tolerance, costs=(0.05, 0.4))
+
+
 REFUSED = [
-    (KNeighborsClassifier(), "equally distant"),
+    (KNeighborsClassifier(), "the classifier KNeighborsClassifier has no ONNX form"),
     (
         AdaBoostClassifier(n_estimators=2),
         "the classifier AdaBoostClassifier has no ONNX form in demur; use one of Auto",
     ),
     (make_pipeline(PolynomialFeatures(), GaussianNB()), "the transformer PolynomialFeatures is not supported; use"),
-    (SGDClassifier(loss="log_loss", **SEED), "use LogisticRegression"),
-    (SGDClassifier(loss="modified_huber", **SEED), "loss='modified_huber' is not supported"),
-    (SVC(kernel=lambda a, b: a @ b.T), "SVC does not say how many features it takes"),
+    (SVC(), "the classifier SVC has no ONNX form in demur; use one of Auto"),
     (make_pipeline(OneHotEncoder(drop="first", sparse_output=False), GaussianNB()), "drop='first' is not supported"),
-    (make_pipeline(MinMaxScaler(clip=True), GaussianNB()), "clip=True"),
     (GradientBoostingClassifier(n_estimators=2, init=GaussianNB()), "leave init out"),
     (make_pipeline(SimpleImputer(missing_values=-1), GaussianNB()), "missing_values=-1"),
     (BernoulliNB(binarize=None), "binarize=None"),

@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from demur import RejectClassifier, RejectOption
 from demur._version import __version__
-from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_model, tree_graphs
+from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_export, onnx_model
 
 from .running import run, session
 
@@ -113,10 +113,7 @@ def test_unfitted_and_foreign_models():
 
 
 def test_a_model_too_large_for_one_file_is_refused(monkeypatch):
-    forest = RejectOption(RandomForestClassifier(5), calibration=None).fit(X, Y)
-    monkeypatch.setattr(tree_graphs, "MOST_BYTES", 1000)
-    with pytest.raises(ExportError, match=r"RandomForestClassifier has .* nodes.*fit fewer or smaller trees"):
-        onnx_model(forest)
+    monkeypatch.setattr(onnx_export, "_MOST_BYTES", 1000)
     plain = RejectOption(GaussianNB(), calibration=None).fit(X, Y)
     with pytest.raises(ExportError, match=r"the graph takes .* bytes.*fit a smaller model"):
         onnx_model(plain)

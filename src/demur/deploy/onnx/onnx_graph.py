@@ -1,85 +1,76 @@
-"""ONNX operators: a graph while it is being built, and functions made of a few operators.
+"""An ONNX graph while it is built: operators, and parts that torch and skl2onnx translate."""
 
-The functions round, saturate and treat NaN as NumPy and torch do. ONNX has operators for some of them, but runtimes are
-free in how they compute those: onnxruntime's ``Sigmoid``, for one, never falls below 1.5e-8.
-"""
-
-from collections.abc import Iterable, Mapping
+import io
+import warnings
+from collections.abc import Callable, Mapping
+from copy import copy
+from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, Estimator
 from demur.errors import InputError, MissingExtraError
 
-__all__ = [
-    "DOMAIN_ML",
-    "IR_VERSION",
-    "ML_OPSET",
-    "OPSET",
-    "ExportError",
-    "Graph",
-    "Operand",
-    "argmax",
-    "clip_to_unit",
-    "column",
-    "columns",
-    "largest",
-    "normalised",
-    "require_onnx",
-    "sigmoid",
-    "softmax",
-    "two_sided",
-]
+__all__ = ["DOMAIN_ML", "ExportError", "Graph", "Operand", "require"]
 
 Operand: TypeAlias = "str | AnyArray | np.generic"
 """The name of a value in the graph, or a constant."""
 
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 8
-"""Versions of the end of 2022, which every runtime in use reads; nothing here needs a later one."""
+"""Versions of the end of 2022, which every runtime in use reads."""
 
 DOMAIN_ML = "ai.onnx.ml"
+
+
+class ExportError(InputError):
+    """A model has no ONNX form; the message says which part, why, and what to do.
+
+    Examples
+    --------
+    >>> from demur.deploy.onnx import onnx_model
+    >>> onnx_model("a model")
+    Traceback (most recent call last):
+        ...
+    demur.deploy.onnx.onnx_graph.ExportError: only a fitted RejectClassifier, RejectOption, DeferOption or ...
+    """
+
+
+def require(package: str) -> Any:
+    """Return a package of the extra ``onnx``, or say how to install it."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise MissingExtraError(f"this needs the package {package}; install it with: pip install demur[onnx]") from None
 
 
 class Graph:
     """Operators, constants, inputs and outputs, each value under a name of its own.
 
-    Parameters
-    ----------
-    reserved : names
-        Names that inputs and outputs will have.
-
     Examples
     --------
-    >>> graph = Graph(reserved=["x"])
+    >>> graph = Graph()
     >>> doubled = graph.op("Mul", graph.input("x", np.float64, ["rows"], "a number"), np.array(2.0))
     >>> [node.op_type for node in graph.nodes]
     ['Mul']
     """
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
-        self.onnx = require_onnx()
+    def __init__(self) -> None:
+        self.onnx = require("onnx")
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self.schema: Any = None  # of the table whose columns are the inputs
-        self._taken = set(reserved)
         self._count = 0
 
-    def reserve(self, names: Iterable[str]) -> None:
-        """Keep names for inputs to come."""
-        self._taken.update(names)
-
     def name(self, what: str) -> str:
-        """Return a new name."""
-        while True:
-            self._count += 1
-            name = f"{what}_{self._count}"
-            if name not in self._taken:
-                self._taken.add(name)
-                return name
+        """Return a new name, which no column of a table has."""
+        self._count += 1
+        return f"demur/{self._count}/{what}"
 
     def constant(self, values: ArrayLike, name: str | None = None) -> str:
         """Store an array, in its own type."""
@@ -90,23 +81,12 @@ class Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
-    def ops(self, kind: str, n_outputs: int, *operands: Operand, domain: str = "", **attributes: Any) -> list[str]:
-        """Apply an operator with several results."""
-        names = [operand if isinstance(operand, str) else self.constant(operand) for operand in operands]
-        results = [self.name(kind) for _ in range(n_outputs)]
-        self.nodes.append(self.onnx.helper.make_node(kind, names, results, domain=domain, **attributes))
-        return results
-
     def op(self, kind: str, *operands: Operand, domain: str = "", **attributes: Any) -> str:
         """Apply an operator and return the name of its result."""
-        return self.ops(kind, 1, *operands, domain=domain, **attributes)[0]
-
-    def product(self, left: Operand, right: Operand) -> str:
-        """Return a matrix product in double precision.
-
-        It is not ``MatMul``, into which onnxruntime moves a neighbouring factor, rounded to single precision.
-        """
-        return self.op("Gemm", left, right)
+        names = [operand if isinstance(operand, str) else self.constant(operand) for operand in operands]
+        result = self.name(kind)
+        self.nodes.append(self.onnx.helper.make_node(kind, names, [result], domain=domain, **attributes))
+        return result
 
     def cast(self, value: str, dtype: Any) -> str:
         """Convert to the type that NumPy calls ``dtype``."""
@@ -114,7 +94,6 @@ class Graph:
 
     def input(self, name: str, dtype: Any, shape: list[Any], doc: str) -> str:
         """Declare an input; ``dtype=str`` is text."""
-        self._taken.add(name)
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape, doc_string=doc))
         return name
 
@@ -129,12 +108,66 @@ class Graph:
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name]))
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape, doc_string=doc))
 
+    def traced(self, function: Callable[..., Any], *inputs: tuple[str, tuple[int, ...]]) -> list[str]:
+        """Add what a function of tensors in double precision computes, and return the names of its results.
+
+        torch translates the operations that the function applies to tensors of the given shapes. The first dimension
+        of a shape may have another size when the graph runs.
+        """
+        module = torch.nn.Module()
+        module.forward = function
+        names = [f"x{number}" for number in range(len(inputs))]
+        examples = tuple(torch.zeros(shape, dtype=torch.float64) for _, shape in inputs)
+        written = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that shapes are constants in a trace
+            torch.onnx.export(
+                module,
+                examples,
+                written,
+                input_names=names,
+                dynamic_axes={name: {0: "rows"} for name, one in zip(names, examples, strict=True) if one.ndim},
+                opset_version=OPSET,
+                dynamo=False,  # the other exporter needs one more package
+            )
+        return self._added(self.onnx.load_from_string(written.getvalue()), [name for name, _ in inputs])
+
+    def converted(self, model: Estimator, X: str) -> str:
+        """Add an estimator by skl2onnx; return the probabilities of a classifier, or the output of a transformer."""
+        skl2onnx = require("skl2onnx")
+        if is_classifier(model):
+            model = copy(model)
+            model.classes_ = np.arange(len(model.classes_))  # labels are added at the end
+        features = skl2onnx.common.data_types.DoubleTensorType([None, model.n_features_in_])
+        proto = skl2onnx.to_onnx(
+            model,
+            initial_types=[("X", features)],
+            options={id(model): {"zipmap": False}} if is_classifier(model) else None,
+            target_opset={"": OPSET, DOMAIN_ML: ML_OPSET},
+        )
+        return self._added(proto, [X])[-1]
+
+    def _added(self, proto: Any, inputs: list[str]) -> list[str]:
+        """Add the operators of another graph, fed with values of this one."""
+        part = self.onnx.compose.add_prefix_graph(proto.graph, self.name("part") + "/")
+        for value, inner in zip(inputs, part.input, strict=False):  # an input that nothing reads may be missing
+            self.nodes.append(self.onnx.helper.make_node("Identity", [value], [inner.name]))
+        self.nodes.extend(part.node)
+        self.constants.extend(part.initializer)
+        return [one.name for one in part.output]
+
     def model(self, doc: str, metadata: Mapping[str, str], producer_version: str) -> Any:
-        """Return the finished model."""
+        """Return the finished model, without operators that no output needs."""
         helper = self.onnx.helper
-        graph = helper.make_graph(self.nodes, "demur", self.inputs, self.outputs, self.constants)
+        needed, nodes = {one.name for one in self.outputs}, []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.output):
+                needed.update(node.input)
+                nodes.append(node)
+        constants = [one for one in self.constants if one.name in needed]
+        graph = helper.make_graph(nodes[::-1], "demur", self.inputs, self.outputs, constants)
         opsets = [helper.make_opsetid("", OPSET)]
-        if any(node.domain == DOMAIN_ML for node in self.nodes):
+        if any(node.domain == DOMAIN_ML for node in nodes):
             opsets.append(helper.make_opsetid(DOMAIN_ML, ML_OPSET))
         model = helper.make_model(
             graph,
@@ -151,94 +184,3 @@ class Graph:
         if dtype is str:
             return int(self.onnx.TensorProto.STRING)
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-
-class ExportError(InputError):
-    """A model has no equal in the other format; the message says which part, why, and what to do.
-
-    Examples
-    --------
-    >>> from demur.deploy.onnx import onnx_model
-    >>> onnx_model("a model")
-    Traceback (most recent call last):
-        ...
-    demur.deploy.onnx.onnx_graph.ExportError: only a fitted RejectClassifier, RejectOption, DeferOption or ...
-    """
-
-
-def require_onnx() -> Any:
-    """Return the ``onnx`` package, or say how to install it."""
-    try:
-        import onnx
-    except ImportError:
-        raise MissingExtraError("exporting needs the package onnx; install it with: pip install demur[onnx]") from None
-    return onnx
-
-
-_LAST = np.array([-1], dtype=np.int64)
-
-
-def softmax(graph: Graph, x: str) -> str:
-    """Return exp(x) / sum(exp(x)) over the last axis."""
-    shifted = graph.op("Exp", graph.op("Sub", x, graph.op("ReduceMax", x, _LAST, keepdims=1)))
-    return normalised(graph, shifted)
-
-
-def normalised(graph: Graph, x: str) -> str:
-    """Return x divided by its sum over the last axis."""
-    return graph.op("Div", x, graph.op("ReduceSum", x, _LAST, keepdims=1))
-
-
-def sigmoid(graph: Graph, x: str, dtype: Any) -> str:
-    """Return 1 / (1 + exp(-x))."""
-    one = np.array(1, dtype=dtype)
-    return graph.op("Div", one, graph.op("Add", graph.op("Exp", graph.op("Neg", x)), one))
-
-
-def clip_to_unit(graph: Graph, x: str, dtype: Any) -> str:
-    """Return x cut off at 0 and 1; NaN stays."""
-    zero, one = (np.array(value, dtype=dtype) for value in (0, 1))
-    above = graph.op("Where", graph.op("Less", x, zero), zero, x)
-    return graph.op("Where", graph.op("Greater", above, one), one, above)
-
-
-def column(graph: Graph, x: str, number: int) -> str:
-    """Return one entry along the last axis, which goes."""
-    return graph.op("Gather", x, np.array(number, dtype=np.int64), axis=-1)
-
-
-def columns(graph: Graph, x: str, numbers: Any) -> str:
-    """Return some entries along the last axis."""
-    return graph.op("Gather", x, np.asarray(numbers, dtype=np.int64), axis=-1)
-
-
-def two_sided(graph: Graph, x: str) -> str:
-    """Return (-x, x) along the last axis."""
-    return graph.op("Concat", graph.op("Neg", x), x, axis=-1)
-
-
-def largest(graph: Graph, x: str, dtype: Any) -> str:
-    """Return the maximum over the last axis, which goes; NaN if there is one."""
-    best = graph.op("ReduceMax", x, _LAST, keepdims=0)
-    return graph.op("Where", _any_nan(graph, x), np.array(np.nan, dtype=dtype), best)
-
-
-def argmax(graph: Graph, x: str) -> str:
-    """Return the place of the first maximum over the last axis; NaN counts as the largest number."""
-    best = graph.op("ArgMax", x, axis=-1, keepdims=0)
-    nan = graph.op("ArgMax", _nan_as_float(graph, x), axis=-1, keepdims=0)
-    return graph.op("Where", _any_nan(graph, x), nan, best)
-
-
-def _any_nan(graph: Graph, x: str) -> str:
-    share = graph.op("ReduceMax", _nan_as_float(graph, x), _LAST, keepdims=0)
-    return graph.op("Greater", share, np.array(0, dtype=np.float32))
-
-
-def _nan_as_float(graph: Graph, x: str) -> str:
-    return graph.cast(graph.op("IsNaN", x), np.float32)
-
-
-def with_complement(graph: Graph, second: str) -> str:
-    """Return the probabilities of two classes from that of the second, of shape (rows, 1)."""
-    return graph.op("Concat", graph.op("Sub", np.array(1.0), second), second, axis=-1)

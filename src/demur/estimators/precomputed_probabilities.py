@@ -1,0 +1,253 @@
+"""PrecomputedProbabilities: a classifier whose features are what another program says of each class."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from demur.array_types import AnyArray, Features
+from demur.calibration import softmax_at
+from demur.errors import InputError
+
+__all__ = [
+    "LEAST_LEFT",
+    "LOG_KINDS",
+    "PROBA_KINDS",
+    "FoundKind",
+    "PrecomputedProbabilities",
+    "find_kind",
+    "rounding_of",
+]
+
+_Numbers: TypeAlias = NDArray[np.float64]
+
+PROBA_KINDS = {
+    "probabilities": "each from 0 to 1, those of a row sum to 1",
+    "percentages": "each from 0 to 100, those of a row sum to 100",
+    "log-probabilities": "none is above 0, and their exponentials sum to at most 1",
+    "logits": "any numbers; their softmax are probabilities",
+    "votes": "whole numbers from 0",
+}
+"""What the numbers of a row may be, and how one knows."""
+
+LOG_KINDS = ("logits", "log-probabilities")
+"""The kinds whose softmax are probabilities, at a temperature."""
+
+_ROUNDING = 0.05
+"""How far the sum of a row may be from 1 at most, however roughly its numbers are written."""
+
+_NOISE = 1e-6
+"""How far below 0 a probability may be that was computed with rounding."""
+
+LEAST_LEFT = 1e-6
+"""What unlisted classes share at least, as where the listed ones sum to 1 in all digits that are written."""
+
+
+class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    r"""Take the columns of a table for what another program says of each class, and return probabilities.
+
+    There is nothing to fit. With z the numbers of a row, K of them, the probabilities are
+
+    - z over their sum for probabilities and percentages, a gap being 0;
+    - the softmax of z for logits and for log-probabilities. Of these an LLM lists only the best: classes that are not
+      listed, gaps, share what the listed ones leave, but none gets more than the least of those;
+    - :math:`(z_y + 1 / K) / (\sum_k z_k + 1)` for votes, as if one more vote were divided among all: the more votes,
+      the surer. A gap is 0.
+
+    Parameters
+    ----------
+    classes : array of shape (n_classes,)
+        What each column is about, sorted.
+    kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}
+    tolerance : float or None, default 0.001
+        How far probabilities may be from summing to 1. None is any sum: rows are divided by theirs.
+    temperature : float, default 1.0
+        Divides logits and log-probabilities before the softmax. As probabilities, large ones would be 0 and 1.
+
+    Examples
+    --------
+    >>> PrecomputedProbabilities(["cat", "dog"], "votes").predict_proba([[3, 0], [0, 0]])
+    array([[0.875, 0.125],
+           [0.5  , 0.5  ]])
+    >>> PrecomputedProbabilities(["cat", "dog"], "probabilities").predict_proba([[0.5, 0.5], [0.9, 0.3]])
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: row 2 sums to 1.2 and not to 1, as probabilities do.
+    """
+
+    _estimator_type: ClassVar[str] = "classifier"
+
+    def __init__(
+        self, classes: Any, kind: str = "probabilities", tolerance: float | None = 1e-3, temperature: float = 1.0
+    ) -> None:
+        self.classes = classes
+        self.kind = kind
+        self.tolerance = tolerance
+        self.temperature = temperature
+
+    @property
+    def classes_(self) -> AnyArray:
+        """The classes, in the order of the columns."""
+        return np.asarray(self.classes)
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of columns: one for each class."""
+        return len(self.classes)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, X: Features, y: Any = None) -> Self:
+        """Return the estimator as it is: there is nothing to learn from rows."""
+        return self
+
+    def predict(self, X: Features) -> AnyArray:
+        """Return the likeliest class of each row."""
+        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return likeliest
+
+    def predict_proba(self, X: Features) -> _Numbers:
+        """Return the probabilities that the numbers of each row stand for, or refuse a row that stands for none."""
+        if self.kind in LOG_KINDS:
+            return np.asarray(softmax_at(self.logits(X), self.temperature), dtype=np.float64)
+        values = self._checked(X)
+        values = np.nan_to_num(values, nan=0.0)
+        _refuse_first((values < -_NOISE).any(axis=1), f"holds a number below 0, which is none of {self.kind}")
+        values = np.maximum(values, 0.0)
+        total = values.sum(axis=1)
+        if self.kind == "votes":
+            found: _Numbers = (values + 1 / values.shape[1]) / (total + 1)[:, None]
+            return found
+        whole = 1.0 if self.kind == "probabilities" else 100.0
+        if self.tolerance is not None:
+            wrong = np.abs(total / whole - 1) > self.tolerance
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise InputError(
+                    f"row {row + 1:,} sums to {total[row]:.6g} and not to {whole:g}, as {self.kind} do{_more(wrong)}."
+                )
+        _refuse_first(total <= 0, "sums to 0: some class must be possible")
+        return np.asarray(values / total[:, None], dtype=np.float64)
+
+    def logits(self, X: Features) -> _Numbers:
+        """Return logits or log-probabilities without gaps; :attr:`temperature` does not change them."""
+        values = self._checked(X)
+        if self.kind == "log-probabilities":
+            return self._of_logs(values)
+        _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which nothing can stand for: give all of them")
+        return values
+
+    def _checked(self, X: Features) -> _Numbers:
+        values = np.asarray(X, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != len(self.classes):
+            raise InputError(f"there must be {len(self.classes)} columns, one for each class, got {values.shape}.")
+        if self.kind not in PROBA_KINDS:
+            raise InputError(f"kind must be one of {', '.join(PROBA_KINDS)}, got {self.kind!r}.")
+        _refuse_first(np.isnan(values).all(axis=1), "holds no number at all: leave it out, or give one")
+        return values
+
+    def _of_logs(self, values: _Numbers) -> _Numbers:
+        gaps = np.isnan(values)
+        listed = np.where(gaps, -np.inf, values)
+        mass = np.exp(np.minimum(listed, 1.0)).sum(axis=1)
+        if self.tolerance is not None:
+            wrong = mass > 1 + self.tolerance
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise InputError(
+                    f"row {row + 1:,} gives {mass[row]:.6g} in all, more than 1, which log-probabilities do not"
+                    f"{_more(wrong)}: if these are logits, say so."
+                )
+        if gaps.any():
+            left = np.log(np.maximum(1 - mass, LEAST_LEFT) / np.maximum(gaps.sum(axis=1), 1))
+            least = np.where(gaps, np.inf, values).min(axis=1)
+            listed = np.where(gaps, np.minimum(left, least)[:, None], values)
+        return np.asarray(listed, dtype=np.float64)
+
+
+def _refuse_first(found: Any, words: str) -> None:
+    wrong = np.asarray(found, dtype=bool)
+    if wrong.any():
+        raise InputError(f"row {int(wrong.argmax()) + 1:,} {words}{_more(wrong)}.")
+
+
+def _more(wrong: NDArray[np.bool_]) -> str:
+    return f" (one of {int(wrong.sum()):,} such rows)" if wrong.sum() > 1 else ""
+
+
+@dataclass(frozen=True)
+class FoundKind:
+    """What numbers seem to be.
+
+    Parameters
+    ----------
+    kind : str
+        One of :data:`PROBA_KINDS`.
+    words : str
+        Why, for people.
+    tolerance : float
+        How far rows may be from their sum, by the digits in which they are written.
+    """
+
+    kind: str
+    words: str
+    tolerance: float
+
+
+def find_kind(values: _Numbers) -> FoundKind:
+    """Say what the numbers of rows seem to be: probabilities, percentages, log-probabilities, logits or votes.
+
+    Parameters
+    ----------
+    values : array of shape (n, n_classes)
+        With NaN for gaps.
+
+    Examples
+    --------
+    >>> found = find_kind(np.array([[-0.1, -2.5], [-3.2, -0.05]]))
+    >>> found.kind, found.words
+    ('log-probabilities', 'none is above 0, and their exponentials sum to at most 1')
+    >>> find_kind(np.array([[0.9, 0.7], [0.2, 0.4]]))
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: the numbers lie between 0 and 1, but 2 of 2 rows do not sum to 1, row 1 to 1.6 ...
+    """
+    rounding = rounding_of(values)
+    if np.nanmin(values) < -_NOISE:
+        sums = np.exp(np.minimum(np.nan_to_num(values, nan=-np.inf), 1.0)).sum(axis=1)
+        kind = "log-probabilities" if (sums <= 1 + rounding).all() else "logits"
+        return FoundKind(kind, PROBA_KINDS[kind], rounding)
+    sums = np.nansum(values, axis=1)
+    whole = bool(np.all(np.isnan(values) | (values == np.floor(values))))
+    wrong = np.abs(sums - 1) > rounding  # where few rows are, they are to be named, not taken for something else
+    if wrong.mean() <= 0.5 or (np.nanmax(values) <= 1 and not (whole and (sums > 1).any())):
+        if wrong.mean() > 0.5:
+            raise InputError(
+                f"the numbers lie between 0 and 1, but {int(wrong.sum()):,} of {len(wrong):,} rows do not sum to 1, "
+                f"row {int(wrong.argmax()) + 1:,} to {sums[wrong.argmax()]:.6g} for one: say what they are; rows of "
+                "probabilities are then divided by their sum."
+            )
+        return FoundKind("probabilities", PROBA_KINDS["probabilities"], rounding)
+    if (np.abs(sums / 100 - 1) <= rounding).mean() > 0.5:
+        return FoundKind("percentages", PROBA_KINDS["percentages"], rounding)
+    kind = "votes" if whole else "logits"
+    return FoundKind(kind, PROBA_KINDS[kind], rounding)
+
+
+def rounding_of(values: _Numbers) -> float:
+    """Return how far a row may be from its sum because its numbers were rounded to so many digits.
+
+    Examples
+    --------
+    >>> rounding_of(np.array([[0.33, 0.33, 0.33]]))
+    0.015
+    """
+    known = values[~np.isnan(values)]
+    for digits in range(1, 5):
+        scaled = known * 10.0**digits
+        if np.all(np.abs(scaled - np.round(scaled)) < 1e-6):
+            return float(min(max(values.shape[1] * 0.5 * 10.0**-digits, 1e-3), _ROUNDING))
+    return 1e-3
