@@ -391,6 +391,8 @@ def _judged(space: Space, kept: KeptRows, rows: Floats) -> tuple[Floats, Floats]
 
 def _quantiles(numbers: Floats, shares: tuple[float, ...]) -> Floats:
     """Return quantiles of each column, of some rows where there are many; 0 where a column holds nothing."""
+    if not numbers.shape[1]:  # nanquantile returns another shape then
+        return np.empty((len(shares), 0))
     some = numbers[:: 1 + len(numbers) // 20_000]
     held = np.where(np.isnan(some).all(axis=0), 0.0, some)
     return np.asarray(np.nanquantile(held, shares, axis=0, method="lower"))

@@ -69,7 +69,7 @@ def test_answers_are_not_features_and_the_system_is_judged(place):
 def test_evaluate_says_who_is_asked_and_what_else_would_cost(demur, place):
     result = demur("evaluate", place / "model", place / "new.csv")
     words = " ".join(result.text.split())
-    for part in ("system risk", "system accuracy", "risk, nobody asked", "nurse", "consultant", "risk if always"):
+    for part in ("System risk", "System accuracy", "Error rate", "nurse", "consultant", "risk if always"):
         assert part in words
     assert "itself and asks nurse about" in words
     assert "no answer of the expert who is asked: expected mistakes count there" in words
@@ -196,38 +196,44 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
     drop = ("--drop", "nurse_says", "--drop", "cons_says")
     options = ("-t", "y", "-m", "lr", "--expert", "boss=boss:0.1", *drop, "-o", tmp_path / "m")
     result = demur("fit", tmp_path / "same.csv", *options)
-    assert "the answers of boss are the labels in all" in result.errors
+    assert "the answers of boss equal the labels in all" in result.errors
     assert "always right" in result.errors
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--expert", "nurse=0.05"], "--expert is written NAME=COLUMN:PRICE"),
-        (["--expert", "nurse"], "--expert is written NAME=COLUMN:PRICE"),
-        (["--expert", "=nurse_says:0.1"], "--expert is written NAME=COLUMN:PRICE"),
+        (["--expert", "nurse=0.05"], "--expert must be NAME=COLUMN:PRICE"),
+        (["--expert", "nurse"], "--expert must be NAME=COLUMN:PRICE"),
+        (["--expert", "=nurse_says:0.1"], "--expert must be NAME=COLUMN:PRICE"),
         (["--expert", "nurse=nurse_says:cheap"], "ends in 'cheap', which is not a number"),
-        (["--expert", "nurse=nurse_says:-0.1"], "prices are numbers of at least 0, got -0.1"),
-        (["--expert", "nurse=nurse_says:nan"], "prices are numbers of at least 0, got nan"),
-        (["--expert", "nurse=nurse_says:inf"], "prices are numbers of at least 0, got inf"),
+        (["--expert", "nurse=nurse_says:-0.1"], "takes numbers of at least 0, got -0.1"),
+        (["--expert", "nurse=nurse_says:nan"], "takes numbers of at least 0, got nan"),
+        (["--expert", "nurse=nurse_says:inf"], "takes numbers of at least 0, got inf"),
         (["--expert", "nurse=nurse_say:0.1"], "did you mean 'nurse_says'?"),
         (["--expert", "nurse=y:0.1"], "the target 'y' cannot also be what 'nurse' says"),
         (["--expert", "sick=nurse_says:0.1"], "the expert 'sick' is named like a class"),
         (["--expert", "model=nurse_says:0.1"], "cannot be called 'model'"),
         (["--expert", "a=nurse_says:0.1", "--expert", "a=cons_says:0.2"], "--expert names 'a' twice"),
-        (["--expert", "a=nurse_says:0.1", "--expert", "b=nurse_says:0.2"], "is given for 'a' and for 'b'"),
-        (["--expert", "a=nurse_says,nurse_says:0.1"], "the same column is given twice"),
-        ([*EXPERTS, "--cost", "0.1"], "--cost says when to decline"),
-        ([*EXPERTS, "--max-risk", "0.1"], "with --expert each expert has a price of its own"),
-        ([*EXPERTS, "--keep", "nurse_says"], "cannot also be a feature to keep"),
-        ([*EXPERTS, "--group-split", "nurse_says"], "cannot also be what says which rows belong together"),
-        ([*EXPERTS, "--proba", "p.csv"], "not both"),
-        (["--capacity", "nurse=3"], "name the expert with --expert"),
+        (
+            ["--expert", "a=nurse_says:0.1", "--expert", "b=nurse_says:0.2"],
+            "is given twice: each expert has answers of its own",
+        ),
+        (["--expert", "a=nurse_says,nurse_says:0.1"], "is given twice"),
+        ([*EXPERTS, "--cost", "0.1"], "each expert has a price of its own"),
+        ([*EXPERTS, "--max-risk", "0.1"], "each expert has a price of its own"),
+        ([*EXPERTS, "--keep", "nurse_says"], "cannot also be used otherwise: it is kept as a feature"),
+        (
+            [*EXPERTS, "--group-split", "nurse_says"],
+            "cannot also be used otherwise: it says which rows belong together",
+        ),
+        ([*EXPERTS, "--proba", "p.csv"], "cannot be given together"),
+        (["--capacity", "nurse=3"], "--capacity needs --expert"),
         ([*EXPERTS, "--capacity", "doctor=3"], "there is a limit for 'doctor'; the experts are nurse, consultant"),
-        ([*EXPERTS, "--capacity", "nurse=-3"], "limits are numbers of at least 0"),
+        ([*EXPERTS, "--capacity", "nurse=-3"], "takes numbers of at least 0"),
         ([*EXPERTS, "--capacity", "nurse=2.5"], "a whole number of rows, or a share below 1, got nurse=2.5"),
         ([*EXPERTS, "--capacity", "nurse=many"], "ends in 'many', which is not a number"),
-        ([*EXPERTS, "--capacity", "nurse"], "--capacity is written NAME=NUMBER"),
+        ([*EXPERTS, "--capacity", "nurse"], "--capacity must be NAME=NUMBER"),
         ([*EXPERTS, "--capacity", "nurse=1", "--capacity", "nurse=2"], "--capacity names 'nurse' twice"),
     ],
 )
@@ -257,8 +263,8 @@ def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
     ("command", "options", "words"),
     [
         ("predict", ["--price", "doctor=1"], "a price was given for 'doctor'; the experts are nurse, consultant"),
-        ("predict", ["--price", "nurse=-1"], "prices are numbers of at least 0"),
-        ("predict", ["--price", "nurse"], "--price is written NAME=NUMBER"),
+        ("predict", ["--price", "nurse=-1"], "takes numbers of at least 0"),
+        ("predict", ["--price", "nurse"], "--price must be NAME=NUMBER"),
         ("predict", ["--cost", "0.1"], "it asks experts, each at a price of its own"),
         ("predict", ["--review-budget", "5"], "a review budget is for models that decline"),
         ("predict", ["--capacity", "doctor=1"], "there is a limit for 'doctor'"),

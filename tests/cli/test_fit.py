@@ -51,7 +51,7 @@ def test_the_summary_tells_the_story(fit, tmp_path):
     assert "'country' is set aside: every value is 'NL'" in words
     assert "Trained logistic regression" in words
     assert "How it does on 18 held-out rows" in words
-    assert all(word in words for word in ("risk", "coverage", "accepted accuracy", "At cost 0.2, the model answers"))
+    assert all(word in words for word in ("Risk", "Coverage", "Accepted accuracy", "At cost 0.2, the model answers"))
     assert f"demur predict {tmp_path / 'model'}" in words
     counts = load(tmp_path / "model").facts["classes"]
     assert sum(counts.values()) == 70
@@ -270,7 +270,7 @@ def test_wrong_cost_matrices_are_refused(fit, matrix, words, tmp_path):
     assert words in fit(data, "--cost-matrix", tmp_path / "costs.csv").complaint
 
 
-@pytest.mark.parametrize("moment", ["demur.tabular.table_fit.fit_table", "os.fsync"])
+@pytest.mark.parametrize("moment", ["demur.tabular.model_training.fit_rows", "os.fsync"])
 def test_an_interrupt_leaves_nothing_behind(fit, data, moment, monkeypatch, tmp_path):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt

@@ -27,13 +27,10 @@ def light_model(monkeypatch):
     """Fit a model that takes no time: what is tried here is the file's way to it and back."""
     from sklearn.dummy import DummyClassifier
 
-    from demur import RejectOption
-    from demur.tabular.table_fit import ModelKind
+    def estimator(spec, categorical, needs_proba):
+        return None, DummyClassifier(strategy="prior")
 
-    def classifier(kind, n_rows, categorical, *, cost, rule=None, **_):
-        return RejectOption(DummyClassifier(strategy="prior"), cost=cost, rule=rule, calibration=None)
-
-    monkeypatch.setattr(ModelKind, "classifier", classifier)
+    monkeypatch.setattr("demur.tabular.model_training._estimator", estimator)
 
 
 @pytest.fixture

@@ -114,9 +114,9 @@ def test_probabilities_are_enough(demur, said, tmp_path):
     result = demur("fit", "--proba", said / "said.csv", "--target", "y", "--cost", 0.3, "--out", out)
     assert result.code == 0, result
     words = " ".join(result.text.split())
-    assert "learnt from 360 rows of 4 classes" in words
-    assert "Learnt calibration of the log-probabilities that were given" in words
-    assert "the numbers were too sure of themselves" in words
+    assert "trained on 360 rows of 4 classes" in words
+    assert "Trained calibration of given log-probabilities" in words
+    assert "the numbers were overconfident" in words
     assert "How it does on 90 held-out rows" in words
     assert "taken for log-probabilities (none is above 0" in result.errors
     assert "450 gaps in 450 rows share what the others leave" in result.errors
@@ -140,11 +140,11 @@ def test_what_the_numbers_are_may_be_said(demur, said, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("said.csv", "--proba", "said.csv"), "not both"),
+        (("said.csv", "--proba", "said.csv"), "cannot be given together"),
         ((), "there is nothing to learn from"),
-        (("said.csv", "--proba-kind", "votes"), "--proba-kind is about a table of probabilities"),
-        (("--proba", "said.csv", "--model", "lr"), "--model is for training a model"),
-        (("--proba", "said.csv", "--calibration", "platt"), "--calibration must be one of temperature"),
+        (("said.csv", "--proba-kind", "votes"), "--proba-kind needs --proba"),
+        (("--proba", "said.csv", "--model", "lr"), "--proba and --model cannot be given together"),
+        (("--proba", "said.csv", "--calibration", "platt"), "--calibration must be temperature"),
         (("--proba", "said.csv", "--proba-kind", "odds"), "there is no kind 'odds' of numbers"),
         (("--proba", "said.csv", "--proba-kind", "logits"), "row 1 lacks a logit"),
         (("--proba", "said.csv", "--drop", "other"), "there is no column for 'other', which 'y' holds"),

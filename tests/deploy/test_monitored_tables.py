@@ -220,3 +220,13 @@ def test_a_list_to_review_guards_formulas(demur, folder, tmp_path):
     options = ("--allow-extra", "--state", tmp_path / "state.json", "--to-review", out)
     assert demur("monitor", folder / "model", data, *options).code == 0
     assert {row["note"] for row in read_rows(out)} == {"'=1+1"}
+
+
+def test_a_list_to_review_has_the_cells_of_the_file(demur, folder, tmp_path):
+    data, out = tmp_path / "codes.csv", tmp_path / "review.csv"
+    lines = (folder / "new.csv").read_text().splitlines()
+    data.write_text("\n".join(["id," + lines[0], *(f"{k:05d},{line}0" for k, line in enumerate(lines[1:]))]))
+    options = ("--allow-extra", "--state", tmp_path / "state.json", "--to-review", out, "--audit", "0.2")
+    assert demur("monitor", folder / "model", data, *options).code == 0
+    known = {row["id"]: row for row in read_rows(data)}
+    assert all(row["a"] == known[row["id"]]["a"] and row["b"] == known[row["id"]]["b"] for row in read_rows(out))

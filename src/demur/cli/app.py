@@ -1,4 +1,4 @@
-"""The ``demur`` program: its commands, its exit codes, its one way to report a mistake."""
+"""The ``demur`` program: its commands, exit codes and error messages."""
 
 import os
 import sys
@@ -25,24 +25,14 @@ __all__ = ["app", "main", "run"]
 
 app = typer.Typer(
     name="demur",
-    help="Classifiers that decline to answer when answering would cost more than asking.",
+    help="Classifiers that decline to answer where declining costs less than a likely mistake.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
 )
-app.command()(demo)
-app.command()(fit)
-app.command()(wrap)
-app.command()(predict)
-app.command()(evaluate)
-app.command()(export)
-app.command()(serve)
-app.command()(monitor)
-app.command()(refit)
-app.command()(check)
-app.command()(methods)
-app.command()(reproduce)
+for command in (demo, fit, wrap, predict, evaluate, export, serve, monitor, refit, check, methods, reproduce):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -54,7 +44,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None: ...
 
@@ -72,10 +62,10 @@ def run() -> None:
 
 
 def main() -> None:
-    """Run the program as a process of its own, and leave at once where it went wrong.
+    """Run the program as a process of its own, and exit at once after an error.
 
-    A thread of Arrow's may then still be reading ahead, and the interpreter's orderly end would bring it down with an
-    abort and another exit code.
+    A thread of Arrow may still be reading ahead then; the normal end of the interpreter would abort it, with another
+    exit code.
     """
     try:
         run()

@@ -1,4 +1,4 @@
-"""What the commands share: where they print and what, and how they say that a call was wrong."""
+"""What the commands share: output, errors for the user, and checks of options."""
 
 import datetime
 import os
@@ -17,10 +17,7 @@ from demur._version import __version__
 from demur.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from demur.tabular import Evaluation, TableModel
-    from demur.tabular.asking import Asking
+    from demur.tabular import Evaluation, ExpertEvaluation, TableModel
 
 __all__ = [
     "EXIT_FAILED",
@@ -50,7 +47,7 @@ console = Console(highlight=False, emoji=False)
 """Standard output."""
 
 notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-"""Standard error, for what is not a result: notes, complaints, and summaries where the result is on standard output."""
+"""Standard error: notes, errors, and summaries where the result goes to standard output."""
 
 
 _FOR_PROGRAMMERS = (DeprecationWarning, FutureWarning, ImportWarning, PendingDeprecationWarning, ResourceWarning)
@@ -123,14 +120,14 @@ def check_share(option: str, value: float | None, *, zero: bool = True, one: boo
 
 
 def load_table_model(path: Path | str) -> "TableModel":
-    """Return the model in a folder; one that was saved from Python reads the columns that it was fitted on, by name."""
+    """Return the model in a folder; an estimator saved from Python reads its columns by their names."""
     from demur.deploy import load
     from demur.tabular import TableModel
 
     model = load(path)
     if isinstance(model, TableModel):
         return model
-    from demur.tabular.own_models import schema_of_estimator
+    from demur.tabular.external_models import schema_of_estimator
 
     if not hasattr(model, "predict"):
         raise CallError(f"{path} holds a {type(model).__name__}, which is not a classifier: give the folder of one.")
@@ -157,7 +154,7 @@ def plain_table(title: str | None = None) -> Table:
 
 
 def is_watched() -> bool:
-    """Say whether a person watches, so that a progress bar makes sense."""
+    """Return whether standard error is a terminal, so that a progress bar makes sense."""
     return sys.stderr.isatty()
 
 
@@ -167,39 +164,34 @@ _LONGEST_NAME = 40
 
 
 def print_fit(model: "TableModel", data: str, seconds: float) -> None:
-    """Say what was read, what was made of its columns, and what was trained."""
+    """Print what was read, which columns are used, and what was trained."""
+    from demur.columns.frames import shown
     from demur.tabular.evaluation_words import counted
 
-    facts = model.facts
+    facts, schema = model.facts, model.schema
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
     aside = facts.get("rows_for_the_rule", 0)
-    more = f"; {aside:,} more {'was' if aside == 1 else 'were'} set aside for the rule" if aside else ""
+    more = f"; {counted(aside, 'more row was', 'more rows were')} set aside for the rule" if aside else ""
     rows = counted(facts["rows"], "row", "rows")
-    did = "learnt from" if "proba_kind" in facts else "trained on"
-    console.print(f"{data}: {did} {rows} of {len(counts):,} classes{more}.", markup=False)
-    shown = ", ".join(f"{_in_line(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
+    console.print(f"{data}: trained on {rows} of {len(counts):,} classes{more}.", markup=False)
+    named = ", ".join(f"{_in_line(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
-    console.print(f"  Classes and their rows: {shown}{more}.", markup=False)
+    console.print(f"  Classes and their rows: {named}{more}.", markup=False)
     if facts.get("rows_without_label"):
-        without = facts["rows_without_label"]
-        left = counted(without, "row without a label was", "rows without a label were")
+        left = counted(facts["rows_without_label"], "row without a label was", "rows without a label were")
         console.print(f"  {left} left out.")
-    sentences = model.schema.describe()
+    sentences = schema.describe()
     for sentence in sentences[:_MOST_NOTES]:
         console.print(f"  {sentence}", markup=False)
     if len(sentences) > _MOST_NOTES:
-        from demur.columns.frames import shown
-
-        names = [*model.schema.remarks, *model.schema.set_aside][_MOST_NOTES - 1 :]
+        names = [*schema.remarks, *schema.set_aside][_MOST_NOTES - 1 :]
         console.print(f"  Also set aside or converted: {', '.join(map(shown, names))}.", markup=False)
-    done = "Learnt" if "proba_kind" in facts else "Trained"
-    console.print(f"\n{done} {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
-    temperature = facts.get("temperature")
-    if temperature is not None:
-        said = "too sure" if temperature > 1 else "not sure enough"
-        console.print(f"The temperature is {temperature:.3g}: the numbers were {said} of themselves.")
+    console.print(f"\nTrained {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
+    if facts.get("temperature") is not None:
+        said = "overconfident" if facts["temperature"] > 1 else "underconfident"
+        console.print(f"The temperature is {facts['temperature']:.3g}: the numbers were {said}.")
     tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())
-    if tried:
+    if len(tried) > 1:
         table = plain_table()
         for heading in ("candidate", "share", "log loss", "seconds", "outcome"):
             table.add_column(heading, justify="left" if heading in ("candidate", "outcome") else "right")
@@ -209,78 +201,59 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
         console.print(table)
 
 
-_ROWS = (
-    ("system_risk", "system risk", "cost", "prices and mistakes per row"),
-    ("system_accuracy", "system accuracy", "share", "right in the end"),
-    ("mean_cost", "mean cost", "cost", "per row, by the matrix"),
-    ("mean_cost_if_all_answered", "if all answered", "cost", "without declining"),
-    ("mean_cost_if_all_rejected", "if all declined", "cost", "without answering"),
-    ("risk", "risk", "cost", "cost per row"),
-    ("coverage", "coverage", "share", "share of rows answered"),
-    ("accepted_accuracy", "accepted accuracy", "share", "right among the answered"),
-    ("risk_if_all_answered", "risk if all answered", "cost", "without declining"),
-    ("aurc", "aurc", "cost", "area under risk-coverage"),
-)
-"""Figure, name, kind of number, meaning."""
+_SHARES = ("system_accuracy", "coverage", "accepted_accuracy")
+_LEFT_TO_THE_REPORT = ("eaurc", "augrc", "deferral_area", "regret")
 
 
 def print_evaluation(evaluation: "Evaluation", where: str) -> None:
-    """Print the figures with their intervals, the one that was decided by first, and what they mean."""
-    from demur.tabular.evaluation_words import percent
+    """Print the figures with their intervals, and what they mean."""
+    from demur.tabular.evaluation_words import FIGURES, percent
 
-    def written(value: float, kind: str) -> str:
-        return percent(value) if kind == "share" else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
+    def written(value: float, figure: str) -> str:
+        return percent(value) if figure in _SHARES else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
 
     table = plain_table(f"How it does {where}")
     for heading in ("", "value", "95 % interval", ""):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for figure, name, kind, meaning in _ROWS:
-        found = evaluation.figures.get(figure)
-        no_price = evaluation.cost is None and evaluation.asking is None
-        if found is None or (figure == "risk_if_all_answered" and no_price):
-            continue  # there is no price to count by
-        if figure == "risk_if_all_answered" and evaluation.asking is not None:
-            name, meaning = "risk, nobody asked", "the model alone"
+        table.add_column(heading, justify="right" if heading else "left")
+    for figure, found in evaluation.figures.items():
+        if figure in _LEFT_TO_THE_REPORT:
+            continue
+        title, meaning = FIGURES[figure]
         if figure == "risk" and evaluation.cost_assumed:
             meaning = f"declining priced at {evaluation.cost:g}"
-        value = written(found.estimate, kind) if found.estimate == found.estimate else "none given"
-        between = f"{written(found.low, kind)} to {written(found.high, kind)}" if found.low == found.low else ""
-        table.add_row(name, value, between, meaning)
+        value = written(found.estimate, figure) if found.estimate == found.estimate else "none"
+        between = f"{written(found.low, figure)} to {written(found.high, figure)}" if found.low == found.low else ""
+        table.add_row(title, value, between, meaning)
     console.print(table)
     if evaluation.groups is not None:
         console.print(_by_group(evaluation))
     if evaluation.asking is not None:
-        _print_experts(evaluation.asking)
+        console.print(_by_expert(evaluation.asking))
     for sentence in evaluation.sentences():
         console.print(sentence, markup=False)
 
 
-def _by_group(evaluation: "Evaluation") -> "Table":
+def _by_group(evaluation: "Evaluation") -> Table:
     """Return a line for each group, with intervals that hold for all groups together."""
-    priced = evaluation.cost is not None
     column = "" if evaluation.groups is None else evaluation.groups.column
     table = plain_table(f"By {column}, with 95 % intervals for all groups together")
-    headings = ("group", "rows", "answered %", "", "wrong %", "", *(("risk",) if priced else ()))
-    for heading in headings:
+    for heading in ("group", "rows", "answered %", "", "wrong %", "", "risk"):
         table.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=heading != "group")
     for one in evaluation.by_group:
         cells = [_in_line(one.name), f"{one.counts.n_rows:,}"]
         for found in (one.coverage, one.errors):
-            given = found.estimate == found.estimate
             between = f"{100 * found.low:.1f} to {100 * found.high:.1f}"
-            cells += [f"{100 * found.estimate:.1f}", between] if given else ["", ""]
-        if one.risk is not None:
-            cells.append(f"{one.risk.estimate:.4f}")
-        table.add_row(*cells)
+            cells += [f"{100 * found.estimate:.1f}", between] if found.estimate == found.estimate else ["", ""]
+        table.add_row(*cells, "" if one.risk is None else f"{one.risk.estimate:.4f}")
     return table
 
 
-def _print_experts(asking: "Asking") -> None:
-    """Print how much each expert gets, and how good they are."""
+def _by_expert(asking: "ExpertEvaluation") -> Table:
+    """Return a line for each expert: how much it gets, and how good it is."""
     from demur.tabular.evaluation_words import percent
 
     table = plain_table()
-    for heading in ("expert", "price", "asked", "95 % interval", "right", "risk if always"):
+    for heading in ("expert", "price", "asked", "95 % interval", "correct", "risk if always"):
         table.add_column(heading, justify="left" if heading == "expert" else "right", no_wrap=heading != "expert")
     load = asking.load
     for number, name in enumerate(asking.names):
@@ -293,7 +266,7 @@ def _print_experts(asking: "Asking") -> None:
             percent(right.estimate),
             f"{always.estimate:.4f}" if always.estimate == always.estimate else "no answers",
         )
-    console.print(table)
+    return table
 
 
 def _in_line(name: str) -> str:
@@ -303,7 +276,7 @@ def _in_line(name: str) -> str:
 
 
 def about(model: "TableModel", data: str) -> dict[str, str]:
-    """Say how a report was made."""
+    """Return how a model was made, for the end of a report."""
     from demur.tabular.evaluation_words import counted
 
     facts = model.facts

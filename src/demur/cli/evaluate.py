@@ -1,4 +1,4 @@
-"""``demur evaluate``: how good the decisions are on rows with labels."""
+"""``demur evaluate``: how good the decisions on labelled rows are."""
 
 import json
 from pathlib import Path
@@ -24,32 +24,26 @@ __all__ = ["evaluate"]
 
 def evaluate(
     model: ModelFolder,
-    data: Annotated[str, typer.Argument(help="A table of rows with labels, that the model has not seen.")],
-    report: Annotated[Path | None, typer.Option(help="Write a page with everything to this HTML file.")] = None,
+    data: Annotated[str, typer.Argument(help="Table of labelled rows that the model has not seen.")],
+    report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
     cost: Annotated[
         float | None,
-        typer.Option(
-            "--cost", "-c", help="Judge it at another price of declining; an assumed one where it decides by none."
-        ),
+        typer.Option("--cost", "-c", help="Another cost of declining."),
     ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="A column such as the site: judge each of its groups as well.")
-    ] = None,
+    group: Annotated[str | None, typer.Option(help="Column of groups to evaluate one by one.")] = None,
     price: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PRICE", help="Judge it at another price of asking an expert; may be repeated."),
+        typer.Option(metavar="NAME=PRICE", help="Another price of an expert (repeatable)."),
     ] = None,
-    monitor: Annotated[
-        Path | None, typer.Option(help="With --report: the state of demur monitor, to show what it saw since then.")
-    ] = None,
+    monitor: Annotated[Path | None, typer.Option(help="With --report: state file of demur monitor to show.")] = None,
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,
     decimal: KnownDecimalSign = None,
     dayfirst: KnownDayFirst = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a report that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing report.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a model on rows with labels: risk, coverage, accuracy, with intervals, and a report.
+    """Evaluate a model on labelled rows: risk, coverage, accuracy, with intervals, and a report.
 
     Example: demur evaluate model/ test.csv --report report.html
     """

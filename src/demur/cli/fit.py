@@ -1,9 +1,9 @@
-"""``demur fit``: from a table to a model that declines well."""
+"""``demur fit``: from a table to a model with a reject option."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -31,6 +31,7 @@ from demur.cli.options import (
     OutFolder,
     ReplaceModel,
     TimeBudget,
+    panel,
     read_expert_options,
     read_limits,
 )
@@ -41,176 +42,195 @@ if TYPE_CHECKING:
 
 __all__ = ["fit", "rule_of"]
 
+_CONFLICTS = (
+    ("--proba", "DATA", "a model is trained on DATA, or another model's probabilities are calibrated"),
+    ("--proba", "--model", "no model is trained on probabilities"),
+    ("--proba", "--dayfirst", "probabilities are not dates"),
+    ("--proba", "--time-split", "no model is trained on probabilities"),
+    ("--proba", "--expert", "experts need DATA with features"),
+    ("--proba", "--risk-group", "--risk-group needs DATA with features"),
+    ("--cost-matrix", "--cost", "the matrix holds all costs; leave --cost out"),
+    ("--expert", "--cost", "each expert has a price of its own"),
+    ("--expert", "--coverage", "each expert has a price of its own"),
+    ("--expert", "--max-risk", "each expert has a price of its own"),
+    ("--expert", "--cost-matrix", "each expert has a price of its own"),
+)
+_NEEDED = (
+    ("--proba-kind", "--proba"),
+    ("--calibration", "--proba"),
+    ("--capacity", "--expert"),
+    ("--risk-group", "--max-risk"),
+)
+
+
+Data: TypeAlias = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
+Target: TypeAlias = Annotated[str, panel("Data", "--target", "-t", help="Column to predict.")]
+Proba: TypeAlias = Annotated[str | None, panel("Data", help="Instead of DATA: probabilities of a model, labels.")]
+ProbaKind: TypeAlias = Annotated[str | None, panel("Data", help="Kind of numbers in --proba.", show_default="detected")]
+Keep: TypeAlias = Annotated[list[str] | None, panel("Data", metavar="COLUMN", help="Column to use in any case.")]
+Model: TypeAlias = Annotated[
+    str | None,
+    panel("Model", "--model", "-m", help="auto, lr, hgb, rf, et, lgbm, cat, nn, pnn, a loss.", show_default="auto"),
+]
+Novelty: TypeAlias = Annotated[str, panel("Model", help="Decline unusual rows: auto, off, or a rate.")]
+Calibration: TypeAlias = Annotated[
+    str | None, panel("Model", help="With --proba: temperature, isotonic, sigmoid, none.")
+]
+Seed: TypeAlias = Annotated[int, panel("Model", help="Random seed.")]
+Coverage: TypeAlias = Annotated[float | None, panel("Decision", help="Instead: share of rows to answer.")]
+MaxRisk: TypeAlias = Annotated[float | None, panel("Decision", help="Instead: guaranteed error rate of the answers.")]
+RiskGroup: TypeAlias = Annotated[str | None, panel("Decision", help="Column: --max-risk holds in each group.")]
+CostTable: TypeAlias = Annotated[Path | None, panel("Decision", help="Instead: table of costs by class and answer.")]
+Experts: TypeAlias = Annotated[
+    list[str] | None, panel("Experts", metavar="NAME=COLUMN:PRICE", help="Expert, past answers, price.")
+]
+Limits: TypeAlias = Annotated[
+    list[str] | None, panel("Experts", metavar="NAME=LIMIT", help="Most rows, or share, for an expert.")
+]
+Test: TypeAlias = Annotated[Path | None, panel("Validation", help="Table of other rows to judge the model on.")]
+Holdout: TypeAlias = Annotated[float, panel("Validation", help="Share of rows to hold out, without --test.")]
+GroupSplit: TypeAlias = Annotated[str | None, panel("Validation", help="Column of groups that splits keep together.")]
+TimeSplit: TypeAlias = Annotated[str | None, panel("Validation", help="Column of times: hold out the latest rows.")]
+Report: TypeAlias = Annotated[Path | None, panel("Output", help="HTML report on the held-out rows.")]
+
 
 def fit(
-    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
-    out: OutFolder,
-    data: Annotated[
-        str | None, typer.Argument(help="A table: CSV (any delimiter, also compressed), Parquet, Arrow, or -.")
-    ] = None,
-    proba: Annotated[
-        str | None,
-        typer.Option(help="Instead of DATA: a table of what another model says of each class, with the labels."),
-    ] = None,
-    proba_kind: Annotated[
-        str | None,
-        typer.Option(
-            help="With --proba: probabilities, percentages, log-probabilities, logits or votes, if not found by itself."
-        ),
-    ] = None,
-    calibration: Annotated[
-        str | None,
-        typer.Option(help="With --proba: temperature (the default), isotonic, sigmoid or none."),
-    ] = None,
-    cost: Cost = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="auto, or of its candidates et, lr, hgb, rf, lgbm, cat, nn or pnn, a loss such as ce, or your own, "
-            "file.py:Class. [default: auto]",
-        ),
-    ] = None,
-    test: Annotated[Path | None, typer.Option(help="A table of other rows to judge the model on.")] = None,
-    holdout: Annotated[float, typer.Option(help="Without --test: the share of rows kept back to judge it on.")] = 0.2,
-    coverage: Annotated[float | None, typer.Option(help="Instead of a cost: the share of rows to answer.")] = None,
-    max_risk: Annotated[
-        float | None, typer.Option(help="Instead of a cost: the largest share of errors among the answers.")
-    ] = None,
-    delta: Delta = 0.05,
-    cost_matrix: Annotated[
-        Path | None,
-        typer.Option(help="Instead of a cost: a table, a row per true class, a column per answer and reject."),
-    ] = None,
-    expert: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=COLUMN:PRICE",
-            help="Instead of a cost: somebody to ask, the column with the answers so far, and the price of a question; "
-            "may be repeated.",
-        ),
-    ] = None,
-    capacity: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=LIMIT", help="The most rows of a table that an expert gets, or a share; may be repeated."
-        ),
-    ] = None,
-    group_split: Annotated[
-        str | None,
-        typer.Option(help="A column that says which rows belong together: they stay on one side of every split."),
-    ] = None,
-    risk_group: Annotated[
-        str | None, typer.Option(help="With --max-risk: a column such as the site; the promise holds in each group.")
-    ] = None,
-    novelty: Annotated[
-        str,
-        typer.Option(
-            help="Decline rows unlike those of training: auto (only absurd ones), off, or the share of ordinary rows "
-            "that may be declined by mistake, such as 0.01."
-        ),
-    ] = "auto",
-    time_split: Annotated[
-        str | None,
-        typer.Option(help="A column of dates or numbers: train on the earlier rows, and judge on the latest."),
-    ] = None,
+    data: Data = None,
+    *,
+    target: Target,
+    proba: Proba = None,
+    proba_kind: ProbaKind = None,
     drop: Drop = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="A column to use although it looks useless; may be repeated.")
-    ] = None,
+    keep: Keep = None,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
+    model: Model = None,
     time_budget: TimeBudget = 90.0,
-    seed: Annotated[int, typer.Option(help="Of what is drawn at random: rows to hold out, and training.")] = 0,
-    report: Annotated[Path | None, typer.Option(help="Write a page about the held-out rows to this file.")] = None,
+    novelty: Novelty = "auto",
+    calibration: Calibration = None,
+    seed: Seed = 0,
+    cost: Cost = None,
+    coverage: Coverage = None,
+    max_risk: MaxRisk = None,
+    delta: Delta = 0.05,
+    risk_group: RiskGroup = None,
+    cost_matrix: CostTable = None,
+    expert: Experts = None,
+    capacity: Limits = None,
+    test: Test = None,
+    holdout: Holdout = 0.2,
+    group_split: GroupSplit = None,
+    time_split: TimeSplit = None,
+    out: OutFolder,
+    report: Report = None,
     force: ReplaceModel = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model that declines to answer when answering would cost more than asking.
+    """Train a model that declines to answer where answering would cost more than declining.
 
-    Rows to judge it on are held out first; rows with equal features stay on one side. With --proba, calibration and
-    rule alone are learnt, from the probabilities, logits, log-probabilities or votes of another model. With --expert it
-    learns from past answers who is right on which rows, and says whom to ask.
+    Rows to judge it on are held out first. With --proba, only calibration and the decision rule are fitted (kinds:
+    probabilities, percentages, log-probabilities, logits, votes). With --expert, the model learns from past answers
+    which expert to ask about which rows. --model file.py:Class is a loss of your own. --drop, --keep, --expert and
+    --capacity may be repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
-    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --expert consultant=cons_says:0.2 --out model/
+    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --out model/
     """
-    data = _one_source(data, proba, proba_kind, calibration, model, dayfirst, time_split)
-    check_share("--holdout", holdout)
-    _check_places(out, report, force, has_rows=test is not None or holdout > 0)
+    given = dict(locals())
+    source = _check(given)
     with wrong_call_if_refused(), warnings_as_notes():
-        experts = read_expert_options(expert) if expert else None
-        limits = read_limits(capacity) if capacity else None
-        given = {
-            "--cost": cost,
-            "--coverage": coverage,
-            "--max-risk": max_risk,
-            "--cost-matrix": cost_matrix,
-            "--proba": proba,
-        }
-        _check_experts(experts, limits, [option for option, value in given.items() if value is not None])
-        rule = rule_of(cost, coverage, max_risk, delta, cost_matrix)
-        if risk_group is not None and (max_risk is None or proba is not None):
-            raise CallError("--risk-group is for a promise about the risk of a model that is trained: give --max-risk.")
-        _check_header(data, target, delimiter)
+        options = _options(given)
+        options["rule"] = rule_of(cost, coverage, max_risk, delta, cost_matrix)
         from demur.deploy.model_folder import check_target
         from demur.guarantees import NoGuaranteeError
         from demur.tabular import fit_file, fit_proba
 
         check_target(out, overwrite=force)
-        options: dict[str, Any] = {
-            "cost": 0.2 if cost is None else cost,
-            "rule": rule,
-            "test": test,
-            "holdout": holdout,
-            "group_split": group_split,
-            "keep": keep or (),
-            "drop": drop or (),
-            "delimiter": delimiter,
-            "decimal": decimal,
-        }
         try:
-            if proba is not None:
-                learnt = None if calibration == "none" else calibration or "auto"
-                fitted = fit_proba(data, target, kind=proba_kind, calibration=learnt, **options)
-            else:
-                options |= {
-                    "novelty": _rate(novelty),
-                    "risk_group": risk_group,
-                    "time_split": time_split,
-                    "dayfirst": dayfirst,
-                    "time_budget": time_budget or None,
-                    "seed": seed,
-                    "verbose": int(is_watched()),
-                }
-                most = None if limits is None else {name: one for name, one in limits.items() if one is not None}
-                options |= {"experts": experts, "capacity": most}
-                fitted = fit_file(data, target, model=model or "auto", **options)
+            fitted = (fit_file if proba is None else fit_proba)(source, target, **options)
         except NoGuaranteeError as error:
             raise CallError(_more_rows(str(error), holdout if test is None else 0.0)) from error
-        judged = _save(fitted, out, report, title=f"{target} from {data}", data=data, force=force)
+        judged = _save(fitted, out, report, title=f"{target} from {source}", data=source, force=force)
     for sentence in fitted.notes:
         note(sentence)
     if as_json:
         found = {"folder": str(out), "seconds": fitted.seconds, "notes": fitted.notes, **fitted.model.facts}
-        evaluation = None if judged is None else judged.to_json()
-        typer.echo(json.dumps({**found, "evaluation": evaluation}))
+        typer.echo(json.dumps({**found, "evaluation": None if judged is None else judged.to_json()}))
         return
-    print_fit(fitted.model, data, fitted.seconds)
-    if judged is not None:
-        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows")
-    else:
-        if words := fitted.model.explain():
-            console.print(words, markup=False)
-        console.print("It was not judged: no rows were held out.")
+    print_fit(fitted.model, source, fitted.seconds)
+    _print_judged(fitted, judged, f"{'other' if test else 'held-out'} rows")
     written = f"Wrote {out}" + (f" and {report}" if report and judged is not None else "")
     console.print(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
 
 
-def _rate(novelty: str) -> float | str | None:
+def _check(given: Mapping[str, Any]) -> str:
+    """Return the table to learn from, or refuse options before any time is spent."""
+    names = {_spelled(name) for name, value in given.items() if value is not None}
+    _check_together(names)
+    source: str | None = given["proba"] or given["data"]
+    if source is None:
+        raise CallError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
+    check_share("--holdout", given["holdout"])
+    if given["report"] is not None and given["test"] is None and not given["holdout"]:
+        raise CallError("--report needs rows to judge the model on: give --test or a --holdout above 0.")
+    check_free(given["out"], "--out", given["force"])
+    if given["report"] is not None:
+        check_free(given["report"], "--report", given["force"], is_file=True)
+    if given["calibration"] not in (None, "temperature", "isotonic", "sigmoid", "none"):
+        raise CallError(f"--calibration must be temperature, isotonic, sigmoid or none, got {given['calibration']!r}.")
+    return source
+
+
+def _spelled(name: str) -> str:
+    return "DATA" if name == "data" else f"--{name.replace('_', '-')}"
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``FitOptions`` that the command line gives."""
+    shared = ("test", "holdout", "group_split", "delimiter", "decimal", "seed")
+    options = {name: given[name] for name in shared}
+    options["cost"] = 0.2 if given["cost"] is None else given["cost"]
+    options |= {"keep": given["keep"] or (), "drop": given["drop"] or ()}
+    if given["proba"] is not None:
+        calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
+        return options | {"kind": given["proba_kind"], "calibration": calibration}
+    limits = read_limits(given["capacity"]) or {}
+    return options | {
+        "model": given["model"] or "auto",
+        "novelty": _novelty_rate(given["novelty"]),
+        "risk_group": given["risk_group"],
+        "time_split": given["time_split"],
+        "dayfirst": given["dayfirst"],
+        "time_budget": given["time_budget"] or None,
+        "verbose": int(is_watched()),
+        "experts": read_expert_options(given["expert"]),
+        "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
+    }
+
+
+def _print_judged(fitted: "FittedFile", judged: "Evaluation | None", rows: str) -> None:
+    """Print the evaluation, or what the rule says where there is none."""
+    if judged is not None:
+        print_evaluation(judged, f"on {judged.n_rows:,} {rows}")
+        return
+    if words := fitted.model.explain():
+        console.print(words, markup=False)
+    console.print("It was not judged: no rows were held out.")
+
+
+def _check_together(given: set[str]) -> None:
+    """Refuse options that exclude each other, and options that need another one."""
+    for one, other, why in _CONFLICTS:
+        if {one, other} <= given:
+            raise CallError(f"{one} and {other} cannot be given together: {why}.")
+    for one, other in _NEEDED:
+        if one in given and other not in given:
+            raise CallError(f"{one} needs {other}: give both, or leave {one} out.")
+
+
+def _novelty_rate(novelty: str) -> float | str | None:
     """Return the rate of false alarms that --novelty asks for."""
     if novelty in ("auto", "off"):
         return "auto" if novelty == "auto" else None
@@ -222,79 +242,16 @@ def _rate(novelty: str) -> float | str | None:
     return rate
 
 
-def _check_experts(experts: object, limits: object, others: list[str]) -> None:
-    """Refuse options that experts do not go with."""
-    if experts is None and limits is not None:
-        raise CallError("--capacity limits how many questions an expert gets: name the expert with --expert.")
-    if experts is not None and "--proba" in others:
-        raise CallError("--expert learns on which rows experts are right, from DATA with features: leave --proba out.")
-    if experts is not None and others:
-        raise CallError(
-            f"{others[0]} says when to decline, and with --expert each expert has a price of its own: leave one of the "
-            "two out."
-        )
-
-
-def _one_source(
-    data: str | None,
-    proba: str | None,
-    proba_kind: str | None,
-    calibration: str | None,
-    model: str | None,
-    dayfirst: bool | None,
-    time_split: str | None,
-) -> str:
-    """Return the table to learn from, and refuse options that do not go with it."""
-    if data is not None and proba is not None:
-        raise CallError("give DATA to train a model, or --proba to take what another says of each class: not both.")
-    if proba is not None:
-        given = {"--model": model, "--dayfirst": dayfirst, "--time-split": time_split}
-        named = [name for name, value in given.items() if value is not None]
-        if named:
-            raise CallError(f"{named[0]} is for training a model, and --proba trains none: leave it out.")
-        known = ("temperature", "isotonic", "sigmoid", "none")
-        if calibration is not None and calibration not in known:
-            raise CallError(f"--calibration must be one of {', '.join(known)}, got {calibration!r}.")
-        return proba
-    if data is None:
-        raise CallError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
-    for name, value in {"--proba-kind": proba_kind, "--calibration": calibration}.items():
-        if value is not None:
-            raise CallError(f"{name} is about a table of probabilities: give that with --proba.")
-    return data
-
-
-def _check_places(out: Path, report: Path | None, force: bool, *, has_rows: bool) -> None:
-    """Refuse what cannot be written before any time is spent."""
-    if report is not None and not has_rows:
-        raise CallError("--report needs rows to judge the model on: give --test or a --holdout above 0.")
-    check_free(out, "--out", force)
-    if report is not None:
-        check_free(report, "--report", force, is_file=True)
-
-
-def _check_header(data: str, target: str, delimiter: str | None) -> None:
-    """Refuse a mistyped target at once: what follows takes seconds to import."""
-    from demur.tabular import open_table
-    from demur.tabular.class_labels import check_target
-
-    if data != "-":  # which can be read once only
-        with open_table(data, delimiter=delimiter) as reader:
-            check_target(target, reader.columns, reader.name)
-
-
 def rule_of(
     cost: float | None,
     coverage: float | None,
     max_risk: float | None,
     delta: float,
-    cost_matrix: Path | None,
+    cost_matrix: Path | None = None,
 ) -> "Rule | Callable[[list[str]], Rule] | None":
-    """Return the rule by which the options say when to decline; None for Chow's at a cost."""
+    """Return the rule that the options ask for; None for Chow's rule at a cost."""
     options = {"--cost": cost, "--coverage": coverage, "--max-risk": max_risk, "--cost-matrix": cost_matrix}
     given = [name for name, value in options.items() if value is not None]
-    if cost_matrix is not None and cost is not None:
-        raise CallError("--cost-matrix holds all costs, the ones of declining included: leave --cost out.")
     if len(given) > 1:
         raise CallError(f"{' and '.join(given)} are different ways to choose what to decline: give one of them.")
     check_share("--cost", cost, what="price")
@@ -315,16 +272,16 @@ def rule_of(
 
 
 def _more_rows(refusal: str, holdout: float) -> str:
-    """Say in the command's words where the rows for a promise come from, and how to get more."""
+    """Say in the command's words where the rows for a guarantee come from, and how to get more."""
     words = refusal.replace("target_risk", "--max-risk").replace("delta", "--delta").rstrip(".")
     kept = f", after --holdout kept {holdout:.0%} back; --holdout 0 or --test FILE leaves more" if holdout else ""
-    return f"{words}. A fifth of the rows is set aside for the promise{kept}."
+    return f"{words}. A fifth of the rows is set aside for the guarantee{kept}."
 
 
 def _save(
     fitted: "FittedFile", out: Path, report: Path | None, *, title: str, data: str, force: bool
 ) -> "Evaluation | None":
-    """Judge the model, write it, and a report where one is wanted."""
+    """Evaluate the model, write it, and a report where one is wanted."""
     from demur.deploy import Reference, save
 
     if report is not None and fitted.held_out is None:

@@ -1,8 +1,8 @@
-"""Options that several commands have, and how experts, prices and limits are written in them."""
+"""Options that several commands have, and the formats of experts, prices and limits."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -24,39 +24,39 @@ __all__ = [
     "ReplaceFile",
     "ReplaceModel",
     "TimeBudget",
+    "panel",
     "read_expert_options",
     "read_limits",
     "read_prices",
 ]
 
-ModelFolder: TypeAlias = Annotated[Path, typer.Argument(help="The folder that demur fit wrote.")]
-OutFolder: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model to.")]
+
+def panel(name: str, *names: str, help: str, **more: Any) -> Any:
+    """Return an option in a panel of the help."""
+    return typer.Option(*names, help=help, rich_help_panel=name, **more)
+
+
+ModelFolder: TypeAlias = Annotated[Path, typer.Argument(help="Model folder from demur fit.")]
+OutFolder: TypeAlias = Annotated[Path, panel("Output", "--out", "-o", help="Model folder to write.")]
 Cost: TypeAlias = Annotated[
-    float | None, typer.Option("--cost", "-c", help="The price of declining; a mistake costs 1. [default: 0.2]")
+    float | None, panel("Decision", "--cost", "-c", help="Cost of declining; a mistake costs 1.", show_default="0.2")
 ]
-Delta: TypeAlias = Annotated[float, typer.Option(help="With --max-risk: how often the promise may fail.")]
-Drop: TypeAlias = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
-AllowExtra: TypeAlias = Annotated[
-    bool, typer.Option("--allow-extra", help="Accept columns that the model does not know.")
-]
-Delimiter: TypeAlias = Annotated[str | None, typer.Option(help="What separates columns, if not found by itself.")]
-DecimalSign: TypeAlias = Annotated[
-    str | None, typer.Option(help="The decimal sign, a comma or a point, if not found by itself.")
-]
+Delta: TypeAlias = Annotated[float, panel("Decision", help="Probability that --max-risk may fail.")]
+Drop: TypeAlias = Annotated[list[str] | None, panel("Data", metavar="COLUMN", help="Column to leave out.")]
+AllowExtra: TypeAlias = Annotated[bool, typer.Option("--allow-extra", help="Accept columns unknown to the model.")]
+Delimiter: TypeAlias = Annotated[str | None, panel("Data", help="Column delimiter.", show_default="detected")]
+DecimalSign: TypeAlias = Annotated[str | None, panel("Data", help="Decimal sign.", show_default="detected")]
 DayFirst: TypeAlias = Annotated[
-    bool | None, typer.Option(help="How dates as 1.2.2024 begin, if not found by itself.", show_default=False)
+    bool | None, panel("Data", help="Dates such as 1.2.2024 begin with the day.", show_default="detected")
 ]
-KnownDecimalSign: TypeAlias = Annotated[
-    str | None, typer.Option(help="The decimal sign, a comma or a point. [default: as in the training table]")
-]
+KnownDecimalSign: TypeAlias = Annotated[str | None, panel("Data", help="Decimal sign.", show_default="as in training")]
 KnownDayFirst: TypeAlias = Annotated[
-    bool | None,
-    typer.Option(help="How dates as 1.2.2024 begin. [default: as in the training table]", show_default=False),
+    bool | None, panel("Data", help="Dates such as 1.2.2024 begin with the day.", show_default="as in training")
 ]
-TimeBudget: TypeAlias = Annotated[float, typer.Option(help="Seconds that auto may take; 0 for no limit.")]
-ReplaceModel: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")]
-ReplaceFile: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+TimeBudget: TypeAlias = Annotated[float, panel("Model", help="Seconds for the training; 0 for no limit.")]
+ReplaceModel: TypeAlias = Annotated[bool, panel("Output", "--force", help="Replace an existing model.")]
+ReplaceFile: TypeAlias = Annotated[bool, panel("Output", "--force", help="Replace an existing file.")]
+AsJson: TypeAlias = Annotated[bool, panel("Output", "--json", help="Print JSON.")]
 
 
 def read_expert_options(options: Sequence[str] | None) -> dict[str, tuple[str, float]] | None:
@@ -69,24 +69,15 @@ def read_expert_options(options: Sequence[str] | None) -> dict[str, tuple[str, f
     >>> read_expert_options(["nurse=0.05"])
     Traceback (most recent call last):
         ...
-    demur.cli.console.CallError: --expert is written NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05, got 'nurse=0.05'.
+    demur.cli.console.CallError: --expert must be NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05, got 'nurse=0.05'.
     """
-    if not options:
-        return None
-    found: dict[str, tuple[str, float]] = {}
-    for text in options:
-        name, is_one, rest = text.partition("=")
+    found = {}
+    for name, rest in _pairs("--expert", options, "NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05", first=True):
         column, has_price, price = rest.rpartition(":")
-        name = name.strip()
-        if not (is_one and has_price and name and column):
-            raise CallError(f"--expert is written NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05, got {text!r}.")
-        if name in found:
-            raise CallError(
-                f"--expert names {name!r} twice: give each expert once, with columns parted by commas for several "
-                "people behind one."
-            )
-        found[name] = (column, _number("--expert", price, text))
-    return found
+        if not has_price or not column:
+            raise CallError(f"--expert must be NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05, got '{name}={rest}'.")
+        found[name] = (column, _number("--expert", price))
+    return found or None
 
 
 def read_prices(options: Sequence[str] | None) -> dict[str, float] | None:
@@ -97,7 +88,7 @@ def read_prices(options: Sequence[str] | None) -> dict[str, float] | None:
     >>> read_prices(["nurse=0.1"])
     {'nurse': 0.1}
     """
-    return {name: _number("--price", text, f"{name}={text}") for name, text in _pairs("--price", options)} or None
+    return {name: _number("--price", text) for name, text in _pairs("--price", options)} or None
 
 
 def read_limits(options: Sequence[str] | None) -> dict[str, float | None] | None:
@@ -113,35 +104,35 @@ def read_limits(options: Sequence[str] | None) -> dict[str, float | None] | None
         if text.strip().lower() == "none":
             found[name] = None
             continue
-        number = _number("--capacity", text, f"{name}={text}")
-        is_count = number >= 1 and number == int(number)
-        if number < 0 or (number >= 1 and not is_count):
-            hint = f": did you mean {number / 100:g}?" if 1 < number < 100 else "."
-            raise CallError(
-                f"--capacity takes a whole number of rows, or a share below 1, got {name}={text.strip()}{hint}"
-            )
-        found[name] = int(number) if is_count or text.strip() == "0" else number
+        number = _number("--capacity", text)
+        if number >= 1 and number != int(number):
+            hint = f": did you mean {number / 100:g}?" if number < 100 else "."
+            raise CallError(f"--capacity must be a whole number of rows, or a share below 1, got {name}={text}{hint}")
+        found[name] = int(number) if number >= 1 or text.strip() == "0" else number
     return found or None
 
 
-def _pairs(option: str, texts: Sequence[str] | None) -> list[tuple[str, str]]:
+def _pairs(
+    option: str, texts: Sequence[str] | None, form: str = "NAME=NUMBER, as in nurse=0.1", *, first: bool = False
+) -> list[tuple[str, str]]:
+    """Split each text at its first or last equals sign."""
     found: dict[str, str] = {}
     for text in texts or ():
-        name, is_one, rest = text.rpartition("=")
-        if not is_one or not name.strip():
-            raise CallError(f"{option} is written NAME=NUMBER, as in nurse=0.1, got {text!r}.")
-        if name.strip() in found:
-            raise CallError(f"{option} names {name.strip()!r} twice: give each expert once.")
-        found[name.strip()] = rest
+        name, has_name, rest = text.partition("=") if first else text.rpartition("=")
+        name = name.strip()
+        if not has_name or not name:
+            raise CallError(f"{option} must be {form}, got {text!r}.")
+        if name in found:
+            raise CallError(f"{option} names {name!r} twice: give each expert once; several columns as a,b.")
+        found[name] = rest
     return list(found.items())
 
 
-def _number(option: str, text: str, whole: str) -> float:
+def _number(option: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise CallError(f"{option} {whole!r} ends in {text!r}, which is not a number.") from None
-    if not number < float("inf") or number < 0:
-        what = "prices" if option != "--capacity" else "limits"
-        raise CallError(f"{option} {whole!r}: {what} are numbers of at least 0, got {text}.")
+        raise CallError(f"{option} ends in {text!r}, which is not a number.") from None
+    if not 0 <= number < float("inf"):
+        raise CallError(f"{option} takes numbers of at least 0, got {text}.")
     return number

@@ -1,4 +1,4 @@
-"""``demur refit``: reviewed rows flow back into a model."""
+"""``demur refit``: fit a model again with reviewed rows."""
 
 import json
 from pathlib import Path
@@ -23,15 +23,13 @@ __all__ = ["refit"]
 
 def refit(
     model: ModelFolder,
-    reviewed: Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")],
-    data: Annotated[str, typer.Option(help="The table that the model was fitted on, which it does not keep.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the new model to.")],
-    audit: Annotated[
-        float, typer.Option(help="The share of answered rows that was drawn for review, as in demur monitor.")
-    ] = 0.02,
+    reviewed: Annotated[str, typer.Argument(help="Declined and audited rows with the labels of reviewers.")],
+    data: Annotated[str, typer.Option(help="Table that the model was fitted on.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the new model.")],
+    audit: Annotated[float, typer.Option(help="Share of answered rows drawn for review.")] = 0.02,
     rejected_share: Annotated[
         float | None,
-        typer.Option(help="Where no answer was reviewed: the share of rows that is declined now, if it has changed."),
+        typer.Option(help="Share of declined rows, where no answer was reviewed."),
     ] = None,
     delimiter: Delimiter = None,
     time_budget: TimeBudget = 90.0,

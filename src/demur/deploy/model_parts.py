@@ -104,7 +104,7 @@ _PARTS = (
     "demur.estimators.boosted_trees.BoostedTrees",
     "demur.estimators.candidates.Tried",
     "demur.estimators.cross_fitting.CodedLabels",
-    "demur.estimators.given_probabilities.GivenProbabilities",
+    "demur.estimators.precomputed_probabilities.PrecomputedProbabilities",
     "demur.estimators.reject_classifier.RejectClassifier",
     "demur.estimators.reject_option.RejectOption",
     "demur.estimators.network_selection.Candidate",

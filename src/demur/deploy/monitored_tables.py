@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from demur.columns.frames import TableWarning
 from demur.deploy.monitoring import CountedTable, Monitor
 from demur.tabular.class_labels import class_texts
-from demur.tabular.review_desk import AUDIT, DECLINED, WHY
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_files import open_table, read_labelled
 from demur.tabular.table_model import TableModel
 from demur.whole_file import locked
@@ -84,7 +84,8 @@ class MonitoredTables:
         with open_table(data, delimiter=delimiter, decimal=schema.decimal, dayfirst=schema.dayfirst) as reader:
             schema.check(reader.columns, strict=strict, where=reader.name)
             types = {name: kind or pa.string() for name, kind in reader.columns.items()} | schema.arrow_types()
-            for chunk in reader.chunks(types, chunk_rows):
+            copied = [] if to_review is None else [name for name in reader.columns if name != self.model.target]
+            for chunk, copies in reader.chunks_and_copies(types, copied, chunk_rows):
                 stop = first + chunk.num_rows
                 if monitor is None or is_stream or monitor.sources[position].n_rows < stop:
                     with self.update() as monitor:
@@ -101,7 +102,7 @@ class MonitoredTables:
                 n_known += chunk.num_rows
                 if to_review is not None:
                     drawn = monitor.draw(str(position), first, chunk.num_rows)
-                    to_review(self._to_review(chunk, drawn, reader.name))
+                    to_review(self._to_review(chunk, copies, drawn, reader.name))
                 first = stop
         _note_known(n_known, "rows", data)
 
@@ -126,11 +127,13 @@ class MonitoredTables:
             source.labelled, source.n_rows = np.packbits(counted | new).tobytes().hex(), table.num_rows
             _note_known(int((labelled & counted).sum()), "labelled rows", data)
 
-    def _to_review(self, chunk: pa.RecordBatch, drawn: NDArray[np.bool_], where: str) -> pa.Table:
-        """Return the rows to review and the reason, with an empty column for the label."""
+    def _to_review(
+        self, chunk: pa.RecordBatch, copies: pa.RecordBatch, drawn: NDArray[np.bool_], where: str
+    ) -> pa.Table:
+        """Return the rows to review as they are in the file, the reason, and an empty column for the label."""
         answers = self.model.answers(chunk, where=where)
         rejected = answers.column("rejected").to_numpy()
-        columns = {name: chunk.column(name) for name in chunk.schema.names if name != self.model.target}
+        columns = {name: copies.column(name) for name in copies.schema.names}
         added = {
             WHY: pa.array(np.where(rejected, DECLINED, AUDIT)),
             "first_choice": answers.column("first_choice").combine_chunks(),

@@ -21,8 +21,8 @@ from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
 from demur.tabular.class_labels import class_texts, labelled_rows
 from demur.tabular.evaluation import Evaluation, evaluate_table
-from demur.tabular.guarantee_checks import RiskGuarantee, guarantee_of
-from demur.tabular.review_desk import check_audit, reviewed_rows
+from demur.tabular.evaluation_words import RiskGuarantee, guarantee_of
+from demur.tabular.review_queue import check_audit, reviewed_rows
 from demur.tabular.table_model import TableModel
 from demur.whole_file import write_whole
 

@@ -10,7 +10,7 @@ from demur.columns import Column, TableError
 from demur.columns.frames import shown
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
-from demur.tabular.review_desk import AUDIT, DECLINED, WHY
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_model import LARGEST
 
 __all__ = ["RequestError", "answer_type", "column_array", "question_type", "request_table", "sentence"]

@@ -19,7 +19,7 @@ from demur.deploy.service_metrics import ServiceMetrics
 from demur.deploy.try_page import report_headers, try_page
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
-from demur.tabular.review_desk import AUDIT, DECLINED, WHY, check_audit, draw_audit
+from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

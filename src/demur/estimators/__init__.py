@@ -3,8 +3,8 @@
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import RejectingClassifier
 from demur.estimators.candidates import Tried
-from demur.estimators.given_probabilities import GivenProbabilities
 from demur.estimators.network_selection import AnswersNothingWarning, Candidate
+from demur.estimators.precomputed_probabilities import PrecomputedProbabilities
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
 from demur.estimators.splitting import EqualRowsWarning
@@ -14,7 +14,7 @@ __all__ = [
     "AutoClassifier",
     "Candidate",
     "EqualRowsWarning",
-    "GivenProbabilities",
+    "PrecomputedProbabilities",
     "RejectClassifier",
     "RejectOption",
     "RejectingClassifier",

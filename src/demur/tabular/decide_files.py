@@ -20,7 +20,7 @@ from demur.array_types import ByName
 from demur.columns.frames import TableError, listed, shown
 from demur.deferral import Capacity
 from demur.rules import Decision
-from demur.tabular.review_desk import check_budget, rows_to_review, savings
+from demur.tabular.review_queue import check_budget, rows_to_review, savings
 from demur.tabular.table_files import ParquetFolder, open_table
 from demur.tabular.table_model import TableModel
 from demur.tabular.table_sources import Source, TableReader, open_raw, source_name

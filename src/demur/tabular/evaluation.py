@@ -1,8 +1,8 @@
-"""Evaluation: everything one needs to judge a model with a reject option on labelled rows."""
+"""Evaluation: the figures of a model with a reject option on labelled rows."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,48 +14,28 @@ from demur.columns.frames import TableError, listed, shown
 from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
-from demur.metrics import (
-    Interval,
-    RiskCoverage,
-    area_intervals,
-    mean_interval,
-    proportion_interval,
-    risk_interval,
-)
+from demur.metrics import Interval, RiskCoverage, area_intervals, mean_interval, proportion_interval, risk_interval
 from demur.rules import CostMatrix, Decision, check_proba, chow_acceptance
-from demur.tabular.asking import Asking, right_answers
-from demur.tabular.class_labels import class_texts, labelled_rows
-from demur.tabular.evaluation_words import (
-    assumed_price,
-    baselines,
-    class_warnings,
-    counted,
-    headline,
-    interval_json,
-    matrix_baselines,
-    matrix_headline,
-    percent,
-    shares,
-)
-from demur.tabular.guarantee_checks import Guarantee, GuaranteeCheck, guarantee_of
-from demur.tabular.judged_rows import (
+from demur.tabular import evaluation_words as words
+from demur.tabular.class_labels import LabelledTable, class_texts
+from demur.tabular.evaluation_figures import (
+    AnswerCounts,
     Case,
     ClassFigures,
-    Counts,
     GroupFigures,
     Groups,
-    Reliability,
-    RowTable,
-    check_adjustable_cost,
+    ReliabilityBins,
     check_decision,
     choose_cases,
     class_codes,
-    class_intervals,
     class_names,
     figures_by_class,
-    group_json,
+    finite,
+    interval_json,
     sortable,
 )
+from demur.tabular.evaluation_words import Guarantee, GuaranteeCheck, guarantee_of
+from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
 from demur.tabular.table_model import TableModel, answer_confidence
 
 __all__ = ["Evaluation", "evaluate_table"]
@@ -73,16 +53,18 @@ class Evaluation:
     decision : Decision
         Of NumPy arrays.
     cost : float or None
-        The price of one rejection; None where there is no single one.
+        The cost of one rejection; None where there is no single one.
     cost_adjustable : bool
         Whether Chow's rule decides, so that another cost needs no refit.
     proba : array of shape (n, n_classes), or None
     explanation : str, or None
         How the rule decides, in a sentence.
-    rows : RowTable
-        The rows as people know them.
+    rows : mapping of str to sequence, or pyarrow.Table, or None
+        The original columns, to show single rows to people.
+    row_numbers : sequence of length n, or None
+        The name of each row; 1, 2, 3, ... by default.
     cost_assumed : bool
-        Whether the price is for judging only, and the decisions were not made by it.
+        Whether the cost is for judging only, and the decisions were not made by it.
     why_cost_fixed : str, or None
         Why another cost needs a refit.
     cost_matrix : array of shape (n_classes, n_classes + 1), or None
@@ -91,9 +73,9 @@ class Evaluation:
     n_unlabelled : int
         Rows that were left out because they have no label.
     groups : Groups, or None
-        Which group each row is of, to judge them one by one.
-    asking : Asking, or None
-        Who was asked, where the model can ask experts: what is declined then is what somebody is asked about.
+        The group of each row, to judge them one by one.
+    asking : ExpertEvaluation, or None
+        Where the model can ask experts; a rejection then is a question.
 
     Examples
     --------
@@ -121,14 +103,15 @@ class Evaluation:
     cost_adjustable: bool = False
     proba: FloatArray | None = None
     explanation: str | None = None
-    rows: RowTable = field(default_factory=RowTable)
+    rows: Any = None
+    row_numbers: Sequence[object] | AnyArray | None = None
     cost_assumed: bool = False
     why_cost_fixed: str | None = None
     cost_matrix: NDArray[np.float64] | None = None
     guarantee: Guarantee | None = None
     n_unlabelled: int = 0
     groups: Groups | None = None
-    asking: Asking | None = None
+    asking: ExpertEvaluation | None = None
 
     @classmethod
     def of(
@@ -139,19 +122,9 @@ class Evaluation:
         classes: ArrayLike,
         cost: float | None = None,
         proba: ArrayLike | None = None,
-        cost_adjustable: bool = False,
-        explanation: str | None = None,
-        rows: Any = None,
-        row_numbers: Sequence[object] | AnyArray | None = None,
-        cost_assumed: bool = False,
-        why_cost_fixed: str | None = None,
-        cost_matrix: ArrayLike | None = None,
-        guarantee: Guarantee | None = None,
-        n_unlabelled: int = 0,
-        groups: Groups | None = None,
-        asking: Asking | None = None,
+        **more: Any,
     ) -> "Evaluation":
-        """Judge decisions on labelled rows.
+        """Evaluate decisions on labelled rows.
 
         Parameters
         ----------
@@ -161,45 +134,28 @@ class Evaluation:
             What was decided for each row; ``label`` holds positions among the classes.
         classes : array of shape (n_classes,)
         cost : float, optional
-            The price of one rejection; one wrong answer costs 1. Leave it out where the rule has no single price.
+            The cost of one rejection; one wrong answer costs 1. Leave it out where the rule has no single cost.
         proba : array of shape (n, n_classes), optional
-            Missing for models that give no probabilities.
-        cost_adjustable : bool, default False
-            Whether Chow's rule decided on ``decision.confidence`` at ``cost``, so that the cost can move without a
-            refit.
-        explanation : str, optional
-            How the rule decides, in a sentence.
-        rows : mapping of str to sequence, or pyarrow.Table, optional
-            The original columns, to show single rows to people.
-        row_numbers : sequence of length n, optional
-            What to call each row; 1, 2, 3, ... by default.
-        cost_assumed, why_cost_fixed, guarantee, n_unlabelled, asking, groups
-            As for the class.
-        cost_matrix : array of shape (n_classes, n_classes + 1), optional
-            The costs that the decisions were made by; their mean is then the first figure.
+            Missing for models without probabilities.
+        **more
+            Further fields of the class, such as ``rows`` and ``cost_adjustable``.
         """
         price = None if cost is None else _one_cost(cost)
         true, names = class_codes(y, classes), class_names(classes)
         found = check_decision(decision, len(true), len(names))
         values = None if proba is None else check_proba(proba)
-        if values is not None and values.shape != (len(true), len(names)):
-            raise InputError(f"proba must have shape ({len(true)}, {len(names)}), rows by classes, got {values.shape}.")
-        if cost_adjustable:
-            if price is None:
-                raise InputError("cost_adjustable=True needs the cost that the decisions were made for.")
-            check_adjustable_cost(found, price)
-        matrix = None if cost_matrix is None else np.asarray(cost_matrix, dtype=np.float64)
-        if matrix is not None and matrix.shape != (len(names), len(names) + 1):
-            raise InputError(
-                f"cost_matrix must have shape ({len(names)}, {len(names) + 1}), true class by answer with rejection "
-                f"last, got {matrix.shape}."
-            )
-        table = RowTable(rows, row_numbers)
-        table.check_length(len(true))
-        return cls(
-            names, true, found, price, cost_adjustable, values, explanation, table, cost_assumed, why_cost_fixed,
-            matrix, guarantee, n_unlabelled, groups, asking,
-        )  # fmt: skip
+        matrix = more.pop("cost_matrix", None)
+        matrix = None if matrix is None else np.asarray(matrix, dtype=np.float64)
+        for name, given, shape in (
+            ("proba", values, (len(true), len(names))),
+            ("cost_matrix", matrix, (len(names), len(names) + 1)),
+        ):
+            if given is not None and given.shape != shape:
+                raise InputError(f"{name} must have shape {shape}, got {given.shape}.")
+        result = cls(names, true, found, price, proba=values, cost_matrix=matrix, **more)
+        if result.cost_adjustable and (price is None or (result.at(price).decision.reject != found.reject).any()):
+            raise InputError(f"cost_adjustable=True needs decisions of Chow's rule at the cost, got cost {cost}.")
+        return result
 
     def at(self, cost: float) -> "Evaluation":
         """Return the evaluation of the same model at another cost, where the cost is adjustable."""
@@ -227,10 +183,10 @@ class Evaluation:
         return np.asarray(self.decision.label != self.true)
 
     @cached_property
-    def counts(self) -> Counts:
+    def counts(self) -> AnswerCounts:
         """Rows, answers, wrong answers."""
         accept = ~self.decision.reject
-        return Counts(self.n_rows, int(accept.sum()), int((accept & self.wrong).sum()))
+        return AnswerCounts(self.n_rows, int(accept.sum()), int((accept & self.wrong).sum()))
 
     @cached_property
     def n_novel(self) -> int | None:
@@ -314,12 +270,12 @@ class Evaluation:
         return answer_confidence(self.decision, self.proba, self.cost_adjustable)
 
     @cached_property
-    def reliability(self) -> Reliability | None:
+    def reliability(self) -> ReliabilityBins | None:
         """Confidence against accuracy over the rows that are not novel, answered or not; None without probabilities."""
         known = slice(None) if self.decision.novel is None else ~self.decision.novel
         if self.proba is None or not len(self.wrong[known]):
             return None
-        return Reliability.from_confidence(self.answer_confidence[known], ~self.wrong[known])
+        return ReliabilityBins.from_confidence(self.answer_confidence[known], ~self.wrong[known])
 
     @cached_property
     def figures(self) -> dict[str, Interval]:
@@ -354,53 +310,46 @@ class Evaluation:
         return choose_cases(self, ~self.decision.reject & self.wrong, self.answer_confidence, n, n_columns)
 
     def headline(self) -> str:
-        """Say in one sentence what the decisions mean."""
+        """Summarize the decisions in one sentence."""
         if self.asking is not None:
             return self.asking.headline()
         if self.mean_costs:
-            return matrix_headline(self.counts, *(found.estimate for found in self.mean_costs.values()))
+            return words.matrix_headline(self.counts, *(found.estimate for found in self.mean_costs.values()))
         if self.cost is None or self.cost_assumed:
-            words = shares(self.counts)
-            return f"{words[0].upper()}{words[1:]}."
-        return headline(self.counts, self.cost, int(self.wrong.sum()))
+            shares = words.shares(self.counts)
+            return f"{shares[0].upper()}{shares[1:]}."
+        return words.headline(self.counts, self.cost, int(self.wrong.sum()))
 
     def class_warnings(self) -> list[str]:
         """Name the classes that the model serves much worse than the headline suggests; with experts, none."""
-        return [] if self.asking is not None else class_warnings(self.by_class, self.counts)
+        return [] if self.asking is not None else words.class_warnings(self.by_class, self.counts)
 
     def meaning(self) -> list[str]:
-        """Say what the headline is counted in, and how the rule decides where it is not by a price."""
+        """Explain the unit of the headline, and how the rule decides where it is not by a cost."""
         sentences = [] if self.explanation is None else [self.explanation]
         if self.mean_costs:
             _, answered, rejected = (found.estimate for found in self.mean_costs.values())
-            return [*sentences, matrix_baselines(answered, rejected)]
+            return [*sentences, words.matrix_baselines(answered, rejected)]
         if self.cost is None:
             return sentences
         if self.cost_assumed:
-            return [*sentences, assumed_price(self.counts, self.cost, self.risk_if_all_answered)]
-        return [baselines(self.cost, self.risk_if_all_answered)]
+            return [*sentences, words.assumed_price(self.counts, self.cost, self.risk_if_all_answered)]
+        return [words.baselines(self.cost, self.risk_if_all_answered)]
 
     def remarks(self) -> list[str]:
-        """Say whether a guarantee holds, and what is odd about the rows."""
+        """Say whether a guarantee holds, which groups differ, and which rows are special."""
         sentences = [] if self.guarantee_check is None else [self.guarantee_check.sentence]
-        for one in self.by_group:
-            if one.differs:
-                share = percent(float(one.errors.estimate))
-                given = counted(one.counts.n_answered, "answer", "answers")
-                sentences.append(
-                    f"Group {one.name} has {one.differs} errors than all rows: {share} of its {given} are wrong, which "
-                    "chance does not explain."
-                )
+        sentences += [words.group_remark(one) for one in self.by_group if one.differs]
         if self.n_novel:
-            rows = counted(self.n_novel, "row is", "rows are")
+            rows = words.counted(self.n_novel, "row is", "rows are")
             sentences.append(f"{rows} declined as novel: unlike those of training, whatever the probabilities say.")
         if self.asking is not None:
             sentences += self.asking.remarks()
         if self.n_unlabelled:
-            rows = counted(self.n_unlabelled, "row has", "rows have")
-            sentences.append(f"{rows} no label and {'is' if self.n_unlabelled == 1 else 'are'} left out.")
+            rows = words.counted(self.n_unlabelled, "row has no label and is", "rows have no label and are")
+            sentences.append(f"{rows} left out.")
         if self.n_unknown:
-            rows = counted(self.n_unknown, "row has a label", "rows have labels")
+            rows = words.counted(self.n_unknown, "row has a label", "rows have labels")
             priced = " The cost matrix has no price for it." if self.mean_costs else ""
             sentences.append(
                 f"{rows} that the model does not know; such a row counts as an error when answered.{priced}"
@@ -408,12 +357,12 @@ class Evaluation:
         return sentences
 
     def sentences(self) -> list[str]:
-        """Say what the choice means, for a reader who has never met a reject option."""
+        """Return all that there is to say, for a reader who does not know the reject option."""
         return [self.headline(), *self.class_warnings(), *self.meaning(), *self.remarks()]
 
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts, with None where one is undefined."""
-        kept = self.guarantee_check
+        check, counts = self.guarantee_check, self.counts
         answered, rejected = self.risk_if_all_answered, self.risk_if_all_rejected
         if self.mean_costs:
             _, answered, rejected = (found.estimate for found in self.mean_costs.values())
@@ -428,49 +377,22 @@ class Evaluation:
             "cost_matrix": None if self.cost_matrix is None else self.cost_matrix.tolist(),
             "rule": self.explanation,
             "sentences": self.sentences(),
-            "guarantee": None
-            if kept is None
-            else {
-                "figure": kept.figure,
-                "target": kept.target,
-                "seen": kept.seen,
-                "n_rows": kept.n_rows,
-                "verdict": kept.verdict,
-                "chance": kept.chance,
-            },
+            "guarantee": None if check is None else {**asdict(check), "verdict": check.verdict},
             "counts": {
-                "answered": self.counts.n_answered,
-                "rejected": self.counts.n_rejected,
-                "wrong": self.counts.n_wrong,
+                "answered": counts.n_answered,
+                "rejected": counts.n_rejected,
+                "wrong": counts.n_wrong,
                 "novel": self.n_novel,
             },
             "figures": {name: interval_json(found) for name, found in self.figures.items()},
-            "baselines": {"answer_everything": answered, "reject_everything": _finite(rejected)},
-            "by_class": self._classes_json(),
+            "baselines": {"answer_everything": answered, "reject_everything": finite(rejected)},
+            "by_class": [one.to_json() for one in self.by_class],
             "group": None if self.groups is None else self.groups.column,
-            "by_group": [group_json(one) for one in self.by_group],
+            "by_group": [one.to_json() for one in self.by_group],
             "confusion": self.confusion.tolist(),
-            "calibration": None if self.reliability is None else _reliability_json(self.reliability),
+            "calibration": None if self.reliability is None else self.reliability.to_json(),
             "asking": None if self.asking is None else self.asking.to_json(),
         }
-
-    def _classes_json(self) -> list[dict[str, object]]:
-        intervals = class_intervals(self.by_class)
-        return [
-            {
-                "name": one.name,
-                "n_rows": one.n_rows,
-                "n_rejected": one.n_rejected,
-                **{
-                    name: _finite(getattr(one, name))
-                    for name in ("rejection_rate", "accepted_accuracy", "precision", "recall")
-                },
-                "intervals": {
-                    name: [_finite(found.low[k]), _finite(found.high[k])] for name, found in intervals.items()
-                },
-            }
-            for k, one in enumerate(self.by_class)
-        ]
 
     def __repr__(self) -> str:
         cost = "none" if self.cost is None else f"{self.cost:g}"
@@ -521,61 +443,55 @@ def evaluate_table(
     if cost is not None and model.asks_experts:
         raise InputError(f"there is no one cost to judge this model by: {model.why_cost_fixed}.")
     assumed = cost is not None and model.cost is None
-    rows, labels = labelled_rows(table, model.target, where=where)
-    if group is not None and group not in rows.column_names:
-        raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(rows.column_names)}")
-    decision, scores = model.decide_and_score(rows, None if assumed else cost, prices=prices, where=where)
+    data = LabelledTable.of(table, model.target, where)
+    if group is not None and group not in table.column_names:
+        raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(table.column_names)}")
+    decision, scores = model.decide_and_score(data.rows, None if assumed else cost, prices=prices, where=where)
     asking = None
     if model.asks_experts:
-        decision, asking = _asking(model, table, labels, decision, prices, where)
+        decision, asking = _asking(model, data, decision, prices)
     numbers = None
-    if rows.num_rows < table.num_rows:  # a row keeps the number it has in the table
+    if data.n_unlabelled:  # a row keeps the number it has in the table
         numbers = np.flatnonzero([label is not None for label in class_texts(table[model.target])]) + 1
     return Evaluation.of(
-        labels,
+        data.labels,
         decision,
         classes=model.classes,
         cost=model.cost if cost is None else cost,
         proba=scores if model.has_proba else None,
         cost_adjustable=model.cost_adjustable,
         explanation=model.explain() if asking is None else asking.rule(),
-        rows=rows,
+        rows=data.rows,
         row_numbers=numbers,
         cost_assumed=assumed,
         why_cost_fixed=model.why_cost_fixed,
         cost_matrix=matrix,
         guarantee=guarantee_of(rule),
-        n_unlabelled=table.num_rows - rows.num_rows,
-        groups=None if group is None else Groups.of(group, class_texts(rows[group]).tolist()),
+        n_unlabelled=data.n_unlabelled,
+        groups=None if group is None else Groups.of(group, class_texts(data.rows[group]).tolist()),
         asking=asking,
     )
 
 
 def _asking(
-    model: TableModel,
-    table: Any,
-    labels: NDArray[np.str_],
-    decision: Decision[AnyArray],
-    prices: Mapping[str, float] | None,
-    where: str,
-) -> tuple[Decision[AnyArray], Asking]:
-    """Assign the rows within the limits, and look at what the experts said."""
+    model: TableModel, data: LabelledTable, decision: Decision[AnyArray], prices: Mapping[str, float] | None
+) -> tuple[Decision[AnyArray], ExpertEvaluation]:
+    """Assign the rows within the limits of the experts, and compare their answers with the labels."""
     experts, names = model.experts, tuple(model.experts.columns)
     if experts.limits:
         decision = Capacity(experts.limits).assign(decision, names)
-    labelled = np.array([label is not None for label in class_texts(table[model.target])])
-    said = experts.answers(table, {*model.classes.tolist(), *labels.tolist()}, where=where)
+    said = experts.answers(data.rows, {*model.classes.tolist(), *data.classes}, where=data.name)
     priced = np.array(list({**experts.prices, **(prices or {})}.values()))
     assert decision.costs is not None
     assert decision.ask is not None
-    asking = Asking(
+    asking = ExpertEvaluation(
         names,
         priced,
         np.asarray(decision.ask, dtype=np.int64),
         1 - decision.costs[:, : -len(names)].min(axis=1),
         1 + priced - decision.costs[:, -len(names) :],
-        np.asarray(model.classes[decision.label] == labels),
-        right_answers({name: people[labelled] for name, people in said.items()}, labels),
+        np.asarray(model.classes[decision.label] == data.labels),
+        right_answers(said, data.labels),
         dict(experts.limits),
     )
     return decision, asking
@@ -586,24 +502,3 @@ def _one_cost(cost: float) -> float:
     if prices.ndim:
         raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
     return float(prices)
-
-
-def _finite(number: float) -> float | None:
-    """Return the number, or None where it is NaN or infinite, which JSON does not know."""
-    return float(number) if math.isfinite(number) else None
-
-
-def _reliability_json(found: Reliability) -> dict[str, object]:
-    low, high = found.accuracy_interval()
-    bins = [
-        {
-            "from": float(found.edges[k]),
-            "to": float(found.edges[k + 1]),
-            "n_rows": int(found.n_rows[k]),
-            "confidence": _finite(found.confidence[k]),
-            "accuracy": _finite(found.accuracy[k]),
-            "accuracy_interval": [_finite(low[k]), _finite(high[k])],
-        }
-        for k in range(len(found.n_rows))
-    ]
-    return {"expected_calibration_error": _finite(found.ece), "bins": bins}

@@ -1,29 +1,40 @@
-"""Figures in words for a reader who has never met a reject option.
+"""The sentences of an evaluation, and its guarantee compared with what was seen.
 
 The report's script writes the same sentence for other costs: it takes :data:`SENTENCES` from the page and rounds as
 :func:`percent` does, by operations that every language computes alike. A test in a browser compares the two.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
-from demur.metrics import Interval, proportion_interval
-from demur.tabular.judged_rows import ClassFigures, Counts
+from demur.guarantees import Coverage, RiskControl
+from demur.metrics import proportion_interval
+from demur.rules import Rule
+from demur.tabular.evaluation_figures import AnswerCounts, ClassFigures, GroupFigures
 
 __all__ = [
     "FEW",
+    "FIGURES",
     "MOST",
     "SENTENCES",
     "UNDEFINED",
+    "CoverageTarget",
+    "Guarantee",
+    "GuaranteeCheck",
+    "RiskGuarantee",
     "assumed_price",
     "baselines",
     "class_warnings",
+    "compared",
     "cost_words",
     "counted",
+    "group_remark",
+    "guarantee_of",
     "headline",
-    "interval_json",
     "interval_words",
     "matrix_baselines",
     "matrix_headline",
@@ -54,6 +65,25 @@ SENTENCES = {
 }
 """The parts of the headline: the shares in their five cases, and how the cost compares with the better of two extremes:
 answering all rows, or declining all."""
+
+
+FIGURES = {
+    "system_risk": ("System risk", "cost per row: prices, mistakes"),
+    "system_accuracy": ("System accuracy", "correct final answers"),
+    "mean_cost": ("Mean cost", "cost per row by the cost matrix"),
+    "mean_cost_if_all_answered": ("Mean cost, all answered", "if every row were answered"),
+    "mean_cost_if_all_rejected": ("Mean cost, all declined", "if every row were declined"),
+    "risk": ("Risk", "0-1-c: cost per row"),
+    "coverage": ("Coverage", "rows answered"),
+    "accepted_accuracy": ("Accepted accuracy", "correct among the answers"),
+    "risk_if_all_answered": ("Error rate", "wrong if all were answered"),
+    "aurc": ("AURC", "area under risk-coverage"),
+    "eaurc": ("Excess AURC", "above the AURC of the best order; 0 is perfect"),
+    "augrc": ("AUGRC", "area under the generalized risk-coverage curve"),
+    "deferral_area": ("Deferral area", "mean accuracy over all shares of rows asked about"),
+    "regret": ("Regret", "cost per row above an oracle, on rows that all experts answered"),
+}
+"""Title and meaning of the figures of an evaluation, for the command line and the report."""
 
 
 def percent(share: float) -> str:
@@ -128,14 +158,14 @@ def interval_words(low: float, high: float, write: Callable[[float], str]) -> st
     return "" if math.isnan(low) else f"95 % interval {write(low)} to {write(high)}"
 
 
-def shares(counts: Counts) -> str:
+def shares(counts: AnswerCounts) -> str:
     """Say how many rows are answered and how well; the beginning of a sentence or the end of one.
 
     Examples
     --------
-    >>> shares(Counts(1000, 900, 20))
+    >>> shares(AnswerCounts(1000, 900, 20))
     'the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %'
-    >>> shares(Counts(1000, 10, 2))
+    >>> shares(AnswerCounts(1000, 10, 2))
     'the model answers almost no row (1.0 %), 80.0 % of those correctly, and declines 99.0 %'
     """
     return SENTENCES[_kind(counts)].format(
@@ -145,7 +175,7 @@ def shares(counts: Counts) -> str:
     )
 
 
-def _kind(counts: Counts) -> str:
+def _kind(counts: AnswerCounts) -> str:
     if not counts.n_answered:
         return "none"
     if not counts.n_rejected:
@@ -153,12 +183,12 @@ def _kind(counts: Counts) -> str:
     return "few" if counts.coverage < FEW else "most" if counts.coverage > MOST else "some"
 
 
-def headline(counts: Counts, cost: float, n_wrong_if_all: int) -> str:
+def headline(counts: AnswerCounts, cost: float, n_wrong_if_all: int) -> str:
     """Say in one sentence what deciding at this cost means, beside the better of answering all and declining all.
 
     Examples
     --------
-    >>> headline(Counts(1000, 900, 20), 0.2, 60)
+    >>> headline(AnswerCounts(1000, 900, 20), 0.2, 60)
     'At cost 0.2, the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %; each 100 rows
     cost 4.0 instead of 6.0 if it answered all.'
     """
@@ -168,12 +198,12 @@ def headline(counts: Counts, cost: float, n_wrong_if_all: int) -> str:
     return SENTENCES["priced"].format(**words)
 
 
-def matrix_headline(counts: Counts, cost: float, if_all_answered: float, if_all_declined: float) -> str:
+def matrix_headline(counts: AnswerCounts, cost: float, if_all_answered: float, if_all_declined: float) -> str:
     """Say in one sentence what a row costs by a cost matrix.
 
     Examples
     --------
-    >>> matrix_headline(Counts(1000, 900, 20), 0.5, 0.9, 0.6)
+    >>> matrix_headline(AnswerCounts(1000, 900, 20), 0.5, 0.9, 0.6)
     'By its cost matrix, each 100 rows cost 50 instead of 60 if it declined all; the model answers 90.0 % of the rows,
     97.8 % of those correctly, and declines 10.0 %.'
     """
@@ -181,14 +211,29 @@ def matrix_headline(counts: Counts, cost: float, if_all_answered: float, if_all_
     return f"By its cost matrix, each 100 rows cost {matrix_words(cost)}{compared}; {shares(counts)}."
 
 
-def _compared(counts: Counts, risk: float, answered: float, declined: float, write: Callable[[float], str]) -> str:
+def _compared(
+    counts: AnswerCounts, risk: float, answered: float, declined: float, write: Callable[[float], str]
+) -> str:
     """Compare with the better of the two extremes; say nothing where the model is that extreme itself."""
-    alternative, better = ("answered", answered) if answered <= declined else ("declined", declined)
-    if (counts.n_rejected == 0 and alternative == "answered") or (counts.n_answered == 0 and alternative == "declined"):
+    others = {SENTENCES["answered"]: answered, SENTENCES["declined"]: declined}
+    itself = SENTENCES["answered"] if not counts.n_rejected else SENTENCES["declined"] if not counts.n_answered else ""
+    return compared(SENTENCES, risk, others, write, itself)
+
+
+def compared(
+    sentences: Mapping[str, str],
+    risk: float,
+    others: Mapping[str, float],
+    write: Callable[[float], str],
+    itself: str = "",
+) -> str:
+    """Compare a cost with that of the best alternative, in words; say nothing where that is ``itself``."""
+    alternative = min(others, key=lambda one: others[one])
+    better = others[alternative]
+    if alternative == itself:
         return ""
-    looks_equal = write(risk) == write(better)
-    kind = "same" if looks_equal else "less" if risk < better else "more"
-    return SENTENCES[kind].format(better=write(better), alternative=SENTENCES[alternative])
+    kind = "same" if write(risk) == write(better) else "less" if risk < better else "more"
+    return sentences[kind].format(better=write(better), alternative=alternative)
 
 
 def baselines(cost: float, if_all_answered: float) -> str:
@@ -220,12 +265,12 @@ def matrix_baselines(if_all_answered: float, if_all_declined: float) -> str:
     )
 
 
-def assumed_price(counts: Counts, cost: float, if_all_answered: float) -> str:
+def assumed_price(counts: AnswerCounts, cost: float, if_all_answered: float) -> str:
     """Say what the rows cost at a price that somebody assumes, though the rule did not decide by it.
 
     Examples
     --------
-    >>> assumed_price(Counts(1000, 900, 20), 0.2, 0.06)
+    >>> assumed_price(AnswerCounts(1000, 900, 20), 0.2, 0.06)
     'The rule did not decide by a cost. At an assumed price of 0.2 for a declined row, each 100 rows cost 4.0; answering
     every row would cost 6.0, declining every row 20.0.'
     """
@@ -239,7 +284,7 @@ def assumed_price(counts: Counts, cost: float, if_all_answered: float) -> str:
 _MOST_NAMED = 3
 
 
-def class_warnings(figures: Sequence[ClassFigures], counts: Counts) -> list[str]:
+def class_warnings(figures: Sequence[ClassFigures], counts: AnswerCounts) -> list[str]:
     """Name the classes of which fewer than half as many rows are answered rightly as of all rows, beyond chance.
 
     The intervals of all classes hold together with 95 % confidence (Bonferroni).
@@ -248,7 +293,7 @@ def class_warnings(figures: Sequence[ClassFigures], counts: Counts) -> list[str]
     --------
     >>> sick = ClassFigures("sick", n_rows=56, n_rejected=50, n_right=3, n_answers=3)
     >>> well = ClassFigures("well", n_rows=1000, n_rejected=0, n_right=1000, n_answers=1003)
-    >>> class_warnings([sick, well], Counts(1056, 1006, 3))
+    >>> class_warnings([sick, well], AnswerCounts(1056, 1006, 3))
     ['Of the 56 rows of class sick, only 3 are answered correctly: 50 are declined and 3 are answered wrongly.']
     """
     level = 1 - 0.05 / len(figures)
@@ -275,11 +320,174 @@ def class_warnings(figures: Sequence[ClassFigures], counts: Counts) -> list[str]
     return sentences
 
 
+def group_remark(one: GroupFigures) -> str:
+    """Say that a group has more or fewer errors than all rows."""
+    answers = counted(one.counts.n_answered, "answer", "answers")
+    return (
+        f"Group {one.name} has {one.differs} errors than all rows: {percent(float(one.errors.estimate))} of its "
+        f"{answers} are wrong, beyond chance."
+    )
+
+
 def _tenths(tenths: int, value: float) -> str:
     return "<0.1" if tenths == 0 and value > 0 else f"{tenths / 10:.1f}"
 
 
-def interval_json(found: Interval) -> dict[str, float | None]:
-    """Return an interval as plain numbers, None where one is undefined."""
-    numbers = {"estimate": found.estimate, "low": found.low, "high": found.high}
-    return {name: float(number) if math.isfinite(number) else None for name, number in numbers.items()}
+_SURPRISING = 0.01
+"""A guarantee is called broken where chance explains what is seen less often than this. A model is evaluated more than
+once, on held-out rows and on later tables: at 5 %, a valid guarantee would soon be called broken."""
+
+
+@dataclass(frozen=True)
+class GuaranteeCheck:
+    """A guarantee and what was seen.
+
+    Parameters
+    ----------
+    figure : str
+        "wrong_among_answers" or "coverage".
+    target : float
+        The largest share of wrong answers, or the smallest share of answers.
+    seen : float or None
+        None where no row was answered.
+    n_rows : int
+        The number of rows that ``seen`` is a share of.
+    chance : float or None
+        How often what was seen, or worse, comes up in such samples if the guarantee holds; None where it was kept.
+    sentence : str
+    comparable : bool
+        Whether ``seen`` is a share of what the guarantee is about.
+    """
+
+    figure: str
+    target: float
+    seen: float | None
+    n_rows: int
+    chance: float | None
+    sentence: str
+    comparable: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """One of "kept", "within chance", "broken" and "not comparable"."""
+        if not self.comparable:
+            return "not comparable"
+        if self.chance is None:
+            return "kept"
+        return "broken" if self.chance < _SURPRISING else "within chance"
+
+
+@dataclass(frozen=True)
+class RiskGuarantee:
+    """At most the share ``at_most`` of the answers is wrong, in all but a share ``delta`` of fits.
+
+    With ``per_group`` the guarantee counts one answer per group, as where :class:`~demur.RiskControl` was fitted with
+    the groups (patients, machines) that rows belong to.
+
+    Examples
+    --------
+    >>> guarantee = RiskGuarantee(0.3, delta=0.05)
+    >>> guarantee.check(AnswerCounts(500, 412, 110)).sentence
+    'Guaranteed: at most 30.0 % of the answers wrong. Seen: 26.7 % of 412 answered. The guarantee holds on these rows.'
+    >>> guarantee.check(AnswerCounts(500, 400, 160)).sentence
+    'Guaranteed: at most 30.0 % of the answers wrong. Seen: 40.0 % of 400 answered. The guarantee is broken: if it ...
+    """
+
+    at_most: float
+    delta: float
+    per_group: bool = False
+
+    def check(self, counts: AnswerCounts) -> GuaranteeCheck:
+        """Compare the guarantee with what these rows show."""
+        answers = "the answers to one row of each group, drawn at random," if self.per_group else "the answers"
+        words = f"Guaranteed: at most {percent(self.at_most)} of {answers} wrong."
+        seen = counts.n_wrong / counts.n_answered if counts.n_answered else None
+        chance = None
+        if seen is None:
+            words += " No row was answered, so that these rows cannot tell."
+        elif self.per_group:
+            words += (
+                f" Seen: {percent(seen)} of all {counts.n_answered:,} answered, which the guarantee is not about: "
+                "there, large groups count more."
+            )
+        else:
+            words += f" Seen: {percent(seen)} of {counts.n_answered:,} answered."
+            if seen <= self.at_most:
+                words += " The guarantee holds on these rows."
+            else:
+                from scipy.stats import binom  # slow to import
+
+                # The exact chance of as many wrong answers or more at the largest risk that the guarantee allows.
+                chance = float(binom.sf(counts.n_wrong - 1, counts.n_answered, self.at_most))
+                words += f" {self._excess(chance)}"
+        comparable = not self.per_group
+        return GuaranteeCheck("wrong_among_answers", self.at_most, seen, counts.n_answered, chance, words, comparable)
+
+    def _excess(self, chance: float) -> str:
+        if chance < _SURPRISING:
+            return (
+                "The guarantee is broken: if it held, as many wrong answers or more would come up in "
+                f"{percent(chance)} of such samples. It may fail in {percent(self.delta)} of fits; it is void if these "
+                "rows come from another source than those it was fitted on, or if rows that belong together were on "
+                "both sides of a split."
+            )
+        return (
+            "That is more than guaranteed, but chance can explain it: where the guarantee just holds, as many wrong "
+            f"answers or more come up in {percent(chance)} of such samples."
+        )
+
+
+@dataclass(frozen=True)
+class CoverageTarget:
+    """At least the share ``at_least`` of the rows is answered, as on the calibration rows.
+
+    How many new rows are answered depends on both samples. Above the confidence of the calibration row that comes next
+    after the k of m accepted ones lies a Beta(k + 1, m - k) share of new rows, so that the number of answers is
+    beta-binomial.
+
+    Examples
+    --------
+    >>> target = CoverageTarget(0.9, n_accepted=180, n_calibration=200)
+    >>> target.check(AnswerCounts(450, 410, 8)).sentence
+    'Target: at least 90.0 % of the rows answered. Seen: 91.1 % of 450.'
+    >>> target.check(AnswerCounts(450, 390, 8)).verdict, target.check(AnswerCounts(450, 300, 8)).verdict
+    ('within chance', 'broken')
+    """
+
+    at_least: float
+    n_accepted: int
+    n_calibration: int
+
+    def check(self, counts: AnswerCounts) -> GuaranteeCheck:
+        """Compare the target with what these rows show."""
+        seen, n_rows, chance = counts.coverage, counts.n_rows, None
+        words = f"Target: at least {percent(self.at_least)} of the rows answered. Seen: {percent(seen)} of {n_rows:,}."
+        if seen < self.at_least:
+            from scipy.stats import betabinom
+
+            left_out = self.n_calibration - self.n_accepted
+            chance = float(betabinom.cdf(counts.n_answered, n_rows, self.n_accepted + 1, left_out)) if left_out else 0.0
+            often = f"so few answers, or fewer, come up in {percent(chance)} of such samples"
+            if chance < _SURPRISING:
+                words += f" These rows differ from those that the rule was fitted on: {often}."
+            else:
+                words += f" Chance can explain the difference: {often}."
+        return GuaranteeCheck("coverage", self.at_least, seen, n_rows, chance, words)
+
+
+Guarantee: TypeAlias = RiskGuarantee | CoverageTarget
+
+
+def guarantee_of(rule: Rule | None) -> Guarantee | None:
+    """Return what a fitted rule guarantees, or None.
+
+    Examples
+    --------
+    >>> guarantee_of(RiskControl(0.3))
+    RiskGuarantee(at_most=0.3, delta=0.05, per_group=False)
+    """
+    if isinstance(rule, RiskControl):
+        return RiskGuarantee(float(rule.target_risk), float(rule.delta), bool(getattr(rule, "per_cluster_", False)))
+    if isinstance(rule, Coverage):
+        return CoverageTarget(float(rule.target), rule.n_accepted_, rule.n_rows_)
+    return None

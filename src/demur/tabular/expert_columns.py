@@ -1,6 +1,6 @@
-"""Experts in a table: which columns hold what they said, what a question costs, and how many each can take."""
+"""Experts in a table: the columns with their answers, the prices of questions, and their limits."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +18,10 @@ from demur.tabular.csv_files import column_of_text
 __all__ = ["ASKING_COLUMNS", "SYSTEM_ANSWER", "ExpertColumns", "given_answers"]
 
 ASKING_COLUMNS = ("ask", "expected_cost")
-"""What the answers of a model with experts have beside those of every model."""
+"""Columns of the predictions of a model with experts, after those of every model."""
 
 SYSTEM_ANSWER = "system_answer"
-"""The last column of the answers, where the table holds what the experts said."""
+"""The last column of the predictions, where the table holds the experts' answers."""
 
 _GAPS = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
 """What stands for no answer, in any case, unless a class is called so."""
@@ -59,23 +59,21 @@ class ExpertColumns:
         """Read experts from a mapping of names to pairs: the column with the answers, or several, and the price."""
         if isinstance(experts, ExpertColumns):
             return experts
-        if not isinstance(experts, Mapping) or not all(_is_pair(pair) for pair in experts.values()):
+        try:
+            columns = {name: (own,) if isinstance(own, str) else tuple(own) for name, (own, _) in experts.items()}
+            prices = {name: price for name, (_, price) in experts.items()}
+        except (AttributeError, TypeError, ValueError):
             raise InputTypeError(
                 "experts must be a mapping from names to a column and a price, such as "
                 f'{{"nurse": ("nurse_says", 0.05)}}, got {experts!r}.'
-            )
-        columns = {name: (named,) if isinstance(named, str) else tuple(named) for name, (named, _) in experts.items()}
-        priced = read_experts({name: price for name, (_, price) in experts.items()})
+            ) from None
+        priced = read_experts(prices)
         Capacity(limits or {}).check_names(list(columns))
-        for number, name in enumerate(columns):
-            for other in list(columns)[:number]:
-                if set(columns[name]) & set(columns[other]):
-                    shared = min(set(columns[name]) & set(columns[other]))
-                    raise TableError(
-                        f"the column {shown(shared)} is given for {shown(other)} and for {shown(name)}: each expert "
-                        "has answers of its own"
-                    )
-        return cls(columns, {name: one.price for name, one in priced.items()}, dict(limits or {}))
+        found = cls(columns, {name: one.price for name, one in priced.items()}, dict(limits or {}))
+        twice = [column for column in found.names if found.names.count(column) > 1]
+        if twice:
+            raise TableError(f"the column {shown(twice[0])} is given twice: each expert has answers of its own")
+        return found
 
     def __bool__(self) -> bool:
         return bool(self.columns)
@@ -90,37 +88,26 @@ class ExpertColumns:
         found = {}
         for name, columns in self.columns.items():
             own = columns
-            if len(columns) == 1 and columns[0] not in header and "," in columns[0]:
+            if len(columns) == 1 and columns[0] not in header:
                 own = tuple(part.strip() for part in columns[0].split(","))
             missing = [column for column in own if column not in header]
             if missing:
-                hint = did_you_mean(missing[0], header)
-                raise TableError(
-                    f"there is no column {shown(missing[0])} with the answers of {shown(name)}{hint}: {where} has "
-                    f"{listed(header)}"
-                )
-            if len(set(own)) < len(own):
-                raise TableError(f"the same column is given twice for {shown(name)}: give each person's once")
+                problem = f"there is no column {shown(missing[0])} with the answers of {shown(name)}"
+                raise TableError(f"{problem}{did_you_mean(missing[0], header)}: {where} has {listed(header)}")
             found[name] = own
-        return ExpertColumns(found, self.prices, self.limits)
+        return ExpertColumns.of({name: (own, self.prices[name]) for name, own in found.items()}, self.limits)
 
-    def check_roles(self, target: str, others: Mapping[str, str]) -> None:
-        """Refuse a column that has another part already: the target, or one of ``others`` with what it is."""
+    def check(self, target: str, others: Mapping[str, str], classes: Collection[str]) -> None:
+        """Refuse a column that is the target or has another use, and an expert who is named like a class."""
         for name, columns in self.columns.items():
-            for column in columns:
-                if column == target:
-                    raise TableError(
-                        f"the target {shown(target)} cannot also be what {shown(name)} says: name the column with the "
-                        "expert's own answers"
-                    )
-                if column in others:
-                    raise TableError(
-                        f"the column {shown(column)} is what {shown(name)} says, and cannot also be {others[column]}"
-                    )
-
-    def check_classes(self, classes: Collection[str]) -> None:
-        """Refuse an expert who is named like a class."""
-        for name in self.columns:
+            if target in columns:
+                raise TableError(
+                    f"the target {shown(target)} cannot also be what {shown(name)} says: name the column with the "
+                    "expert's own answers"
+                )
+            for column in set(columns) & set(others):
+                problem = f"the column {shown(column)} holds the answers of {shown(name)}"
+                raise TableError(f"{problem}, and cannot also be used otherwise: {others[column]}")
             if name in classes:
                 raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
 
@@ -166,15 +153,6 @@ def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
     array([ True, False])
     """
     return np.array([one is not None for one in people.ravel()], dtype=bool).reshape(people.shape)
-
-
-def _is_pair(pair: Any) -> bool:
-    if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
-        return False
-    columns = pair[0]
-    return isinstance(columns, str) or (
-        isinstance(columns, Sequence) and len(columns) > 0 and all(isinstance(one, str) for one in columns)
-    )
 
 
 def _answers(column: Values, known: set[str], name: str, where: str, first: int) -> NDArray[np.object_]:

@@ -1,12 +1,12 @@
-"""From a file to a fitted model and the rows to judge it on: the library function behind ``demur fit``.
+"""Fitting a model on a file, and holding rows out to judge it on: the library function behind ``demur fit``.
 
-What takes seconds to import is imported once the call and the header of the file have been found right.
+What takes seconds to import is imported once the options and the header of the file have been checked.
 """
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from demur.columns.frames import TableError, did_you_mean, listed, shown
 from demur.columns.schema import Schema
 from demur.errors import InputError
 from demur.rules import CostMatrix, Rule
-from demur.tabular.class_labels import check_classes, check_target, class_texts, labelled_rows
+from demur.tabular.class_labels import LabelledTable, check_classes, check_target, class_texts
 from demur.tabular.table_files import open_table, read_labelled, read_table
 from demur.tabular.table_sources import Source, source_name
 
@@ -25,20 +25,112 @@ if TYPE_CHECKING:
     from demur.tabular.evaluation import Evaluation
     from demur.tabular.table_model import TableModel
 
-__all__ = ["FittedFile", "fit_file", "groups_of", "read_cost_matrix"]
+__all__ = ["FitOptions", "FittedFile", "OpenedFile", "fit_file", "read_cost_matrix"]
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How to fit a model: the one specification that all fitting functions read.
+
+    Parameters
+    ----------
+    model : str, default="auto"
+        One of :func:`model_names`.
+    cost : float, default=0.2
+        The cost of declining a row; a mistake costs 1. Rules other than Chow's do not use it.
+    rule : Rule, or function of the class names that returns one, optional
+        As for :class:`~demur.RejectOption`; Chow's rule at ``cost`` by default.
+    novelty : "auto", float or None
+        Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
+    experts : mapping, optional
+        Experts to ask instead of declining: from names to the column with the expert's answers, or several for several
+        people behind one expert, and the price of a question, as in ``{"nurse": ("nurse_says", 0.05)}``. Empty cells
+        are rows that the expert has not seen. These columns are not features, and ``cost`` and ``rule`` are not used.
+    capacity : mapping, optional
+        The most rows of one table that an expert gets: a number of rows, or a share below 1.
+    test : path, optional
+        A table of other rows to judge the model on.
+    holdout : float, default=0.2
+        Share of rows held out to judge the model on, without ``test``.
+    group_split : str, optional
+        Column with the group of each row, such as a patient: the rows of a group stay on one side of every split. It is
+        not a feature.
+    time_split : str, optional
+        Column of numbers, dates or times: the latest rows are held out. It is not a feature.
+    risk_group : str, optional
+        Column such as a site: the guarantee of a :class:`~demur.RiskControl` holds in each of its groups. It stays a
+        feature unless it is dropped.
+    keep, drop : names
+        Columns to use although they look useless, and columns to leave out.
+    delimiter, decimal, dayfirst : optional
+        How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
+    proba_kind : str, optional
+        For :func:`fit_proba`: "probabilities", "percentages", "log-probabilities", "logits" or "votes"; detected by
+        default.
+    calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
+        For :func:`fit_proba`: as for :class:`~demur.RejectOption`.
+    time_budget : float or None
+        Seconds for the training; None for no limit.
+    seed : int, default=0
+        Random seed of the hold-out and of the training.
+    verbose : int
+        1 shows a progress bar on a terminal.
+    """
+
+    model: str = "auto"
+    cost: float = 0.2
+    rule: Rule | Callable[[list[str]], Rule | None] | None = None
+    novelty: float | str | None = "auto"
+    experts: Any = None
+    capacity: Mapping[str, float] | None = None
+    test: Source | None = None
+    holdout: float = 0.2
+    group_split: str | None = None
+    time_split: str | None = None
+    risk_group: str | None = None
+    keep: Collection[str] = ()
+    drop: Collection[str] = ()
+    delimiter: str | None = None
+    decimal: str | None = None
+    dayfirst: bool | None = None
+    proba_kind: str | None = None
+    calibration: str | None = "auto"
+    time_budget: float | None = 90.0
+    seed: int = 0
+    verbose: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.holdout < 1:
+            raise InputError(f"holdout must be a share from 0 to below 1, got {self.holdout:g}.")
+        if self.experts is not None and self.rule is not None:
+            raise InputError("with experts their prices decide what to ask: leave out the rule, or the experts.")
+        if self.experts is None and self.capacity:
+            raise InputError("capacity limits how many questions experts get: name the experts as well.")
+        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
+            raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {self.seed!r}.")
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The columns that are not features, each with the reason."""
+        roles = dict.fromkeys(self.drop, "it was left out on request")
+        if self.group_split is not None:
+            roles[self.group_split] = "it says which rows belong together"
+        if self.time_split is not None:
+            roles[self.time_split] = "it says when a row was"
+        return roles
 
 
 @dataclass(frozen=True, eq=False)
 class FittedFile:
-    """What :func:`fit_file` made of a file.
+    """The result of :func:`fit_file`.
 
     Parameters
     ----------
     model : TableModel
     held_out : pyarrow.Table or None
-        Rows with labels that the model has not seen, to judge it on.
+        Labelled rows that the model has not seen, to judge it on.
     where : str
-        What messages call the file that these rows are from.
+        The name of the file that these rows are from.
     seconds : float
         How long the training took.
     notes : tuple of str
@@ -52,7 +144,7 @@ class FittedFile:
     notes: tuple[str, ...] = ()
 
     def evaluate(self) -> "Evaluation | None":
-        """Judge the model on the rows that were held out; None if there are none."""
+        """Evaluate the model on the rows held out; None if there are none."""
         if self.held_out is None:
             return None
         from demur.tabular import evaluate_table
@@ -60,292 +152,212 @@ class FittedFile:
         return evaluate_table(self.model, self.held_out, where=self.where)
 
 
-def fit_file(
-    path: Source,
-    target: str,
-    *,
-    model: str = "auto",
-    cost: float = 0.2,
-    rule: Rule | Callable[[list[str]], Rule | None] | None = None,
-    test: Source | None = None,
-    holdout: float = 0.2,
-    group_split: str | None = None,
-    risk_group: str | None = None,
-    novelty: float | str | None = "auto",
-    experts: ByName | None = None,
-    capacity: Mapping[str, float] | None = None,
-    time_split: str | None = None,
-    keep: Collection[str] = (),
-    drop: Collection[str] = (),
-    delimiter: str | None = None,
-    decimal: str | None = None,
-    dayfirst: bool | None = None,
-    time_budget: float | None = 90.0,
-    seed: int = 0,
-    verbose: int = 0,
-) -> FittedFile:
+@dataclass(frozen=True, eq=False)
+class OpenedFile:
+    """A file that was read once for a fit.
+
+    Parameters
+    ----------
+    data : LabelledTable
+    spec : FitOptions
+    notation : dict
+        How the file writes decimals and dates, for the schema.
+    """
+
+    data: LabelledTable
+    spec: FitOptions
+    notation: ByName
+
+    @classmethod
+    def read(cls, path: Source, target: str, spec: FitOptions) -> "OpenedFile":
+        """Read a file, after its header was checked against the options."""
+        with open_table(path, delimiter=spec.delimiter, decimal=spec.decimal, dayfirst=spec.dayfirst) as reader:
+            check_target(target, reader.columns, reader.name)
+            for name in (*spec.keep, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])):
+                if name not in reader.columns:
+                    hint = did_you_mean(name, reader.columns)
+                    has = f"{reader.name} has {listed(reader.columns)}"
+                    raise TableError(f"there is no column {shown(name)}{hint}: {has}")
+            for name in (spec.group_split, spec.time_split):
+                if name == target:
+                    raise TableError(
+                        f"the target {shown(target)} cannot also be the column of groups or times: name another column"
+                    )
+            if spec.proba_kind is None and spec.model != "auto":
+                from demur.tabular.model_training import check_model
+
+                check_model(spec.model)
+            table = reader.read()
+            notation = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
+        data = LabelledTable.of(table, target, source_name(path))
+        check_classes(data.labels, target)
+        return cls(data, spec, notation)
+
+    @property
+    def groups(self) -> NDArray[np.str_] | None:
+        """The group of each row; a row without one is a group of its own."""
+        if self.spec.group_split is None:
+            return None
+        texts = class_texts(self.data.rows[self.spec.group_split])
+        return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+
+    def rule(self, classes: list[str]) -> Rule | None:
+        """Return the rule for these classes."""
+        return self.spec.rule if self.spec.rule is None or isinstance(self.spec.rule, Rule) else self.spec.rule(classes)
+
+    def split(self, schema: Schema, features: Any, classes: list[str]) -> tuple[NDArray[np.int64], pa.Table | None]:
+        """Return the rows to train on, and the table to judge on."""
+        spec, data = self.spec, self.data
+        if spec.test is not None:
+            table = read_labelled(spec.test, schema, classes, delimiter=spec.delimiter, strict=False)
+            LabelledTable.of(table, data.target, source_name(spec.test))  # refuses a table without labels
+            return np.arange(len(data.labels)), table
+        if not spec.holdout:
+            return np.arange(len(data.labels)), None
+        from demur.estimators.splitting import hold_out, hold_out_latest
+
+        if spec.time_split is None:
+            parts = hold_out(features, data.labels, spec.holdout, groups=self.groups, seed=spec.seed)
+        else:
+            parts = hold_out_latest(self._times(), features, data.labels, spec.holdout, groups=self.groups)
+        return parts.train, data.rows.take(parts.aside) if len(parts.aside) else None
+
+    def _times(self) -> NDArray[np.float64]:
+        """Return when each row was, as numbers."""
+        name = str(self.spec.time_split)
+        column = self.data.rows.select([name])
+        schema = replace(Schema.learn(column, keep=[name]), **self.notation)
+        kind = schema.columns[0].kind
+        if kind not in ("number", "date", "time"):
+            problem = f"column {shown(name)} holds a {kind}, which has no order in time"
+            raise TableError(f"{problem}: name one of numbers or dates")
+        times: NDArray[np.float64] = schema.encode(column)[:, 0]
+        n_unknown = int(np.isnan(times).sum())
+        if n_unknown:
+            raise TableError(
+                f"column {shown(name)} is empty in {n_unknown:,} of the {len(times):,} rows with a label: fill it in, "
+                "or leave such rows out"
+            )
+        return times
+
+    def fitted(self, model: "TableModel", held_out: pa.Table | None, started: float, notes: list[str]) -> FittedFile:
+        """Return the result of the fit."""
+        where = self.data.name if self.spec.test is None else source_name(self.spec.test)
+        seconds = time.perf_counter() - started
+        facts = {**model.facts, "rows_without_label": self.data.n_unlabelled}
+        aside = {**model.schema.set_aside, **self.spec.roles}
+        schema = replace(model.schema, set_aside=aside, **self.notation)
+        return FittedFile(replace(model, schema=schema, facts=facts), held_out, where, seconds, tuple(notes))
+
+
+def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     r"""Fit a classifier with a reject option, or with experts to ask, on a file.
 
-    The rows to judge the model on are held out first, so that nothing is learnt from them, the categories of a column
-    included. Rows with equal features stay on one side of every split; otherwise a model is judged, and a promise
-    made, on rows that it knows.
+    The rows to judge the model on are held out first, so that nothing is learned from them, the categories of a column
+    included.
 
     Parameters
     ----------
     path : path, "-" or binary stream
-        As :func:`open_table` takes it.
+        As for :func:`open_table`.
     target : str
         The column with the labels.
-    model : str, default="auto"
-        One of :func:`model_names`.
-    cost : float, default=0.2
-        The price of declining; a mistake costs 1. Rules other than Chow's do not look at it.
-    rule : Rule, or function of the class names that returns one, optional
-        As for :class:`~demur.RejectOption`; Chow's rule at ``cost`` by default.
-    test : path, optional
-        A table of other rows to judge the model on.
-    holdout : float, default=0.2
-        Without ``test``: the share of rows to hold out for it.
-    group_split : str, optional
-        A column that says which rows belong together, such as those of one patient: they stay on one side of every
-        split. The column is not a feature.
-    risk_group : str, optional
-        A column such as the site: a :class:`~demur.RiskControl` then keeps its promise in each of its groups. It stays
-        a feature unless it is dropped.
-    novelty : "auto", float or None
-        Which rows are declined because they are unlike those of training, as for :class:`~demur.RejectOption`.
-    experts : mapping, optional
-        Who can be asked instead of declining: from names to a column with the expert's answers, or several for several
-        people behind one expert, and the price of a question: ``{"nurse": ("nurse_says", 0.05)}``. Empty cells are rows
-        that the expert has not seen. Then there is neither a cost nor a rule.
-    capacity : mapping, optional
-        The most rows of one table that an expert gets: a number of rows, or a share below 1.
-    time_split : str, optional
-        A column of numbers, dates or times that says when each row was: the latest rows are held out, and the model is
-        trained on earlier ones. The column is not a feature.
-    keep, drop : names
-        Columns to use although they look useless, and columns to leave out.
-    delimiter, decimal, dayfirst : optional
-        How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
-    time_budget : float or None
-        Seconds that "auto" may take.
-    seed : int, default=0
-        Of what is drawn at random: the rows to hold out, and what training draws.
-    verbose : int
-        1 shows a progress bar on a terminal.
+    **options
+        The fields of :class:`FitOptions`.
 
     Raises
     ------
     InputError, TableError
-        If the file or the call cannot be used; in one sentence.
+        If the file or the options cannot be used; in one sentence.
 
     Examples
     --------
     >>> import io
-    >>> rows = "".join(f"{k % 7},{k % 5},{'cat' if k % 7 < 3 else 'dog'}\n" for k in range(140))
+    >>> rows = "".join(f"{k % 7},{k / 5},{'cat' if k % 7 < 3 else 'dog'}\n" for k in range(140))
     >>> fitted = fit_file(io.BytesIO(b"size,age,pet\n" + rows.encode()), "pet", model="lr")
     >>> fitted.model
     TableModel('lr' for 'pet': 2 classes, 2 columns)
-    >>> fitted.notes[0]
-    'nearly all of the 140 rows occur 4 times: they are taken for copies, stay on one side of every split, and count...
+    >>> fitted.held_out.num_rows
+    28
     """
-    if not 0 <= holdout < 1:
-        raise InputError(f"holdout must be a share from 0 to below 1, got {holdout:g}.")
-    if experts is not None and rule is not None:
-        raise InputError("a rule decides what to decline, and with experts their prices do: give one of the two.")
-    if experts is None and capacity:
-        raise InputError("capacity limits how many questions experts get: name the experts as well.")
-    if not isinstance(seed, int) or not 0 <= seed < 2**32:
-        raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {seed!r}.")
-    left_out = [*drop, *(name for name in (group_split, time_split) if name is not None)]
-    named = (*keep, *left_out, *([] if risk_group is None else [risk_group]))
-    table, notation = _read(path, target, named, model, (delimiter, decimal, dayfirst))
-    asked = None
-    if experts is not None:
+    spec = FitOptions(**options)
+    file = OpenedFile.read(path, target, spec)
+    data, classes = file.data, file.data.classes
+    if spec.experts is not None:
         from demur.tabular.expert_columns import ExpertColumns
 
-        roles = dict.fromkeys(keep, "a feature to keep") | dict.fromkeys(drop, "left out")
-        if group_split is not None:
-            roles[group_split] = "what says which rows belong together"
-        if time_split is not None:
-            roles[time_split] = "what says when a row was"
-        asked = ExpertColumns.of(experts, capacity).found_in(table.column_names, source_name(path))
-        asked.check_roles(target, roles)
-        left_out += asked.names
-    rows, labels = labelled_rows(table, target)
-    check_classes(labels, target)
-    classes = sorted(set(labels.tolist()))
-    if asked is not None:
-        asked.check_classes(classes)
-        asked.answers(table, classes, where=source_name(path))  # to refuse one by its row in the file
-    chosen = rule if rule is None or isinstance(rule, Rule) else rule(classes)
-    # For reading other rows and for comparing these; what the model knows is learnt from the training rows alone.
-    first_look = replace(Schema.learn(rows, target=target, keep=keep, drop=left_out), **notation)
-    groups = None if group_split is None else groups_of(rows[group_split], group_split, target)
-    held_out, train = None, np.arange(len(labels))
-    if test is not None:
-        held_out = read_labelled(test, first_look, classes, delimiter=delimiter, strict=False)
-        labelled_rows(held_out, target, where=source_name(test))
-    elif holdout:
-        from demur.estimators.splitting import hold_out, hold_out_latest
+        experts = ExpertColumns.of(spec.experts, spec.capacity).found_in(data.rows.column_names, data.name)
+        experts.check(target, dict.fromkeys(spec.keep, "it is kept as a feature") | spec.roles, classes)
+        experts.answers(data.rows, classes, where=data.name)  # refuses an answer by its row in the file
+        spec = replace(spec, experts=experts, drop=[*spec.drop, *experts.names])
+    rule = file.rule(classes)
+    # For reading and comparing rows; what the model knows is learned from the training rows alone.
+    first_look = Schema.learn(data.rows, target=target, keep=spec.keep, drop=[*spec.drop, *spec.roles])
+    first_look = replace(first_look, **file.notation)
+    compared = data.rows.select(first_look.names)
+    train, held_out = file.split(first_look, compared, classes)
+    from demur.tabular.model_training import fit_rows
 
-        features = rows.select(first_look.names)
-        if time_split is None:
-            parts = hold_out(features, labels, holdout, groups=groups, seed=seed)
-        else:
-            times = _times(rows, time_split, target, notation)
-            parts = hold_out_latest(times, features, labels, holdout, groups=groups)
-        train, held_out = parts.train, rows.take(parts.aside) if len(parts.aside) else None
-    from demur.tabular.table_fit import fit_table
-
-    if risk_group is not None:
-        chosen = _in_groups(chosen, rows[risk_group].take(pa.array(train)))
+    if spec.risk_group is not None:
+        rule = _in_groups(rule, data.rows[spec.risk_group].take(pa.array(train)))
+    groups = file.groups
     started = time.perf_counter()
-    fitted = fit_table(
-        rows.take(train),
-        target,
-        model=model,
-        cost=cost,
-        rule=chosen,
-        keep=keep,
-        drop=[name for name in left_out if asked is None or name not in asked.names],
-        groups=None if groups is None else groups[train],
-        novelty=novelty,
-        experts=asked,
-        answer_classes=classes,
-        time_budget=time_budget,
-        seed=seed,
-        verbose=verbose,
-    )
-    seconds = time.perf_counter() - started
-    schema = replace(fitted.schema, **notation)
-    for name, why in ((group_split, "it says which rows belong together"), (time_split, "it says when a row was")):
-        if name is not None:
-            schema = replace(schema, set_aside={**schema.set_aside, name: why})
-    facts = {**fitted.facts, "rows_without_label": table.num_rows - len(labels)}
-    fitted = replace(fitted, schema=schema, facts=facts)
-    notes = _notes(fitted, rows.select(first_look.names), labels, groups, rows.take(train), labels[train])
-    if time_split is not None and test is None and held_out is not None:
-        n_neither = len(labels) - len(train) - held_out.num_rows
-        if n_neither:
-            of_group = f"of a group of {group_split}" if group_split is not None else "equal to a row"
-            notes += (
-                f"{n_neither:,} of the {len(labels):,} rows are left out of training and of judging: they are earlier "
-                f"rows {of_group} that is held out.",
-            )
-        notes += (f"it was trained on earlier rows and judged on the latest {held_out.num_rows:,}, by {time_split}.",)
-    if test is not None and held_out is not None:
-        notes += _known_rows(first_look, rows, held_out, source_name(test))
-    return FittedFile(fitted, held_out, source_name(path if test is None else test), seconds, notes)
-
-
-def _read(
-    path: Source,
-    target: str,
-    named: Sequence[str],
-    model: str,
-    written: tuple[str | None, str | None, bool | None],
-) -> tuple[pa.Table, ByName]:
-    """Read the table, once its header and the name of the model have been found right; and say how it is written."""
-    delimiter, decimal, dayfirst = written
-    with open_table(path, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
-        check_target(target, reader.columns, reader.name)
-        for name in named:
-            if name not in reader.columns:
-                hint = did_you_mean(name, reader.columns)
-                raise TableError(f"there is no column {shown(name)}{hint}: {reader.name} has {listed(reader.columns)}")
-        from demur.tabular.table_fit import model_kind
-
-        model_kind(model)
-        table = reader.read()
-        return table, {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
-
-
-def groups_of(column: pa.ChunkedArray, name: str, target: str) -> NDArray[np.str_]:
-    """Return which group each row is of; a row without one is a group of its own."""
-    if name == target:
-        raise TableError(f"the target {shown(target)} cannot also say which rows belong together: name another column")
-    texts = class_texts(column)
-    return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+    training = replace(spec, rule=rule, drop=[*spec.drop, *spec.roles])
+    model = fit_rows(data.take(train), training, groups=None if groups is None else groups[train], classes=classes)
+    fitted = file.fitted(model, held_out, started, [])
+    return replace(fitted, notes=tuple(_notes(file, fitted, first_look, train)))
 
 
 def _in_groups(rule: Rule | None, column: pa.ChunkedArray) -> Rule:
-    """Return a promise of risk that holds in each group; rows without one are a group as well."""
+    """Return a guarantee that holds in each group; rows without one are a group as well."""
     from sklearn.base import clone
 
     from demur.guarantees import RiskControl
 
     if not isinstance(rule, RiskControl):
-        raise InputError("risk_group is for a promise about the risk: give a RiskControl, or --max-risk.")
+        raise InputError("risk_group is for a guarantee about the risk: give a RiskControl, or --max-risk.")
     texts = ["(none)" if text is None else text for text in class_texts(column)]
     grouped: Rule = clone(rule).set_params(groups=np.array(texts))
     return grouped
 
 
-def _times(rows: pa.Table, name: str, target: str, notation: ByName) -> NDArray[np.float64]:
-    """Return when each row was, as numbers."""
-    if name == target:
-        raise TableError(f"the target {shown(target)} cannot also say when a row was: name another column")
-    schema = replace(Schema.learn(rows.select([name]), keep=[name]), **notation)
-    if schema.columns[0].kind not in ("number", "date", "time"):
-        kind = schema.columns[0].kind
-        raise TableError(
-            f"column {shown(name)} holds a {kind}, which has no order in time: name one of numbers or dates"
-        )
-    times: NDArray[np.float64] = schema.encode(rows.select([name]))[:, 0]
-    n_unknown = int(np.isnan(times).sum())
-    if n_unknown:
-        raise TableError(
-            f"column {shown(name)} is empty in {n_unknown:,} of the {len(times):,} rows with a label: fill it in, or "
-            "leave such rows out"
-        )
-    return times
+def _notes(file: OpenedFile, fitted: FittedFile, first_look: Schema, train: NDArray[np.int64]) -> list[str]:
+    """Return what a user should know about the rows, the experts and the columns."""
+    from demur.estimators.splitting import blocks_of, equal_rows
+    from demur.tabular.model_training import likely_leaks
 
-
-def _notes(
-    model: "TableModel",
-    compared: pa.Table,
-    labels: NDArray[np.str_],
-    groups: NDArray[np.str_] | None,
-    train: pa.Table,
-    train_labels: NDArray[np.str_],
-) -> tuple[str, ...]:
-    from demur.estimators.splitting import blocks_of
-    from demur.tabular.table_fit import likely_leaks
-
-    notes = []
-    equal = None if groups is not None else blocks_of(compared, labels).explain()
-    if equal is not None:
-        notes.append(equal)
-    if groups is not None:
-        notes.append(f"the rows of each of the {len(np.unique(groups)):,} groups stay on one side of every split.")
-    for name, found in model.facts.get("answers", {}).items():
+    data, spec, held_out, notes = file.data, file.spec, fitted.held_out, []
+    if spec.group_split is None:
+        equal = blocks_of(data.rows.select(first_look.names), data.labels).explain()
+        notes += [] if equal is None else [equal]
+    else:
+        notes.append(f"the rows of each group of {spec.group_split} stay on one side of every split.")
+    if spec.time_split is not None and spec.test is None and held_out is not None:
+        n_neither = len(data.labels) - len(train) - held_out.num_rows
+        if n_neither:
+            notes.append(
+                f"{n_neither:,} of the {len(data.labels):,} rows are left out of training and of judging: they are "
+                f"earlier rows of a group of {spec.group_split} that is held out."
+            )
+        latest = f"the latest {held_out.num_rows:,} by {spec.time_split}"
+        notes.append(f"the model was trained on earlier rows and judged on {latest}.")
+    if spec.test is not None and held_out is not None:
+        codes = [first_look.encode(table) for table in (data.rows, held_out)]
+        numbers = equal_rows(np.concatenate(codes))
+        n_known = int(np.isin(numbers[len(codes[0]) :], numbers[: len(codes[0])]).sum())
+        if n_known:
+            notes.append(
+                f"{n_known:,} of the {held_out.num_rows:,} rows of {fitted.where} equal a training row in all "
+                "features: the figures may be too good."
+            )
+    for name, found in fitted.model.facts.get("answers", {}).items():
         if found["right"] == found["answers"]:
             notes.append(
-                f"the answers of {name} are the labels in all {found['rows']:,} rows that have one, which counts as "
-                "always right. If the labels were made from these answers, no row can tell otherwise."
+                f"the answers of {name} equal the labels in all {found['rows']:,} rows that have one, so that {name} "
+                "counts as always right. Make sure that the labels were not made from these answers."
             )
-    notes += [str(leak) for leak in likely_leaks(model.schema.encode(train), train_labels, model.schema)]
-    return tuple(notes)
-
-
-def _row_bytes(codes: NDArray[np.float64]) -> list[bytes]:
-    """Return each row as bytes that are equal where the rows are: no code is infinite, which stands for missing."""
-    plain = np.where(np.isnan(codes), np.inf, codes) + 0.0
-    return [row.tobytes() for row in plain]
-
-
-def _known_rows(schema: Schema, train: pa.Table, test: pa.Table, name: str) -> tuple[str, ...]:
-    """Say how many rows of another file the model knows already."""
-    seen = set(_row_bytes(schema.encode(train)))
-    known = sum(row in seen for row in _row_bytes(schema.encode(test)))
-    if not known:
-        return ()
-    has = "has" if known == 1 else "have"
-    return (
-        f"{known:,} of the {test.num_rows:,} rows of {name} {has} the same features as a row to train on: the figures "
-        "may flatter.",
-    )
+    of_train, schema = data.take(train), fitted.model.schema
+    return notes + likely_leaks(schema.encode(of_train.rows), of_train.labels, schema)
 
 
 def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
@@ -365,25 +377,23 @@ def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
     >>> read_cost_matrix(costs, ["cat", "dog"])
     CostMatrix(costs=[[0.0, 1.0, 0.5], [4.0, 0.0, 0.5]])
     """
-    name = source_name(path)
+    name, wanted = source_name(path), [*classes, "reject"]
     if "reject" in classes:
         raise TableError("a class is called reject, as is the column for declining in a cost matrix: rename the class")
     table = read_table(path)
     names = class_texts(table.column(0)).tolist()
+    missing = [f"column {shown(one)}" for one in wanted if one not in table.column_names[1:]]
+    missing += [f"row {shown(one)}" for one in classes if one not in names]
+    if missing:
+        raise TableError(
+            f"{name} has no {missing[0]}: the first column names the true class, and there is a column of costs for "
+            f"each answer ({listed(classes)}) and one called reject"
+        )
     twice = [one for one in classes if names.count(one) > 1]
     if twice:
         raise TableError(f"{name} has more than one row for the class {shown(twice[0])}: leave one")
-    wanted = [*classes, "reject"]
-    missing_columns = [one for one in wanted if one not in table.column_names[1:]]
-    missing_rows = [one for one in classes if one not in names]
-    if missing_columns or missing_rows:
-        what = f"column {shown(missing_columns[0])}" if missing_columns else f"row {shown(missing_rows[0])}"
-        raise TableError(
-            f"{name} has no {what}: the first column names the true class, and there is a column of costs for each "
-            f"answer ({listed(classes)}) and one called reject"
-        )
-    columns = {one: dict(zip(names, table.column(one).to_pylist(), strict=True)) for one in wanted}
-    return CostMatrix([[_cost(columns[answer][true], name) for answer in wanted] for true in classes])
+    cells = [[table.column(answer)[names.index(true)].as_py() for answer in wanted] for true in classes]
+    return CostMatrix([[_cost(cell, name) for cell in row] for row in cells])
 
 
 def _cost(value: float | str | None, name: str) -> float:

@@ -1,9 +1,10 @@
-"""The report as one HTML page: what goes into it, what its script counts at every cost and price, how it is written."""
+"""The report as one HTML page, with the data that its script needs for other costs and prices."""
 
 import base64
+import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from numpy.typing import NDArray
 
 from demur._version import __version__
 from demur.array_types import ByName, FloatArray
+from demur.deferral import ExpertCalibration
 from demur.metrics import Interval, proportion_interval, risk_interval
 from demur.rules import Decision, chow_acceptance
-from demur.tabular.asking import ASKING_SENTENCES, Asking
 from demur.tabular.evaluation import Evaluation
+from demur.tabular.evaluation_figures import ReliabilityBins
 from demur.tabular.evaluation_words import (
     FEW,
+    FIGURES,
     MOST,
     SENTENCES,
     UNDEFINED,
@@ -27,53 +30,33 @@ from demur.tabular.evaluation_words import (
     per_hundred,
     percent,
 )
+from demur.tabular.expert_evaluation import ASKING_SENTENCES, ExpertEvaluation
 from demur.tabular.html_pages import asset, content_policy, embedded_json, page_environment
-from demur.tabular.judged_rows import Counts
-from demur.tabular.report_charts import (
-    Axis,
-    Chart,
-    cost_chart,
-    deferral_chart,
-    expert_chart,
-    reliability_chart,
-    risk_coverage_chart,
-)
 from demur.whole_file import write_whole
 
 __all__ = [
-    "ShownClasses",
-    "asking_data",
-    "asking_parts",
+    "Axis",
+    "Chart",
     "cells",
     "cost_grid",
-    "counts_along",
-    "highest_price",
     "n_rejections",
     "report_html",
+    "shown_confusion",
+    "thin",
     "write_report",
 ]
 
+Floats = NDArray[np.float64]
 
 _PACKAGE = "demur.tabular"
 _STEPS = 200
 """Steps of 0.005; k / 200 is the double nearest to its decimal, so that it equals a cost typed as text."""
 
-_FIGURES = {
-    "system_risk": ("System risk", "Average cost of a row: the price of asking, and 1 if the final answer is wrong"),
-    "system_accuracy": ("System accuracy", "Share of right final answers, whoever gave them"),
-    "mean_cost": ("Mean cost", "Average cost of a row by the cost matrix"),
-    "mean_cost_if_all_answered": ("Mean cost, all answered", "The same if every row were answered"),
-    "mean_cost_if_all_rejected": ("Mean cost, all declined", "The same if every row were declined"),
-    "risk": ("0-1-c risk", "Average cost of a row: 1 if wrong, the cost if declined, 0 if right"),
-    "coverage": ("Coverage", "Share of rows answered"),
-    "accepted_accuracy": ("Accepted accuracy", "Share of right answers among those given"),
-    "risk_if_all_answered": ("Error rate", "Share of wrong answers if every row were answered"),
-    "aurc": ("AURC", "Area under the risk-coverage curve; lower is better"),
-    "eaurc": ("Excess AURC", "The same minus that of the best possible order; 0 is perfect"),
-    "deferral_area": ("Deferral area", "Mean accuracy over all shares of rows asked about, the most worthwhile first"),
-    "regret": ("Regret", "Cost of a row above an oracle that knows who is right; rows that all experts answered"),
-    "augrc": ("AUGRC", "Area under the generalized risk-coverage curve; lower is better"),
-}
+_MOST_ROWS = 20_000
+"""Rows whose estimates go into the page; of more, as many are drawn."""
+
+_GAP = 255
+"""Stands for an answer that an expert has not given."""
 
 
 def write_report(
@@ -145,23 +128,22 @@ def report_html(
     (True, False)
     """
     environment = page_environment(_PACKAGE, needed_by="the report", extra="report")
-    style = asset(_PACKAGE, "report.css")
-    script = asset(_PACKAGE, "report.js") if evaluation.cost_adjustable else ""
+    shown, charts = shown_confusion(evaluation), [risk_coverage_chart(evaluation)]
     asking: ByName = {}
-    shown = ShownClasses.of(evaluation)
-    charts = [risk_coverage_chart(evaluation)]
-    grid, data = np.empty(0), None
+    grid, script, data = np.empty(0), "", None
     if evaluation.cost is not None:
         grid = cost_grid(evaluation.cost)
         if evaluation.cost_adjustable:
+            script = asset(_PACKAGE, "report.js")
             charts, live = _live(evaluation, evaluation.cost, grid)
-            data = embedded_json(live | {"row_of": shown.row_of, "n_named": shown.n_named})
+            data = embedded_json(live | {"row_of": shown["row_of"], "n_named": shown["n_named"]})
         else:
             charts.append(cost_chart(evaluation, evaluation.cost, grid, None))
     if evaluation.asking is not None:
-        script = asset(_PACKAGE, "asking.js")
-        charts.append(deferral_chart(evaluation.asking))
-        asking, data = asking_parts(evaluation.asking), embedded_json(asking_data(evaluation.asking))
+        script, chart = asset(_PACKAGE, "asking.js"), deferral_chart(evaluation.asking)
+        charts.append(chart)
+        asking, data = _experts(evaluation.asking), embedded_json(_expert_data(evaluation.asking, chart))
+    style = asset(_PACKAGE, "report.css")
     context = {
         **asking,
         "title": title,
@@ -170,7 +152,7 @@ def report_html(
         "script": script,
         "data": data,
         "evaluation": evaluation,
-        "figures": [(*_FIGURES[name], found) for name, found in evaluation.figures.items()],
+        "figures": [(*FIGURES[name], found) for name, found in evaluation.figures.items()],
         "tiles": list(_tiles(evaluation)),
         "grid": grid,
         "position": int(np.searchsorted(grid, evaluation.risk_if_all_rejected)),
@@ -184,49 +166,48 @@ def report_html(
     return str(environment.get_template("report.html").render(context))
 
 
-def _live(evaluation: Evaluation, cost: float, grid: NDArray[np.float64]) -> tuple[list[Chart], dict[str, object]]:
-    """Return the charts with the whole cost curve, and what the script needs to count at every cost."""
+def _live(evaluation: Evaluation, cost: float, grid: Floats) -> "tuple[list[Chart], ByName]":
+    """Return the charts with the whole cost curve, and what the script needs for every cost."""
     rejections = n_rejections(evaluation.decision.confidence, grid)
-    counts = counts_along(rejections, evaluation.wrong, len(grid))
-    n_rows = evaluation.n_rows
-    n_answered, n_wrong = np.array([(found.n_answered, found.n_wrong) for found in counts]).T
+    n_rows, wrong = evaluation.n_rows, evaluation.wrong
+    n_answered, n_wrong = (
+        np.cumsum(np.bincount(rows, minlength=len(grid) + 1))[:-1] for rows in (rejections, rejections[wrong])
+    )
     bands = {
-        "risk": risk_interval(n_wrong, n_rows - n_answered, n_rows, grid),
-        "coverage": proportion_interval(n_answered, n_rows),
-        "accuracy": proportion_interval(n_answered - n_wrong, n_answered),
+        "risk": (risk_interval(n_wrong, n_rows - n_answered, n_rows, grid), per_hundred),
+        "coverage": (proportion_interval(n_answered, n_rows), percent),
+        "accuracy": (proportion_interval(n_answered - n_wrong, n_answered), percent),
     }
-    charts = [risk_coverage_chart(evaluation), cost_chart(evaluation, cost, grid, np.asarray(bands["risk"].estimate))]
+    risks = np.asarray(bands["risk"][0].estimate)
+    charts = [risk_coverage_chart(evaluation), cost_chart(evaluation, cost, grid, risks)]
     return charts, {
         "n_classes": len(evaluation.class_names),
         "costs": grid.tolist(),
         "cost_words": [cost_words(float(one)) for one in grid],
         "chosen": int(np.searchsorted(grid, cost)),
-        "n_wrong_if_all": int(evaluation.wrong.sum()),
+        "n_wrong_if_all": int(wrong.sum()),
         "cells": cells(evaluation, rejections),
         "intervals": {
-            name: [
-                interval_words(float(low), float(high), percent if name != "risk" else per_hundred)
-                for low, high in zip(band.low, band.high, strict=True)
-            ]
-            for name, band in bands.items()
+            name: [interval_words(*ends, write) for ends in zip(band.low.tolist(), band.high.tolist(), strict=True)]
+            for name, (band, write) in bands.items()
         },
         "sentences": SENTENCES | {"undefined": UNDEFINED},
         "few": FEW,
         "most": MOST,
-        "axes": {chart.name: {"x": _ends(chart.x), "y": _ends(chart.y)} for chart in charts},
+        "axes": {chart.name: {"x": chart.x.ends, "y": chart.y.ends} for chart in charts},
     }
 
 
 def _tiles(evaluation: Evaluation) -> Iterator[tuple[str, str, float, str, str]]:
-    """Yield identifier, name, value, text and interval of each large figure, the one that was decided by first."""
+    """Yield identifier, name, value, text and interval of each large figure."""
     assumed = f", declining priced at {cost_words(evaluation.cost or 0.0)}" if evaluation.cost_assumed else ""
     tiles = {
         "system_risk": ("system-risk", "Cost per 100 rows", per_hundred),
-        "system_accuracy": ("system-accuracy", "Right in the end", percent),
+        "system_accuracy": ("system-accuracy", "Correct in the end", percent),
         "mean_cost": ("mean-cost", "Cost of 100 rows by the cost matrix", matrix_words),
         "risk": ("risk", f"Cost per 100 rows{assumed}", per_hundred),
         "coverage": ("coverage", "Rows answered", percent),
-        "accepted_accuracy": ("accuracy", "Right among the answers", percent),
+        "accepted_accuracy": ("accuracy", "Correct among the answers", percent),
         "mean_cost_if_all_answered": ("everything", "Cost of 100 rows, all answered", matrix_words),
         "risk_if_all_answered": ("everything", "Cost per 100 rows, all answered", per_hundred),
     }
@@ -244,76 +225,58 @@ def _tiles(evaluation: Evaluation) -> Iterator[tuple[str, str, float, str, str]]
             yield key, name, value, text, interval_words(found.low, found.high, write)
 
 
-def _ends(axis: Axis) -> list[float]:
-    return [axis.high, axis.start, axis.end]
+def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
+    """Return a confusion matrix small enough to read: the classes most often mistaken by name, the others together.
 
-
-@dataclass(frozen=True, eq=False)
-class ShownClasses:
-    """A confusion matrix small enough to read: some classes by name, the others together.
-
-    Parameters
-    ----------
-    rows, columns : list of str
-        The headings.
-    row_of : list of int
-        The row of each class, and of labels that are not a class where there are any; also its column.
-    counts : array of int, shape (n_rows, n_columns)
-    n_named : int
-        How many classes have a row of their own.
+    Returns
+    -------
+    dict
+        ``rows`` and ``columns``, the headings; ``row_of``, the row of each class; ``counts``; ``looks``, the style of
+        each cell; ``n_named``, the number of classes with a row of their own.
 
     Examples
     --------
     >>> from demur.rules import Chow
     >>> proba = [[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.0, 0.9, 0.1], [0.3, 0.3, 0.4]]
     >>> result = Evaluation.of([0, 1, 2, 2], Chow(0.2).decide(proba), classes=[0, 1, 2], cost=0.2)
-    >>> shown = ShownClasses.of(result, limit=2)
-    >>> shown.rows, shown.columns
+    >>> shown = shown_confusion(result, limit=2)
+    >>> shown["rows"], shown["columns"]
     (['1', '2', 'Other classes'], ['1', '2', 'Other classes', 'Declined'])
-    >>> shown.counts
+    >>> shown["counts"]
     array([[1, 0, 0, 0],
            [1, 0, 0, 1],
            [0, 0, 1, 0]])
     """
-
-    rows: list[str]
-    columns: list[str]
-    row_of: list[int]
-    counts: NDArray[np.int64]
-    n_named: int
-
-    @classmethod
-    def of(cls, evaluation: Evaluation, limit: int = 20) -> "ShownClasses":
-        """Name the classes most often mistaken, as truth or as answer, if every row were answered."""
-        names, true, answer = evaluation.class_names, evaluation.true, evaluation.decision.label
-        n_classes = len(names)
-        named = list(range(n_classes))
-        if n_classes > limit:
-            wrong = evaluation.wrong
-            mistakes = sum(np.bincount(codes[wrong], minlength=n_classes + 1)[:n_classes] for codes in (true, answer))
-            named = sorted(np.argsort(-np.asarray(mistakes), kind="stable")[:limit].tolist())
-        others = ["Other classes"] if len(named) < n_classes else []
-        headings = [names[k] for k in named] + others
-        unknown = ["None of the classes"] if evaluation.n_unknown else []
-        place = {code: k for k, code in enumerate(named)}
-        row_of = [place.get(code, len(named)) for code in range(n_classes)] + [len(headings)] * len(unknown)
-        counts = np.zeros((len(headings) + len(unknown), len(headings) + 1), dtype=np.int64)
-        column_of = [*row_of[:n_classes], len(headings)]
-        np.add.at(counts, np.ix_(row_of, column_of), evaluation.confusion)
-        away = "Declined" if evaluation.asking is None else "Asked about"
-        return cls(headings + unknown, [*headings, away], row_of, counts, len(named))
-
-    def cell(self, row: int, column: int) -> dict[str, int | str]:
-        """Return the count of a cell and how it looks: right answers, or one of six shades by share of the row."""
-        count, total = int(self.counts[row, column]), int(self.counts[row].sum())
-        if row == column and row < self.n_named:
-            return {"count": count, "look": "right"}
-        share = count / total if total else 0.0
-        shade = sum(share > edge for edge in (0, 0.01, 0.05, 0.15, 0.3))
-        return {"count": count, "look": f"shade-{shade}"}
+    names, n_classes = evaluation.class_names, len(evaluation.class_names)
+    named = list(range(n_classes))
+    if n_classes > limit:
+        parts = (evaluation.true[evaluation.wrong], evaluation.decision.label[evaluation.wrong])
+        mistakes = np.bincount(np.concatenate(parts), minlength=n_classes + 1)[:n_classes]
+        named = sorted(np.argsort(-mistakes, kind="stable")[:limit].tolist())
+    headings = [names[k] for k in named] + (["Other classes"] if len(named) < n_classes else [])
+    unknown = ["None of the classes"] if evaluation.n_unknown else []
+    place = {code: k for k, code in enumerate(named)}
+    row_of = [place.get(code, len(named)) for code in range(n_classes)] + [len(headings)] * len(unknown)
+    counts = np.zeros((len(headings) + len(unknown), len(headings) + 1), dtype=np.int64)
+    np.add.at(counts, np.ix_(row_of, [*row_of[:n_classes], len(headings)]), evaluation.confusion)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    shades = np.searchsorted([0, 0.01, 0.05, 0.15, 0.3], shares)  # a darker cell holds a larger share of its row
+    looks = [
+        ["right" if row == column < len(named) else f"shade-{shade}" for column, shade in enumerate(line)]
+        for row, line in enumerate(shades.tolist())
+    ]
+    away = "Declined" if evaluation.asking is None else "Asked about"
+    return {
+        "rows": headings + unknown,
+        "columns": [*headings, away],
+        "row_of": row_of,
+        "counts": counts,
+        "looks": looks,
+        "n_named": len(named),
+    }
 
 
-def cost_grid(cost: float) -> NDArray[np.float64]:
+def cost_grid(cost: float) -> Floats:
     """Return costs from 0 to 1/2 in steps of 0.005, up to 1 if the cost is above 1/2, with the cost itself.
 
     Examples
@@ -325,7 +288,7 @@ def cost_grid(cost: float) -> NDArray[np.float64]:
     return np.union1d(np.arange(last + 1) / _STEPS, [cost])
 
 
-def n_rejections(confidence: FloatArray, grid: NDArray[np.float64]) -> NDArray[np.int64]:
+def n_rejections(confidence: FloatArray, grid: Floats) -> NDArray[np.int64]:
     """Return at how many of the costs Chow's rule rejects each row: it is accepted from that position on.
 
     Examples
@@ -341,32 +304,14 @@ def n_rejections(confidence: FloatArray, grid: NDArray[np.float64]) -> NDArray[n
     return total
 
 
-def counts_along(n_rejections: NDArray[np.int64], wrong: NDArray[np.bool_], n_costs: int) -> list[Counts]:
-    """Count rows, answers and wrong answers at each cost.
-
-    Examples
-    --------
-    >>> counts_along(np.array([0, 1]), np.array([False, True]), 2)
-    [Counts(n_rows=2, n_answered=1, n_wrong=0), Counts(n_rows=2, n_answered=2, n_wrong=1)]
-    """
-    answered, errors = (
-        np.cumsum(np.bincount(rows, minlength=n_costs + 1)).tolist() for rows in (n_rejections, n_rejections[wrong])
-    )
-    return [Counts(len(wrong), answered[k], errors[k]) for k in range(n_costs)]
-
-
 def cells(evaluation: Evaluation, n_rejections: NDArray[np.int64]) -> dict[str, str]:
     """Return the distinct (true class, answer, number of rejections) with their counts, as little-endian base64.
 
-    The script counts the confusion matrix of any cost from these exactly; rows that share all three are one cell, so
-    that the page stays small however many rows there are, and no row can be told from it.
+    The script computes the confusion matrix of any cost from these. Rows that share all three are one cell, so that the
+    page stays small, and no single row can be read from it.
     """
-    # One number for each triple: sorting those is ten times as fast as sorting rows.
-    width, height = int(n_rejections.max()) + 1, len(evaluation.class_names)
-    triples = (evaluation.true * height + evaluation.decision.label) * width + n_rejections
-    found, counts = np.unique(triples, return_counts=True)
-    pairs, rejections = np.divmod(found, width)
-    true, answer = np.divmod(pairs, height)
+    triples = np.stack([evaluation.true, evaluation.decision.label, n_rejections])
+    (true, answer, rejections), counts = np.unique(triples, axis=1, return_counts=True)
     return {
         "true": _base64(true, "<u2"),
         "answer": _base64(answer, "<u2"),
@@ -375,77 +320,45 @@ def cells(evaluation: Evaluation, n_rejections: NDArray[np.int64]) -> dict[str, 
     }
 
 
-MOST_ROWS = 20_000
-"""Rows whose estimates go into the page; of more, as many are drawn."""
-
-_GAP = 255
-
-
-def asking_parts(asking: Asking) -> ByName:
-    """Return what the page shows about the experts, whether a script runs or not."""
-    load = asking.load
-    own = float((asking.ask < 0).mean())
-    right = asking.model_right[asking.ask < 0]
-    answering: list[ByName] = [
-        {
-            "name": "the model itself",
-            "count": int((asking.ask < 0).sum()),
-            "load": own,
-            "interval": _between(proportion_interval(int((asking.ask < 0).sum()), asking.n_rows)),
-            "right": float(right.mean()) if len(right) else float("nan"),
-            "always": float(asking.nobody.estimate),
-            "undefined": UNDEFINED,
-        }
-    ]
-    answering += [
-        {
-            "name": name,
-            "count": int((asking.ask == number).sum()),
-            "load": float(load.estimate[number]),
-            "interval": f"{percent(float(load.low[number]))} to {percent(float(load.high[number]))}",
-            "right": float(asking.right_when_asked(number).estimate),
-            "always": float(asking.always(number).estimate),
-            "undefined": UNDEFINED,
-        }
-        for number, name in enumerate(asking.names)
-    ]
-    charts: list[tuple[Chart, float, int]] = []
+def _experts(asking: ExpertEvaluation) -> ByName:
+    """Return what the page shows about the experts."""
+    answering = []
+    for number, name in enumerate(("the model itself", *asking.names), start=-1):
+        chosen = asking.ask == number
+        found = proportion_interval(int(chosen.sum()), asking.n_rows)
+        right = float(asking.model_right[chosen].mean()) if number < 0 and chosen.any() else float("nan")
+        answering.append(
+            {
+                "name": name,
+                "count": int(chosen.sum()),
+                "load": found.estimate,
+                "interval": f"{percent(found.low)} to {percent(found.high)}",
+                "right": right if number < 0 else asking.right_when_asked(number).estimate,
+                "always": (asking.nobody if number < 0 else asking.always(number)).estimate,
+                "undefined": UNDEFINED,
+            }
+        )
+    charts = []
     for number, name in enumerate(asking.names):
         found = asking.calibration(number)
         if found is not None:
             n_answered = int((~np.isnan(asking.expert_right[:, number])).sum())
             charts.append((expert_chart(name, number, found), found.error, n_answered))
+    top = float(asking.prices.max())
     return {
         "experts": [{"name": name, "price": float(asking.prices[k])} for k, name in enumerate(asking.names)],
         "answering": answering,
         "expert_charts": charts,
-        "highest_price": highest_price(asking.prices),
-        "sampled": MOST_ROWS if asking.n_rows > MOST_ROWS else 0,
+        "highest_price": 0.5 if top <= 0.5 else max(1.0, top),
+        "sampled": _MOST_ROWS if asking.n_rows > _MOST_ROWS else 0,
     }
 
 
-def _between(found: Interval) -> str:
-    return f"{percent(found.low)} to {percent(found.high)}"
-
-
-def highest_price(prices: NDArray[np.float64]) -> float:
-    """Return where the sliders end: at 1/2, at 1, or at the highest price.
-
-    Examples
-    --------
-    >>> highest_price(np.array([0.05, 0.2])), highest_price(np.array([0.7])), highest_price(np.array([3.0]))
-    (0.5, 1.0, 3.0)
-    """
-    top = float(prices.max())
-    return 0.5 if top <= 0.5 else max(1.0, top)
-
-
-def asking_data(asking: Asking) -> ByName:
-    """Return what the script needs to decide every row at other prices exactly as the model would."""
+def _expert_data(asking: ExpertEvaluation, chart: "Chart") -> ByName:
+    """Return what the script needs to decide every row at other prices as the model would."""
     some = np.arange(asking.n_rows)
-    if len(some) > MOST_ROWS:
-        some = np.sort(np.random.default_rng(0).choice(len(some), MOST_ROWS, replace=False))
-    chart = deferral_chart(asking)
+    if len(some) > _MOST_ROWS:
+        some = np.sort(np.random.default_rng(0).choice(len(some), _MOST_ROWS, replace=False))
     errors = [float(asking.always(k).estimate) - float(asking.prices[k]) for k in range(len(asking.names))]
     seen = np.where(np.isnan(asking.expert_right), _GAP, np.nan_to_num(asking.expert_right))
     return {
@@ -461,9 +374,218 @@ def asking_data(asking: Asking) -> ByName:
         "errors": [None if np.isnan(error) else error for error in errors],
         "sentences": ASKING_SENTENCES,
         "undefined": UNDEFINED,
-        "axes": {name: [axis.high, axis.start, axis.end] for name, axis in (("x", chart.x), ("y", chart.y))},
+        "axes": {"x": chart.x.ends, "y": chart.y.ends},
     }
 
 
 def _base64(numbers: NDArray[Any], dtype: str) -> str:
     return base64.b64encode(numbers.astype(dtype).tobytes()).decode("ascii")
+
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 68, 506, 38, 284
+"""The plot within a drawing of 520 by 340; the margins leave room for the larger letters of a narrow screen."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A straight scale from values to positions in the drawing.
+
+    Parameters
+    ----------
+    title : str
+    high : float
+        The largest value; the smallest is 0.
+    start, end : float
+        Where 0 and ``high`` lie.
+    factor : float
+        What a value is multiplied by where it is written: 100 for per cent.
+    unit : str
+        Written after each number.
+
+    Examples
+    --------
+    >>> axis = Axis("coverage", 1.0, 0, 100, factor=100, unit=" %")
+    >>> axis.at(0.25), axis.ticks[1]
+    (25.0, (20.0, '20 %'))
+    """
+
+    title: str
+    high: float
+    start: float
+    end: float
+    factor: float = 1.0
+    unit: str = ""
+
+    def at(self, value: float) -> float:
+        """Return the position of a value, to a hundredth."""
+        return round(self.start + (self.end - self.start) * value / self.high, 2)
+
+    @property
+    def ends(self) -> list[float]:
+        """What a script needs to place a value."""
+        return [self.high, self.start, self.end]
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Position and text of the marks, at round values, at least five and at most eleven."""
+        written_high = self.high * self.factor
+        power = 10.0 ** math.floor(math.log10(written_high / 4))
+        step = max(m * power for m in (1, 2, 5) if m * power <= written_high / 4)
+        digits = max(0, -math.floor(math.log10(power) + 0.5))
+        written = [k * step for k in range(int(written_high / step + 1e-9) + 1)]
+        return [(self.at(value / self.factor), f"{value:.{digits}f}{self.unit}") for value in written]
+
+
+def path(xs: Floats, ys: Floats, x: Axis, y: Axis) -> str:
+    """Return the line through the points as SVG path data.
+
+    Examples
+    --------
+    >>> path(np.array([0.0, 1.0]), np.array([0.0, 0.5]), Axis("", 1, 0, 10), Axis("", 1, 10, 0))
+    'M0 10L10 5'
+    """
+    points = [f"{x.at(a):g} {y.at(b):g}" for a, b in zip(xs.tolist(), ys.tolist(), strict=True)]
+    return "M" + "L".join(points)
+
+
+def thin(xs: Floats, ys: Floats, n_points: int = 400) -> tuple[Floats, Floats]:
+    """Keep about ``n_points`` points of a curve, evenly spread, the first and the last included.
+
+    Examples
+    --------
+    >>> kept, _ = thin(np.linspace(0, 1, 100_000), np.zeros(100_000))
+    >>> len(kept), float(kept[0]), float(kept[-1])
+    (400, 0.0, 1.0)
+    """
+    kept = np.unique(np.linspace(0, len(xs) - 1, min(n_points, len(xs))).astype(np.int64))
+    return xs[kept], ys[kept]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Axes, lines and dots, ready to be written as SVG.
+
+    Parameters
+    ----------
+    name : str
+        Identifies the drawing in the page.
+    description : str
+        What it shows, for those who cannot see it.
+    x, y : Axis
+    lines : tuple of (str, str)
+        A class of the style sheet and path data.
+    marker : tuple of float, or None
+        Where the chosen cost lies, in values.
+    dots : tuple of dict
+        Centre, radius and interval of each dot.
+    """
+
+    name: str
+    description: str
+    x: Axis
+    y: Axis
+    lines: tuple[tuple[str, str], ...]
+    marker: tuple[float, float] | None = None
+    dots: tuple[dict[str, float], ...] = field(default=())
+
+    @property
+    def marker_fits(self) -> bool:
+        """Whether there is a marker and the axes reach it."""
+        return self.marker is not None and self.marker[1] <= self.y.high
+
+
+def risk_coverage_chart(evaluation: Evaluation) -> Chart:
+    """Draw the share of wrong answers against the share of rows answered, the most confident first."""
+    curve = evaluation.risk_coverage
+    error_rate = evaluation.risk_if_all_answered
+    # The first few rows alone can reach a risk of 1, which would flatten all the rest.
+    steady = curve.risk[curve.coverage >= 0.02]
+    x = Axis("Rows answered", 1.0, _LEFT, _RIGHT, 100, " %")
+    y = _risk_axis("Wrong among the answers", max(float(steady.max()), error_rate), " %")
+    xs, ys = thin(curve.coverage, curve.risk)
+    lines = (
+        ("everything", path(np.array([0.0, 1.0]), np.full(2, error_rate), x, y)),
+        ("model", path(xs, ys, x, y)),
+    )
+    right = evaluation.accepted_accuracy
+    marker = (evaluation.coverage, 1 - right) if evaluation.counts.n_answered else None
+    description = "Share of wrong answers against share of rows answered, from the most confident rows to all rows."
+    return Chart("risk-coverage", description, x, y, lines, marker)
+
+
+def cost_chart(evaluation: Evaluation, cost: float, grid: Floats, risks: Floats | None) -> Chart:
+    """Draw the risk against the cost, beside answering everything and declining everything.
+
+    Without risks, for a model whose cost is fixed, only its own point is drawn.
+    """
+    error_rate, high_cost = evaluation.risk_if_all_answered, float(grid[-1])
+    highest = max(error_rate, evaluation.risk, 0.0 if risks is None else float(risks.max()))
+    x = Axis("Cost of declining one row", high_cost, _LEFT, _RIGHT)
+    y = _risk_axis("Cost per 100 rows", highest, "")
+    ends = np.array([0.0, high_cost])
+    lines = [("nothing", path(ends, ends, x, y)), ("everything", path(ends, np.full(2, error_rate), x, y))]
+    if risks is not None:
+        lines.append(("model", path(grid, risks, x, y)))
+    description = "Cost per 100 rows against the cost of declining one row."
+    return Chart("cost-curve", description, x, y, tuple(lines), (cost, evaluation.risk))
+
+
+def reliability_chart(reliability: ReliabilityBins) -> Chart:
+    """Draw accuracy against confidence, one dot for each bin that has rows; a larger dot stands for more rows."""
+    filled = reliability.n_rows > 0
+    radius = 2.5 + 6.5 * (reliability.n_rows / reliability.n_rows.max()) ** 0.5
+    axes = ("Confidence", "Correct among rows of this confidence")
+    description = "Share of correct answers against the confidence given, with 95 % intervals."
+    dots = (reliability.confidence[filled], reliability.accuracy, filled, radius)
+    return _dots_chart("reliability", description, axes, *dots)
+
+
+def expert_chart(name: str, number: int, found: ExpertCalibration) -> Chart:
+    """Draw how often an expert was right against how likely that was estimated to be, one dot for each bin."""
+    every = np.ones(len(found.estimated), dtype=bool)
+    description = f"How often {name} was right against how likely that was estimated to be, with 95 % intervals."
+    axes = ("Estimated to be right", "Right")
+    return _dots_chart(
+        f"expert-{number}", description, axes, found.estimated, found.right, every, np.full(len(every), 5.0)
+    )
+
+
+def _dots_chart(
+    name: str,
+    description: str,
+    titles: tuple[str, str],
+    estimated: Floats,
+    seen: Interval,
+    filled: NDArray[np.bool_],
+    radius: Floats,
+) -> Chart:
+    """Draw shares seen against estimated ones, with their intervals and the diagonal."""
+    x = Axis(titles[0], 1.0, _LEFT, _RIGHT, 100, " %")
+    y = Axis(titles[1], 1.0, _BOTTOM, _TOP, 100, " %")
+    ends = (np.asarray(one, dtype=np.float64)[filled].tolist() for one in (seen.estimate, seen.low, seen.high, radius))
+    dots: list[dict[str, float]] = [
+        {"x": x.at(a), "y": y.at(b), "low": y.at(low), "high": y.at(high), "radius": round(size, 2)}
+        for a, b, low, high, size in zip(estimated.tolist(), *ends, strict=True)
+    ]
+    both = np.array([0.0, 1.0])
+    return Chart(name, description, x, y, (("everything", path(both, both, x, y)),), None, tuple(dots))
+
+
+def deferral_chart(asking: ExpertEvaluation) -> Chart:
+    """Draw the share of wrong final answers against the share of rows that somebody is asked about."""
+    curve = asking.curve
+    alone, wrong = float(asking.nobody.estimate), 1 - float(asking.accuracy.estimate)
+    x = Axis("Rows asked about", 1.0, _LEFT, _RIGHT, 100, " %")
+    y = _risk_axis("Wrong among the final answers", max(float((1 - curve.accuracy).max()), alone, wrong), " %")
+    xs, ys = thin(curve.deferred, 1 - curve.accuracy)
+    lines = (
+        ("everything", path(np.array([0.0, 1.0]), np.full(2, alone), x, y)),
+        ("model", path(xs, ys, x, y)),
+    )
+    description = "Share of wrong final answers against the share of rows that an expert is asked about."
+    return Chart("deferral", description, x, y, lines, (float((asking.ask >= 0).mean()), wrong))
+
+
+def _risk_axis(title: str, highest: float, unit: str) -> Axis:
+    """Return an axis with a little room above the highest risk, and some height even if all risks are zero."""
+    return Axis(title, min(max(1.12 * highest, 0.01), 1.0), _BOTTOM, _TOP, 100, unit)

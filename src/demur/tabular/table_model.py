@@ -1,9 +1,8 @@
 """TableModel: from a table to decisions."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -15,32 +14,27 @@ from demur.columns.schema import Schema
 from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
-from demur.estimators.quick_paths import QuickParts
 from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision, Rule
-from demur.tabular.class_labels import as_column, class_texts, labelled_rows
+from demur.tabular.class_labels import LabelledTable, as_column, class_texts
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 
-__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel", "answer_confidence"]
+__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel", "answer_confidence", "free_label"]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
 
 PROBA = "proba:"
-"""What the columns of class probabilities begin with, in front of the name of the class."""
+"""The prefix of the columns of class probabilities."""
 
 Reads: TypeAlias = Literal["codes", "numbers", "objects", "frame", "texts"]
-"""What a classifier is given: codes of the schema, or what one that was fitted elsewhere takes."""
+"""The input of a classifier: codes of the schema, or what one that was fitted elsewhere takes."""
 
 LARGEST = 1e30
 """Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
 
-_PIECE = 64
 _MOST_NAMED = 8
 """Columns that a reason names."""
-
-_quick: "WeakKeyDictionary[TableModel, QuickParts]" = WeakKeyDictionary()
-"""Made on first use, and no part of what is saved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,27 +128,23 @@ class TableModel:
         >>> model.answers(pd.DataFrame({"size": [1.1, 3.0]})).column("prediction").to_pylist()
         ['cat', None]
         """
-        from demur.tabular import own_models
+        from demur.tabular import external_models
 
-        known = schema if isinstance(schema, Schema) else None
-        if known is None:
+        if not isinstance(schema, Schema):
             table = as_table(schema)
-            known = Schema.from_frame(table, target=target if target in table.column_names else None)
-        name = target or known.target or "class"
-        used, reads = own_models.columns_for(estimator, known.without(name))
+            schema = Schema.from_frame(table, target=target if target in table.column_names else None)
+        name = target or schema.target or "class"
+        used, reads = external_models.columns_for(estimator, schema.without(name))
         used = replace(used, target=name)
         rows = labels = None
         if calibrate is not None:
-            labelled, labels = labelled_rows(as_table(calibrate), name, where="the table to calibrate on")
-            rows = own_models.own_input(used, labelled, reads, "the table to calibrate on")
-        classifier = own_models.adopted(estimator, cost=cost, rule=rule, rows=rows, labels=labels)
-        words = own_models.in_words(estimator)
-        facts = {
-            "model": words.split()[2],
-            "model_in_words": words,
-            "calibrated_on": 0 if labels is None else len(labels),
-        }
-        kind = own_models.label_type_of(classifier.classes_)
+            data = LabelledTable.of(as_table(calibrate), name, "the table to calibrate on")
+            rows, labels = external_models.model_input(used, data.rows, reads, data.name), data.labels
+        classifier = external_models.with_reject_option(estimator, cost=cost, rule=rule, rows=rows, labels=labels)
+        words = external_models.described(estimator)
+        n_rows = 0 if labels is None else len(labels)
+        facts = {"model": words.split()[2], "model_in_words": words, "calibrated_on": n_rows}
+        kind = external_models.label_type_of(classifier.classes_)
         return cls(used, classifier, label_type=kind, facts=facts, reads=reads)
 
     @property
@@ -217,29 +207,19 @@ class TableModel:
         check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
-        """Return the rows as numbers: what the classifier takes, unless it reads rows in another way."""
-        return self.quick().features(self._codes(table, where)[0])
+        """Return the rows as the numbers that the classifier takes, for a classifier that reads codes."""
+        return self._features(self._codes(_arrow(table), where)[0])
 
-    def _codes(self, table: Any, where: str) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
-        """Return the codes of rows, and which rows are novel: None where that is not looked at."""
-        if not isinstance(table, (pa.Table, pa.RecordBatch)):
-            table = as_table(table)
+    def _features(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
+        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
+
+    def _codes(self, table: pa.Table | pa.RecordBatch, where: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the codes of rows, and codes that tell a category that was never seen from one that is missing."""
         codes = self.schema.encode(table, where=where)
-        novel = None if self.novelty is None else self.novelty.novel(self._marked(table, codes))
-        codes[np.abs(codes) > LARGEST] = np.nan
-        return codes, novel
-
-    def _marked(self, table: pa.Table | pa.RecordBatch, codes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return codes that tell a category which was never seen from one that is missing."""
         unseen = self.schema.unseen(table, codes)
-        return np.where(unseen, UNSEEN, codes) if unseen.any() else codes
-
-    def quick(self) -> QuickParts:
-        """Return the parts that decide, without what scikit-learn checks at every step."""
-        parts = _quick.get(self)
-        if parts is None:
-            parts = _quick[self] = QuickParts(self.dense, self.classifier)
-        return parts
+        marked = np.where(unseen, UNSEEN, codes)
+        codes[np.abs(codes) > LARGEST] = np.nan
+        return codes, marked
 
     def reasons(self, table: Any, decision: Decision[AnyArray]) -> pa.Array:
         """Return why each row was declined, and which columns hold categories that training did not have.
@@ -261,20 +241,21 @@ class TableModel:
         >>> model.reasons(odd, model.decide(odd)).to_pylist()
         [None, 'novel: size']
         """
-        given = table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)
+        marked = self._codes(_arrow(table), "the table")[1] if self.reads == "codes" else None
+        return self._reasons(decision, marked)
+
+    def _reasons(self, decision: Decision[AnyArray], marked: NDArray[np.float64] | None) -> pa.Array:
         novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
         known = pa.array(["ambiguous", "novel"]).take(pa.array(novel.astype(np.int8), mask=~decision.reject))
-        unseen = self._unseen(given)
-        rows = np.flatnonzero(unseen.any(axis=1) | (novel if self.novelty is not None else False))
+        if marked is None:
+            return known
+        unseen = marked == UNSEEN
+        rows = np.flatnonzero(novel | unseen.any(axis=1))
         if not len(rows):
             return known
+        outside = unseen[rows] if self.novelty is None else self.novelty.outside(marked[rows])
         reasons = known.to_pylist()
-        some = given.take(pa.array(rows))
-        outside = unseen[rows]
-        if self.novelty is not None:
-            codes = self.schema.encode(some)
-            outside = np.where(novel[rows, None], self.novelty.outside(np.where(outside, UNSEEN, codes)), outside)
-        for row, cells in zip(rows.tolist(), outside, strict=True):
+        for row, cells in zip(rows.tolist(), np.where(novel[rows, None], outside, unseen[rows]), strict=True):
             names = [self.schema.names[k] for k in np.flatnonzero(cells)]
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             words = f"{', '.join(names[:_MOST_NAMED])}{more}"
@@ -283,16 +264,6 @@ class TableModel:
             else:
                 reasons[row] = f"{'ambiguous; ' if decision.reject[row] else ''}new category: {words}"
         return pa.array(reasons, pa.string())
-
-    def _unseen(self, table: pa.Table | pa.RecordBatch) -> NDArray[np.bool_]:
-        """Return which cells hold a category that the model was not fitted on."""
-        if self.reads != "codes":
-            return np.zeros((table.num_rows, len(self.schema.columns)), dtype=bool)
-        codes = np.zeros((table.num_rows, len(self.schema.columns)))
-        for position in np.flatnonzero(self.schema.categorical):
-            column = self.schema.columns[position]
-            codes[:, position] = column.encode(table.column(column.name), "the table")
-        return self.schema.unseen(table, codes)
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
@@ -326,61 +297,51 @@ class TableModel:
         prices: Mapping[str, float] | None = None,
         where: str = "the table",
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        """Return the decisions and one score per class: probabilities, or trained scores where there are none.
+        """Return the decisions and one score per class: probabilities, or trained scores where there are none."""
+        return self._decide(_arrow(table), cost, prices, where)[:2]
 
-        Neither depends, to the last bit, on how many rows are asked for at once.
-        """
+    def _decide(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        cost: ArrayLike | None,
+        prices: Mapping[str, float] | None,
+        where: str,
+    ) -> tuple[Decision[AnyArray], NDArray[np.float64], NDArray[np.float64] | None]:
+        """Return decisions, scores, and the codes that :meth:`reasons` are found in."""
         if cost is not None:
             self.check_cost(cost)
         self.check_prices(prices)
-        if self.reads != "codes":
-            return self._ask_as_it_reads(table, cost, where)
-        codes, novel = self._codes(table, where)
-        features = self.quick().features(codes)
-        if self.asks_experts:
-            return self._ask_with_experts(features, {**self.experts.prices, **(prices or {})})
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
-        decision, scores = self.quick().classifier.decide_and_score(features, costs)
-        return (decision if novel is None else decision.declining(novel)), scores
+        if self.reads != "codes":
+            return *self._decide_elsewhere(table, costs, where), None
+        codes, marked = self._codes(table, where)
+        features = self._features(codes)
+        if self.asks_experts:
+            return *self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})}), marked
+        decision, scores = self.classifier.decide_and_score(features, costs)
+        if self.novelty is not None:
+            decision = decision.declining(self.novelty.novel(marked))
+        return decision, scores, marked
 
-    def _ask_with_experts(
-        self, features: NDArray[np.float64], prices: Mapping[str, float]
+    def _decide_elsewhere(
+        self, table: pa.Table | pa.RecordBatch, costs: NDArray[np.float64] | None, where: str
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        """Ask a classifier that knows experts, in full pieces of rows: products of a few rows use other kernels."""
-        n_rows, missing = len(features), -len(features) % _PIECE
-        if self.dense is not None and missing:
-            features = np.concatenate([features, np.zeros((missing, features.shape[1]))])
-        decision, scores = self.classifier.decide_and_score(features, prices)
-        return _first_rows(decision, n_rows), scores[:n_rows]
-
-    def _ask_as_it_reads(
-        self, table: Any, cost: ArrayLike | None, where: str
-    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        """Ask a classifier that was fitted elsewhere, in full pieces of rows as well."""
+        """Decide by a classifier that was fitted elsewhere."""
         from joblib import parallel_config
 
-        from demur.tabular import own_models
+        from demur.tabular import external_models
 
-        if not isinstance(table, (pa.Table, pa.RecordBatch)):
-            table = as_table(table)
-        n_rows, missing = table.num_rows, -table.num_rows % _PIECE
-        rows = own_models.own_input(self.schema, table, self.reads, where)
-        if not n_rows:
+        rows = external_models.model_input(self.schema, table, self.reads, where)
+        if not table.num_rows:  # which many estimators refuse
             nothing = np.empty(0)
             none = Decision(nothing.astype(np.int64), nothing.astype(bool), nothing, nothing)
             return none, np.empty((0, len(self.classes)))
-        prices = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
-        if prices is not None and prices.ndim:
-            prices = np.concatenate([prices, np.zeros(missing)])
-        asked = float(prices) if prices is not None and not prices.ndim else prices
         try:
-            with parallel_config(
-                backend="sequential"
-            ):  # threads add trees up in any order, and the last bit would differ
-                decision, scores = self.classifier.decide_and_score(own_models.repeated(rows, missing), asked)
-        except own_models.REFUSALS as error:
-            raise own_models.refusal(error, self.classifier, where) from error
-        return _first_rows(decision, n_rows), scores[:n_rows]
+            with parallel_config(backend="sequential"):  # threads add trees up in any order: the last digits would vary
+                decided: tuple[Any, Any] = self.classifier.decide_and_score(rows, costs)
+        except external_models.REFUSALS as error:
+            raise external_models.refusal(error, self.classifier, where) from error
+        return decided
 
     def answer_columns(self, columns: Collection[str] = ()) -> tuple[str, ...]:
         """Return the names of the columns of :meth:`answers` for a table that has ``columns``."""
@@ -425,9 +386,8 @@ class TableModel:
         """
         if proba:
             self.check_proba()
-        if not isinstance(table, (pa.Table, pa.RecordBatch)):
-            table = as_table(table)
-        decision, scores = self.decide_and_score(table, cost, prices=prices, where=where)
+        table = _arrow(table)
+        decision, scores, marked = self._decide(table, cost, prices, where)
         if ask is not None:
             decision = replace(decision, ask=ask, reject=ask >= 0)
         label, rows = decision.label, np.arange(len(scores))
@@ -441,7 +401,7 @@ class TableModel:
             pa.array(confidence),
             names.take(pa.array(label)),
             names.take(pa.array(others.argmax(axis=1))),
-            self.reasons(table, decision),
+            self._reasons(decision, marked),
         ]
         if self.asks_experts:
             columns += self._asking(table, decision, names, where, first)
@@ -507,7 +467,19 @@ def answer_confidence(
     return found if decision.novel is None else np.where(decision.novel, np.fmin(found, 0.0), found)
 
 
-def _first_rows(decision: Decision[AnyArray], n_rows: int) -> Decision[AnyArray]:
-    """Return a decision without the rows that filled up the last piece."""
-    parts = {one.name: getattr(decision, one.name) for one in fields(decision)}
-    return Decision(**{name: part[:n_rows] for name, part in parts.items() if part is not None})
+def free_label(classes: AnyArray) -> str | None:
+    """Return a reject label where a class has the name of the default one, else None; tables never show it.
+
+    Examples
+    --------
+    >>> free_label(np.array(["accept", "reject"])), free_label(np.array([0, 1]))
+    ('reject!', None)
+    """
+    known, label = set(np.asarray(classes).tolist()), "reject"
+    while label in known:
+        label += "!"
+    return None if label == "reject" else label
+
+
+def _arrow(table: Any) -> pa.Table | pa.RecordBatch:
+    return table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)

@@ -51,10 +51,10 @@ from demur.array_types import AnyArray, Estimator
 from demur.deploy.onnx.decision_graphs import at_temperature, calibrated, shifted
 from demur.deploy.onnx.onnx_graph import ExportError, Graph
 from demur.deploy.onnx.tree_graphs import boosting_scores, forest_proba, gradient_boosting_scores
-from demur.estimators import AutoClassifier, GivenProbabilities, RejectClassifier, RejectOption
+from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
 from demur.estimators.boosted_trees import BoostedTrees, library_of
 from demur.estimators.cross_fitting import CodedLabels
-from demur.estimators.given_probabilities import LEAST_LEFT
+from demur.estimators.precomputed_probabilities import LEAST_LEFT
 
 __all__ = ["network_decision", "option_proba", "proba", "transformed"]
 
@@ -121,7 +121,7 @@ def _linear_scores(graph: Graph, X: str, model: Estimator) -> str:
     return graph.op("Gemm", X, np.ascontiguousarray(weights, dtype=np.float64), intercept.astype(np.float64))
 
 
-def _given(graph: Graph, X: str, model: GivenProbabilities) -> str:
+def _given(graph: Graph, X: str, model: PrecomputedProbabilities) -> str:
     def function(x: Tensor) -> Tensor:
         gaps = x.isnan()
         if model.kind == "log-probabilities":
@@ -330,7 +330,7 @@ _CLASSIFIERS: dict[type, Callable[[Graph, str, Any], str]] = {
     ExtraTreeClassifier: forest_proba,
     ExtraTreesClassifier: forest_proba,
     FrozenEstimator: lambda graph, X, model: _proba(graph, X, model.estimator),
-    GivenProbabilities: _given,
+    PrecomputedProbabilities: _given,
     GradientBoostingClassifier: _from_scores(gradient_boosting_scores),
     HistGradientBoostingClassifier: _from_scores(boosting_scores),
     LinearDiscriminantAnalysis: _from_scores(_linear_scores),

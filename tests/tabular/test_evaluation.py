@@ -176,14 +176,12 @@ def test_bad_input_is_one_clear_error():
         ({"proba": proba[:10]}, r"proba must have shape \(20, 4\)"),
         ({"classes": NAMES[:3], "proba": None}, "must hold positions 0 to 2"),
         ({"classes": ["a", "a", "b", "c"]}, "distinct"),
-        ({"rows": {"age": [1]}}, "column 'age' of rows has 1 entry but there are 20 labels"),
-        ({"row_numbers": [1, 2]}, "row_numbers has 2 entries"),
     ]:
         with pytest.raises(ValueError, match=message):
             Evaluation.of(NAMES[y], decision, **(good | wrong))
-    with pytest.raises(ValueError, match=r"differs from Chow's rule at cost 0\.2"):
+    with pytest.raises(ValueError, match="needs decisions of Chow's rule"):
         Evaluation.of(NAMES[y], Threshold(0.5).decide(proba), cost_adjustable=True, **good)
-    with pytest.raises(ValueError, match="missing labels"):
+    with pytest.raises(ValueError, match="none that is missing"):
         Evaluation.of([*NAMES[y][:-1], None], decision, **good)
     with pytest.raises(ValueError, match=r"decision\.label has shape"):
         Evaluation.of(NAMES[y][:5], decision, **good)

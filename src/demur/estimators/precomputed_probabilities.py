@@ -1,4 +1,4 @@
-"""GivenProbabilities: a classifier whose features are what another program says of each class."""
+"""PrecomputedProbabilities: a classifier whose features are what another program says of each class."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
@@ -11,7 +11,15 @@ from demur.array_types import AnyArray, Features
 from demur.calibration import softmax_at
 from demur.errors import InputError
 
-__all__ = ["LEAST_LEFT", "LOG_KINDS", "PROBA_KINDS", "FoundKind", "GivenProbabilities", "find_kind", "rounding_of"]
+__all__ = [
+    "LEAST_LEFT",
+    "LOG_KINDS",
+    "PROBA_KINDS",
+    "FoundKind",
+    "PrecomputedProbabilities",
+    "find_kind",
+    "rounding_of",
+]
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
@@ -37,7 +45,7 @@ LEAST_LEFT = 1e-6
 """What unlisted classes share at least, as where the listed ones sum to 1 in all digits that are written."""
 
 
-class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     r"""Take the columns of a table for what another program says of each class, and return probabilities.
 
     There is nothing to fit. With z the numbers of a row, K of them, the probabilities are
@@ -60,10 +68,10 @@ class GivenProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     Examples
     --------
-    >>> GivenProbabilities(["cat", "dog"], "votes").predict_proba([[3, 0], [0, 0]])
+    >>> PrecomputedProbabilities(["cat", "dog"], "votes").predict_proba([[3, 0], [0, 0]])
     array([[0.875, 0.125],
            [0.5  , 0.5  ]])
-    >>> GivenProbabilities(["cat", "dog"], "probabilities").predict_proba([[0.5, 0.5], [0.9, 0.3]])
+    >>> PrecomputedProbabilities(["cat", "dog"], "probabilities").predict_proba([[0.5, 0.5], [0.9, 0.3]])
     Traceback (most recent call last):
         ...
     demur.errors.InputError: row 2 sums to 1.2 and not to 1, as probabilities do.

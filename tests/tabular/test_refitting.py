@@ -8,7 +8,7 @@ from demur import RiskControl
 from demur.columns import TableError
 from demur.errors import InputError
 from demur.tabular import fit_table, refit_table, review_weights
-from demur.tabular.table_refit import _mean, _repetitions, stratified_mean
+from demur.tabular.refitting import _mean, _repetitions, stratified_mean
 
 
 def draw(rng, n_rows, shift=0.0):
@@ -125,7 +125,7 @@ def test_what_cannot_be_corrected_is_refused(model, old, desk):
         refit_table(model, old, only_declined)
     assert refit_table(model, old, only_declined, rejected_share=0.4).n_judged == 0
     promised = fit_table(draw(np.random.default_rng(5), 1500), "y", model="lr", rule=RiskControl(0.3))
-    with pytest.raises(InputError, match="for a model that decides by a price"):
+    with pytest.raises(InputError, match="for a model that decides by a cost"):
         refit_table(promised, old, desk)
 
 

@@ -10,7 +10,7 @@ from demur.columns import TableError
 from demur.errors import InputError
 from demur.guarantees import NoGuaranteeError
 from demur.tabular import evaluate_table, fit_table
-from demur.tabular.judged_rows import Groups
+from demur.tabular.evaluation_figures import Groups
 
 
 def test_figures_by_hand():

@@ -1,4 +1,4 @@
-"""Who is asked on judged rows, how that went, and what else would have cost: the part of an evaluation with experts."""
+"""Evaluation of a model with experts: who is asked, what it costs, and what the alternatives would cost."""
 
 import math
 from collections.abc import Mapping
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from demur.array_types import AnyArray, ByName
 from demur.deferral.deferral_metrics import DeferralCurve, ExpertCalibration, expert_load
 from demur.metrics import Interval, bootstrap, mean_interval, proportion_interval
-from demur.tabular.evaluation_words import counted, interval_json, per_hundred, percent
+from demur.tabular.evaluation_figures import interval_json
+from demur.tabular.evaluation_words import compared, counted, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
 
-__all__ = ["ASKING_SENTENCES", "Asking", "right_answers"]
+__all__ = ["ASKING_SENTENCES", "ExpertEvaluation", "right_answers"]
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +39,7 @@ _MOST_RESAMPLED = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Asking:
+class ExpertEvaluation:
     """Model and experts together on labelled rows.
 
     Parameters
@@ -64,7 +65,7 @@ class Asking:
     Two rows go to a nurse at 0.1, who is wrong about one of them:
 
     >>> right = np.array([[1.0], [1.0], [0.0], [np.nan]])
-    >>> found = Asking(("nurse",), np.array([0.1]), np.array([-1, 0, 0, -1]), np.array([0.9, 0.5, 0.6, 0.9]),
+    >>> found = ExpertEvaluation(("nurse",), np.array([0.1]), np.array([-1, 0, 0, -1]), np.array([0.9, 0.5, 0.6, 0.9]),
     ...                np.full((4, 1), 0.8), np.array([True, False, True, True]), right)
     >>> round(found.risk.estimate, 3), found.accuracy.estimate, found.load.estimate
     (0.3, 0.75, array([0.5]))
@@ -133,8 +134,7 @@ class Asking:
         seen = self.expert_right[:, number]
         answered = ~np.isnan(seen)
         found = proportion_interval(int((seen[answered] == 0).sum()), int(answered.sum()))
-        price = float(self.prices[number])
-        return Interval(found.estimate + price, found.low + price, found.high + price, found.confidence_level)
+        return _moved(found, float(self.prices[number]))
 
     def right_when_asked(self, number: int) -> Interval:
         """Return the share of right answers of one expert among the rows that it was asked and has answered."""
@@ -206,20 +206,15 @@ class Asking:
         )
 
     def _compared(self) -> str:
-        """Compare with the cheapest of never asking and of always asking the same one, who must have time for it."""
+        """Compare with never asking, and with always asking one expert who has no limit."""
         words = ASKING_SENTENCES
         others = {words["nobody"]: float(self.nobody.estimate)}
         for number, name in enumerate(self.names):
             cost = float(self.always(number).estimate)
             if not math.isnan(cost) and name not in self.limits:
                 others[words["always"].format(name=name)] = cost
-        alternative = min(others, key=lambda one: others[one])
-        better, risk = others[alternative], float(self.risk.estimate)
-        if alternative == words["nobody"] and (self.ask < 0).all():
-            return ""
-        looks_equal = per_hundred(risk) == per_hundred(better)
-        kind = "same" if looks_equal else "less" if risk < better else "more"
-        return words[kind].format(better=per_hundred(better), alternative=alternative)
+        itself = words["nobody"] if (self.ask < 0).all() else ""
+        return compared(words, float(self.risk.estimate), others, per_hundred, itself)
 
     def rule(self) -> str:
         """Say who can be asked, and at which price."""

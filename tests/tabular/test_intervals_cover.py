@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from demur import Decision
+from demur.metrics import proportion_interval
 from demur.tabular import Evaluation
-from demur.tabular.judged_rows import class_intervals
 
 COST, DECLINED, COSTS = 0.2, 0.2, np.array([[0, 1, 0.3], [4, 0, 0.3]])
 SIZES, RATES = (10, 20, 100, 1000), (0.0, 0.01, 0.1, 0.5)
@@ -72,10 +72,11 @@ def misses(n_rows, rate, depends, n_draws):
         result = draw(rng, n_rows, rate, depends)
         for name, true in figures.items():
             look(name, result.figures[name].low, result.figures[name].high, true)
-        for name, found in class_intervals(result.by_class).items():
-            for k in range(2):
-                look(f"{name} of a class", found.low[k], found.high[k], shares[name])
-        low, high = result.reliability.accuracy_interval()
+        for one in result.by_class:
+            for name, share in one.shares.items():
+                found = proportion_interval(*share)
+                look(f"{name} of a class", found.low, found.high, shares[name])
+        low, high = result.reliability.accuracy.low, result.reliability.accuracy.high
         for k, true in in_bins.items():
             look("accuracy of a bin", low[k], high[k], true)
     return {name: (missed[name], printed[name]) for name in printed}

@@ -1,26 +1,26 @@
-"""Reviewed rows flow back: a model fitted again, corrected for which rows were reviewed.
+"""Fitting a model again with reviewed rows, corrected for which rows were reviewed.
 
-Reviewers see every declined row and a random few of the answered ones. Added to the training rows as they are, they
-make the doubtful look frequent. How likely each row was to be reviewed is known: 1 for a declined one, the share of
-the audit for an answered one; its weight is the inverse (Horvitz and Thompson 1952).
+Reviewers see every declined row and a random sample of the answered ones. Added to the training rows as they are, they
+would make ambiguous rows look frequent. The probability of a review is known: 1 for a declined row, the audit share for
+an answered one; the weight of a row is its inverse (Horvitz and Thompson 1952).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from demur.columns.frames import TableError
+from demur.columns.schema import Schema
 from demur.errors import InputError
 from demur.metrics import Interval, mean_interval
 from demur.rules import Chow
-from demur.tabular.class_labels import as_column, class_texts, labelled_rows
-from demur.tabular.review_desk import reviewed_rows
-from demur.tabular.table_fit import fit_table
+from demur.tabular.class_labels import LabelledTable, as_column, class_texts
+from demur.tabular.model_training import fit_table
+from demur.tabular.review_queue import reviewed_rows
 from demur.tabular.table_model import TableModel
 
 __all__ = ["Refitted", "refit_table", "review_weights", "stratified_mean"]
@@ -132,80 +132,74 @@ def refit_table(
     (3, 1, array([1]))
     """
     cost = _price(model)
-    names = [*model.schema.names, model.target]
-    old, _ = labelled_rows(table, model.target, where="the training table")
+    old = LabelledTable.of(table, model.target, "the training table").rows
     reviewed, known = reviewed_rows(reviewed, model, where="the reviewed table")
     declined = np.asarray(model.decide(reviewed).reject) if known is None else known
     labelled = np.array([text is not None for text in class_texts(reviewed[model.target])], dtype=bool)
     if not labelled.any():
         raise TableError(f"no reviewed row has a label in the column {model.target!r}: fill it in first")
     weights = review_weights(declined, labelled, audit)
-    rng = np.random.default_rng(0)
-    judged = _held_out(declined, labelled, rng)
+    judged = _held_out(declined, labelled)
     used = labelled & ~judged
-    of_old = np.ones(len(old))
-    of_new = weights[used] * (weights.sum() / max(weights[used].sum(), 1e-300))
+    of_old, of_new = np.ones(len(old)), weights[used] * (weights.sum() / max(weights[used].sum(), 1e-300))
     if not (~declined & used).any():
-        share = _share(model, rejected_share)
+        share = _rejected_share(model, rejected_share)
         of_old, of_new = _declined_as_frequent(model.decide(old).reject, int(used.sum()), share)
-    rows = pa.concat_tables([_plain(old, names), _plain(reviewed.filter(used), names)])
-    repeated = rows.take(pa.array(_repetitions(np.concatenate([of_old, of_new]))))
+    rows = pa.concat_tables([_plain(old, model), _plain(reviewed.filter(used), model)])
     fitted = fit_table(
-        repeated,
+        rows.take(pa.array(_repetitions(np.concatenate([of_old, of_new])))),
         model.target,
+        schema=_of_rows(rows, model),
         model=str(model.facts["model"]),
         cost=cost,
-        keep=model.schema.names,
         novelty=None if model.novelty is None else model.novelty.rate,
         time_budget=time_budget,
         verbose=verbose,
     )
-    fitted = _as_before(fitted, model, len(old), int((declined & used).sum()), int((~declined & used).sum()))
-    risks: list[Interval | None] = [None, None, None]
-    if judged.sum():
-        rest = reviewed.filter(judged)
+    n_new = int((declined & used).sum()), int((~declined & used).sum())
+    own = {"rows": len(old) + sum(n_new), "refitted": {"declined": n_new[0], "audited": n_new[1]}}
+    fitted = replace(fitted, label_type=_label_type(fitted, model), facts={**fitted.facts, **own})
+    risks: tuple[Interval | None, ...] = (None, None, None)
+    if judged.any():
         counts = int(declined.sum()), int((~declined).sum())
-        risks = list(_compared(model, fitted, rest, declined[judged], counts, audit))
-    return Refitted(
-        fitted, len(old), int((declined & labelled).sum()), int((~declined & labelled).sum()), int(judged.sum()), *risks
-    )
+        risks = _compared((model, fitted), reviewed.filter(judged), declined[judged], counts, audit)
+    n_reviewed = int((declined & labelled).sum()), int((~declined & labelled).sum())
+    return Refitted(fitted, len(old), *n_reviewed, int(judged.sum()), *risks)
 
 
 def _price(model: TableModel) -> float:
     rule = getattr(model.classifier, "rule_", None)
     if model.cost is None or not (rule is None or isinstance(rule, Chow)):
         raise InputError(
-            "a promise or a rule is fitted on rows as they come, which reviewed ones are not: fit again with demur fit "
-            "on such rows; refit is for a model that decides by a price."
+            "a guarantee or a rule must be fitted on rows as they come, which reviewed rows are not: fit again with "
+            "demur fit on such rows; refit is for a model that decides by a cost."
         )
     if model.facts.get("model") is None or "rows" not in model.facts:
         raise InputError("this model was fitted elsewhere, and can be fitted again there only.")
     return model.cost
 
 
-def _held_out(declined: NDArray[np.bool_], labelled: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.bool_]:
+def _held_out(declined: NDArray[np.bool_], labelled: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Choose reviewed rows to judge on, of both kinds; none where there are too few."""
-    held = np.zeros(len(declined), dtype=bool)
+    rng, held = np.random.default_rng(0), np.zeros(len(declined), dtype=bool)
     for stratum in (declined & labelled, ~declined & labelled):
         rows = rng.permutation(np.flatnonzero(stratum))
         held[rows[: int(_HELD_OUT * len(rows))]] = True
-    if held.sum() < _FEWEST_JUDGED or not (held & ~declined).any():
-        held[:] = False  # a judgement without audited rows would be one of the declined rows alone
-    return held
+    # Without audited rows, only the declined ones would be judged.
+    return held if held.sum() >= _FEWEST_JUDGED and (held & ~declined).any() else np.zeros_like(held)
 
 
-def _share(model: TableModel, given: float | None) -> float:
-    if given is not None:
-        if not 0 < given < 1:
-            raise InputError(f"rejected_share must be between 0 and 1, got {given!r}.")
-        return given
+def _rejected_share(model: TableModel, given: float | None) -> float:
     known = model.facts.get("reference")
-    if known is None or not known["n_rejected"]:
+    if given is None and (known is None or not known["n_rejected"]):
         raise InputError(
             "no answered row was reviewed, and the model does not know how many rows it declines: give rejected_share, "
             "or review a random few of its answers as well."
         )
-    return float(known["n_rejected"] / known["n_rows"])
+    share = float(known["n_rejected"] / known["n_rows"]) if given is None else given
+    if not 0 < share < 1:
+        raise InputError(f"rejected_share must be between 0 and 1, got {share!r}.")
+    return share
 
 
 def _declined_as_frequent(old_declined: NDArray[np.bool_], n_new: int, share: float) -> tuple[Floats, Floats]:
@@ -224,67 +218,65 @@ def _repetitions(weights: Floats) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(weights)), counts)
 
 
-def _plain(table: pa.Table, names: list[str]) -> pa.Table:
-    """Return these columns with labels as text, so that two tables fit together."""
-    selected = table.select(names)
-    labels = pa.array(class_texts(table[names[-1]]).tolist(), pa.string())
-    return selected.set_column(len(names) - 1, names[-1], labels)
+def _plain(table: pa.Table, model: TableModel) -> pa.Table:
+    """Return the columns of the model with labels as text, so that two tables fit together."""
+    labels = pa.array(class_texts(table[model.target]).tolist(), pa.string())
+    return table.select(model.schema.names).append_column(model.target, labels)
 
 
-def _as_before(fitted: TableModel, model: TableModel, n_old: int, n_declined: int, n_audited: int) -> TableModel:
-    """Write labels and facts as the old model does; what it compared a stream with is not true of the new one."""
-    kind = model.label_type
+def _of_rows(rows: pa.Table, model: TableModel) -> Schema:
+    """Return the schema of the model with the categories that these rows hold."""
+    schema = Schema.learn(rows, target=model.target, keep=model.schema.names)
+    return replace(schema, decimal=model.schema.decimal, dayfirst=model.schema.dayfirst)
+
+
+def _label_type(fitted: TableModel, model: TableModel) -> str:
+    """Return how labels are written: as before, unless a new class cannot be."""
     try:
-        as_column(fitted.classes, kind)
+        as_column(fitted.classes, model.label_type)
     except (pa.ArrowException, ValueError):
-        kind = "text"
-    own = {"rows": n_old + n_declined + n_audited, "refitted": {"declined": n_declined, "audited": n_audited}}
-    schema = replace(fitted.schema, decimal=model.schema.decimal, dayfirst=model.schema.dayfirst)
-    return replace(fitted, label_type=kind, facts={**fitted.facts, **own}, schema=schema)
+        return "text"
+    return model.label_type
 
 
 def _compared(
-    old: TableModel,
-    new: TableModel,
+    models: tuple[TableModel, TableModel],
     rows: pa.Table,
-    judged: NDArray[np.bool_],
+    declined: NDArray[np.bool_],
     n_reviewed: tuple[int, int],
     audit: float,
-) -> tuple[Interval, Interval, Interval]:
+) -> tuple[Interval, ...]:
     """Return the risk of both models and the gain, from declined and audited rows that were held out.
 
     Parameters
     ----------
+    models : pair of TableModel
+        The old one and the new one.
     rows : pyarrow.Table
         The rows held out.
-    judged : array of bool
+    declined : array of bool
         Which of them were declined.
     n_reviewed : pair of int
         All declined rows, and all audited ones.
+    audit : float
     """
-    cost = _price(old)
-    before, after = (_losses(model, rows, cost) for model in (old, new))
+    cost, labels = _price(models[0]), class_texts(rows[models[0].target]).astype(str)
+    losses = []
+    for model in models:
+        decision = model.decide(rows)
+        losses.append(np.where(decision.reject, cost, model.classes[decision.label] != labels))
+    before, after = losses
     possible = np.array([0.0, cost, 1.0])
-    strata = []
-    for of_stratum, known in ((judged, [cost]), (~judged, [0.0, 1.0])):
-        own = np.union1d(known, before[of_stratum])
-        strata.append((before[of_stratum], after[of_stratum], own))
-    sizes = (float(n_reviewed[0]), n_reviewed[1] / audit)
-
-    def combined(parts: list[tuple[Floats, Floats]]) -> Interval:
-        return stratified_mean([_mean(*part) for part in parts], sizes, n_reviewed)
-
-    return (
-        combined([(first, own) for first, _, own in strata]),
-        combined([(second, possible) for _, second, _ in strata]),
-        combined([(first - second, np.subtract.outer(own, possible)) for first, second, own in strata]),
-    )
-
-
-def _losses(model: TableModel, rows: Any, cost: float) -> Floats:
-    decision = model.decide(rows)
-    wrong = model.classes[decision.label] != np.array(class_texts(rows[model.target]).tolist())
-    return np.where(decision.reject, cost, wrong)
+    strata = [(declined, np.array([cost])), (~declined, np.array([0.0, 1.0]))]  # with the losses of the old model
+    found = []
+    for values, support in (
+        (before, lambda own: own),
+        (after, lambda own: possible),
+        (before - after, lambda own: np.subtract.outer(own, possible)),
+    ):
+        means = [_mean(values[rows], support(np.union1d(own, before[rows]))) for rows, own in strata]
+        found.append(stratified_mean(means, (n_reviewed[0], n_reviewed[1] / audit), n_reviewed))
+    return tuple(found)
 
 
 def _mean(values: Floats, possible: Floats) -> Interval:
@@ -303,7 +295,7 @@ def stratified_mean(means: Sequence[Interval], sizes: Sequence[float], n_counted
     Parameters
     ----------
     means : pair of Interval
-        Of the declined rows, and of the answered ones; a stratum without rows in ``sizes`` is not looked at.
+        Of the declined rows, and of the answered ones; a stratum of size 0 is not used.
     sizes : pair of float
         The estimated number of rows of each in the stream.
     n_counted : pair of int
@@ -315,17 +307,13 @@ def stratified_mean(means: Sequence[Interval], sizes: Sequence[float], n_counted
     >>> print(stratified_mean([declined, answered], [40, 360], [40, 36]))
     0.025 [0.01006, 0.09213]
     """
-    known = [(one, size) for one, size in zip(means, sizes, strict=True) if size]
-    total = sum(size for _, size in known)
-    mean = sum(one.estimate * size / total for one, size in known)
-    below = [((one.estimate - one.low) * size / total) ** 2 for one, size in known]
-    above = [((one.high - one.estimate) * size / total) ** 2 for one, size in known]
-    if len(known) == 2:
-        share, odds = sizes[0] / total, sizes[0] / sizes[1]
-        spread = math.exp(_NORMAL * math.sqrt(sum(1 / max(count, 1) for count in n_counted)))
-        moved = (known[0][0].estimate - known[1][0].estimate) * np.array(
-            [odds / spread / (1 + odds / spread) - share, odds * spread / (1 + odds * spread) - share]
-        )
-        below.append(float(moved.min()) ** 2)
-        above.append(float(moved.max()) ** 2)
-    return Interval(mean, mean - math.sqrt(sum(below)), mean + math.sqrt(sum(above)), 0.95)
+    if not all(sizes):
+        return means[0] if sizes[0] else means[1]
+    odds, spread = sizes[0] / sizes[1], math.exp(_NORMAL * math.sqrt(sum(1 / count for count in n_counted)))
+    share, *ends = (one / (1 + one) for one in (odds, odds / spread, odds * spread))
+    first, second = means
+    mean = share * first.estimate + (1 - share) * second.estimate
+    moved = [(end - share) * (first.estimate - second.estimate) for end in ends]
+    below = (share * (first.estimate - first.low), (1 - share) * (second.estimate - second.low), min(moved))
+    above = (share * (first.high - first.estimate), (1 - share) * (second.high - second.estimate), max(moved))
+    return Interval(mean, mean - math.hypot(*below), mean + math.hypot(*above), 0.95)

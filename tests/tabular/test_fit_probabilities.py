@@ -14,10 +14,10 @@ from demur import Coverage, RiskControl
 from demur.columns import TableError
 from demur.deploy.onnx import compare_onnx, onnx_model
 from demur.errors import InputError
-from demur.estimators import GivenProbabilities
-from demur.estimators.given_probabilities import PROBA_KINDS, find_kind
+from demur.estimators import PrecomputedProbabilities
+from demur.estimators.precomputed_probabilities import PROBA_KINDS, find_kind
 from demur.tabular import evaluate_table, fit_proba
-from demur.tabular.proba_files import class_columns
+from demur.tabular.fit_probabilities import class_columns
 
 CLASSES = np.array(["billing", "other", "refund"])
 
@@ -82,12 +82,12 @@ def test_scores_that_are_no_probabilities_are_not_guessed():
 
 @pytest.mark.parametrize("kind", [kind for kind in AS if kind != "votes"])
 def test_kinds_that_say_the_same_give_the_same_probabilities(kind):
-    np.testing.assert_allclose(GivenProbabilities(CLASSES, kind).predict_proba(AS[kind]), PROBA, atol=1e-12)
+    np.testing.assert_allclose(PrecomputedProbabilities(CLASSES, kind).predict_proba(AS[kind]), PROBA, atol=1e-12)
 
 
 def test_gaps_by_hand():
     def proba(kind, *row):
-        return GivenProbabilities(["a", "b", "c"], kind).predict_proba([row])[0]
+        return PrecomputedProbabilities(["a", "b", "c"], kind).predict_proba([row])[0]
 
     gap = np.nan
     np.testing.assert_allclose(proba("probabilities", 0.75, gap, 0.25), [0.75, 0, 0.25])
@@ -106,7 +106,7 @@ def test_gaps_by_hand():
 @given(st.lists(st.lists(st.integers(0, 50), min_size=3, max_size=3), min_size=1, max_size=5))
 def test_votes_are_probabilities_that_keep_their_order(rows):
     votes = np.array(rows, dtype=float)
-    proba = GivenProbabilities(CLASSES, "votes").predict_proba(votes)
+    proba = PrecomputedProbabilities(CLASSES, "votes").predict_proba(votes)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     assert (proba > 0).all()
     assert (np.sign(np.diff(proba, axis=1).round(12)) == np.sign(np.diff(votes, axis=1))).all()
@@ -220,7 +220,7 @@ WRONG[[7, 11], 0] += 0.2
         (lambda: csv(PROBA, names=["p", "q", "r"]), {}, "no column is named like a label of 'y', such as 'billing'"),
         (lambda: csv(PROBA), {"kind": "odds"}, "there is no kind 'odds' of numbers; choose one of probabilities"),
         (lambda: csv(PROBA), {"keep": ["refunds"]}, "there is no column 'refunds', did you mean 'refund'"),
-        (lambda: csv(np.full(PROBA.shape, "x")), {}, "of the class 'billing' holds text"),
+        (lambda: csv(np.full(PROBA.shape, "x")), {}, "of the class 'billing' holds no numbers"),
         (lambda: csv(np.where(np.arange(600)[:, None] == 4, np.nan, PROBA)), {}, "row 5 holds a label and no number"),
         (lambda: csv(-PROBA), {"kind": "votes"}, "row 1 holds a number below 0, which is none of votes"),
         (lambda: csv(np.random.default_rng(0).random((600, 3))), {}, "do not sum to 1.* --proba-kind, one of"),
@@ -235,7 +235,7 @@ def test_what_cannot_be_used_is_said_in_one_sentence(source, options, words):
 def test_rows_without_a_label_keep_their_numbers():
     labels = Y.astype(object)
     labels[3] = None
-    with pytest.raises(TableError, match="row 8 sums to"):
+    with pytest.raises(TableError, match="counting rows with a label: row 7 sums to"):
         fit_proba(csv(WRONG, labels), "y")
     broken = PROBA.copy()
     broken[3] = np.nan
@@ -244,7 +244,7 @@ def test_rows_without_a_label_keep_their_numbers():
 
 def test_rows_of_other_sums_are_named_where_the_kind_is_given():
     found = fit_proba(csv(WRONG), "y", kind="probabilities")
-    assert found.notes[0] == "2 of 600 rows do not sum to 1 (row 8 to 1.2) and are divided by their sum."
+    assert found.notes[0] == "2 of 600 rows do not sum to 1 (row 8 sums to 1.2) and are divided by their sum."
     assert found.model.predict_proba(pa.table({"billing": [3.0], "other": [0.5], "refund": [0.5]})).shape == (1, 3)
 
 

@@ -1,8 +1,4 @@
-"""Classifiers that were fitted elsewhere, as models of a table: what they read, and how they may decline.
-
-The rows reach such an estimator as it knows them: as a data frame with its own column names and texts where it was
-fitted on one, else as a matrix. What it cannot read it refuses itself, and its words are passed on.
-"""
+"""Classifiers that were fitted elsewhere: the columns they take, the form of their input, and a reject option."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,22 +16,24 @@ from demur.columns.schema import Schema
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
 from demur.rules import Rule
 from demur.tabular.class_labels import class_texts, label_type
-from demur.tabular.table_model import LARGEST, Reads
+from demur.tabular.table_model import LARGEST, Reads, free_label
 
 __all__ = [
     "REFUSALS",
-    "adopted",
     "columns_for",
-    "in_words",
+    "described",
     "label_type_of",
-    "own_input",
+    "model_input",
     "refusal",
-    "repeated",
     "schema_of_estimator",
+    "with_reject_option",
 ]
 
+REFUSALS = (ValueError, TypeError, AttributeError, KeyError, IndexError)
+"""What estimators raise on values that they cannot take."""
 
-def own_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, where: str = "the table") -> Any:
+
+def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, where: str = "the table") -> Any:
     """Return rows as an estimator that was fitted elsewhere takes them.
 
     Parameters
@@ -45,12 +43,12 @@ def own_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, wh
     reads : {"numbers", "objects", "frame", "texts"}
         A matrix of numbers, a matrix of any values, a data frame, or one list of texts.
     where : str
-        What messages call the table.
+        The name of the table in messages.
 
     Examples
     --------
     >>> schema = Schema((Column("size", "number"), Column("pet", "category", ("cat",))))
-    >>> own_input(schema, pa.table({"pet": ["cat", "newt"], "size": [1, None]}), "objects")
+    >>> model_input(schema, pa.table({"pet": ["cat", "newt"], "size": [1, None]}), "objects")
     array([[1.0, 'cat'],
            [nan, 'newt']], dtype=object)
     """
@@ -59,10 +57,13 @@ def own_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, wh
         raise TableError(f"{where} has no column {listed(missing)}: give all columns that the model was fitted on")
     values = {column.name: _values(column, table.column(column.name), where) for column in schema.columns}
     if reads == "frame":
-        return _frame(values)
+        try:
+            import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
+        except ImportError:
+            raise MissingExtraError("this model reads a data frame: pip install pandas where it is used.") from None
+        return pd.DataFrame(values)
     if reads == "texts":
-        (texts,) = values.values()
-        return texts
+        return next(iter(values.values()))
     matrix: AnyArray = np.empty((table.num_rows, len(values)), dtype=np.float64 if reads == "numbers" else object)
     for position, column in enumerate(values.values()):
         matrix[:, position] = column
@@ -71,41 +72,26 @@ def own_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, wh
 
 def _values(column: Column, values: Any, where: str) -> AnyArray:
     """Return a column as pandas would hold it: NaN for what is missing, in text as well."""
-    if column.kind == "category":
-        return _with_gaps(as_type(values, pa.string(), column.name, where))
-    if column.kind == "boolean":
-        truths = as_type(values, pa.bool_(), column.name, where)
-        return _with_gaps(truths) if truths.null_count else np.asarray(truths)
+    if column.kind == "number":
+        numbers = column.encode(values, where)
+        return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
     if column.kind in ("date", "time"):
-        wanted = column.arrow_type
-        if column.kind == "time":
-            values = values if pa.types.is_duration(values.type) else as_type(values, wanted, column.name, where)
-            wanted = pa.duration(column.unit)
-            values = pc.cast(values, pa.int64()) if pa.types.is_time(values.type) else values
-        moments = as_type(values, wanted, column.name, where)
+        moments = (
+            values if pa.types.is_duration(values.type) else as_type(values, column.arrow_type, column.name, where)
+        )
+        if pa.types.is_time(moments.type):
+            moments = pc.cast(pc.cast(moments, pa.int64()), pa.duration(column.unit))
         return np.asarray(moments.to_numpy() if isinstance(moments, pa.ChunkedArray) else moments.to_numpy(False))
-    numbers = column.encode(values, where)
-    return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
-
-
-def _with_gaps(values: Any) -> NDArray[np.object_]:
-    found: NDArray[np.object_] = np.empty(len(values), dtype=object)
-    found[:] = [np.nan if value is None else value for value in values.to_pylist()]
+    typed = as_type(values, pa.bool_() if column.kind == "boolean" else pa.string(), column.name, where)
+    if column.kind == "boolean" and not typed.null_count:
+        return np.asarray(typed)
+    found: NDArray[np.object_] = np.empty(len(typed), dtype=object)
+    found[:] = [np.nan if value is None else value for value in typed.to_pylist()]
     return found
 
 
-def _frame(values: dict[str, AnyArray]) -> Any:
-    try:
-        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
-    except ImportError:
-        raise MissingExtraError(
-            "this model was fitted on a data frame, and reads one: pip install pandas where it is used."
-        ) from None
-    return pd.DataFrame(values)
-
-
 def columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:
-    """Return the columns that an estimator takes, in its order, and how it reads them.
+    """Return the columns that an estimator takes, in its order, and the form in which it takes them.
 
     Parameters
     ----------
@@ -120,11 +106,12 @@ def columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:
     >>> columns_for(GaussianNB().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1]), schema)[1]
     'numbers'
     """
-    first = _first_step(estimator)
+    first = _inner(estimator)
+    while steps := getattr(first, "steps", None) or getattr(first, "transformer_list", None):
+        first = steps[0][1]
     names = getattr(estimator, "feature_names_in_", None)
     if hasattr(first, "build_analyzer") and names is None:
-        texts = [column.name for column in schema.columns if column.kind == "category"]
-        if len(schema.columns) != 1 or len(texts) != 1:
+        if [column.kind for column in schema.columns] != ["category"]:
             raise TableError(
                 f"{_name(first)} reads one column of text, and the schema has {listed(schema.names)}: give a table "
                 "with that column and the target alone, or drop the others"
@@ -159,7 +146,7 @@ def _named_columns(schema: Schema, names: Sequence[str]) -> Schema:
 
 
 def schema_of_estimator(estimator: Estimator) -> Schema:
-    """Return the columns of a fitted estimator as far as it tells them: by name, and all of them numbers.
+    """Return the columns of a fitted estimator as far as it knows them: their names, all of them as numbers.
 
     Examples
     --------
@@ -171,19 +158,19 @@ def schema_of_estimator(estimator: Estimator) -> Schema:
     """
     from demur.estimators import AutoClassifier
 
-    inner = _without_wrapping(estimator)
+    inner = _inner(estimator)
     if isinstance(inner, AutoClassifier) and inner.codes_.schema is not None:
         return inner.codes_.schema
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         raise InputError(
-            f"this {_name(estimator)} was not fitted on named columns, so that nothing tells which columns of a table "
-            "it takes: wrap it with a table that has them, demur wrap MODEL TABLE or TableModel.wrap(model, table)."
+            f"this {_name(estimator)} was not fitted on named columns, so that a table's columns cannot be matched: "
+            "wrap it with a table that has them, demur wrap MODEL TABLE or TableModel.wrap(model, table)."
         )
     return Schema(tuple(Column(str(name), "number") for name in names))
 
 
-def _without_wrapping(estimator: Estimator) -> Estimator:
+def _inner(estimator: Estimator) -> Estimator:
     """Return the classifier inside a reject option, a frozen one or a search."""
     from sklearn.frozen import FrozenEstimator
 
@@ -200,16 +187,7 @@ def _without_wrapping(estimator: Estimator) -> Estimator:
             return estimator
 
 
-def _first_step(estimator: Estimator) -> Estimator:
-    estimator = _without_wrapping(estimator)
-    while True:
-        steps = getattr(estimator, "steps", None) or getattr(estimator, "transformer_list", None)
-        if not steps:
-            return estimator
-        estimator = steps[0][1]
-
-
-def adopted(
+def with_reject_option(
     estimator: Estimator,
     *,
     cost: float | None = None,
@@ -217,14 +195,13 @@ def adopted(
     rows: Any = None,
     labels: NDArray[np.str_] | None = None,
 ) -> Any:
-    """Return a fitted classifier as one that may decline.
+    """Return a fitted classifier as one that may decline; one that may already stays as it is.
 
     Parameters
     ----------
     estimator : fitted classifier
-        One that may decline already stays as it is.
     cost, rule : optional
-        For others.
+        For a classifier without a reject option.
     rows, labels : optional
         Rows as the estimator takes them, and labels as text, to calibrate it on, and to fit the rule on.
     """
@@ -247,15 +224,15 @@ def adopted(
         named = [name for name, value in given.items() if value is not None]
         if named:
             raise InputError(
-                f"this {_name(estimator)} decides by what it was fitted with: leave out {' and '.join(named)}, or use "
-                f"set_params on it before."
+                f"this {_name(estimator)} has a reject option already: leave out {' and '.join(named)}, or use "
+                "set_params on it before."
             )
         return estimator
-    scores = hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
-    if not is_classifier(estimator) or not scores:
+    if not is_classifier(estimator) or not any(
+        hasattr(estimator, one) for one in ("predict_proba", "decision_function")
+    ):
         raise InputTypeError(
-            f"a {_name(estimator)} has no predict_proba and no decision_function of a classifier, so that no rule can "
-            "tell how sure it is: give a fitted classifier that has one."
+            f"a {_name(estimator)} is no classifier with predict_proba or decision_function: give one."
         )
     classes = np.asarray(estimator.classes_)
     if classes.ndim != 1 or len(classes) < 2:
@@ -265,7 +242,7 @@ def adopted(
         cost=0.2 if cost is None else cost,
         rule=rule,
         calibration=None if rows is None else "auto",
-        reject_label=_free_label(classes),
+        reject_label=free_label(classes),
     )
     if rows is not None and labels is not None:
         return option.fit(rows, _as_classes(labels, classes))
@@ -275,34 +252,21 @@ def adopted(
 
 
 def _uncalibrated(option: Any, classes: AnyArray) -> Any:
-    """Return the option as fit would leave it without any row: nothing is known but the classes."""
+    """Return the option as ``fit`` would leave it without any rows: only the classes are known."""
+    from demur.estimators.base import choose_reject_label
+
     option._check_parameters()
     option.estimator_ = option.estimator
     option.classes_ = classes
-    option.reject_label_ = option.reject_label
+    option.reject_label_ = choose_reject_label(classes, option.reject_label)
     option.class_prior_ = np.zeros(len(classes))
     option.equal_rows_ = 0
     option.label_shift_ = option.calibrator_ = option.fitted_rule_ = None
     return option
 
 
-def _free_label(classes: AnyArray) -> Any:
-    """Return what stands for "declined" among labels of this type; tables never show it."""
-    known = set(classes.tolist())
-    if classes.dtype.kind in "iuf":
-        return -1 if -1 not in known else int(np.floor(min(known))) - 1
-    if classes.dtype.kind == "b":
-        return -1
-    label = "reject"
-    while label in known:
-        label += "!"
-    return label
-
-
 def _as_classes(labels: NDArray[np.str_], classes: AnyArray) -> AnyArray:
     """Return labels that were read as text in the estimator's own type."""
-    if not np.array_equal(np.sort(classes), classes):
-        raise InputError(f"the classes {classes.tolist()[:5]} are not sorted, as scikit-learn's are: sort classes_.")
     texts = class_texts(pa.array(classes.tolist()))
     position = {text: number for number, text in enumerate(texts)}
     unknown = sorted({str(label) for label in labels if label not in position})
@@ -326,45 +290,29 @@ def label_type_of(classes: AnyArray) -> str:
         return "text"
 
 
-def in_words(estimator: Estimator) -> str:
-    """Say what an estimator is.
+def described(estimator: Estimator) -> str:
+    """Return what an estimator is, for people.
 
     Examples
     --------
     >>> from sklearn.naive_bayes import GaussianNB
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
-    >>> in_words(make_pipeline(StandardScaler(), GaussianNB()))
+    >>> described(make_pipeline(StandardScaler(), GaussianNB()))
     'your own Pipeline (StandardScaler, GaussianNB)'
     """
-    inner = _without_wrapping(estimator)
-    steps = ", ".join(_name(step) for _, step in inner.steps) if hasattr(inner, "steps") else ""
+    inner = _inner(estimator)
+    steps = ", ".join(_name(step) for _, step in getattr(inner, "steps", ()))
     return f"your own {_name(inner)}" + (f" ({steps})" if steps else "")
 
 
-REFUSALS = (ValueError, TypeError, AttributeError, KeyError, IndexError)
-"""What estimators raise that meet values which they cannot take."""
-
-
 def refusal(error: Exception, estimator: Estimator, where: str) -> TableError:
-    """Say in one sentence what an estimator did not like about the rows."""
+    """Return an estimator's complaint about rows as one sentence."""
     if isinstance(error, UserError):
         return TableError(str(error))
     words = str(error).strip().split("\n")[0].rstrip(".: ")
-    return TableError(f"{where}: the {_name(_without_wrapping(estimator))} refuses these rows: {words}")
+    return TableError(f"{where}: the {_name(_inner(estimator))} refuses these rows: {words}")
 
 
 def _name(estimator: Estimator) -> str:
     return type(estimator).__name__
-
-
-def repeated(rows: Any, missing: int) -> Any:
-    """Return rows with the last of them so many times more.
-
-    Examples
-    --------
-    >>> repeated(np.array([[1], [2]]), 2).tolist()
-    [[1], [2], [2], [2]]
-    """
-    order = np.minimum(np.arange(len(rows) + missing), len(rows) - 1)
-    return rows.iloc[order].reset_index(drop=True) if hasattr(rows, "iloc") else rows[order]

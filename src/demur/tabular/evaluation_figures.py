@@ -1,4 +1,4 @@
-"""The rows that are judged: checked here, once; then counted, by class and group, binned by confidence, and shown."""
+"""Figures of decisions on labelled rows: counts, by class and by group, calibration, and single rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,28 +10,32 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import AnyArray, ByName, FloatArray
 from demur.errors import InputError, InputTypeError
 from demur.metrics import Interval, proportion_interval, risk_interval
-from demur.rules import Decision, chow_acceptance
+from demur.rules import Decision
 
 if TYPE_CHECKING:
     from demur.tabular.evaluation import Evaluation
 
 __all__ = [
+    "AnswerCounts",
     "Case",
     "ClassFigures",
-    "Counts",
     "GroupFigures",
     "Groups",
-    "Reliability",
-    "RowTable",
-    "check_adjustable_cost",
+    "ReliabilityBins",
     "check_decision",
     "choose_cases",
     "class_codes",
-    "class_intervals",
     "class_names",
     "figures_by_class",
+    "finite",
+    "interval_json",
     "sortable",
 ]
+
+Floats = NDArray[np.float64]
+
+_MOST_GROUPS = 40
+"""Groups with a line of their own; those with fewer rows share one."""
 
 
 def class_codes(y: ArrayLike, classes: ArrayLike) -> NDArray[np.int64]:
@@ -45,21 +49,18 @@ def class_codes(y: ArrayLike, classes: ArrayLike) -> NDArray[np.int64]:
     Traceback (most recent call last):
         ...
     demur.errors.InputError: none of the labels is a class of the model: y starts with '1', the classes with 0; ...
-    classes are of one kind.
     """
     names, labels = _python_objects(classes), _python_objects(y)
     position = {name: code for code, name in enumerate(names)}
     if len(position) < len(names) or len(names) < 2:
         raise InputError(f"classes must be at least two distinct names, got {names[:10]}.")
-    if not labels:
-        raise InputError("y is empty; give at least one labelled row.")
-    if any(label is None or label != label for label in labels):
-        raise InputError("y contains missing labels (None or NaN); remove those rows first.")
+    if not labels or any(label is None or label != label for label in labels):
+        raise InputError("y must hold at least one label, and none that is missing (None or NaN).")
     codes = np.array([position.get(label, len(names)) for label in labels], dtype=np.int64)
     if (codes == len(names)).all():
         raise InputError(
             f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}; "
-            "check that labels and classes are of one kind."
+            "check that labels and classes have the same type."
         )
     return codes
 
@@ -113,31 +114,8 @@ def check_decision(decision: Decision[Any], n_rows: int, n_classes: int) -> Deci
     return found
 
 
-def check_adjustable_cost(decision: Decision[AnyArray], cost: float) -> None:
-    """Refuse decisions that are not those of Chow's rule at this cost, which alone lets the cost move.
-
-    Examples
-    --------
-    >>> from demur.rules import Threshold
-    >>> check_adjustable_cost(Threshold(0.5).decide([[0.9, 0.1], [0.7, 0.3]]), 0.2)
-    Traceback (most recent call last):
-        ...
-    demur.errors.InputError: the decision differs from Chow's rule at cost 0.2 on 1 row, so that the cost cannot be ...
-    cost_adjustable=False.
-    """
-    # Computed as Chow's rule does, with the cost as an array: float32 probabilities are compared in float64.
-    chow = Decision.from_acceptance(decision.label, chow_acceptance(decision.confidence, np.asarray(cost)))
-    n_others = int((chow.reject != decision.reject).sum())
-    if n_others:
-        rows = "1 row" if n_others == 1 else f"{n_others:,} rows"
-        raise InputError(
-            f"the decision differs from Chow's rule at cost {cost:g} on {rows}, so that the cost cannot be moved; pass "
-            "cost_adjustable=False."
-        )
-
-
 def sortable(confidence: FloatArray) -> FloatArray:
-    """Return finite values in the same order, undefined ones last, since a curve can only be drawn of those.
+    """Return finite values in the same order, undefined ones last, as a curve needs them.
 
     Examples
     --------
@@ -151,8 +129,8 @@ def sortable(confidence: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How many rows there are, how many were answered, and how many of those wrongly.
+class AnswerCounts:
+    """The numbers of rows, of answers, and of wrong answers.
 
     Parameters
     ----------
@@ -162,7 +140,7 @@ class Counts:
     --------
     Ten rows, eight answered, one of them wrongly, at cost 0.25: (1 + 2 * 0.25) / 10.
 
-    >>> counts = Counts(10, 8, 1)
+    >>> counts = AnswerCounts(10, 8, 1)
     >>> counts.risk(0.25), counts.coverage, counts.accepted_accuracy
     (0.15, 0.8, 0.875)
     """
@@ -173,12 +151,12 @@ class Counts:
 
     @property
     def n_rejected(self) -> int:
-        """The rows that were declined."""
+        """The number of declined rows."""
         return self.n_rows - self.n_answered
 
     @property
     def n_right(self) -> int:
-        """The rows that were answered rightly."""
+        """The number of rows answered correctly."""
         return self.n_answered - self.n_wrong
 
     @property
@@ -188,12 +166,16 @@ class Counts:
 
     @property
     def accepted_accuracy(self) -> float:
-        """The share of right answers among those given; NaN if none was given."""
+        """The share of correct answers among those given; NaN if none was given."""
         return _ratio(self.n_right, self.n_answered)
 
     def risk(self, cost: float) -> float:
-        """Return the 0-1-c risk: what a row costs on average."""
+        """Return the 0-1-c risk: the mean cost of a row."""
         return (self.n_wrong + cost * self.n_rejected) / self.n_rows
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
 
 
 @dataclass(frozen=True)
@@ -203,12 +185,8 @@ class ClassFigures:
     Parameters
     ----------
     name : str
-    n_rows : int
-        Rows of this class.
-    n_rejected : int
-        Those of them that were declined.
-    n_right : int
-        Those of them that were answered with this class.
+    n_rows, n_rejected, n_right : int
+        The rows of this class, those declined, and those answered correctly.
     n_answers : int
         All answers with this class, whatever the truth.
 
@@ -226,28 +204,49 @@ class ClassFigures:
     n_answers: int
 
     @property
+    def shares(self) -> dict[str, tuple[int, int]]:
+        """Count and total of each of the four shares."""
+        return {
+            "rejection_rate": (self.n_rejected, self.n_rows),
+            "accepted_accuracy": (self.n_right, self.n_rows - self.n_rejected),
+            "precision": (self.n_right, self.n_answers),
+            "recall": (self.n_right, self.n_rows),
+        }
+
+    @property
     def rejection_rate(self) -> float:
         """The declined share of the class; NaN for a class without rows."""
-        return _ratio(self.n_rejected, self.n_rows)
+        return _ratio(*self.shares["rejection_rate"])
 
     @property
     def accepted_accuracy(self) -> float:
-        """The share answered rightly among the rows of the class that were answered."""
-        return _ratio(self.n_right, self.n_rows - self.n_rejected)
+        """The share answered correctly among the rows of the class that were answered."""
+        return _ratio(*self.shares["accepted_accuracy"])
 
     @property
     def precision(self) -> float:
-        """The share of right ones among the answers with this class."""
-        return _ratio(self.n_right, self.n_answers)
+        """The share of correct ones among the answers with this class."""
+        return _ratio(*self.shares["precision"])
 
     @property
     def recall(self) -> float:
-        """The share of the class, declined rows included, that was answered rightly."""
-        return _ratio(self.n_right, self.n_rows)
+        """The share of the class, declined rows included, that was answered correctly."""
+        return _ratio(*self.shares["recall"])
+
+    def to_json(self) -> ByName:
+        """Return the figures with their 95 % intervals as plain numbers."""
+        found = {name: proportion_interval(*share) for name, share in self.shares.items()}
+        return {
+            "name": self.name,
+            "n_rows": self.n_rows,
+            "n_rejected": self.n_rejected,
+            **{name: finite(one.estimate) for name, one in found.items()},
+            "intervals": {name: [finite(one.low), finite(one.high)] for name, one in found.items()},
+        }
 
 
 def figures_by_class(names: tuple[str, ...], confusion: NDArray[np.int64]) -> list[ClassFigures]:
-    """Read the figures of each class off a confusion matrix whose last column counts the rejections.
+    """Return the figures of each class from a confusion matrix whose last column counts the rejections.
 
     Rows of the matrix beyond the named classes (labels that are not a class) count as answers only.
 
@@ -263,35 +262,9 @@ def figures_by_class(names: tuple[str, ...], confusion: NDArray[np.int64]) -> li
     ]
 
 
-def class_intervals(figures: list[ClassFigures]) -> dict[str, Interval]:
-    """Return 95 % intervals of the four shares, each with one entry per class.
-
-    Examples
-    --------
-    Twenty of twenty right is no proof of perfection:
-
-    >>> found = class_intervals([ClassFigures("cat", n_rows=20, n_rejected=0, n_right=20, n_answers=20)])["recall"]
-    >>> found.low.round(3), found.high
-    (array([0.832]), array([1.]))
-    """
-    n_rows, n_rejected, n_right, n_answers = np.array(
-        [(one.n_rows, one.n_rejected, one.n_right, one.n_answers) for one in figures], dtype=np.int64
-    ).T
-    return {
-        "rejection_rate": proportion_interval(n_rejected, n_rows),
-        "accepted_accuracy": proportion_interval(n_right, n_rows - n_rejected),
-        "precision": proportion_interval(n_right, n_answers),
-        "recall": proportion_interval(n_right, n_rows),
-    }
-
-
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
-
-
 @dataclass(frozen=True)
 class Case:
-    """One row, as a person would want to see it.
+    """One row, for people to look at.
 
     Parameters
     ----------
@@ -300,7 +273,7 @@ class Case:
     true, answer : str
         The true class, and the class that was answered or would have been.
     confidence : float
-        The probability given to the answer; without probabilities, the model's own score.
+        As :func:`~demur.tabular.table_model.answer_confidence` defines it.
     second : str or None
         The next most probable class.
     second_confidence : float or None
@@ -317,84 +290,37 @@ class Case:
     columns: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class RowTable:
-    """The original columns of the rows, a mapping of names to values or an Arrow table, and how the rows are called.
-
-    Parameters
-    ----------
-    columns : mapping of str to sequence, or pyarrow.Table, optional
-    numbers : sequence, optional
-        What to call each row; 1, 2, 3, ... by default.
-
-    Examples
-    --------
-    >>> RowTable({"age": [31, 52], "sex": ["f", "m"]}).pick(np.array([1]), 2)
-    [{'age': 52, 'sex': 'm'}]
-    """
-
-    columns: Any = None
-    numbers: Sequence[object] | AnyArray | None = None
-
-    def check_length(self, n_rows: int) -> None:
-        """Refuse columns or numbers of another length than the labels."""
-        lengths = {} if self.numbers is None else {"row_numbers": len(self.numbers)}
-        if hasattr(self.columns, "num_rows"):
-            lengths["rows"] = self.columns.num_rows
-        elif self.columns is not None:
-            lengths |= {f"column {name!r} of rows": len(values) for name, values in self.columns.items()}
-        for what, length in lengths.items():
-            if length != n_rows:
-                entries = "1 entry" if length == 1 else f"{length} entries"
-                raise InputError(f"{what} has {entries} but there are {n_rows} labels; give one per labelled row.")
-
-    def name(self, row: int) -> str:
-        """Return what to call the row at this position."""
-        return str(row + 1 if self.numbers is None else self.numbers[row])
-
-    def pick(self, chosen: NDArray[np.intp], n_columns: int) -> list[dict[str, object]]:
-        """Return the first ``n_columns`` columns of the chosen rows."""
-        if self.columns is None:
-            return [{} for _ in chosen]
-        if hasattr(self.columns, "to_pydict"):
-            names = self.columns.column_names[:n_columns]
-            picked = self.columns.select(names).take(chosen).to_pydict()
-        else:
-            names = list(self.columns)[:n_columns]
-            picked = {name: [_at(self.columns[name], int(row)) for row in chosen] for name in names}
-        return [{name: picked[name][i] for name in names} for i in range(len(chosen))]
-
-
 def choose_cases(
     evaluation: "Evaluation", mask: NDArray[np.bool_], order: FloatArray, n: int, n_columns: int
 ) -> list[Case]:
     """Return up to ``n`` of the masked rows, from the highest of ``order`` down; ties stay in the order of the rows."""
     rows = np.flatnonzero(mask)
-    chosen = rows[np.argsort(-sortable(order[rows]), kind="stable")[:n]]
     names = (*evaluation.class_names, "none of the classes")
+    table = {} if evaluation.rows is None else evaluation.rows
+    shown = list(getattr(table, "column_names", table))[:n_columns]
     cases = []
-    for row, columns in zip(chosen.tolist(), evaluation.rows.pick(chosen, n_columns), strict=True):
+    for row in rows[np.argsort(-sortable(order[rows]), kind="stable")[:n]].tolist():
         true, answer = int(evaluation.true[row]), int(evaluation.decision.label[row])
         second: tuple[str | None, float | None] = (None, None)
         if evaluation.proba is not None:
             others = np.where(np.arange(len(evaluation.class_names)) == answer, -np.inf, evaluation.proba[row])
             second = names[int(others.argmax())], float(others.max())
         confidence = float(evaluation.answer_confidence[row])
-        cases.append(Case(evaluation.rows.name(row), names[true], names[answer], confidence, *second, columns))
+        number = row + 1 if evaluation.row_numbers is None else evaluation.row_numbers[row]
+        columns = {name: _cell(table[name], row) for name in shown}
+        cases.append(Case(str(number), names[true], names[answer], confidence, *second, columns))
     return cases
 
 
-def _at(values: Any, position: int) -> object:
-    """Return a value by position, also from a pandas column whose index is something else."""
-    return values.iloc[position] if hasattr(values, "iloc") else values[position]
-
-
-Floats = NDArray[np.float64]
+def _cell(values: Any, row: int) -> object:
+    """Return a value by position, from an Arrow column, a pandas column or a sequence."""
+    value = values.iloc[row] if hasattr(values, "iloc") else values[row]
+    return value.as_py() if hasattr(value, "as_py") else value
 
 
 @dataclass(frozen=True, eq=False)
-class Reliability:
-    r"""Confidence against accuracy in bins of equal width, and the expected calibration error.
+class ReliabilityBins:
+    r"""Confidence and accuracy in bins of equal width, and the expected calibration error.
 
     Made by :meth:`from_confidence`. With n_b rows in bin b,
 
@@ -406,8 +332,10 @@ class Reliability:
     ----------
     edges : array of shape (n_bins + 1,)
     n_rows : array of int, shape (n_bins,)
-    confidence, accuracy : arrays of shape (n_bins,)
+    confidence : array of shape (n_bins,)
         Means over the rows of the bin; NaN where it is empty.
+    accuracy : Interval
+        The share of correct answers in each bin, with an exact 95 % interval.
 
     References
     ----------
@@ -417,7 +345,7 @@ class Reliability:
     --------
     Four rows of confidence 0.8, two of them right, and one certain row, right: |0.5 - 0.8| * 4 / 5.
 
-    >>> found = Reliability.from_confidence([0.8, 0.8, 0.8, 0.8, 1.0], [True, True, False, False, True])
+    >>> found = ReliabilityBins.from_confidence([0.8, 0.8, 0.8, 0.8, 1.0], [True, True, False, False, True])
     >>> round(found.ece, 6)
     0.24
     """
@@ -425,10 +353,10 @@ class Reliability:
     edges: Floats
     n_rows: NDArray[np.int64]
     confidence: Floats
-    accuracy: Floats
+    accuracy: Interval
 
     @classmethod
-    def from_confidence(cls, confidence: ArrayLike, right: ArrayLike, n_bins: int = 10) -> "Reliability":
+    def from_confidence(cls, confidence: ArrayLike, right: ArrayLike, n_bins: int = 10) -> "ReliabilityBins":
         """Put the rows into bins.
 
         Parameters
@@ -438,43 +366,40 @@ class Reliability:
         right : array of bool, shape (n,)
         n_bins : int, default 10
         """
-        if n_bins < 1:
-            raise InputError(f"n_bins must be at least 1, got {n_bins}.")
         values, correct = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
-        if values.ndim != 1 or values.shape != correct.shape or len(values) == 0:
+        if values.ndim != 1 or values.shape != correct.shape or not len(values) or not np.isfinite(values).all():
             raise InputError(
-                f"confidence and right need the same shape (n,) with n >= 1, got {values.shape} and {correct.shape}."
+                "confidence and right need the same shape (n,) with n >= 1, without NaN or infinity, got "
+                f"{values.shape} and {correct.shape}."
             )
-        if not np.isfinite(values).all():
-            raise InputError("confidence contains NaN or infinity; leave those rows out first.")
         edges = np.arange(n_bins + 1) / n_bins
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bins - 1)
         n_rows = np.bincount(bins, minlength=n_bins)
-        sums = (np.bincount(bins, weights=what.astype(np.float64), minlength=n_bins) for what in (values, correct))
-        return cls(edges, n_rows, *(_means(np.asarray(each, dtype=np.float64), n_rows) for each in sums))
+        sums = np.bincount(bins, weights=values, minlength=n_bins)
+        means: Floats = np.divide(sums, n_rows, out=np.full(n_bins, np.nan), where=n_rows > 0)
+        return cls(edges, n_rows, means, proportion_interval(np.bincount(bins[correct], minlength=n_bins), n_rows))
 
     @property
     def ece(self) -> float:
         """The expected calibration error: zero where confidence is accuracy in every bin."""
-        filled = self.n_rows > 0
-        gaps = np.abs(self.accuracy[filled] - self.confidence[filled])
-        return float(np.average(gaps, weights=self.n_rows[filled]))
+        gaps = np.abs(self.accuracy.estimate - self.confidence)
+        return float(np.average(gaps[self.n_rows > 0], weights=self.n_rows[self.n_rows > 0]))
 
-    def accuracy_interval(self) -> tuple[Floats, Floats]:
-        """Return the ends of each bin's exact 95 % interval for the accuracy; NaN where the bin is empty."""
-        n_right = np.round(np.where(self.n_rows > 0, self.accuracy, 0.0) * self.n_rows).astype(np.int64)
-        found = proportion_interval(n_right, self.n_rows)
-        return found.low, found.high
-
-
-def _means(sums: Floats, counts: NDArray[np.int64]) -> Floats:
-    means: Floats = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
-    return means
-
-
-_MOST = 40
-"""Groups with a line of their own; those with fewer rows share one."""
-_NONE = "(none)"
+    def to_json(self) -> ByName:
+        """Return the bins as plain numbers."""
+        found = self.accuracy
+        bins = [
+            {
+                "from": float(self.edges[k]),
+                "to": float(self.edges[k + 1]),
+                "n_rows": int(self.n_rows[k]),
+                "confidence": finite(self.confidence[k]),
+                "accuracy": finite(found.estimate[k]),
+                "accuracy_interval": [finite(found.low[k]), finite(found.high[k])],
+            }
+            for k in range(len(self.n_rows))
+        ]
+        return {"expected_calibration_error": finite(self.ece), "bins": bins}
 
 
 @dataclass(frozen=True)
@@ -484,31 +409,38 @@ class GroupFigures:
     Parameters
     ----------
     name : str
-    counts : Counts
+    counts : AnswerCounts
     coverage, errors : Interval
         The share of rows answered, and of wrong answers among those given; NaN where there is none.
     risk : Interval or None
-        What a row costs; None where rejecting has no single price.
+        The mean cost of a row; None where rejecting has no single cost.
     differs : {"", "more", "fewer"}
-        Whether the errors are more or fewer than those of all rows, beyond what chance explains.
+        Whether the errors are more or fewer than those of all rows, beyond chance.
     """
 
     name: str
-    counts: Counts
+    counts: AnswerCounts
     coverage: Interval
     errors: Interval
     risk: Interval | None
     differs: str
 
+    def to_json(self) -> ByName:
+        """Return the figures as plain numbers, with None where one is undefined."""
+        counts = {"rows": self.counts.n_rows, "answered": self.counts.n_answered, "wrong": self.counts.n_wrong}
+        shares = {"coverage": interval_json(self.coverage), "errors": interval_json(self.errors)}
+        risk = None if self.risk is None else interval_json(self.risk)
+        return {"name": self.name, **counts, **shares, "risk": risk, "differs": self.differs or None}
+
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Which group each row is of.
+    """The group of each row.
 
     Parameters
     ----------
     column : str
-        What the groups are called.
+        The name of the column with the groups.
     of_row : array of str, shape (n,)
 
     Examples
@@ -527,50 +459,47 @@ class Groups:
     @classmethod
     def of(cls, column: str, values: Sequence[str | None]) -> "Groups":
         """Name the group of each row; rows without one are a group as well."""
-        return cls(column, np.array([_NONE if value is None else str(value) for value in values], dtype=np.str_))
+        return cls(column, np.array(["(none)" if value is None else str(value) for value in values], dtype=np.str_))
 
     def figures(
         self, reject: NDArray[np.bool_], wrong: NDArray[np.bool_], cost: float | None = None
     ) -> list[GroupFigures]:
         """Return the figures of each group, by name; beyond forty groups the smallest are one.
 
-        The intervals of each figure hold for all groups together with 95 % confidence (Bonferroni), so that the widest
-        of many is not a discovery; a small group has a wide one, which is all that can be said about it.
+        The intervals of each figure hold for all groups together with 95 % confidence (Bonferroni): the widest of many
+        is not a discovery.
         """
         names, codes, sizes = np.unique(self.of_row, return_inverse=True, return_counts=True)
-        shown = [str(name) for name in names]
-        if len(names) > _MOST:
-            largest = np.sort(np.argsort(-sizes, kind="stable")[: _MOST - 1])
+        shown = names.tolist()
+        if len(names) > _MOST_GROUPS:
+            largest = np.sort(np.argsort(-sizes, kind="stable")[: _MOST_GROUPS - 1])
             place = np.full(len(names), len(largest))
             place[largest] = np.arange(len(largest))
-            shown = [shown[k] for k in largest] + [f"{len(names) - len(largest):,} other groups"]
+            shown = [*names[largest].tolist(), f"{len(names) - len(largest):,} other groups"]
             codes = place[codes]
         level = 1 - 0.05 / len(shown)
-        answered = ~reject
-        errors_of_all = float((wrong & answered).sum() / max(answered.sum(), 1))
+        n_rows, n_answered, n_wrong = (
+            np.bincount(codes[rows], minlength=len(shown)) for rows in (slice(None), ~reject, ~reject & wrong)
+        )
+        errors_of_all = float(n_wrong.sum() / max(n_answered.sum(), 1))
         found = []
-        for code, name in enumerate(shown):
-            own = codes == code
-            counts = Counts(int(own.sum()), int((own & answered).sum()), int((own & answered & wrong).sum()))
+        for name, *numbers in zip(shown, n_rows.tolist(), n_answered.tolist(), n_wrong.tolist(), strict=True):
+            counts = AnswerCounts(*numbers)
+            coverage = proportion_interval(counts.n_answered, counts.n_rows, level)
             errors = proportion_interval(counts.n_wrong, counts.n_answered, level)
             risk = None
             if cost is not None:
                 risk = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, cost, level)
             differs = "more" if errors.low > errors_of_all else "fewer" if errors.high < errors_of_all else ""
-            coverage = proportion_interval(counts.n_answered, counts.n_rows, level)
             found.append(GroupFigures(name, counts, coverage, errors, risk, differs))
         return found
 
 
-def group_json(one: GroupFigures) -> ByName:
-    """Return the figures of a group as plain numbers, with None where one is undefined."""
+def finite(number: float) -> float | None:
+    """Return the number, or None where it is NaN or infinite, which JSON does not know."""
+    return float(number) if np.isfinite(number) else None
 
-    def numbers(interval: Interval | None) -> dict[str, float | None] | None:
-        if interval is None:
-            return None
-        parts = {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
-        return {name: float(value) if value == value else None for name, value in parts.items()}
 
-    counts = {"rows": one.counts.n_rows, "answered": one.counts.n_answered, "wrong": one.counts.n_wrong}
-    intervals = {"coverage": numbers(one.coverage), "errors": numbers(one.errors), "risk": numbers(one.risk)}
-    return {"name": one.name, **counts, **intervals, "differs": one.differs or None}
+def interval_json(found: Interval) -> dict[str, float | None]:
+    """Return an interval as plain numbers, None where one is undefined."""
+    return {"estimate": finite(found.estimate), "low": finite(found.low), "high": finite(found.high)}

@@ -14,10 +14,9 @@ from report_samples import HOSTILE, by_matrix, fixed, free
 from demur import Chow, CostMatrix, Threshold
 from demur.deploy import Monitor, Reference
 from demur.tabular import Evaluation, report_html, write_report
-from demur.tabular.evaluation_words import matrix_words
-from demur.tabular.guarantee_checks import RiskGuarantee
-from demur.tabular.html_report import ShownClasses
-from demur.tabular.judged_rows import Groups
+from demur.tabular.evaluation_figures import Groups
+from demur.tabular.evaluation_words import RiskGuarantee, matrix_words
+from demur.tabular.html_report import shown_confusion
 
 
 class Page(HTMLParser):
@@ -128,13 +127,13 @@ def test_degenerate_evaluations_have_a_page(evaluation):
 
 def test_many_classes_are_shown_in_part_without_losing_a_row():
     evaluation = free(n_rows=2000, classes=tuple(f"class {k}" for k in range(60)), unknown=(30, 31), sharpness=0.05)
-    shown = ShownClasses.of(evaluation)
-    assert shown.counts.shape == (22, 22)  # twenty, the others, and labels that are no class; or declined
-    assert shown.counts.sum() == 2000
-    assert shown.counts[:, -1].sum() == evaluation.counts.n_rejected
-    assert shown.counts[-1].sum() == 2
-    named = [evaluation.class_names.index(name) for name in shown.rows[:20]]
-    np.testing.assert_array_equal(shown.counts[:20, :20], evaluation.confusion[np.ix_(named, named)])
+    shown = shown_confusion(evaluation)
+    assert shown["counts"].shape == (22, 22)  # twenty, the others, and labels that are no class; or declined
+    assert shown["counts"].sum() == 2000
+    assert shown["counts"][:, -1].sum() == evaluation.counts.n_rejected
+    assert shown["counts"][-1].sum() == 2
+    named = [evaluation.class_names.index(name) for name in shown["rows"][:20]]
+    np.testing.assert_array_equal(shown["counts"][:20, :20], evaluation.confusion[np.ix_(named, named)])
 
 
 def test_writing_is_careful(tmp_path):
@@ -181,7 +180,7 @@ def test_the_cost_by_the_matrix_comes_first_on_the_page():
     assert headline.startswith("By its cost matrix, each 100 rows cost ")
     assert headline in text
     tile = text.index("Cost of 100 rows by the cost matrix")
-    assert tile < text.index("Rows answered") < text.index("Right among the answers")
+    assert tile < text.index("Rows answered") < text.index("Correct among the answers")
     found = judged.figures["mean_cost"]
     assert f"95 % interval {matrix_words(found.low)} to {matrix_words(found.high)}" in text[tile:]
     figures = text[text.index("All figures") :]
@@ -207,14 +206,14 @@ def test_what_a_monitor_saw_is_shown_with_its_alarms():
     known = Reference.of([False, True] * 50, [0.9, 0.6] * 50, [0, 1] * 50, [False] * 100, classes=["a", "b"])
     watch = Monitor(known, max_risk=0.1)
     quiet = report_html(judged, "R", watched=watch.to_json())
-    assert "Since it is at work" in quiet
+    assert "Monitoring" in quiet
     assert "No alarm after 0 rows" in quiet
     watch.watch([True] * 500, [0.6] * 500, [1] * 500)
     watch.review([False] * 40, [False] * 30 + [True] * 10)
     page = report_html(judged, "R", watched=watch.to_json())
     assert "Alarm: rejected share" in page
     assert "Of 40 audited answers" in page
-    assert "Since it is at work" not in report_html(judged, "R")
+    assert "Monitoring" not in report_html(judged, "R")
 
 
 def test_groups_have_a_table():
