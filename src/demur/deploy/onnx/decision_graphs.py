@@ -105,7 +105,8 @@ class RuleForm:
     def decide(self, p: Tensor, threshold: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return label, confidence and acceptance."""
         if self.costs is not None:
-            expected = p @ torch.as_tensor(self.costs)
+            # not p @ costs, into which onnxruntime would move a factor of p, rounded to single precision
+            expected = torch.addmm(torch.zeros(self.costs.shape[1], dtype=p.dtype), p, torch.as_tensor(self.costs))
             saved = expected[:, -1] - expected[:, :-1].amin(1)
             return expected[:, :-1].argmin(1), saved, saved
         confidence = p.amax(1)
