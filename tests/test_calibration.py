@@ -102,13 +102,13 @@ def test_what_holds_the_temperature_vanishes_beside_many_rows():
     assert TemperatureScaling().fit(sharp, y).temperature_ == pytest.approx(3, rel=0.03)
 
 
-# --- logits (issue 12, line 7)
+# --- logits
 
 LOGITS = 3 * np.random.default_rng(0).normal(size=(500, 3))
 CLASSES = (softmax(LOGITS / 3, axis=1).cumsum(axis=1) > np.random.default_rng(1).random((500, 1))).argmax(axis=1)
 
 
-def test_issue12_07_temperature_refuses_logits():
+def test_temperature_refuses_logits():
     with pytest.raises(ValueError, match=r"lie in \[0, 1\], got .* logits, use TemperatureScaling\(from_logits=True\)"):
         TemperatureScaling().fit(LOGITS, CLASSES)
     with pytest.raises(ValueError, match="from_logits=True"):
@@ -117,7 +117,7 @@ def test_issue12_07_temperature_refuses_logits():
         TemperatureScaling().fit([[0.5, 0.6]], [0])
 
 
-def test_issue12_07_the_temperature_of_logits_is_that_of_their_softmax():
+def test_the_temperature_of_logits_is_that_of_their_softmax():
     of_logits = TemperatureScaling(from_logits=True).fit(LOGITS, CLASSES)
     of_proba = TemperatureScaling().fit(softmax(LOGITS, axis=1), CLASSES)
     assert of_logits.temperature_ == pytest.approx(of_proba.temperature_, rel=1e-6)
@@ -129,7 +129,7 @@ def test_issue12_07_the_temperature_of_logits_is_that_of_their_softmax():
     np.testing.assert_array_equal(LOGITS, before)  # the caller's array is not written to
 
 
-def test_issue12_07_probabilities_given_as_logits_are_refused():
+def test_probabilities_given_as_logits_are_refused():
     with pytest.raises(ValueError, match="look like probabilities"):
         TemperatureScaling(from_logits=True).fit(softmax(LOGITS, axis=1), CLASSES)
     with pytest.raises(ValueError, match="logits contain NaN or infinity"):
@@ -156,14 +156,14 @@ SIBLINGS = {
 
 
 @pytest.mark.parametrize("name", SIBLINGS)
-def test_issue12_07_whoever_takes_probabilities_refuses_logits(name):
+def test_whoever_takes_probabilities_refuses_logits(name):
     with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
         SIBLINGS[name](LOGITS)
     with pytest.raises(ValueError, match="probabilities must sum to 1 in each row"):
         SIBLINGS[name](0.9 * softmax(LOGITS, axis=1))
 
 
-# --- calibrators are estimators (issue 13, line 4)
+# --- calibrators are estimators
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_issue12_07_whoever_takes_probabilities_refuses_logits(name):
     ],
     ids=repr,
 )
-def test_issue13_04_calibrators_are_estimators(calibrator):
+def test_calibrators_are_estimators(calibrator):
     proba, y = sample(0)
     fitted = clone(calibrator)
     with pytest.raises(NotFittedError):
@@ -191,7 +191,7 @@ def test_issue13_04_calibrators_are_estimators(calibrator):
     assert fitted.transform(proba).sum(axis=1) == pytest.approx(1)
 
 
-def test_issue13_04_a_given_temperature_is_used_as_it_is():
+def test_a_given_temperature_is_used_as_it_is():
     proba, y = sample(0)
     fixed = TemperatureScaling(2.0)
     assert fixed.temperature_ == 2

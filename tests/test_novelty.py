@@ -1,4 +1,4 @@
-"""Rows unlike those of training: the promised rate of false alarms, what is absurd, and what is said about it."""
+"""Rows unlike those of training: the rate of false alarms, what is absurd, and what is said about it."""
 
 from copy import copy
 
@@ -220,8 +220,8 @@ def test_ordinary_rows_are_left_in_peace_by_default(load_data):
     assert novel.mean() <= 0.002
 
 
-def test_promises_are_about_rows_that_are_not_novel():
-    """Rows that will be declined in any case neither earn a promise nor spoil it, and count as not covered."""
+def test_guarantees_are_about_rows_that_are_not_novel():
+    """Rows that will be declined in any case neither support a guarantee nor spoil it, and count as not covered."""
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(600, 1)) + np.repeat([[0.0], [3.0]], 300, axis=0)
     y = np.repeat([0, 1], 300)

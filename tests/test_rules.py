@@ -170,7 +170,7 @@ def test_decision_from_torch_to_numpy_and_to_names():
     assert decision.labels(["no", "yes"], "reject").tolist() == ["yes", "reject", "reject", "reject"]
 
 
-# --- rules are estimators, and a rule of one's own is one class (issue 13, lines 3 and 4)
+# --- rules are estimators, and a rule of one's own is one class
 
 CALIBRATION = np.repeat([[0.99, 0.01], [0.6, 0.4]], [200, 100], axis=0)
 TRUE = np.r_[np.zeros(250, dtype=int), np.ones(50, dtype=int)]
@@ -183,13 +183,13 @@ EXAMPLES = {
 }
 
 
-def test_issue13_03_every_rule_has_an_example_here():
+def test_every_rule_has_an_example_here():
     assert list(EXAMPLES) == ["chow", "threshold", "cost-matrix", "coverage", "risk-control"]
     assert set(EXAMPLES) == set(available_rules())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_issue13_04_rules_are_estimators(name):
+def test_rules_are_estimators(name):
     rule = EXAMPLES[name]
     copy = clone(rule)
     assert copy is not rule
@@ -204,7 +204,7 @@ def test_issue13_04_rules_are_estimators(name):
 
 
 @pytest.mark.parametrize("name", ["coverage", "risk-control"])
-def test_issue13_04_fit_changes_the_rule_itself_and_no_parameter(name):
+def test_fit_changes_the_rule_itself_and_no_parameter(name):
     rule = clone(EXAMPLES[name])
     before = rule.get_params()
     with pytest.raises(NotFittedError):
@@ -230,7 +230,7 @@ def test_issue13_04_fit_changes_the_rule_itself_and_no_parameter(name):
         (RiskControl(0.1), {"method": "best"}),
     ],
 )
-def test_issue13_04_set_params_checks_and_leaves_the_rule_as_it_was(rule, change):
+def test_set_params_checks_and_leaves_the_rule_as_it_was(rule, change):
     before = clone(rule)
     with pytest.raises(ValueError, match=r"must be|never pay"):
         rule.set_params(**change)
@@ -239,7 +239,7 @@ def test_issue13_04_set_params_checks_and_leaves_the_rule_as_it_was(rule, change
         rule.set_params(nonsense=1)
 
 
-def test_issue13_04_set_params_decides_anew():
+def test_set_params_decides_anew():
     rule = Chow(0.2)
     assert rule.decide([[0.75, 0.25]]).reject.all()
     assert not rule.set_params(cost=0.3).decide([[0.75, 0.25]]).reject.any()
@@ -248,7 +248,7 @@ def test_issue13_04_set_params_decides_anew():
         rule.decide([[0.75, 0.25]])
 
 
-def test_issue13_04_arrays_stay_as_given_and_are_compared_by_value():
+def test_arrays_stay_as_given_and_are_compared_by_value():
     costs = np.array([0.1, 0.2])
     assert Chow(costs).cost is costs
     assert Chow(costs) == Chow(costs.copy()) != Chow(0.1)
@@ -257,7 +257,7 @@ def test_issue13_04_arrays_stay_as_given_and_are_compared_by_value():
     assert Chow(0.2) != Threshold(0.2)
 
 
-def test_issue13_04_a_grid_search_reaches_into_the_rule():
+def test_a_grid_search_reaches_into_the_rule():
     X, y = load_iris(return_X_y=True)
     option = RejectOption(GaussianNB(), rule=RiskControl(0.2, delta=0.2), calibration=None, cv=2)
     search = GridSearchCV(option, {"rule__target_risk": [0.2, 0.4]}, cv=2).fit(X, y)
@@ -282,7 +282,7 @@ class Lead(Rule):
         return f"It answers where the likeliest class leads by {self.lead}."
 
 
-def test_issue13_03_a_rule_of_ones_own_is_one_class():
+def test_a_rule_of_ones_own_is_one_class():
     register_rule(Lead)
     try:
         assert "lead" in available_rules()

@@ -1,9 +1,8 @@
-"""Rows unlike those of training: a calibrated score, and which values make a row so.
+"""Novelty: out-of-distribution rows, by a calibrated score, and the values that make a row unusual.
 
-A row is compared with the training rows in two ways. How far is it from the nearest of them, each number measured by
-its range there, each category by equality? And which of its values lie outside: beyond the range, or a category that
-was never seen? Both are computed for each training row too, from the *other* training rows, and say how unusual an
-ordinary row can look.
+The score of a row has two parts: its distance to the nearest training row, with numbers divided by their range and
+categories compared by equality; and how far its values lie outside the training data, beyond a range or in an unseen
+category. Training rows are scored in the same way from the *other* training rows, which calibrates the score.
 """
 
 from dataclasses import dataclass
@@ -23,24 +22,24 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 UNSEEN = -1.0
-"""The code of a category that training did not hold."""
+"""The code of a category that does not occur in training."""
 
 FEWEST_ROWS = 10
-"""Below so many rows nothing can be said about what is usual."""
+"""The fewest training rows for which novelty can be calibrated."""
 
 _FOLDS = 10
 _MOST_JUDGED = 10_000
-"""Training rows whose own scores are kept: p-values down to 1 / 10,001."""
+"""The most training rows whose scores are kept, for p-values down to 1 / 10,001."""
 _MOST_KEPT = 8192
-"""Training rows that new ones are compared with."""
+"""The most training rows that new rows are compared with."""
 _MOST_NUMBERS = 1 << 20
-"""Numbers that the kept rows may hold together."""
+"""The most numbers in all kept rows together."""
 _FEWEST_KEPT = 32
 _MOST_INDICATORS = 32
-"""Categories of one column that are told apart when distances are taken; the rarer ones count as equal."""
+"""The most categories of a column that count in distances; the rarer ones are equal to each other."""
 _INFINITE = 1e300
 _FURTHEST = 1e3
-"""Ranges beyond which a number is not followed."""
+"""The largest scaled value of a number, in ranges."""
 _LONG_TAIL = 10.0
 """A column whose range is so many times that of its middle 98 % is measured on a logarithmic scale."""
 _PIECE = 4096
@@ -48,22 +47,22 @@ _PIECE = 4096
 _FIRST = 256
 """Kept rows that are compared first: most new rows are near one of them."""
 _HALF = float(np.sqrt(0.5))
-"""What the indicator of a category adds: two that differ are one range apart."""
+"""The value of a category's indicator: two different categories have the distance of one range."""
 _MORE = 1 + 1e-9
-"""What one distance must exceed another by: they are sums, each rounded in its own way."""
+"""The factor by which one distance must exceed another, because of rounding."""
 
 _STRETCH = 1.5
 _NEAR = 0.5
 _BEYOND = 1.0
-"""What it takes by default: a distance 1.5 times that of any training row and of half a range at the least, which no
-gap between two classes on one axis has; or one unit more outside than any row."""
+"""The limits of "auto": 1.5 times the largest distance of a training row, and at least half a range, which is more than
+the gap between two classes on one axis; or one unit more outside than any training row."""
 _PER_UNSEEN = 2.0
-"""What a category that was never seen adds to what lies outside."""
+"""How far outside an unseen category counts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """What the values of training looked like, column by column, and how rows become points.
+    """The ranges and categories of the training rows, and the coordinates of rows in distances.
 
     Parameters
     ----------
@@ -72,14 +71,14 @@ class Space:
     low, high, unit : arrays of float
         The range of each number and its length; the size of its value where it has only one.
     bent, centre, body : arrays
-        Numbers with a long tail, by position among the numbers: their medians and the widths of their middle.
+        Positions of the numbers with a long tail, their medians, and the widths of their middle 98 %.
     factor, shift : arrays of float
-        A number, bent or not, times ``factor`` less ``shift`` is its place in the range, from 0 to 1.
+        Times ``factor`` minus ``shift``, a number (after the transformation of long tails) is in [0, 1] in training.
     has_gaps : array of bool
         Which columns had missing values.
     seen : array of bool, shape (n_categorical, n_codes)
     told : array of int, shape (n, 2)
-        The categories that have a coordinate, as position among the categorical columns and code.
+        The categories that have a coordinate: position among the categorical columns, and code.
     """
 
     numeric: Ints
@@ -98,7 +97,7 @@ class Space:
 
     @classmethod
     def of(cls, X: Floats, is_categorical: Mask) -> "Space":
-        """Look at training rows."""
+        """Learn from training rows."""
         numeric, categorical = np.flatnonzero(~is_categorical), np.flatnonzero(is_categorical)
         numbers = X[:, numeric]
         gaps = np.isnan(numbers)
@@ -122,11 +121,11 @@ class Space:
 
     @property
     def n_coordinates(self) -> int:
-        """How many coordinates a point has."""
+        """The number of coordinates of a point."""
         return len(self.numeric) + int(self.has_gaps[self.numeric].sum()) + len(self.told)
 
     def points(self, X: Floats) -> NDArray[np.float32]:
-        """Return rows as points: numbers as shares of their range, then what is missing, then categories."""
+        """Return the coordinates of rows: scaled numbers, indicators of missing numbers, indicators of categories."""
         numbers = X[:, self.numeric]
         with np.errstate(over="ignore", invalid="ignore"):
             if len(self.bent):
@@ -144,12 +143,12 @@ class Space:
         return np.hstack(parts).astype(np.float32) if len(parts) > 1 else numbers.astype(np.float32)
 
     def left_out(self, X: Floats) -> Floats:
-        """Return what gaps in categories without any in training add to each squared distance, to be left out."""
+        """Return the part of each squared distance that comes from gaps in columns without gaps in training."""
         columns = self.categorical[~self.has_gaps[self.categorical]]
         return np.asarray(0.5 * np.isnan(X[:, columns]).sum(axis=1))
 
     def outside(self, X: Floats) -> Floats:
-        """Return for each cell how far it lies outside: 0 within, 1 for a range beyond, 2 for an unseen category."""
+        """Return how far each value lies outside: 0 inside, 1 for one range beyond, 2 for an unseen category."""
         found = np.zeros(X.shape)
         numbers = X[:, self.numeric]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -161,7 +160,7 @@ class Space:
         return found
 
     def _met(self, X: Floats) -> Mask:
-        """Return which categories are missing or were seen."""
+        """Return which categories are missing or occurred in training."""
         codes = X[:, self.categorical]
         missing = np.isnan(codes)
         known = np.where(missing, 0.0, np.clip(codes, -1, self.seen.shape[1])).astype(np.int64)
@@ -171,7 +170,7 @@ class Space:
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """Training rows as points, and how near another one is.
+    """The coordinates of the training rows that new rows are compared with.
 
     Parameters
     ----------
@@ -211,37 +210,36 @@ def _least_squared(points: NDArray[Any], rows: NDArray[Any]) -> Floats:
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    r"""Tells rows that are unlike those of training, with a false-alarm rate that is chosen.
+    r"""Detects out-of-distribution rows with a given false-alarm rate.
 
     The score of a row is :math:`\max(d / d_0, o)`. Here d is the distance to the nearest training row, each number
     divided by its range in training, with :math:`d_0` the 99 % quantile of that distance among training rows; and o
-    says how far its values lie outside: :math:`\log_2(1 + e)` for a number e ranges beyond its range, 2 for a category
-    that was never seen, added up; a missing value lies nowhere. Of n training rows, each judged from
+    is the sum over its values of how far each lies outside: :math:`\log_2(1 + e)` for a number e ranges beyond its
+    range, 2 for an unseen category, 0 for a missing value. Of n training rows, each judged from
     the other folds, let m have a score of at least that of a new row; its p-value is
 
     .. math:: p = (m + 1) / (n + 1).
 
-    If new rows come from where training rows came, p is at most the rate with a probability of at most the rate: a
-    conformal p-value (Vovk et al. 2005), cross-fitted. Averages are meant, over training rows and new ones.
+    If new rows come from the same source as the training rows, p is at most ``rate`` with probability at most ``rate``,
+    on average over training samples: a cross-fitted conformal p-value (Vovk et al. 2005).
 
     Parameters
     ----------
     rate : float or "auto"
-        The share of ordinary rows that may be called novel by mistake; at least 1 / (n + 1), below which no sample of
-        this size can tell. "auto" calls novel only what lies far outside of all that was seen: a distance 1.5 times
-        that of any training row and at least 1/2, or a unit more outside than any. Its rate is at most 2 / (n + 1), and
-        less where tails are not heavy.
+        The share of ordinary rows that may be called novel by mistake, at least 1 / (n + 1). "auto" calls only rows far
+        outside of all training rows novel: a distance 1.5 times that of any training row and at least 1/2, or one unit
+        more outside than any. Its rate is at most 2 / (n + 1), and less where tails are not heavy.
 
     Attributes
     ----------
     distances_, outside_ : arrays of shape (n,)
-        Of training rows, judged from the other folds; at most 10,000 rows are.
+        The two parts of the score of at most 10,000 training rows, from the other folds.
     n_features_in_ : int
 
     Notes
     -----
     Numbers with long tails are measured on a logarithmic scale. New rows are compared with at most 8,192 training
-    rows. Labels play no part.
+    rows. Labels are not used.
 
     References
     ----------
@@ -265,7 +263,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         check_rate(rate)
 
     def fit(self, X: ArrayLike, categorical: ArrayLike | None = None, blocks: ArrayLike | None = None) -> Self:
-        """Learn what is usual.
+        """Learn from training rows.
 
         Parameters
         ----------
@@ -274,12 +272,14 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         categorical : array of bool, shape (n_features,), optional
             Which columns hold codes 0, 1, ... of categories.
         blocks : array of int, shape (n,), optional
-            Rows of one block, such as those of one patient, are judged together from the rows of the others.
+            Rows of one block, such as those of one patient, are scored from the rows of other blocks.
         """
         rows = self._checked(X)
         rows = np.where(np.abs(rows) < _INFINITE, rows, np.nan)
         if len(rows) < FEWEST_ROWS:
-            raise InputError(f"{len(rows)} rows cannot say what is usual; give at least {FEWEST_ROWS}.")
+            raise InputError(
+                f"{len(rows)} training rows are too few to calibrate novelty; give at least {FEWEST_ROWS}."
+            )
         kinds = np.zeros(rows.shape[1], dtype=bool) if categorical is None else np.asarray(categorical, dtype=bool)
         of_row = np.arange(len(rows)) if blocks is None else np.unique(np.asarray(blocks), return_inverse=True)[1]
         rng = np.random.default_rng(0)
@@ -298,7 +298,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return self
 
     def novel(self, X: ArrayLike, rate: float | str | None = None) -> Mask:
-        """Return which rows are novel, at the rate or at another."""
+        """Return which rows are novel, at ``rate`` or at another rate."""
         rows = self._checked(X)
         most_outside, radius = self._limits(self.rate if rate is None else rate)
         near = (radius**2 + self.space_.left_out(rows)) * _MORE
@@ -306,7 +306,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return np.asarray(far | (self.space_.outside(rows).sum(axis=1) > most_outside))
 
     def p_values(self, X: ArrayLike) -> Floats:
-        """Return how usual each row is: the share of rows that score at least as high, itself counted."""
+        """Return the p-value of each row: the share of rows with at least its score, the row itself included."""
         rows = self._checked(X)
         scores = self._scores(*_judged(self.space_, self.rows_, rows))
         usual = np.sort(self._scores(self.distances_, self.outside_))
@@ -314,23 +314,23 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return np.asarray((at_least + 1) / (len(usual) + 1))
 
     def outside(self, X: ArrayLike) -> Mask:
-        """Return which values lie beyond the range of training, or are categories that it did not hold."""
+        """Return which values lie beyond the range of training, or are unseen categories."""
         return np.asarray(self.space_.outside(self._checked(X)) > 0)
 
     def explain(self) -> str:
-        """Say in words what is called novel, and how often by mistake."""
+        """Describe which rows are called novel, and how often by mistake."""
         n_rows = len(self.distances_)
         if self.rate == "auto":
             return (
-                "Rows far outside of everything seen in training are declined as novel: by mistake, at most "
-                f"{2 / (n_rows + 1):.2g} of rows like those of training."
+                "Rows far outside of the training data are declined as novel; at most a share of "
+                f"{2 / (n_rows + 1):.2g} of ordinary rows by mistake."
             )
         return (
-            f"Rows unlike those of training are declined as novel: by mistake, at most {self.rate:g} of ordinary rows."
+            f"Rows unlike the training data are declined as novel; at most {self.rate:g} of ordinary rows by mistake."
         )
 
     def _limits(self, rate: float | str) -> tuple[float, float]:
-        """Return the most that may lie outside, and the largest distance."""
+        """Return the limits of the sum outside and of the distance."""
         if rate == "auto":
             return float(self.outside_.max()) + _BEYOND, max(_STRETCH * float(self.distances_.max()), _NEAR)
         n_rows = len(self.distances_)
@@ -353,7 +353,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
 
 def check_rate(rate: object, n_rows: int | None = None) -> None:
-    """Refuse what is neither "auto" nor a share, or a share that so many rows cannot keep.
+    """Refuse a rate that is neither "auto" nor a share, or too small for the number of training rows.
 
     Examples
     --------
@@ -374,7 +374,7 @@ def check_rate(rate: object, n_rows: int | None = None) -> None:
 
 
 def _parts(rows: Floats, categorical: Mask, rng: np.random.Generator) -> tuple[Space, KeptRows]:
-    """Return the space that rows span, and those to compare with, in any order."""
+    """Return ranges and categories of the rows, and the rows to compare with, in random order."""
     space = Space.of(rows, categorical)
     n_kept = min(_MOST_KEPT, _MOST_NUMBERS // max(space.n_coordinates, 1), len(rows))
     if n_kept < min(_FEWEST_KEPT, len(rows)):
@@ -384,7 +384,7 @@ def _parts(rows: Floats, categorical: Mask, rng: np.random.Generator) -> tuple[S
 
 
 def _judged(space: Space, kept: KeptRows, rows: Floats) -> tuple[Floats, Floats]:
-    """Return for each row its distance to the nearest one kept, and how much of it lies outside."""
+    """Return for each row its distance to the nearest kept row, and the sum of how far its values lie outside."""
     squared = kept.nearest(space.points(rows)) - space.left_out(rows)
     return np.sqrt(np.maximum(squared, 0.0)), space.outside(rows).sum(axis=1)
 

@@ -1,4 +1,4 @@
-"""Capacity: exact assignments within the limits, and loads that keep their promise."""
+"""Capacity: exact assignments within the limits, and loads that stay within their limits."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_limits_that_do_not_bind_change_nothing():
 
 @pytest.mark.parametrize("limits", [{"a": 0.1}, {"a": 0.1, "b": 0.2}, {"a": 0.05, "b": 0.3, "c": 0.1}])
 @pytest.mark.slow
-def test_loads_of_a_stream_exceed_their_limits_as_rarely_as_promised(limits):
+def test_loads_of_a_stream_exceed_their_limits_no_more_often_than_delta(limits):
     """100 calibration samples at delta = 0.2; with that probability at most, some long-run load is above its limit."""
     rng = np.random.default_rng(0)
     names = list("abc")
@@ -94,7 +94,7 @@ def test_loads_of_a_stream_exceed_their_limits_as_rarely_as_promised(limits):
     assert np.mean(loads, axis=0).max() > 0.04  # and the room is used
 
 
-def test_a_stream_with_ties_keeps_its_promise():
+def test_a_stream_with_ties_stays_within_its_limits():
     rng = np.random.default_rng(1)
     exceeded = []
     for _ in range(100):

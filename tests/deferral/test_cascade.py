@@ -1,4 +1,4 @@
-"""Cascade: what it buys, what it promises, and the stored curves it is measured by."""
+"""Cascade: what it buys, what it guarantees, and the stored curves it is measured by."""
 
 import os
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_an_answer_outside_the_classes_is_an_answer_like_others(cascade):
     assert (run.label == y).mean() > 0.5
 
 
-def test_the_promise_about_the_best_service_is_kept():
+def test_the_guarantee_about_the_best_service_holds():
     """30 samples at delta = 0.2: the certified policy is worse than the best service by more than 0.02 as rarely."""
     answers_new, confidence_new, y_new = services(3000, seed=999)
     best = (answers_new == y_new[:, None]).mean(axis=0).max()
@@ -94,7 +94,7 @@ def test_the_promise_about_the_best_service_is_kept():
     assert np.mean(spent) < 4.0
 
 
-def test_too_few_rows_promise_nothing():
+def test_too_few_rows_guarantee_nothing():
     with pytest.raises(NoGuaranteeError, match=r"no policy is within 0\.001 of the best service"):
         Cascade(PRICES).fit(*services(300)).certify(*services(20, seed=3), within=0.001)
 

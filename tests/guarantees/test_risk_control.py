@@ -1,4 +1,4 @@
-"""Coverage and RiskControl: the promises hold over many calibration samples, and the choices match brute force."""
+"""Coverage and RiskControl: the guarantees hold over many calibration samples, and the choices match brute force."""
 
 import math
 import pickle

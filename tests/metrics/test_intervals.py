@@ -1,4 +1,4 @@
-"""Intervals cover what they say, also at 0 of n and n of n (issue 12, line 5)."""
+"""Intervals cover what they say, also at 0 of n and n of n."""
 
 from itertools import product
 
@@ -17,7 +17,7 @@ from demur.metrics import (
 from demur.metrics.intervals import _Ranked, _upper
 
 SIZES, RATES, N_DRAWS = (10, 20, 100, 1000), (0, 0.01, 0.1, 0.5), 2000
-PROMISED = 0.93
+LEAST_COVERAGE = 0.93
 
 
 def covers(interval, truth):
@@ -27,7 +27,7 @@ def covers(interval, truth):
 # --- proportions
 
 
-def test_issue12_05_twenty_of_twenty_is_not_certain():
+def test_twenty_of_twenty_is_not_certain():
     found = proportion_interval(20, 20)
     assert (found.estimate, round(found.low, 4), found.high) == (1.0, 0.8316, 1.0)
     assert proportion_interval(0, 20).high == pytest.approx(1 - 0.025 ** (1 / 20))
@@ -36,7 +36,7 @@ def test_issue12_05_twenty_of_twenty_is_not_certain():
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_issue12_05_shares_cover(n):
+def test_shares_cover(n):
     """Coverage, and the error rate if all were answered; exactly, as a sum over all counts."""
     counts = np.arange(n + 1)
     found = proportion_interval(counts, n)
@@ -47,20 +47,20 @@ def test_issue12_05_shares_cover(n):
 
 
 @pytest.mark.parametrize(("n", "rate"), list(product(SIZES, RATES)))
-def test_issue12_05_accuracy_among_the_answered_covers(n, rate):
+def test_accuracy_among_the_answered_covers(n, rate):
     rng = np.random.default_rng(0)
     answered = rng.binomial(n, 0.7, size=N_DRAWS)
     found = proportion_interval(answered - rng.binomial(answered, rate), answered)
     defined = answered > 0
     assert (np.isnan(found.low) == ~defined).all()
-    assert np.mean((found.low <= 1 - rate)[defined] & (1 - rate <= found.high)[defined]) >= PROMISED
+    assert np.mean((found.low <= 1 - rate)[defined] & (1 - rate <= found.high)[defined]) >= LEAST_COVERAGE
 
 
 # --- means
 
 
 @pytest.mark.parametrize(("n", "cost"), list(product((10, 20, 40), (0.05, 0.2, 0.5))))
-def test_issue12_05_the_risk_covers_for_every_rate(n, cost):
+def test_the_risk_covers_for_every_rate(n, cost):
     """Exactly, as a sum over all outcomes: no draw, no luck."""
     rejected, wrong = (counts.ravel() for counts in np.mgrid[: n + 1, : n + 1])
     rejected, wrong = rejected[rejected + wrong <= n], wrong[rejected + wrong <= n]
@@ -74,12 +74,12 @@ def test_issue12_05_the_risk_covers_for_every_rate(n, cost):
 
 
 @pytest.mark.parametrize(("n", "p_wrong", "p_rejected"), list(product(SIZES, RATES, (0, 0.1, 0.5))))
-def test_issue12_05_the_risk_covers(n, p_wrong, p_rejected):
+def test_the_risk_covers(n, p_wrong, p_rejected):
     draws = np.random.default_rng(0).multinomial(n, [1 - p_wrong - p_rejected, p_rejected, p_wrong], size=N_DRAWS)
-    assert covers(risk_interval(draws[:, 2], draws[:, 1], n, 0.2), p_wrong + 0.2 * p_rejected) >= PROMISED
+    assert covers(risk_interval(draws[:, 2], draws[:, 1], n, 0.2), p_wrong + 0.2 * p_rejected) >= LEAST_COVERAGE
 
 
-def test_issue12_05_the_risk_does_not_collapse_where_all_rows_agree():
+def test_the_risk_does_not_collapse_where_all_rows_agree():
     for wrong, rejected in ((0, 0), (0, 20), (20, 0)):
         found = risk_interval(wrong, rejected, 20, 0.2)
         assert found.high - found.low > 0.15
@@ -96,13 +96,13 @@ def test_two_values_are_a_share_and_many_rows_the_normal_interval():
     assert (found.low, found.high) == pytest.approx((0.09 - spread, 0.09 + spread), rel=1e-3)
 
 
-def test_issue12_05_the_mean_of_a_cost_matrix_covers():
+def test_the_mean_of_a_cost_matrix_covers():
     """A mistake that costs 10 is rare: many samples of 20 rows have none."""
     costs, chances = np.array([0, 0.3, 1, 10]), np.array([0.65, 0.2, 0.1, 0.05])
     draws = np.random.default_rng(0).multinomial(20, chances, size=500)
     found = [mean_interval(costs, counts) for counts in draws]
     truth = costs @ chances
-    assert np.mean([one.low <= truth <= one.high for one in found]) >= PROMISED
+    assert np.mean([one.low <= truth <= one.high for one in found]) >= LEAST_COVERAGE
     assert np.mean([truth <= one.high for one, counts in zip(found, draws, strict=True) if counts[3] == 0]) == 1
     as_matrix = mean_interval(costs.reshape(2, 2), draws[0].reshape(2, 2))
     assert as_matrix.high == pytest.approx(found[0].high)
@@ -137,7 +137,7 @@ def perverse(rate):
 
 @pytest.mark.parametrize("population", [uninformative, informative, perverse], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("n", SIZES)
-def test_issue12_05_areas_cover(population, n):
+def test_areas_cover(population, n):
     rng = np.random.default_rng(0)
     ranks = np.sort(rng.uniform(size=(N_DRAWS if n < 1000 else 500, n)), axis=1)
     uniform = rng.uniform(size=ranks.shape)
@@ -146,7 +146,7 @@ def test_issue12_05_areas_cover(population, n):
         ranked = _Ranked((uniform < error(ranks)).astype(float), np.arange(n))
         for area, truth in truths.items():
             _, low, high = ranked.interval(area, 0.025)
-            assert np.mean((low <= truth + 1e-9) & (truth - 1e-9 <= high)) >= PROMISED, (rate, area)
+            assert np.mean((low <= truth + 1e-9) & (truth - 1e-9 <= high)) >= LEAST_COVERAGE, (rate, area)
 
 
 @pytest.mark.parametrize("n_levels", [1, 3, 1000])
@@ -174,7 +174,7 @@ def test_with_equal_weights_the_beta_quantile_is_clopper_pearson(n_wrong):
     [((0.3, 0.6, 1.0), (0.0, 0.05, 0.3)), ((0.9, 1.0), (0.01, 0.4)), ((0.05, 1.0), (1.0, 0.0))],
 )
 @pytest.mark.parametrize("n", [10, 20, 100])
-def test_issue12_05_areas_cover_where_rows_tie(shares, errors, n):
+def test_areas_cover_where_rows_tie(shares, errors, n):
     """The last: one row in twenty is above the others and wrong, so that a third of the samples of 20 see none."""
     rng = np.random.default_rng(n)
     area_up_to = np.array([0.0, *(u - u * np.log(u) for u in shares)])
@@ -184,7 +184,7 @@ def test_issue12_05_areas_cover_where_rows_tie(shares, errors, n):
         level = np.searchsorted(shares, rng.uniform(size=n))
         found = area_intervals(-level.astype(float), rng.uniform(size=n) < np.array(errors)[level])["aurc"]
         hits += found.low <= truth <= found.high
-    assert hits / 200 >= PROMISED
+    assert hits / 200 >= LEAST_COVERAGE
 
 
 # --- bad input

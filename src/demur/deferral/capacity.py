@@ -1,4 +1,4 @@
-"""Capacity: experts who can take only so many questions, in a batch or in a stream of rows."""
+"""Capacity: limits on the number of questions to experts, in a batch or in a stream of rows."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -21,11 +21,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _SAMPLE = 4096
-"""So many rows give a first guess of the prices, and so many go into the first exact program."""
+"""Rows of the program that gives the first prices, and of the first exact program."""
 
 
 class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    r"""Limits on how many questions experts get, and the assignment of least expected cost within them.
+    r"""Limits on the number of questions to experts, and the assignment of least expected cost within them.
 
     In a batch, :meth:`assign` solves the transport problem exactly: of all ways to give each row to the model or to an
     expert within the limits, one of least total expected cost. In a stream, where each row must be decided before the
@@ -35,15 +35,15 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     Parameters
     ----------
     limits : mapping
-        From the names of experts to the most they can take: a whole number of rows (1 is one row), or a share of the
-        rows as a float below 1. Experts who are not named have no limit.
+        From the name of an expert to its limit: a number of rows (an int), or a share of the rows (a float below 1).
+        Experts that are not named have no limit.
     delta : float, default 0.05
-        For a stream: the probability, over the choice of the calibration rows, that a load exceeds its limit after all.
+        For a stream: the probability, over the choice of the calibration rows, that a load exceeds its limit.
 
     Attributes
     ----------
     scarcity_ : dict
-        After ``fit``: what is added to each expert's price.
+        After ``fit``: the amount that is added to each expert's price.
 
     Notes
     -----

@@ -1,9 +1,9 @@
-"""Cascades: services that report a confidence, asked one after the other until another question no longer pays."""
+"""Cascades: services with confidences, asked in sequence until the next question is not worth its price."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,18 +23,18 @@ __all__ = ["Cascade", "CascadeRun"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-ServiceSet = int
+ServiceSet: TypeAlias = int
 """A set of services: the sum of 2 to the power of each one's number."""
 
 _MOST = 6
-"""More services would need too many models: one for each pair of what was asked and what may be asked next."""
+"""The most services: there is a model for each pair of a set of services and a larger set."""
 _LEVELS = np.array([0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
-"""Quantiles of a service's confidence that part its answers: finest where it is least sure."""
+"""Quantiles of a service's confidence at which its answers are binned: finest at low confidence."""
 _LEAST = 25
-"""So many answers at the least stand between two of these quantiles."""
+"""The fewest answers in a bin."""
 _PRIOR = 4.0
 _ROWS_FOR_TREES = 500
-"""With fewer rows a forest knows less than the weighted log probabilities alone."""
+"""With fewer rows a forest does not improve on the weighted log probabilities."""
 _TREES, _LEAF = 100, 6
 _MOST_LABELS = 30
 _FLOOR = 1e-3
@@ -42,7 +42,7 @@ _FLOOR = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class CascadeRun:
-    """What a cascade answered, whom it asked, and what that cost.
+    """The answers of a cascade, the services it asked, and what that cost.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class CascadeRun:
         The answer for each row.
     asked : array of bool, shape (n_rows, n_services)
     spent : array of shape (n_rows,)
-        The prices of all questions.
+        The sum of the prices of the services asked.
     """
 
     label: AnyArray
@@ -60,77 +60,65 @@ class CascadeRun:
 
 @dataclass(frozen=True)
 class Policy:
-    """One way to run the cascade: whom to ask first, and what an amount of money is worth in right answers.
+    """One way to run the cascade: the first service, and the exchange rate between money and right answers.
 
     Parameters
     ----------
     first : int
         The number of the service that is always asked.
     rate : float
-        Right answers per unit of money: further questions must bring as much.
+        Right answers per unit of money that further questions must bring.
     cost, accuracy : float
-        Per row, on rows that it was not made from.
-    cuts : tuple of (float, int)
-        For each answer of the first service a confidence, and who is asked up to that confidence, -1 for nobody. Empty
-        where what is expected of further questions decides.
-    goes_on : bool
-        Whether after such a second question what is expected decides about a third.
+        Per row, out of fold.
     """
 
     first: int
     rate: float
     cost: float
     accuracy: float
-    cuts: tuple[tuple[float, int], ...] = ()
-    goes_on: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """What services say to some rows: answers, confidences, and P(right with more answers | some answers)."""
-
-    said: Ints
-    sure: Floats
-    outlook: Mapping[ServiceSet, Mapping[ServiceSet, Floats]]
+Outlook: TypeAlias = dict[ServiceSet, dict[ServiceSet, Floats]]
+"""For each set of answers and each larger one: P(right with the larger one | the answers) of every row."""
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Ask services in sequence, each time the one that is expected to pay, and combine what they said.
+    """Ask services in sequence as long as the next question is expected to pay, and combine their answers.
 
-    After each answer the chance of being right now, given the answers so far, is compared with that after more
-    questions. The cascade goes on as long as the gain is worth the price of the questions, and then
-    answers with the likeliest class given all answers and confidences that it has bought.
+    After each answer, the probability of being right with the answers so far is compared with that after more
+    questions. The cascade continues as long as the gain is worth the price, and then answers with the most likely class
+    given all answers and confidences that it has bought.
 
     Parameters
     ----------
     services : mapping
         From names to prices per question, on any scale; at most six.
     mistake : float, optional
-        What one mistake costs, on the scale of the prices.
+        The cost of one mistake, on the scale of the prices.
     budget : float, optional
-        Instead of ``mistake``: what may be spent per row, in the mean. Two ways of running the cascade are then mixed
-        at random, so that the budget is spent and the expected accuracy is as large as it can be.
+        Instead of ``mistake``: the mean amount to spend per row. Two policies are then mixed at random, so that the
+        budget is spent and the expected accuracy is the largest possible.
     n_folds : int, default 5
     random_state : int, default 0
-        Of the folds, and of the mixing.
+        Random seed of the folds and of the mixing.
 
     Attributes
     ----------
     classes_ : array
     policies_ : list
-        The ways to run it that are not dominated, from the cheapest to the most accurate, with their costs and
+        The policies that no mixture of others beats, from the cheapest to the most accurate, with their costs and
         accuracies on the rows of ``fit``.
 
     Examples
     --------
-    A free service that knows when it guesses, and a dear one:
+    A free service that reports when it guesses, and an expensive one that is always right:
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 2000)
     >>> sure = rng.random(2000) < 0.7
     >>> cheap = np.where(sure, y, rng.integers(0, 2, 2000))
     >>> answers, confidence = np.column_stack([cheap, y]), np.column_stack([0.5 + 0.4 * sure, np.ones(2000)])
-    >>> cascade = Cascade({"cheap": 0.0, "dear": 1.0}, mistake=10.0).fit(answers, confidence, y)
+    >>> cascade = Cascade({"cheap": 0.0, "expensive": 1.0}, mistake=10.0).fit(answers, confidence, y)
     >>> run = cascade.run(answers, confidence)
     >>> float((run.label == y).mean()), round(float(run.spent.mean()), 1)
     (1.0, 0.3)
@@ -152,13 +140,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         self.random_state = random_state
 
     def fit(self, answers: Any, confidence: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from rows on which every service was asked.
+        """Learn from rows that every service has answered.
 
         Parameters
         ----------
         answers : array of shape (n_rows, n_services), or as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
         confidence : array of the same shape
-            How sure each service says it is, on a scale of its own.
+            The confidence that each service reports, on any scale.
         y : array of shape (n_rows,)
         """
         services = self._check_parameters()
@@ -186,7 +174,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
         self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
         self.outlooks_: dict[ServiceSet, dict[ServiceSet, LogitModel]] = {}
-        outlook: dict[ServiceSet, dict[ServiceSet, Floats]] = {}
+        outlook: Outlook = {}
         for some in subsets:
             z = _state(pooled[some], ranks, some)
             self.outlooks_[some], outlook[some] = {}, {}
@@ -195,14 +183,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     guess = np.full(len(codes), self.levels_[more])
                     self.outlooks_[some][more] = _fit_rows(z, guess, right[more], fold >= 0)
                     outlook[some][more] = _out_of_fold(z, guess, right[more], fold)
-        seen = _Seen(said, sure, outlook)
-        self.policies_ = _upper_hull([*self._by_outlook(seen, right), *self._by_cuts(seen, right, fold)])
+        self.policies_ = _upper_hull(self._policies(outlook, right))
         return self
 
     def run(
         self, answers: Any, confidence: ArrayLike, *, mistake: float | None = None, budget: float | None = None
     ) -> CascadeRun:
-        """Run the cascade on rows whose answers are stored; answers that it does not buy are not looked at.
+        """Run the cascade on rows with stored answers; answers that it does not buy are not used.
 
         Parameters
         ----------
@@ -214,10 +201,10 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         check_is_fitted(self, "policies_")
         services = read_experts(self.services)
         n_rows = len(np.asarray(confidence))
-        seen, pooled = self._look(answers, confidence, services, n_rows)
+        outlook, pooled = self._look(answers, confidence, services, n_rows)
         states = np.zeros(n_rows, dtype=np.int64)
         for policy, rows in self._mixture(n_rows, mistake, budget):
-            states[rows] = self._follow(policy, seen)[rows]
+            states[rows] = self._follow(policy, outlook)[rows]
         asked = (states[:, None] >> np.arange(len(services)) & 1).astype(bool)
         label = np.empty(n_rows, dtype=np.int64)
         for some in np.unique(states).tolist():
@@ -228,12 +215,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def certify(
         self, answers: Any, confidence: ArrayLike, y: ArrayLike, *, within: float = 0.01, delta: float = 0.05
     ) -> Self:
-        """Choose the cheapest policy that is nearly as accurate as the best service, for sure.
+        """Choose the cheapest policy whose accuracy is guaranteed to be close to that of the best service.
 
         With probability at least 1 - delta over these rows, the accuracy of the chosen policy on new rows is at least
-        that of every service, the best included, minus ``within``. Policies are tried from the most accurate to the
-        cheapest, until one fails (fixed-sequence testing); each is compared with each service row by row, by exact
-        binomial bounds on how often only one of the two is right.
+        that of every service minus ``within``. Policies are tested from the most accurate to the cheapest, until one
+        fails (fixed-sequence testing). Each is compared with each service row by row, by exact binomial bounds on how
+        often only one of the two is right.
 
         Parameters
         ----------
@@ -249,13 +236,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         labels = np.asarray(y)
         services = read_experts(self.services)
-        seen, pooled = self._look(answers, confidence, services, len(labels))
+        outlook, pooled = self._look(answers, confidence, services, len(labels))
         # Compared by their names: a label that fit has not seen has no number, and a service may know it.
         alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
         right = {some: self.classes_[one.argmax(axis=1)] == labels for some, one in pooled.items()}
         self.certified_: Policy | None = None
         for policy in reversed(self.policies_):
-            own = _chosen(right, self._follow(policy, seen)).astype(bool)
+            own = _chosen(right, self._follow(policy, outlook)).astype(bool)
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
             n = len(labels)
@@ -265,8 +252,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             self.certified_ = policy
         if self.certified_ is None:
             raise NoGuaranteeError(
-                f"no policy is within {within:g} of the best service for sure, on {len(labels)} rows at delta = "
-                f"{delta:g}; give more rows, or allow more."
+                f"no policy is within {within:g} of the best service with probability {1 - delta:g}, on {len(labels)} "
+                "rows; give more rows, or a larger within."
             )
         return self
 
@@ -308,8 +295,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def _look(
         self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], n_rows: int
-    ) -> tuple[_Seen, dict[ServiceSet, Floats]]:
-        """Return what is seen on new rows, and class probabilities from each set of answers."""
+    ) -> tuple[Outlook, dict[ServiceSet, Floats]]:
+        """Return what further answers are expected to bring on new rows, and class probabilities from each set."""
         said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
         logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
         pooled = {}
@@ -317,34 +304,28 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             own = _members(some)
             pooled[some] = pool.predict(logs[own], said[:, own], sure[:, own])
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        outlook: dict[ServiceSet, dict[ServiceSet, Floats]] = {}
+        outlook: Outlook = {}
         for some, models in self.outlooks_.items():
             z = _state(pooled[some], ranks, some)
             outlook[some] = {
                 more: model.predict(z, np.full(n_rows, self.levels_[more])) for more, model in models.items()
             }
-        return _Seen(said, sure, outlook), pooled
+        return outlook, pooled
 
-    def _follow(self, policy: Policy, seen: _Seen) -> Ints:
-        """Return the set of services that is asked on each row."""
-        if not policy.cuts:
-            return self._go_on(np.full(len(seen.said), 1 << policy.first), policy, seen)
-        second = _second(policy, seen.said, seen.sure)
-        return self._go_on(second, policy, seen) if policy.goes_on else second
-
-    def _go_on(self, at: Ints, policy: Policy, seen: _Seen) -> Ints:
-        """Ask on as long as what is expected of it pays; a cut that has said to stop after the first is obeyed."""
-        for some in seen.outlook:
+    def _follow(self, policy: Policy, outlook: Outlook) -> Ints:
+        """Return the set of services that is asked on each row: further ones as long as they are expected to pay."""
+        at = np.full(len(outlook[1][1]), 1 << policy.first)
+        for some, plans in outlook.items():
             rows = np.flatnonzero(at == some)
-            if not len(rows) or (policy.cuts and some == 1 << policy.first):
+            if not len(rows):
                 continue
-            plans = list(seen.outlook[some])
             extra = np.array([self._price(more & ~some) for more in plans])
-            worth = np.array([seen.outlook[some][more][rows] for more in plans]) - policy.rate * extra[:, None]
+            worth = np.array([found[rows] for found in plans.values()]) - policy.rate * extra[:, None]
             best = worth.argmax(axis=0)  # stopping comes first, and wins ties
-            for position, more in enumerate(plans[1:], start=1):
-                then = min(_members(more & ~some), key=lambda s: (self.prices_[s], s))
-                at[rows[best == position]] = some | 1 << then
+            for position, more in enumerate(plans):
+                if more != some:
+                    then = min(_members(more & ~some), key=lambda s: (self.prices_[s], s))
+                    at[rows[best == position]] = some | 1 << then
         return at
 
     def _price(self, some: ServiceSet) -> float:
@@ -354,36 +335,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         rates: Floats = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
         return rates
 
-    def _by_outlook(self, seen: _Seen, right: Mapping[ServiceSet, Floats]) -> list[Policy]:
-        """Return the policies that go by what is expected of further questions."""
+    def _policies(self, outlook: Outlook, right: Mapping[ServiceSet, Floats]) -> list[Policy]:
+        """Return a policy for each first service and each rate, with what it costs and brings."""
         return [
-            self._judged(policy, self._follow(policy, seen), right)
+            self._judged(policy, self._follow(policy, outlook), right)
             for first in range(len(self.prices_))
             for policy in (Policy(first, float(rate), 0.0, 0.0) for rate in self._rates())
         ]
-
-    def _by_cuts(self, seen: _Seen, right: Mapping[ServiceSet, Floats], fold: Ints) -> list[Policy]:
-        """Return the policies that ask a second service up to a confidence, one for each answer of the first.
-
-        Confidences and second services are those that would have been best on the rows at hand. What they cost and
-        bring is found on rows that they were not chosen on.
-        """
-        rates, found = self._rates(), []
-        n_labels = len(self.classes_) + 1
-        for first in range(len(self.prices_)):
-            gains = _CutGains.of(first, seen, right, self.prices_, n_labels)
-            chosen = gains.best(rates, np.ones(len(fold), dtype=bool))
-            apart = [gains.best(rates, fold != part) for part in range(self.n_folds)]
-            for number, rate in enumerate(rates):
-                policy = Policy(first, float(rate), 0.0, 0.0, chosen[number])
-                second = np.empty(len(fold), dtype=np.int64)
-                for part in range(self.n_folds):
-                    rows = np.flatnonzero(fold == part)
-                    second[rows] = _second(replace(policy, cuts=apart[part][number]), seen.said[rows], seen.sure[rows])
-                for goes_on in (False, True):
-                    states = self._go_on(second.copy(), policy, seen) if goes_on else second
-                    found.append(self._judged(replace(policy, goes_on=goes_on), states, right))
-        return found
 
     def _judged(self, policy: Policy, states: Ints, right: Mapping[ServiceSet, Floats]) -> Policy:
         """Return the policy with what it costs and brings, where it leads to these sets of services."""
@@ -526,66 +484,6 @@ def _blended(one: Floats, other: Floats) -> Floats:
     mean = np.sqrt((one + _FLOOR) * (other + _FLOOR))
     blended: Floats = mean / mean.sum(axis=1, keepdims=True)
     return blended
-
-
-@dataclass(frozen=True, eq=False)
-class _CutGains:
-    """Rows by the first service's answer, from the least to the most sure, and what a second service brings to each.
-
-    Parameters
-    ----------
-    rows, sure : list of arrays
-        One for each answer.
-    gain : list of arrays of shape (n_seconds, n_rows)
-    seconds : list of int
-        The other services, and :attr:`prices` theirs.
-    """
-
-    rows: list[Ints]
-    sure: list[Floats]
-    gain: list[Floats]
-    seconds: list[int]
-    prices: Floats
-
-    @classmethod
-    def of(
-        cls, first: int, seen: _Seen, right: Mapping[ServiceSet, Floats], prices: Floats, n_labels: int
-    ) -> "_CutGains":
-        seconds = [s for s in range(len(prices)) if s != first]
-        rows, sure, gain = [], [], []
-        for label in range(n_labels):
-            own = np.flatnonzero(seen.said[:, first] == label)
-            own = own[np.argsort(seen.sure[own, first], kind="stable")]
-            rows.append(own)
-            sure.append(seen.sure[own, first])
-            gain.append(np.array([(right[1 << first | 1 << s] - right[1 << first])[own] for s in seconds]))
-        return cls(rows, sure, gain, seconds, prices[seconds])
-
-    def best(self, rates: Floats, kept: NDArray[np.bool_]) -> list[tuple[tuple[float, int], ...]]:
-        """Return for each rate the cut and the second service of each answer that were best on the rows kept."""
-        found: list[list[tuple[float, int]]] = [[] for _ in rates]
-        for rows, sure, gain in zip(self.rows, self.sure, self.gain, strict=True):
-            some = kept[rows]
-            level, gains = sure[some], gain[:, some]
-            ends = np.flatnonzero(np.append(level[1:] > level[:-1], True)) if len(level) else np.empty(0, dtype=int)
-            brought = np.cumsum(gains, axis=1)[:, ends]
-            for number, rate in enumerate(rates):
-                worth = brought - rate * self.prices[:, None] * (ends + 1)
-                if not worth.size or worth.max() <= 0:
-                    found[number].append((-np.inf, -1))
-                    continue
-                second, place = np.unravel_index(worth.argmax(), worth.shape)
-                found[number].append((float(level[ends[place]]), self.seconds[int(second)]))
-        return [tuple(one) for one in found]
-
-
-def _second(policy: Policy, said: Ints, sure: Floats) -> Ints:
-    """Return the first service of a policy, and the second where the confidence is not above the answer's cut."""
-    own, level = said[:, policy.first], sure[:, policy.first]
-    cuts = np.array([cut for cut, _ in policy.cuts])[own]
-    whom = np.array([second for _, second in policy.cuts])[own]
-    asks = (level <= cuts) & (whom >= 0)
-    return np.where(asks, 1 << policy.first | 1 << np.maximum(whom, 0), 1 << policy.first)
 
 
 def _chosen(right: Mapping[ServiceSet, Any], states: Ints) -> Floats:

@@ -1,4 +1,4 @@
-"""DeferOption: any classifier, and experts who can be asked in its stead."""
+"""DeferOption: any classifier, with experts that can be asked instead."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 
 
 class DeferOption(AroundAnEstimator, DeferringClassifier):
-    r"""Give any classifier experts to ask: each row goes to whoever is expected to cost least.
+    r"""Add experts to any classifier: each row goes to the classifier or expert with the least expected cost.
 
     Answering class k costs :math:`1 - \eta_k(x)`; asking expert e costs its price plus the chance that it is wrong,
     :math:`c_e + P(M_e \ne Y \mid x)`. The cheapest action is taken, and ties ask. With one expert who is always right
@@ -62,7 +62,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         (Kerrigan et al. 2021); "auto" does so for those experts whose answers it makes right more often on the
         rows of ``fit``, by more than a standard error.
     cv : int, splitter or iterable, default=5
-        The folds. Rows with equal features, or of one group, never stand on both sides of a fold.
+        The folds. Rows of one group stay on one side of every fold.
     reject_label : object, optional
         What ``predict`` returns where somebody is to be asked who has not answered yet; see
         :class:`~demur.RejectClassifier`.
