@@ -14,7 +14,7 @@ from demur.paper.trial_means import Numbers
 from demur.theory import check_calibration
 from demur.theory.bayes import as_target
 from demur.theory.certificate import certify
-from demur.theory.subject import examine
+from demur.theory.examined_loss import examine
 
 LOSSES = ("ce", "ms", "pr+mae", "gamblers", "mpc+log")
 

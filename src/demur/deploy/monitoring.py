@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import ByName
 from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
-from demur.tabular.class_labels import class_texts, labelled_rows
+from demur.tabular.class_labels import LabelledTable, class_texts
 from demur.tabular.evaluation import Evaluation, evaluate_table
 from demur.tabular.evaluation_words import RiskGuarantee, guarantee_of
 from demur.tabular.review_queue import check_audit, reviewed_rows
@@ -629,7 +629,7 @@ class Monitor:
         :func:`demur.tabular.reviewed_rows`). Without it, the model's own decisions tell declined rows from answers.
         """
         self.check_model(model)
-        labelled, _ = labelled_rows(table, model.target, where=where)
+        labelled = LabelledTable.of(table, model.target, where).rows
         rows, declined = reviewed_rows(labelled, model, where=where)
         reject, _, label = _looks(model, rows, where)
         wrong = np.asarray(model.classes)[label] != class_texts(rows[model.target]).astype(str)
