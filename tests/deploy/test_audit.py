@@ -14,7 +14,7 @@ from demur.columns import TableError
 from demur.deploy import Monitor, Reference, create_app, save
 from demur.deploy.answers import Answerer
 from demur.errors import InputError
-from demur.tabular import draw_audit, fit_table, read_table, reviewed_rows
+from demur.tabular import draw_audit, evaluate_table, fit_table, read_table, reviewed_rows
 
 
 def draw_rows(n_rows, seed, name="size"):
@@ -179,7 +179,8 @@ def test_the_service_s_answers_once_reviewed_go_to_the_monitor_as_they_are(model
     audited = [one for one in kept if one["why"] == "audit" and one["y"]]
     declined = [one for one in kept if one["why"] == "declined" and one["y"]]
     assert 0 < len(audited) < len(kept) / 5 < len(declined)
-    monitor = Monitor(Reference.of_table(model, draw_rows(200, 4)), max_risk=0.3)
+    known = Reference.of_evaluation(evaluate_table(model, draw_rows(200, 4)), is_probability=True)
+    monitor = Monitor(known, max_risk=0.3)
     monitor.review_table(model, read_table(tmp_path / "reviewed.csv"))
     assert (monitor.n_audited, monitor.n_reviewed) == (len(audited), len(declined))  # by the request's cost of 0.1
     assert monitor.n_wrong == sum(one["prediction"] != one["y"] for one in audited)

@@ -102,11 +102,10 @@ def monitor(
 
 def _reference(model: "TableModel", path: str) -> "Reference":
     from demur.deploy import Reference
-    from demur.tabular import read_labelled
+    from demur.tabular import evaluate_table, read_labelled
 
-    return Reference.of_table(
-        model, read_labelled(path, model.schema, model.classes.tolist(), strict=False), where=path
-    )
+    table = read_labelled(path, model.schema, model.classes.tolist(), strict=False)
+    return Reference.of_evaluation(evaluate_table(model, table, where=path), is_probability=model.has_proba)
 
 
 def _check_state(
