@@ -32,6 +32,16 @@ _OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 _PROBES = ("/health", "/ready", "/metrics")
 """Paths that are asked every few seconds, and logged at level debug only."""
 
+_REFUSALS = {
+    400: "The body is not JSON, or the host name is unknown.",
+    401: "The request has no valid key.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    422: "The request does not fit the model.",
+    500: "The service failed; its log says why.",
+    503: "The service is busy; try again later.",
+}
+
 _MOST_UNFINISHED = 1 << 26
 """Bytes in memory of bodies that have not arrived whole."""
 
@@ -122,7 +132,7 @@ def create_app(
 
     @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
               response_model=answer_type(model, audits=audit > 0),
-              responses={422: {"description": "The request does not fit the model."}})  # fmt: skip
+              responses={status: {"description": words} for status, words in _REFUSALS.items()})  # fmt: skip
     async def decide(asked: question) -> Response:
         return Response(await answerer.answer(asked), media_type="application/json")
 
