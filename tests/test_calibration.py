@@ -79,14 +79,6 @@ def test_a_class_without_rows():
     assert (calibrated[:, 2] == 0).all()
 
 
-def test_a_row_alone_is_the_row_among_others_to_the_last_bit():
-    proba = np.random.default_rng(0).dirichlet(np.ones(26), 50)
-    scaling = TemperatureScaling(1.7)
-    together = scaling.transform(proba)
-    for k in range(50):
-        np.testing.assert_array_equal(scaling.transform(proba[k : k + 1])[0], together[k])
-
-
 def test_rows_without_an_error_do_not_make_certain():
     """The log loss alone would choose the lowest temperature there is."""
     proba = np.array([[0.9, 0.1], [0.2, 0.8]] * 100)

@@ -33,7 +33,7 @@ from demur.paper.records import Environment, StoreError, describe_environment
 from demur.paper.trial_means import METRICS, Agreement, Numbers, Value, tolerance
 from demur.paper.trials import Answerer, Split, TrialGrid, count, make_grid, split_rows
 from demur.training import MLP, Job, NetworkSpec, Trained, TrainingData, resolve_device, train_all
-from demur.training.engine import Decay
+from demur.training.jobs import Decay
 from demur.training.mlp import Initialisation
 from demur.training.training_step import stacked_loss
 from demur.whole_file import write_whole

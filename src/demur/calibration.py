@@ -251,17 +251,12 @@ def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
     >>> softmax_at(np.array([[0.0, np.log(3.0)]]), 1.0)
     array([[0.25, 0.75]])
     """
-    is_flat = logits.ndim == 2  # where the transpose is the same and quicker
-    # a copy; sums over few classes are slow by row
-    by_class = np.array(logits.T if is_flat else np.moveaxis(logits, -1, 0), order="C")
+    by_class = np.array(np.moveaxis(logits, -1, 0), order="C")  # sums over few classes are slow by row
     by_class /= temperature
     by_class -= by_class.max(axis=0)
     np.exp(by_class, out=by_class)
-    total = by_class[0].copy()
-    for one in by_class[1:]:  # sum() would add a single row up in another order than the same row among others
-        total += one
-    by_class /= total
-    return by_class.T if is_flat else np.moveaxis(by_class, 0, -1)
+    by_class /= by_class.sum(axis=0)
+    return np.moveaxis(by_class, 0, -1)
 
 
 def _best_temperature(
@@ -275,7 +270,8 @@ def _best_temperature(
     def penalised_log_loss(log_temperature: float) -> float:
         scaled = logs / np.exp(log_temperature)
         scaled -= scaled.max(axis=1, keepdims=True)
-        losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
+        with np.errstate(under="ignore"):
+            losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
         return float(np.average(losses, weights=weights)) + (np.hypot(1.0, log_temperature) - 1) / max(total, 1.0)
 
     ranges = np.ptp(logs.astype(np.float64, copy=False), axis=1)

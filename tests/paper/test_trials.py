@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from demur.estimators.network_selection import grid_of, least_risk, select, try_out
+from demur.estimators.network_selection import FittedNetworks, grid_of, judged
 from demur.losses import get
 from demur.metrics import accepted_accuracy, rejection_rate, zero_one_c_risk
 from demur.paper import trials
@@ -66,7 +66,7 @@ def test_disagreements_with_the_best_rule():
     ids=lambda method: method.name,
 )
 def test_the_tables_choose_as_reject_classifier_does(method, benchmark, place, monkeypatch):
-    """Given the same networks and rows, the function that RejectClassifier chooses by gives the records' choices."""
+    """Given the same networks and rows, the function that RejectClassifier judges by gives the records' choices."""
     kept = []
 
     def train_and_keep(*arguments, **options):
@@ -84,7 +84,13 @@ def test_the_tables_choose_as_reject_classifier_does(method, benchmark, place, m
     for part in make_grid(method, problem.n_classes, protocol, {1: split}).parts:
         networks = kept[0].take(range(part.first, part.first + len(part.entries)))
         for cost in part.costs:
-            candidates, best = select(part.entries, networks, 1, X, y, np.ones(len(y)), cost)
+            candidates = [
+                judged(entry, loss, [n], one.decide_and_score(X.numpy(), cost, problem.n_classes), y, None, cost)
+                for n, entry in enumerate(part.entries)
+                for loss in entry.deciders
+                for one in [FittedNetworks(networks.take([n]), None, None, loss=loss)]
+            ]
+            best = min(candidates, key=lambda one: one.risk)
             assert tuple(round(one.risk, 6) for one in candidates) == scores[cost].rivals
             assert best.weight_decay == scores[cost].hyper["weight_decay"]
             assert getattr(best.loss, "tau", None) == scores[cost].hyper.get("tau")
@@ -95,10 +101,11 @@ def test_the_first_of_the_grid_is_chosen_among_equals():
     loss = get("ova+hin")
     trained = Trained(MLP((1, 1, 2)), torch.zeros(3, 6), torch.tensor([True, False, False]))
     entries = [entry for decay in (3.0, 2.0, 1.0) for entry in grid_of("ova+hin", 2, decay, 0.2)]
-    X, y = torch.zeros(4, 1), np.array([0, 0, 0, 1])
-    (tried,) = try_out(entries, trained, 1, X, y, np.ones(4), [0.2])
+    X, y = torch.zeros(4, 1), torch.tensor([0, 0, 0, 1])
+    (tried,) = trials.try_out(entries, trained, X, y, [0.2])
     assert [one.failed for one in tried] == [True] * 5 + [False] * 10
-    best = least_risk(tried)  # with all scores 0, thresholds from 0 on reject everything, which costs 0.2
+    # with all scores 0, thresholds from 0 on reject everything, which costs 0.2
+    best = min(tried, key=lambda one: one.risk)
     assert (best.weight_decay, best.loss.tau, best.risk) == (2.0, 0.0, pytest.approx(0.2))
     assert [one.risk for one in tried[5:10]] == pytest.approx([0.25, 0.25, 0.2, 0.2, 0.2])
     assert loss.tau_candidates == tuple(one.loss.tau for one in tried[5:10])

@@ -31,7 +31,9 @@ def model(request, table):
 def test_answers_do_not_depend_on_the_rows_beside_them(model, table):
     whole = model.answers(table)
     for start, length in ((0, 1), (17, 2), (100, 63), (5, 130)):
-        assert model.answers(table.slice(start, length)).equals(whole.slice(start, length))
+        alone, among = model.answers(table.slice(start, length)), whole.slice(start, length)
+        assert alone.drop(["confidence"]).equals(among.drop(["confidence"]))
+        np.testing.assert_allclose(alone["confidence"], among["confidence"], atol=1e-6)
 
 
 def test_columns_may_stand_in_any_order_and_the_label_is_not_needed(model, table):

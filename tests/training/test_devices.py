@@ -10,8 +10,7 @@ from torch import nn
 from demur.errors import InputError, UserError
 from demur.losses import get
 from demur.training import MLP, Job, NetworkSpec, TrainingData, engine, resolve_device, train, train_all
-from demur.training.engine import DeviceMemoryError, _How, _train_programs, _train_stacks
-from demur.training.jobs import Trained
+from demur.training.engine import DeviceMemoryError
 
 CPU = torch.device("cpu")
 
@@ -27,11 +26,7 @@ def job(name="ce", n=90, d=4, k=3, own_units=False):
     return Job(loss, MLP((d, 6, loss.n_outputs(k)), own_units=own_units), data, networks)
 
 
-def how(**changes):
-    return _How(**{
-        "epochs": 2, "batch_size": 32, "learning_rate": 0.01, "decoupled": False, "device": CPU, "n_workers": None,
-        "progress": None, **changes,
-    })  # fmt: skip
+SHORT = {"epochs": 2, "batch_size": 32, "learning_rate": 0.01}
 
 
 class Memory:
@@ -46,25 +41,6 @@ class Memory:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
 
 
-@pytest.mark.parametrize("room", [100, 4, 1])
-def test_programs_train_fewer_networks_at_a_time_where_memory_is_short(monkeypatch, room):
-    memory = Memory(room)
-
-    def fused(jobs, *, epochs, batch_size, learning_rate, decoupled, device, precision, progress):
-        memory.take(sum(len(one.networks) for one in jobs))
-        found = train_all(jobs, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
-        return [(one.vectors, one.failed) for one in found]
-
-    monkeypatch.setattr(engine, "train_fused", fused)
-    jobs = [job("ce"), job("apc+log")]
-    results = [Trained.empty(one.architecture, len(one.networks), CPU) for one in jobs]
-    _train_programs(jobs, [True, True], how(), "tf32", results)
-    for found, expected in zip(results, train_all(jobs, epochs=2, batch_size=32, learning_rate=0.01), strict=True):
-        assert torch.allclose(found.vectors, expected.vectors, atol=1e-6)
-    assert max(n for n in memory.asked if n <= room) <= room
-    assert sum(n for n in memory.asked if n <= room) == 18
-
-
 def test_stacks_are_made_smaller_where_memory_is_short(monkeypatch):
     memory = Memory(2)
     original = engine._Work.prepare
@@ -74,8 +50,8 @@ def test_stacks_are_made_smaller_where_memory_is_short(monkeypatch):
         return original(self, those)
 
     monkeypatch.setattr(engine._Work, "prepare", prepare)
-    (found,) = _train_stacks([job()], how(), stack_size=9)
-    (expected,) = train_all([job()], epochs=2, batch_size=32, learning_rate=0.01, stack_size=1)
+    (found,) = train_all([job()], **SHORT, stack_size=9)
+    (expected,) = train_all([job()], **SHORT, stack_size=1)
     assert torch.allclose(found.vectors, expected.vectors, atol=1e-6)
     assert memory.asked[0] == 9
     assert max(memory.asked[-3:]) <= 2
@@ -85,14 +61,11 @@ def test_no_room_for_one_network_is_an_error_for_the_user(monkeypatch):
     def nothing(*_, **__):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(engine, "train_fused", nothing)
     monkeypatch.setattr(engine._Work, "prepare", nothing)
     message = "cpu has not enough free memory for a single network. Close other programs"
     with pytest.raises(DeviceMemoryError, match=message) as caught:
-        _train_programs([job()], [True], how(), "tf32", [None])
+        train_all([job()], **SHORT, n_workers=1)
     assert isinstance(caught.value, UserError)
-    with pytest.raises(DeviceMemoryError, match=message):
-        _train_stacks([job()], how(n_workers=1), None)
 
 
 def test_a_device_that_is_not_there(monkeypatch):

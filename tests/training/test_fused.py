@@ -14,7 +14,7 @@ import torch
 
 from demur.losses import AdditivePairwise, get
 from demur.margins import Exponential, Logistic
-from demur.training import MLP, Job, ModuleArchitecture, NetworkSpec, TrainingData
+from demur.training import MLP, Job, ModuleArchitecture, NetworkSpec, TrainingData, TrainingOptions
 from demur.training.fused import can_fuse, train_fused
 
 LOSSES = (
@@ -48,12 +48,11 @@ def compare(names, device, precision, tolerance):
             one = job(name, weighted=weighted, device=device)
             assert can_fuse(one)
             (expected,) = train_all([job(name, weighted=weighted)], epochs=3, batch_size=64)
-            ((vectors, failed),) = train_fused(
-                [one], epochs=3, batch_size=64, learning_rate=1e-3, device=torch.device(device), precision=precision
-            )
-            distance = float((vectors.cpu() - expected.vectors).abs().max())
+            how = TrainingOptions(epochs=3, batch_size=64, device=device, on_cuda=precision)
+            (found,) = train_fused([one], how)
+            distance = float((found.vectors.cpu() - expected.vectors).abs().max())
             print(name, weighted, distance)
-            assert not failed.any()
+            assert not found.failed.any()
             assert distance < tolerance, (name, weighted, distance)
 
 
@@ -70,12 +69,10 @@ def compare_variants(device, precision, tolerance):
         fused._ROWS_AT_A_TIME = rows
         architecture = MLP((9, 14, job(name).architecture.sizes[-1]), own_units=own_units)
         (expected,) = train_all([replace(job(name), architecture=architecture)], epochs=3, batch_size=70, decay=decay)
-        ((vectors, failed),) = train_fused(
-            [replace(job(name, device=device), architecture=architecture)], epochs=3, batch_size=70, learning_rate=1e-3,
-            decoupled=decay == "decoupled", device=torch.device(device), precision=precision,
-        )  # fmt: skip
-        distance = float((vectors.cpu() - expected.vectors).abs().max())
-        assert not failed.any()
+        how = TrainingOptions(epochs=3, batch_size=70, decay=decay, device=device, on_cuda=precision)
+        (found,) = train_fused([replace(job(name, device=device), architecture=architecture)], how)
+        distance = float((found.vectors.cpu() - expected.vectors).abs().max())
+        assert not found.failed.any()
         assert distance < tolerance, (name, decay, own_units, distance)
 
 
@@ -111,14 +108,10 @@ def test_on_a_gpu_it_agrees_for_every_loss(precision, tolerance):
 
 @needs_triton
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_runs_repeat_to_the_last_bit():
-    found = [
-        train_fused(
-            [job("ce", device="cuda")], epochs=5, batch_size=64, learning_rate=1e-3, device=torch.device("cuda")
-        )
-        for _ in range(2)
-    ]
-    assert torch.equal(found[0][0][0], found[1][0][0])
+def test_runs_repeat_exactly():
+    how = TrainingOptions(epochs=5, batch_size=64, device="cuda")
+    found = [train_fused([job("ce", device="cuda")], how)[0].vectors for _ in range(2)]
+    assert torch.equal(*found)
 
 
 def test_what_it_does_not_know_is_left_to_the_engine(monkeypatch):

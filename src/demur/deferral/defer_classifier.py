@@ -351,7 +351,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         trained = trained.to("cpu")
         kept = np.flatnonzero(~trained.failed.numpy()).tolist()
         if not kept:
-            raise all_diverged(len(specs), resolve_joint(self.loss).name)
+            raise all_diverged(resolve_joint(self.loss).name)
         own = [part_of[member] for member in kept]
         mean, scale = (
             getattr(scales[0], name) if plain else np.stack([getattr(scales[number], name) for number in own])

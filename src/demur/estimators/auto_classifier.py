@@ -30,7 +30,7 @@ from demur.estimators.candidates import (
 )
 from demur.estimators.cross_fitting import proba_of
 from demur.estimators.splitting import Fold, blocks_of, folds_of
-from demur.estimators.table_codes import TableCodes
+from demur.estimators.table_encoding import TableEncoding
 from demur.progress import no_progress, progress_bar
 from demur.workers import native_threads
 
@@ -144,8 +144,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         labels: AnyArray = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        self.codes_ = TableCodes.learn(self, X, labels, self.categorical_features)
-        matrix = self.codes_.of(self, X)
+        self.encoding_ = TableEncoding.learn(self, X, labels, self.categorical_features)
+        matrix = self.encoding_.encode(self, X)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
@@ -158,7 +158,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if isinstance(self.cv, Integral) and len(codes) > _MANY_ROWS:
             folds = [_one_fold(folds[0], blocks.of_row)]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        task = Task(len(matrix), self.codes_.categorical, seed, self.n_jobs, int(np.bincount(codes).min()))
+        task = Task(len(matrix), self.encoding_.categorical, seed, self.n_jobs, int(np.bincount(codes).min()))
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
         with bar or no_progress() as advance, native_threads(len(matrix)), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
@@ -176,7 +176,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         warn_if_uninformative(self.held_out_proba_, search.y[rows], weight)
         shares = {one.candidate.name: share for share, one in zip(weights, fitted, strict=True)}
         members = [one for one in fitted if shares[one.candidate.name] > 0]
-        self.dense_ = dense_view(self.codes_.categorical).fit(search.codes)
+        self.dense_ = dense_view(self.encoding_.categorical).fit(search.codes)
         self.numbers_ = search.numbers
         views = self._views(search.codes, {one.candidate.view for one in members if one.model is None})
         self.models_ = tuple(search.fit_all_rows(one, views.get(one.candidate.view, search.codes)) for one in members)
@@ -191,7 +191,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated probabilities of the blend."""
         check_is_fitted(self)
-        matrix = self.codes_.of(self, X)
+        matrix = self.encoding_.encode(self, X)
         if not len(matrix):
             return np.empty((0, len(self.classes_)))
         views = self._views(matrix, set(self.views_))

@@ -23,7 +23,7 @@ def _inner_has(name: str) -> Callable[[Any], bool]:
 
 
 class CodedLabels(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """A classifier that is given its classes as the numbers 0, 1, ..., and answers with their names.
+    """A classifier that is fitted on class numbers 0, 1, ..., and predicts class names.
 
     Some classifiers, XGBoost's among them, take no other labels. :class:`~demur.RejectOption` puts them into this one
     when they refuse the labels as they are.
@@ -134,14 +134,11 @@ def out_of_fold_proba(
     classes: AnyArray,
     folds: Sequence[Fold],
     fit_params: ByName,
-    *,
-    prepare: Callable[[int], Any] | None = None,
-    after_fold: Callable[[], Any] = lambda: None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return row numbers and the probabilities that a model which has not seen them gives them.
+    """Return row numbers, and the probabilities of these rows by a model that was not fitted on them.
 
-    Rows whose class does not occur in their fold's training part are left out: a class with one row tells
-    nothing about confidence. So is a fold whose training part has a single class.
+    Rows whose class does not occur in the training part of their fold are left out, as are folds whose training part
+    has a single class.
 
     Parameters
     ----------
@@ -149,24 +146,17 @@ def out_of_fold_proba(
     X, y, classes, folds
     fit_params : dict
         Passed to ``fit``, with the rows of each fold picked out of what has one value per row.
-    prepare : callable, optional
-        From the number of a fold to a transformer that was fitted on its training rows.
-    after_fold : callable, optional
     """
     rows, probas = [], []
-    for number, (train, test) in enumerate(folds):
+    for train, test in folds:
         known = np.unique(y[train])
         test = test[np.isin(y[test], known)]
         if len(known) < 2 or not len(test):
             continue
         seen, unseen = _safe_indexing(X, train), _safe_indexing(X, test)
-        if prepare is not None:
-            transformer = prepare(number)
-            seen, unseen = transformer.transform(seen), transformer.transform(unseen)
         model = fit_clone(estimator, seen, y[train], _check_method_params(X, fit_params, indices=train))
         rows.append(test)
         probas.append(proba_of(model, unseen, classes))
-        after_fold()
     if not rows:
         raise InputError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
     return np.concatenate(rows), np.concatenate(probas)

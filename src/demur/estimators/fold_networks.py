@@ -1,34 +1,45 @@
-"""Networks for tables, one or more per fold: all trained as one stack, each judged on rows that it has not seen."""
+"""Networks for tables, one or more per fold: trained as one stack, and compared on rows that they have not seen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, ByName
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
 from demur.estimators.network_selection import (
     Candidate,
     FittedNetworks,
     GridEntry,
-    all_diverged,
+    best_of,
+    judged,
     scaled_inputs,
     with_indicators,
 )
 from demur.estimators.splitting import Fold
-from demur.lazy_torch import torch
-from demur.rules import chow_acceptance
-from demur.training import NetworkSpec, Recipe, SmoothRobustScaler, TabularNet, TrainingData, train_tabular
+from demur.lazy_torch import Tensor, torch
+from demur.losses import Loss
+from demur.rules import Decision, chow_acceptance
+from demur.training import (
+    NetworkSpec,
+    PeriodicEmbeddings,
+    Recipe,
+    SmoothRobustScaler,
+    TabularNet,
+    Trained,
+    TrainingData,
+    train_tabular,
+)
 
-__all__ = ["FeatureScale", "FoldNetworks", "Rows", "fit_fold_networks", "recipe_for", "tempered"]
+__all__ = ["FeatureScale", "FoldData", "FoldNetworks", "Rows", "fit_fold_networks", "recipe_for"]
 
 _VISITS = 400_000
-"""How many rows a network sees in all, repetitions included, on a large table."""
+"""Training examples that a network sees in all epochs together, on a large table."""
 
 _MOST_EPOCHS, _FEWEST_EPOCHS = 64, 6
 
@@ -63,7 +74,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class FeatureScale:
-    """What networks see of the features; learnt without a look at the classes.
+    """How features become inputs of networks; learnt without the classes.
 
     Parameters
     ----------
@@ -98,14 +109,76 @@ class FeatureScale:
         return cls(scaler.center_, scale, scaler.clip, indicators)
 
     def of(self, X: AnyArray) -> torch.Tensor:
-        """Return what the networks see of these rows."""
+        """Return the inputs of the networks for these rows."""
         joined = with_indicators(X, self.indicators)
         return torch.from_numpy(scaled_inputs(joined, self.mean, self.scale, self.clip))
 
 
+class FoldData:
+    """Rows as the networks of each part of a split see them, stacked so that all networks train as one stack.
+
+    How features are scaled is learnt from the training rows of each part.
+
+    Parameters
+    ----------
+    rows : Rows
+    parts : sequence of (train, test)
+        Row numbers.
+    target : array of shape (n_rows, ...), optional
+        What the loss takes as the target of a row; the classes by default.
+    scaled : bool, default True
+    """
+
+    def __init__(
+        self, rows: Rows, parts: Sequence[Fold], target: AnyArray | None = None, *, scaled: bool = True
+    ) -> None:
+        self.rows, self.parts = rows, parts
+        weights = [None if rows.weight is None else rows.weight[train] for train, _ in parts]
+        self.scales = [
+            FeatureScale.robust(rows.X[train], weight, rows.incomplete, scaled=scaled)
+            for (train, _), weight in zip(parts, weights, strict=True)
+        ]
+        self._inputs = [scale.of(rows.X) for scale in self.scales]
+        target = rows.y if target is None else target
+        self.data = TrainingData(
+            torch.cat(self._inputs),
+            torch.from_numpy(np.concatenate([target] * len(parts))),
+            None if rows.weight is None else torch.from_numpy(np.tile(rows.weight, len(parts)).astype(np.float32)),
+        )
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of inputs of a network."""
+        return int(self.data.X.shape[1])
+
+    def spec(self, network: NetworkSpec, part: int) -> NetworkSpec:
+        """Return a specification for the rows of a part, which hold out the rows of its test side."""
+        train, test = self.parts[part]
+        offset = part * len(self.rows.y)
+        return replace(network, rows=train + offset, validation=test + offset if len(test) else None)
+
+    def held_out_scores(self, trained: Trained, part_of: Sequence[int]) -> list[tuple[NDArray[np.int64], Tensor]]:
+        """Return the held-out rows of each part, and their scores by the networks that have not seen them.
+
+        ``part_of`` gives the part of each network; the scores have the shape (n_networks of the part, n_rows,
+        n_outputs).
+        """
+        found = []
+        for part, (_, test) in enumerate(self.parts):
+            own = [number for number, of in enumerate(part_of) if of == part]
+            if len(test) and own:
+                found.append((test, trained.take(own).scores(self._inputs[part][torch.from_numpy(test)])))
+        return found
+
+    def scaling(self, part_of: Sequence[int]) -> ByName:
+        """Return the arguments of :class:`ScaledNetworks` that scale the inputs of networks of these parts."""
+        mean, scale = (np.stack([getattr(self.scales[part], name) for part in part_of]) for name in ("mean", "scale"))
+        return {"mean": mean, "scale": scale, "clip": self.scales[0].clip, "indicators": self.rows.incomplete}
+
+
 @dataclass(frozen=True, eq=False)
 class FoldNetworks:
-    """What came of the training.
+    """The result of :func:`fit_fold_networks`.
 
     Parameters
     ----------
@@ -115,7 +188,7 @@ class FoldNetworks:
     chosen : Candidate
     held_out_rows : array of int
     held_out_proba : array of shape (n_held_out, n_classes)
-        What the chosen networks that have not seen these rows say of them.
+        The probabilities of these rows by the chosen networks that have not seen them.
     training_loss, validation_loss : arrays of shape (n_members, n_epochs)
     complete : bool
         False if a deadline shortened the training.
@@ -130,14 +203,13 @@ class FoldNetworks:
     validation_loss: NDArray[np.float64]
     complete: bool
 
-
-def tempered(found: FoldNetworks, rows: Rows) -> FittedNetworks:
-    """Return the networks with a temperature, chosen on the rows that they have not seen."""
-    if not len(found.held_out_rows):
-        return found.networks
-    weight = None if rows.weight is None else rows.weight[found.held_out_rows]
-    scaling = TemperatureScaling().fit(found.held_out_proba, rows.y[found.held_out_rows], weight)
-    return replace(found.networks, temperature=scaling)
+    def tempered(self, rows: Rows) -> FittedNetworks:
+        """Return the networks with a temperature chosen on the held-out rows."""
+        if not len(self.held_out_rows):
+            return self.networks
+        weight = None if rows.weight is None else rows.weight[self.held_out_rows]
+        scaling = TemperatureScaling().fit(self.held_out_proba, rows.y[self.held_out_rows], weight)
+        return replace(self.networks, temperature=scaling)
 
 
 def fit_fold_networks(
@@ -148,18 +220,13 @@ def fit_fold_networks(
     n_classes: int,
     *,
     cost: float,
-    recipe: Recipe,
     scaled: bool = True,
-    hidden_units: tuple[int, ...] = (256, 256, 256),
-    embeddings: Any = None,
-    device: torch.device | str = "cpu",
-    deadline: float | None = None,
-    progress: Callable[[int], None] | None = None,
+    embeddings: PeriodicEmbeddings | None = None,
+    **training: Any,
 ) -> FoldNetworks:
     """Train one network per seed and entry of the grid, each on all rows but those of one fold, as one stack.
 
     The held-out rows of a network choose its best epoch, and those of all networks the entry of the grid, by log loss.
-    How features are scaled is learnt from the rows that a network trains on.
 
     Parameters
     ----------
@@ -171,125 +238,65 @@ def fit_fold_networks(
     seeds : sequence of int
     n_classes : int
     cost : float
-        For what is reported of the candidates.
-    recipe : Recipe
+        The cost at which the risk and the coverage of the candidates are reported.
     scaled : bool
-    hidden_units, embeddings
+        Whether to centre and scale the features.
+    embeddings : PeriodicEmbeddings, optional
         As in :class:`TabularNet`.
-    device, deadline, progress
-        As in :func:`demur.training.train_tabular`.
+    **training
+        Passed to :func:`demur.training.train_tabular`.
+    """
+    data = FoldData(rows, _parts(rows, list(folds)[: len(seeds)]), scaled=scaled)
+    part_of = [number % len(data.parts) for number in range(len(seeds))] * len(grid)
+    networks = [entry.network(np.empty(0, np.int64), seed, cost) for entry in grid for seed in seeds]
+    specs = [data.spec(network, part) for network, part in zip(networks, part_of, strict=True)]
+    loss = grid[0].loss
+    net = TabularNet(data.n_inputs, loss.n_outputs(n_classes), embeddings=embeddings)
+    run = train_tabular(loss, net, data.data, specs, **training)
+    trained = run.trained.to("cpu")
+    candidates, held_out = [], []
+    for number, entry in enumerate(grid):
+        own = range(number * len(seeds), (number + 1) * len(seeds))
+        members = [member for member in own if not trained.failed[member]]
+        which, raw = _out_of_fold(entry.loss, data, trained.take(members), [part_of[m] for m in members], n_classes)
+        total = raw.sum(1, keepdims=True)
+        proba = np.divide(raw, total, out=np.full_like(raw, 1 / n_classes), where=total > 0)
+        decision = Decision.from_acceptance(raw.argmax(1), chow_acceptance(raw.max(1), cost))
+        weight = None if rows.weight is None else rows.weight[which]
+        candidates.append(judged(entry, entry.loss, members, (decision, proba), rows.y[which], weight, cost))
+        held_out.append((which, proba))
+    chosen = best_of(candidates)
+    mine = list(chosen.members)
+    fitted = FittedNetworks(
+        networks=trained.take(mine), **data.scaling([part_of[m] for m in mine]), mean_of="scores", loss=chosen.loss
+    )
+    curves = run.training_loss[mine], run.validation_loss[mine]
+    return FoldNetworks(fitted, candidates, chosen, *held_out[candidates.index(chosen)], *curves, run.complete)
+
+
+def _parts(rows: Rows, folds: Sequence[Fold]) -> list[Fold]:
+    """Return the rows of each fold that have a weight, without held-out rows of classes that its training side lacks.
+
+    All rows train where no fold has two classes to train on.
     """
     everything = np.arange(len(rows.y))
     if rows.weight is not None:
         everything = everything[rows.weight > 0]
-    parts = [_part(fold, everything, rows.y) for fold in list(folds)[: len(seeds)]] or [(everything, everything[:0])]
-    parts = [part for part in parts if len(np.unique(rows.y[part[0]])) > 1] or [(everything, everything[:0])]
-    indicators = rows.incomplete
-    weights = [None if rows.weight is None else rows.weight[train] for train, _ in parts]
-    scales = [
-        FeatureScale.robust(rows.X[train], weight, indicators, scaled=scaled)
-        for (train, _), weight in zip(parts, weights, strict=True)
-    ]
-    seen = [scale.of(rows.X) for scale in scales]
-    data = TrainingData(
-        torch.cat(seen),
-        torch.from_numpy(np.tile(rows.y, len(parts))),
-        None if rows.weight is None else torch.from_numpy(np.tile(rows.weight, len(parts)).astype(np.float32)),
-    )
-    fold_of = [number % len(parts) for number in range(len(seeds))]
-    specs = [
-        _spec(entry, parts[fold], fold * len(rows.y), seed, cost)
-        for entry in grid
-        for seed, fold in zip(seeds, fold_of, strict=True)
-    ]
-    loss = grid[0].loss
-    net = TabularNet(data.X.shape[1], loss.n_outputs(n_classes), hidden_units, embeddings)
-    run = train_tabular(loss, net, data, specs, recipe=recipe, device=device, deadline=deadline, progress=progress)
-    trained = run.trained.to("cpu")
-    if bool(trained.failed.all()):
-        raise all_diverged(len(specs), loss.name)
-    best: tuple[Candidate, NDArray[np.int64], NDArray[np.float64]] | None = None
-    candidates = []
-    for number, entry in enumerate(grid):
-        members = [number * len(seeds) + m for m in range(len(seeds)) if not trained.failed[number * len(seeds) + m]]
-        held_out, proba, raw = _out_of_fold(entry, trained, members, fold_of, parts, seen, len(seeds), n_classes)
-        candidate = _judged(entry, members, rows, held_out, proba, raw, cost)
-        candidates.append(candidate)
-        if best is None or best[0].failed or (candidate.log_loss or 0.0) < (best[0].log_loss or 0.0):
-            best = candidate, held_out, proba
-    assert best is not None
-    chosen, held_out, proba = best
-    mine = list(chosen.members)
-    folds_of_mine = [fold_of[m % len(seeds)] for m in mine]
-    mean, scale = (np.stack([getattr(scales[fold], name) for fold in folds_of_mine]) for name in ("mean", "scale"))
-    networks = FittedNetworks(
-        trained.take(mine), mean, scale, scales[0].clip, indicators, "scores", loss=chosen.loss
-    )  # fmt: skip
-    curves = run.training_loss[mine], run.validation_loss[mine]
-    return FoldNetworks(networks, candidates, chosen, held_out, proba, *curves, run.complete)
-
-
-def _part(fold: Fold, everything: NDArray[np.int64], y: NDArray[np.int64]) -> Fold:
-    """Return the rows of a fold that count, without held-out rows of classes that its training part does not have."""
-    train, test = (part[np.isin(part, everything)] for part in fold)
-    return train, test[np.isin(y[test], np.unique(y[train]))]
-
-
-def _spec(entry: GridEntry, part: Fold, offset: int, seed: int, cost: float) -> NetworkSpec:
-    train, test = part
-    validation = test + offset if len(test) else None
-    return replace(entry.network(train + offset, seed, cost), validation=validation)
+    parts = []
+    for fold in folds:
+        train, test = (side[np.isin(side, everything)] for side in fold)
+        known = np.unique(rows.y[train])
+        if len(known) > 1:
+            parts.append((train, test[np.isin(rows.y[test], known)]))
+    return parts or [(everything, everything[:0])]
 
 
 def _out_of_fold(
-    entry: GridEntry,
-    trained: Any,
-    members: Sequence[int],
-    fold_of: Sequence[int],
-    parts: Sequence[Fold],
-    seen: Sequence[torch.Tensor],
-    n_seeds: int,
-    n_classes: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the held-out rows, their probabilities divided by their sum, and as the loss estimates them."""
-    held_out, estimates = [np.empty(0, np.int64)], [np.empty((0, n_classes))]
-    for fold, (_, test) in enumerate(parts):
-        own = [m for m in members if fold_of[m % n_seeds] == fold]
-        if len(test) and own:
-            scores = trained.take(own).scores(seen[fold][torch.from_numpy(test)])
-            held_out.append(test)
-            estimates.append(entry.loss.inverse_link(scores.mean(0)).double().numpy())
-    raw = np.concatenate(estimates)
-    total = raw.sum(1, keepdims=True)
-    proba = np.divide(raw, total, out=np.full_like(raw, 1 / n_classes), where=total > 0)
-    return np.concatenate(held_out), proba, raw
-
-
-def _judged(
-    entry: GridEntry,
-    members: Sequence[int],
-    rows: Rows,
-    held_out: NDArray[np.int64],
-    proba: NDArray[np.float64],
-    raw: NDArray[np.float64],
-    cost: float,
-) -> Candidate:
-    if not members:
-        return Candidate(entry.loss, entry.weight_decay, (), np.inf, np.nan, failed=True, log_loss=np.inf)
-    if not len(held_out):
-        nothing = np.nan
-        return Candidate(entry.loss, entry.weight_decay, tuple(members), nothing, nothing, failed=False)
-    weight = np.ones(len(held_out)) if rows.weight is None else rows.weight[held_out]
-    labels = rows.y[held_out]
-    reject = chow_acceptance(raw.max(1), cost) <= 0
-    wrong = ~reject & (raw.argmax(1) != labels)
-    log_loss = -np.log(np.maximum(proba[np.arange(len(labels)), labels], 1e-12))
-    return Candidate(
-        entry.loss,
-        entry.weight_decay,
-        tuple(members),
-        float(np.average(wrong + cost * reject, weights=weight)),
-        float(1 - np.average(reject, weights=weight)),
-        failed=False,
-        log_loss=float(np.average(log_loss, weights=weight)),
-    )
+    loss: Loss, data: FoldData, trained: Trained, part_of: Sequence[int], n_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the held-out rows, and their probabilities as the loss estimates them."""
+    rows, estimates = [np.empty(0, np.int64)], [np.empty((0, n_classes))]
+    for test, scores in data.held_out_scores(trained, part_of):
+        rows.append(test)
+        estimates.append(loss.inverse_link(scores.mean(0)).double().numpy())
+    return np.concatenate(rows), np.concatenate(estimates)

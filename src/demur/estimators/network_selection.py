@@ -1,4 +1,4 @@
-"""The grid of hyper-parameters, the choice among trained networks, and the networks that are kept."""
+"""The grid of hyper-parameters, the choice among trained networks, and the fitted networks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, CostLike
-from demur.calibration import TemperatureScaling, at_temperature
+from demur.calibration import TemperatureScaling, at_temperature, softmax_at
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses import CrossEntropy, Loss, resolve
+from demur.losses import Loss, resolve
+from demur.margins import own_fact
 from demur.rules import Decision, chow_acceptance
 from demur.training import NetworkSpec, Trained
-from demur.training.numpy_networks import PIECE
 from demur.workers import on_workers
 
 __all__ = [
@@ -27,18 +27,16 @@ __all__ = [
     "GridEntry",
     "ScaledNetworks",
     "all_diverged",
+    "best_of",
     "grid_of",
-    "least_log_loss",
-    "least_risk",
+    "judged",
     "scaled_inputs",
-    "select",
-    "try_out",
     "warn_if_silent",
     "with_indicators",
 ]
 
-_ROWS_AT_A_TIME = 1 << 12
-"""Prediction works through the rows in pieces of this size, which bounds its memory."""
+_ROWS_AT_A_TIME = 1 << 10
+"""Rows of a piece: what the networks compute for them fits into the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class GridEntry:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What was tried: its hyper-parameters and how it did on the held-out rows; log loss for losses with a link."""
+    """Hyper-parameters that were tried, and their results on held-out rows; a log loss only for losses with a link."""
 
     loss: Loss
     weight_decay: float
@@ -73,7 +71,7 @@ class AnswersNothingWarning(UserWarning):
 
 
 def warn_if_silent(chosen: Candidate, cost: float) -> None:
-    """Warn if the chosen networks answered none of the rows that they were judged by."""
+    """Warn if the chosen networks answered none of the held-out rows."""
     if chosen.coverage == 0:
         warnings.warn(
             f"the chosen networks decline every held-out row at the cost {cost:g}: no answer is surer than "
@@ -83,11 +81,11 @@ def warn_if_silent(chosen: Candidate, cost: float) -> None:
         )
 
 
-def all_diverged(n_networks: int, loss: str) -> InputError:
-    """Return the error that says so."""
+def all_diverged(loss: str) -> InputError:
+    """Return the error for a training in which every network diverged."""
     return InputError(
-        f"all {n_networks} networks diverged: their weights overflowed. Lower learning_rate, standardise "
-        f"the features, or choose another loss than {loss!r}."
+        "all networks diverged: their weights overflowed. Lower learning_rate, standardise the features, or choose "
+        f"another loss than {loss!r}."
     )
 
 
@@ -114,154 +112,63 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
     return entries
 
 
-def select(
-    grid: Sequence[GridEntry],
-    trained: Trained,
-    n_members: int,
-    X: Tensor,
+def judged(
+    entry: GridEntry,
+    loss: Loss,
+    members: Sequence[int],
+    decided: tuple[Decision[AnyArray], AnyArray],
     y: NDArray[np.int64],
-    weight: NDArray[np.float64],
+    weight: NDArray[np.float64] | None,
     cost: float,
-) -> tuple[list[Candidate], Candidate]:
-    """Return all candidates and the one of least 0-1-c risk on these rows; the first of equals.
+) -> Candidate:
+    """Return how networks do on held-out rows.
 
-    Networks that diverged are never chosen.
+    Wrong and rejected rows are counted, so that candidates that are equally good have equal risks.
+
+    Parameters
+    ----------
+    entry : GridEntry
+    loss : Loss
+        The one that decides.
+    members : sequence of int
+        The networks that did not diverge.
+    decided : pair of Decision and array
+        The decisions for the held-out rows, and the normalised probabilities of losses with a link.
+    y, weight : arrays of shape (n_held_out,)
+    cost : float
+    """
+    if not members:
+        return Candidate(loss, entry.weight_decay, (), np.inf, np.nan, failed=True, log_loss=np.inf)
+    if not len(y):
+        return Candidate(loss, entry.weight_decay, tuple(members), np.nan, np.nan, failed=False)
+    decision, proba = decided
+    weights = np.ones(len(y)) if weight is None else weight
+    wrong = weights @ (~decision.reject & (decision.label != y)) / weights.sum()
+    rejected = weights @ decision.reject / weights.sum()
+    log_loss = None
+    if loss.has_link:
+        log_loss = float(np.average(-np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weights))
+    risk = float(wrong + cost * rejected)
+    return Candidate(
+        loss, entry.weight_decay, tuple(members), risk, float(1 - rejected), failed=False, log_loss=log_loss
+    )
+
+
+def best_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the candidate of least log loss for losses with a link, else of least risk; the first of equals.
+
+    The 0-1-c risk at one cost is a poor criterion where rows are few and declining everything is hard to beat; and a
+    network with a link serves every cost.
 
     Raises
     ------
-    ValueError
-        If all diverged.
+    InputError
+        If all networks diverged.
     """
-    (candidates,) = try_out(grid, trained, n_members, X, y, weight, [cost])
-    best = least_risk(candidates)
-    if best.failed:
-        raise all_diverged(len(trained.failed), best.loss.name)
-    return candidates, best
-
-
-def least_log_loss(
-    candidates: Sequence[Candidate],
-    trained: Trained,
-    X: Tensor,
-    y: NDArray[np.int64],
-    weight: NDArray[np.float64],
-) -> tuple[list[Candidate], Candidate]:
-    """Return the candidates with their log losses on these rows, and the best by them; for losses with a link.
-
-    The 0-1-c risk at one cost is a poor judge where rows are few and "decline everything" is hard to beat, and a
-    network with a link serves every cost.
-    """
-    judged, losses = [], []
-    for candidate in candidates:
-        value = np.inf
-        if not candidate.failed:
-            networks = FittedNetworks(trained.take(candidate.members), None, None, loss=candidate.loss)
-            proba = networks.proba(X.numpy(), normalised=True)[np.arange(len(y)), y]
-            value = float(np.average(-np.log(np.maximum(proba, 1e-12)), weights=weight))
-        judged.append(replace(candidate, log_loss=value))
-        losses.append(value)
-    return judged, judged[int(np.argmin(losses))]
-
-
-def least_risk(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate of least risk, the first of equals; one that diverged only where all did."""
-    return min(candidates, key=lambda candidate: candidate.risk)
-
-
-def try_out(
-    grid: Sequence[GridEntry],
-    trained: Trained,
-    n_members: int,
-    X: Tensor,
-    y: NDArray[np.int64] | Tensor,
-    weight: NDArray[np.float64] | Tensor,
-    costs: Sequence[float],
-) -> list[list[Candidate]]:
-    """Return, for each cost, how each candidate does on these rows, in the order of the grid.
-
-    Networks with equal losses decide as one tensor program, on the device where they are. What is wrong and what is
-    rejected is counted, so candidates that are equally good have risks that are equal to the last bit.
-    """
-    device = trained.vectors.device
-    rows = _HeldOut(
-        X.to(device),
-        torch.as_tensor(y, device=device),
-        torch.as_tensor(weight, dtype=torch.float64, device=device),
-        torch.tensor(costs, dtype=torch.float32, device=device).view(-1, 1, 1),
-    )
-    failed = trained.failed.reshape(len(grid), n_members).tolist()
-    members = [[n * n_members + m for m in range(n_members) if not failed[n][m]] for n in range(len(grid))]
-    counts: dict[int, NDArray[np.float64]] = {}
-    for alike in _alike(grid, [len(one) for one in members]):
-        networks = trained.take([m for n in alike for m in members[n]])
-        counted = rows.count(grid[alike[0]].deciders, networks, len(alike))
-        counts |= {n: counted[..., place] for place, n in enumerate(alike)}
-    total = float(rows.weight.sum())
-    tried: list[list[Candidate]] = [[] for _ in costs]
-    for n, entry in enumerate(grid):
-        for k, decider in enumerate(entry.deciders):
-            for c, cost in enumerate(costs):
-                wrong, rejected = counts[n][:, k, c].tolist() if members[n] else (np.inf, np.nan)
-                risk = (wrong + cost * rejected) / total if members[n] else np.inf
-                coverage = 1 - rejected / total
-                tried[c].append(
-                    Candidate(decider, entry.weight_decay, tuple(members[n]), risk, coverage, failed=not members[n])
-                )
-    return tried
-
-
-def _alike(grid: Sequence[GridEntry], n_members: Sequence[int]) -> list[list[int]]:
-    """Return the positions in the grid in groups of equal losses and equally many networks; without any, in none."""
-    groups: list[list[int]] = []
-    for n, entry in enumerate(grid):
-        if not n_members[n]:
-            continue
-        for group in groups:
-            if grid[group[0]].loss == entry.loss and n_members[group[0]] == n_members[n]:
-                group.append(n)
-                break
-        else:
-            groups.append([n])
-    return groups
-
-
-@dataclass(frozen=True, eq=False)
-class _HeldOut:
-    """Rows to choose by, on the device of the networks: features, classes, weights; and the costs as a column."""
-
-    X: Tensor
-    y: Tensor
-    weight: Tensor
-    cost: Tensor
-
-    def count(self, deciders: Sequence[Loss], networks: Trained, n_entries: int) -> NDArray[np.float64]:
-        """Return the weight of the wrong and of the rejected rows, of shape (2, n_deciders, n_costs, n_entries)."""
-
-        def of_some_rows(start: int) -> Tensor:
-            rows = slice(start, start + _ROWS_AT_A_TIME)
-            scores = torch.stack(networks.scores(self.X[rows]).tensor_split(n_entries))
-            counted = []
-            for decider in deciders:
-                decision = _decide_as_stack(decider, scores, self.cost)
-                reject = decision.reject.expand(len(self.cost), n_entries, -1)
-                wrong = ~reject & (decision.label != self.y[rows])
-                counted.append(torch.stack([(part * self.weight[rows]).sum(-1) for part in (wrong, reject)]))
-            return torch.stack(counted, 1)
-
-        n_workers = 1 if self.X.device.type == "cuda" else None
-        pieces = on_workers(of_some_rows, range(0, len(self.X), _ROWS_AT_A_TIME), n_workers=n_workers)
-        return np.asarray(torch.stack(pieces).sum(0).cpu().numpy(), dtype=np.float64)
-
-
-def _decide_as_stack(loss: Loss, scores: Tensor, cost: Tensor) -> Decision[Tensor]:
-    """Decide with scores of shape (n_entries, n_members, n_rows, n_outputs), members averaged, as FittedNetworks do."""
-    if scores.shape[1] == 1 or not loss.has_link:
-        return loss.rule(scores[:, 0], cost)
-    proba = loss.inverse_link(scores).mean(1)
-    confidence = proba.amax(-1)
-    by_score = loss.class_scores(scores, proba.shape[-1]).mean(1)
-    label = torch.where(proba == confidence.unsqueeze(-1), by_score, -torch.inf).argmax(-1)
-    return Decision.from_acceptance(label, chow_acceptance(confidence, cost), confidence)
+    usable = [one for one in candidates if not one.failed]
+    if not usable:
+        raise all_diverged(candidates[0].loss.name)
+    return min(usable, key=lambda one: one.risk if one.log_loss is None else one.log_loss)
 
 
 def with_indicators(X: AnyArray, indicators: NDArray[np.int64] | None) -> AnyArray:
@@ -304,20 +211,20 @@ def scaled_inputs(
 
 @dataclass(frozen=True, eq=False)
 class ScaledNetworks:
-    """Networks that were kept, from raw features to scores.
+    """Fitted networks, from raw features to scores.
 
     Parameters
     ----------
     networks : Trained
     mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs), or None
-        Inputs are centred and divided by these, by those of each member if they differ; None if they are already.
+        The centre and the scale of the inputs, of each member if they differ; None if inputs are scaled already.
     clip : float, optional
         The scaled inputs are clipped smoothly to (-clip, clip).
     indicators : array of int, optional
-        Features for which an input tells where they are missing, after the features themselves.
+        Features with an additional input that is 1 where the feature is missing; these inputs come last.
     mean_of : {"proba", "scores"}
-        What is averaged over the members. Members that are each calibrated make probabilities too timid when these are
-        averaged; the mean of their scores is as sure as they are.
+        What is averaged over the members. The mean of the probabilities of members that are each calibrated is
+        underconfident; the mean of their scores is not.
     """
 
     networks: Trained
@@ -328,47 +235,27 @@ class ScaledNetworks:
     mean_of: Literal["proba", "scores"] = "proba"
 
     def over_pieces(self, X: AnyArray, function: Callable[[AnyArray], tuple[AnyArray, ...]]) -> tuple[AnyArray, ...]:
-        """Apply a function to the scores (n_members, rows, n_outputs), some rows at a time; it returns arrays of rows.
+        """Apply a function to the scores (n_members, n_rows, n_outputs), a piece of the rows at a time.
 
-        Two rows are the least: sums over a single one would add up in another order.
+        It returns arrays with one entry per row, which are joined.
         """
-        if not len(X):
-            return tuple(one[:0] for one in self.over_pieces(np.zeros((1, X.shape[1])), function))
 
-        def results(start: int) -> tuple[AnyArray, ...]:
-            rows = X[start : start + PIECE]
-            filled = rows if len(rows) > 1 else np.concatenate([rows, rows])
-            scores = self._scores(filled)
-            if self.mean_of == "scores" and len(scores) > 1:
-                scores = np.add.reduce(scores, axis=0, keepdims=True) / np.float32(len(scores))
-            return tuple(one[: len(rows)] for one in function(scores))
+        def results(rows: AnyArray) -> tuple[AnyArray, ...]:
+            with np.errstate(all="ignore"):  # decisions handle scores that overflow
+                scores = self.networks.scores_of_arrays(self._inputs(rows))
+                return function(scores.mean(0, keepdims=True) if self.mean_of == "scores" else scores)
 
-        if len(X) <= PIECE:
-            return results(0)
-        return tuple(map(np.concatenate, zip(*on_workers(results, range(0, len(X), PIECE)), strict=True)))
+        if len(X) <= _ROWS_AT_A_TIME:
+            return results(X)
+        pieces = [X[start : start + _ROWS_AT_A_TIME] for start in range(0, len(X), _ROWS_AT_A_TIME)]
+        return tuple(map(np.concatenate, zip(*on_workers(results, pieces), strict=True)))
 
     def of_scores(self, X: AnyArray, function: Callable[[Tensor], Tensor]) -> AnyArray:
-        """Apply a function of the scores (n_members, rows, n_outputs) to all rows, some at a time."""
-
-        def of_rows(scores: AnyArray) -> tuple[AnyArray]:
-            return (function(torch.from_numpy(_in_vectors(scores)))[: scores.shape[1]].numpy(),)
-
-        return self.over_pieces(X, of_rows)[0]
-
-    def _scores(self, rows: AnyArray) -> AnyArray:
-        """Return the scores of each member. A row's do not depend on the rows it comes with."""
-        inputs = self._inputs(rows)
-        on_numpy = self.networks.on_numpy()
-        if on_numpy is not None:
-            return on_numpy.scores(inputs)
-        # small products use other kernels
-        filled = np.zeros((*inputs.shape[:-2], len(rows) + -len(rows) % 64, inputs.shape[-1]), dtype=np.float32)
-        filled[..., : len(rows), :] = inputs
-        scores: AnyArray = self.networks.scores(torch.from_numpy(filled)).cpu().numpy()
-        return scores[:, : len(rows)]
+        """Apply a function of the scores as a tensor (n_members, n_rows, n_outputs) to all rows."""
+        return self.over_pieces(X, lambda scores: (function(torch.from_numpy(scores)).numpy(),))[0]
 
     def _inputs(self, rows: AnyArray) -> NDArray[np.float32]:
-        """Return what the networks see of rows: (n_rows, n_inputs), or that of each member."""
+        """Return the inputs of the networks: (n_rows, n_inputs), or those of each member."""
         joined = with_indicators(rows, self.indicators)
         if self.mean is None or self.scale is None:
             with np.errstate(over="ignore"):
@@ -380,7 +267,7 @@ class ScaledNetworks:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FittedNetworks(ScaledNetworks):
-    """The networks that were kept, from raw features to decisions.
+    """Fitted networks, from raw features to decisions.
 
     Parameters
     ----------
@@ -392,23 +279,27 @@ class FittedNetworks(ScaledNetworks):
     temperature: TemperatureScaling | None = None
 
     def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
-        """Return the inverse link of the scores as the loss estimates them, one or the other averaged over members.
+        """Return the class probabilities as the loss estimates them, averaged over the members.
 
         With ``normalised``, in float64 and divided by their sum over the classes.
         """
 
         def probabilities(scores: AnyArray) -> tuple[AnyArray]:
-            by_class = self._by_class(scores)
-            return (_normalised(by_class) if normalised else by_class.T,)
+            estimates = self._estimates(scores)
+            return (_normalised(estimates) if normalised else estimates,)
 
         return self.over_pieces(X, probabilities)[0]
 
-    def _by_class(self, scores: AnyArray) -> NDArray[np.float32]:
-        """Return the probabilities, averaged over the members, of shape (n_classes, n_rows)."""
-        by_class = _softmax(scores) if type(self.loss) is CrossEntropy else _linked(self.loss, scores)
-        if self.temperature is not None:
-            by_class = at_temperature(by_class.T, self.temperature.temperature_).T
-        return by_class
+    def _estimates(self, scores: AnyArray) -> AnyArray:
+        """Return the inverse link of the scores, averaged over the members and calibrated: (n_rows, n_classes)."""
+        if own_fact(self.loss, "softmax_link"):
+            proba = softmax_at(scores, 1.0)
+        else:
+            proba = self.loss.inverse_link(torch.from_numpy(scores)).numpy()
+        proba = proba[0] if len(proba) == 1 else proba.mean(0)
+        if self.temperature is None:
+            return proba
+        return at_temperature(proba.astype(np.float64), self.temperature.temperature_)  # small ones underflow in single
 
     def decide(self, X: AnyArray, cost: CostLike) -> Decision[AnyArray]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
@@ -419,7 +310,7 @@ class FittedNetworks(ScaledNetworks):
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: normalised probabilities, or scores for losses without a link.
 
-        The networks run once for both. Without ``n_classes``, losses without a link give no scores.
+        Without ``n_classes``, losses without a link return all of their scores.
         """
         if self.loss.has_link:
             label, confidence, proba = self.over_pieces(X, self._label_confidence_proba)
@@ -428,81 +319,36 @@ class FittedNetworks(ScaledNetworks):
         one_cost = float(np.ravel(cost)[0])
 
         def by_rule(scores: AnyArray) -> tuple[AnyArray, ...]:
-            own = torch.from_numpy(_in_vectors(scores)[0])
+            own = torch.from_numpy(scores[0])
             found = self.loss.rule(own, one_cost)
             of_classes = own if n_classes is None else self.loss.class_scores(own, n_classes)
-            parts = (found.label, found.acceptance, found.confidence, of_classes)
-            return tuple(part[: scores.shape[1]].numpy() for part in parts)
+            return tuple(part.numpy() for part in (found.label, found.acceptance, found.confidence, of_classes))
 
         label, acceptance, confidence, of_classes = self.over_pieces(X, by_rule)
-        decision = Decision.from_acceptance(label.astype(np.int64), acceptance, confidence)
-        return decision, of_classes.astype(np.float64)
+        return Decision.from_acceptance(label, acceptance, confidence), of_classes.astype(np.float64)
 
     def _label_confidence_proba(self, scores: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """Return the likeliest class, among equals the one with the best mean score, its probability, and those of all.
+        """Return the likeliest class, by the mean score among equals; its estimate; and all normalised estimates."""
+        proba = self._estimates(scores)
+        confidence = proba.max(axis=1)
+        likeliest = proba == confidence[:, None]
+        label = likeliest.argmax(axis=1)
+        if (likeliest.sum(axis=1) > 1).any():
+            by_class = self.loss.class_scores(torch.from_numpy(scores), proba.shape[1]).numpy().mean(0)
+            label = np.where(likeliest, by_class, -np.inf).argmax(axis=1)
+        return label, confidence, _normalised(proba)
 
-        The confidence is the loss's own estimate, the probabilities of all classes are normalised.
-        """
-        by_class = self._by_class(scores)
-        confidence = by_class.max(axis=0)
-        likeliest = by_class == confidence
-        label = likeliest.argmax(axis=0)
-        if (likeliest.sum(axis=0) > 1).any():
-            by_score = np.where(likeliest, self._class_scores(scores, len(by_class)), -np.inf)
-            label = by_score.argmax(axis=0)
-        return label, confidence, _normalised(by_class)
-
-    def _class_scores(self, scores: AnyArray, n_classes: int) -> AnyArray:
-        """Return the mean of the members' scores of each class, of shape (n_classes, n_rows)."""
-        if type(self.loss) is not CrossEntropy:
-            of_loss = self.loss.class_scores(torch.from_numpy(_in_vectors(scores)), n_classes)
-            scores = of_loss[:, : scores.shape[1]].numpy()
-        return np.asarray(np.add.reduce(np.ascontiguousarray(scores.transpose(2, 0, 1)), axis=1) / len(scores))
-
-    def class_scores(self, X: AnyArray, n_classes: int) -> NDArray[np.float64]:
-        """Return one score per class, for losses without a link."""
-
-        def of_classes(scores: AnyArray) -> tuple[AnyArray]:
-            own = self.loss.class_scores(torch.from_numpy(_in_vectors(scores)[0]), n_classes)
-            return (own[: scores.shape[1]].numpy(),)
-
-        return np.asarray(self.over_pieces(X, of_classes)[0], dtype=np.float64)
-
-    def calibrated(self, X: Tensor, y: NDArray[np.int64], weight: NDArray[np.float64]) -> FittedNetworks:
-        """Return the same networks with a temperature chosen on these (already scaled) rows."""
-        proba = replace(self, mean=None, scale=None, indicators=None).proba(X.numpy(), normalised=True)
-        return replace(self, temperature=TemperatureScaling().fit(proba, y, weight))
+    def calibrated(self, X: AnyArray, y: NDArray[np.int64], weight: NDArray[np.float64]) -> FittedNetworks:
+        """Return the same networks with a temperature chosen on these rows."""
+        return replace(self, temperature=TemperatureScaling().fit(self.proba(X, normalised=True), y, weight))
 
 
-def _softmax(scores: AnyArray) -> NDArray[np.float32]:
-    """Return the softmax, averaged over the members, of shape (n_classes, n_rows); there are two rows or more."""
-    by_class = np.array(scores.transpose(2, 0, 1), order="C")
-    by_class -= by_class.max(axis=0)
-    np.exp(by_class, out=by_class)
-    by_class /= np.add.reduce(by_class, axis=0)
-    return np.asarray(np.add.reduce(by_class, axis=1) / np.float32(len(scores)), dtype=np.float32)
-
-
-def _linked(loss: Loss, scores: AnyArray) -> NDArray[np.float32]:
-    """Return what the loss's own link makes of the scores, averaged over the members, as :func:`_softmax` does."""
-    proba = loss.inverse_link(torch.from_numpy(_in_vectors(scores)))[:, : scores.shape[1]].numpy()
-    total = np.add.reduce(np.ascontiguousarray(proba.transpose(2, 0, 1)), axis=1)
-    return np.asarray(total / np.float32(len(scores)), dtype=np.float32)
-
-
-def _in_vectors(scores: AnyArray) -> AnyArray:
-    """Fill up to a multiple of 64 rows: torch rounds what is beyond the last full register by other instructions."""
-    filled = np.zeros((len(scores), scores.shape[1] + -scores.shape[1] % 64, scores.shape[2]), dtype=scores.dtype)
-    filled[:, : scores.shape[1]] = scores
-    return filled
-
-
-def _normalised(by_class: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return probabilities of shape (n_rows, n_classes) in double precision, each row divided by its sum."""
-    proba = np.array(by_class, dtype=np.float64, order="C")
-    total = np.add.reduce(proba, axis=0)
+def _normalised(estimates: AnyArray) -> NDArray[np.float64]:
+    """Return probabilities in double precision, each row divided by its sum; equal ones where the sum is 0."""
+    proba = estimates.astype(np.float64)
+    total = proba.sum(axis=1, keepdims=True)
     if not total.all():
-        proba[:, total == 0] = 1.0
-        total[total == 0] = len(proba)
+        proba[total[:, 0] == 0] = 1.0
+        total[total == 0] = proba.shape[1]
     proba /= total
-    return proba.T
+    return proba

@@ -26,19 +26,19 @@ from demur.estimators.base import (
     choose_reject_label,
     row_weights,
 )
-from demur.estimators.fold_networks import FeatureScale, FoldNetworks, Rows, fit_fold_networks, recipe_for, tempered
+from demur.estimators.fold_networks import FeatureScale, FoldNetworks, Rows, fit_fold_networks, recipe_for
 from demur.estimators.network_selection import (
     Candidate,
     FittedNetworks,
     GridEntry,
+    best_of,
     grid_of,
-    least_log_loss,
-    select,
+    judged,
     warn_if_silent,
     with_indicators,
 )
 from demur.estimators.splitting import Blocks, Fold, folds_of, validation_rows
-from demur.estimators.table_codes import KnownRows
+from demur.estimators.table_encoding import KnownRows
 from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.rules import Decision
@@ -299,7 +299,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
                 scaled=self.standardize, embeddings=self.embeddings, device=device, progress=progress,
             )  # fmt: skip
         self.candidates_, self.best_candidate_ = found.candidates, found.chosen
-        self.networks_ = found.networks if self.calibration is None else tempered(found, rows)
+        self.networks_ = found.networks if self.calibration is None else found.tempered(rows)
         self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
 
     def adopt(self, found: FoldNetworks, n_features: int, n_classes: int) -> Self:
@@ -338,11 +338,10 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         with self._progress(n_networks * (self.epochs or _EPOCHS)) as progress:
             trained = self._trained(rows, scale, grid, train_rows, seeds, device, progress)
             weight = np.ones(len(everything)) if rows.weight is None else rows.weight
-            held_out = scale.of(rows.X[validation]), rows.y[validation], weight[validation]
-            candidates, chosen = select(grid, trained, len(seeds), *held_out, float(self.cost))
-            if has_link:
-                candidates, chosen = least_log_loss(candidates, trained, *held_out)
-            networks = _as_fitted(chosen, trained.take(chosen.members), scale)
+            held_out = rows.X[validation], rows.y[validation], weight[validation]
+            candidates = self._judged(grid, trained, scale, *held_out)
+            chosen = best_of(candidates)
+            networks = _as_fitted(chosen.loss, trained.take(chosen.members), scale)
             if calibrated:
                 networks = networks.calibrated(*held_out)
             if again:
@@ -353,8 +352,30 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
                 trained = self._trained(rows, scale, [entry], everything, seeds, device, progress)
                 if bool((~trained.failed).any()):
                     kept = np.flatnonzero(~trained.failed.cpu().numpy()).tolist()
-                    networks = replace(_as_fitted(chosen, trained.take(kept), scale), temperature=networks.temperature)
+                    again_fitted = _as_fitted(chosen.loss, trained.take(kept), scale)
+                    networks = replace(again_fitted, temperature=networks.temperature)
         self.candidates_, self.best_candidate_, self.networks_ = candidates, chosen, networks
+
+    def _judged(
+        self,
+        grid: Sequence[GridEntry],
+        trained: Trained,
+        scale: FeatureScale,
+        X: AnyArray,
+        y: NDArray[np.int64],
+        weight: NDArray[np.float64],
+    ) -> list[Candidate]:
+        """Return how each entry of the grid does on held-out rows, with each loss that may decide with its scores."""
+        cost, candidates = float(self.cost), []
+        of_entry = np.arange(len(trained)).reshape(len(grid), -1)
+        failed = trained.failed.cpu().numpy()
+        for entry, own in zip(grid, of_entry, strict=True):
+            members = own[~failed[own]].tolist()
+            for loss in entry.deciders:
+                networks = _as_fitted(loss, trained.take(members or own.tolist()), scale)
+                decided = networks.decide_and_score(X, cost, len(self.classes_))
+                candidates.append(judged(entry, loss, members, decided, y, weight, cost))
+        return candidates
 
     def _trained(
         self,
@@ -448,7 +469,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if self.has_proba:
             proba: NDArray[np.float64] = self.predict_proba(X)
             return proba
-        return self.networks_.class_scores(self._validated(X), len(self.classes_))
+        return self.networks_.decide_and_score(self._validated(X), self.fit_cost_, len(self.classes_))[1]
 
     def _loss(self) -> Any:
         """Return the chosen loss, or before fit the one that was asked for."""
@@ -494,5 +515,5 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             )
 
 
-def _as_fitted(chosen: Candidate, networks: Trained, scale: FeatureScale) -> FittedNetworks:
-    return FittedNetworks(networks, scale.mean, scale.scale, scale.clip, scale.indicators, loss=chosen.loss)
+def _as_fitted(loss: Loss, networks: Trained, scale: FeatureScale) -> FittedNetworks:
+    return FittedNetworks(networks, scale.mean, scale.scale, scale.clip, scale.indicators, loss=loss)

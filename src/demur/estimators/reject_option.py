@@ -37,7 +37,7 @@ from demur.estimators.splitting import (
     folds_within,
     set_aside,
 )
-from demur.estimators.table_codes import KnownRows
+from demur.estimators.table_encoding import KnownRows
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
 

@@ -388,21 +388,10 @@ def validation_rows(y: NDArray[np.int64], block: Ints, fraction: float, rng: np.
     >>> sorted(set(y[train].tolist()))
     [0, 1, 2]
     """
-    sizes, wanted = np.bincount(block), round(fraction * len(y))
-    order = rng.permutation(len(sizes))
-    too_large = sizes[order] >= 2 * wanted
-    order = np.r_[order[~too_large], order[too_large]]
-    n_held_out = int(np.searchsorted(np.cumsum(sizes[order]) - sizes[order] / 2, wanted))
-    if not n_held_out and wanted and len(sizes) > 1:
-        order, n_held_out = np.argsort(sizes, kind="stable"), 1
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    held_out = rank < n_held_out
-    for label in np.setdiff1d(y, y[~held_out[block]]):
-        candidates = block[(y == label) & held_out[block]]
-        if len(candidates):  # another class may have brought it along
-            held_out[candidates[rank[candidates].argmin()]] = False
-    train, validation = np.flatnonzero(~held_out[block]), np.flatnonzero(held_out[block])
+    held_out = _draw(Blocks(block, 0), y, fraction, rng, at_least=int(round(fraction * len(y)) > 0))
+    train, validation = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    if not len(train) or set(y[validation]) - set(y[train]):
+        train, validation = np.arange(len(y)), train[:0]
     return train, validation if len(validation) else train
 
 

@@ -53,6 +53,7 @@ class CrossEntropy(ConfidenceLoss):
     name = kernel = "ce"
     equation = "Section 4, Theorem 8"
     why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
+    softmax_link = True
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return torch.logsumexp(scores, -1) - score_of_label(scores, y)

@@ -136,6 +136,8 @@ class Loss(Trainable):
     """Where the formula stands in the paper, or whose it is."""
     why: ClassVar[str]
     """One sentence: why it is calibrated for rejection, or why not."""
+    softmax_link: ClassVar[bool] = False
+    """True if the inverse link is the softmax of all scores, which needs no torch to compute."""
     trained_for_cost: ClassVar[bool] = False
     """True if the cost enters the loss: another cost then needs another training."""
     has_rejector: ClassVar[bool] = False

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from demur.estimators.network_selection import GridEntry, grid_of, least_risk, try_out
+from demur.estimators.network_selection import Candidate, GridEntry, grid_of
 from demur.losses import Loss, resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Method, Protocol
@@ -248,15 +248,56 @@ class Answerer:
     rivals: tuple[float | None, ...] = ()
 
 
+_ROWS_AT_A_TIME = 1 << 12
+
+
+def try_out(
+    entries: Sequence[GridEntry], trained: Trained, X: Tensor, y: Tensor, costs: Sequence[float]
+) -> list[list[Candidate]]:
+    """Return, for each cost, the results of each candidate on these rows, in the order of the grid.
+
+    There is one network per entry. Networks of one loss decide as one tensor program, on the device where they are.
+    """
+    cost = torch.tensor(costs, dtype=torch.float32, device=X.device).view(-1, 1, 1)
+    failed = trained.failed.tolist()
+    tried: list[dict[int, list[Candidate]]] = [{} for _ in costs]
+    distinct = [entry.loss for n, entry in enumerate(entries) if entry.loss not in [one.loss for one in entries[:n]]]
+    for loss in distinct:
+        alike = [n for n, entry in enumerate(entries) if entry.loss == loss]
+        networks = trained.take(alike)
+        for decider in entries[alike[0]].deciders:
+            wrong, rejected = _counts(decider, networks, X, y, cost)
+            for c, n_wrong, n_rejected in zip(range(len(costs)), wrong, rejected, strict=True):
+                for n, wrong_rows, rejected_rows in zip(alike, n_wrong, n_rejected, strict=True):
+                    risk = np.inf if failed[n] else (wrong_rows + costs[c] * rejected_rows) / len(y)
+                    coverage = np.nan if failed[n] else 1 - rejected_rows / len(y)
+                    members = () if failed[n] else (n,)
+                    tried[c].setdefault(n, []).append(
+                        Candidate(decider, entries[n].weight_decay, members, risk, coverage, failed=failed[n])
+                    )
+    return [[one for n in range(len(entries)) for one in at_cost[n]] for at_cost in tried]
+
+
+def _counts(loss: Loss, networks: Trained, X: Tensor, y: Tensor, cost: Tensor) -> tuple[list[list[int]], ...]:
+    """Return how many rows are wrong, and how many are rejected, at each cost by each network."""
+    counted = torch.zeros(2, len(cost), len(networks), dtype=torch.int64, device=X.device)
+    for start in range(0, len(X), _ROWS_AT_A_TIME):
+        rows = slice(start, start + _ROWS_AT_A_TIME)
+        decision = loss.rule(networks.scores(X[rows]), cost)
+        reject = decision.reject.expand(*counted.shape[1:], -1)
+        counted += torch.stack([(~reject & (decision.label != y[rows])).sum(-1), reject.sum(-1)])
+    return tuple(counted.tolist())
+
+
 def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, split: Split) -> list[Answerer]:
     """Choose the candidate of least risk on the validation rows at each cost of a part, the first of equals."""
     rows = torch.as_tensor(split.validation, device=problem.X.device)
     X, y = problem.X[rows], problem.y[rows]
     networks = trained.take(range(part.first, part.first + len(part.entries)))
-    tried = try_out(part.entries, networks, 1, X, y, torch.ones(len(rows), dtype=torch.float64), part.costs)
+    tried = try_out(part.entries, networks, X, y, part.costs)
     chosen = []
     for cost, candidates in zip(part.costs, tried, strict=True):
-        best = least_risk(candidates)
+        best = min(candidates, key=lambda one: one.risk)
         if best.failed:
             raise AllDivergedError(
                 f"every network of {job.method.name} on {job.problem} diverged in trial {part.trial} at cost {cost:g}; "

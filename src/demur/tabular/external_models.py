@@ -159,8 +159,8 @@ def schema_of_estimator(estimator: Estimator) -> Schema:
     from demur.estimators import AutoClassifier
 
     inner = _inner(estimator)
-    if isinstance(inner, AutoClassifier) and inner.codes_.schema is not None:
-        return inner.codes_.schema
+    if isinstance(inner, AutoClassifier) and inner.encoding_.schema is not None:
+        return inner.encoding_.schema
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         raise InputError(

@@ -6,9 +6,9 @@
 
 from demur.training.architecture import Architecture
 from demur.training.engine import resolve_device, train, train_all
-from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
+from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData, TrainingOptions
 from demur.training.mlp import MLP
-from demur.training.recipe import EpochEnd, Recipe, TabularTraining, train_tabular
+from demur.training.recipe import Recipe, TabularTraining, train_tabular
 from demur.training.robust_scaling import SmoothRobustScaler
 from demur.training.tabular_net import PeriodicEmbeddings, TabularNet
 from demur.training.torch_module import ModuleArchitecture, ModuleFactory
@@ -16,7 +16,6 @@ from demur.training.torch_module import ModuleArchitecture, ModuleFactory
 __all__ = [
     "MLP",
     "Architecture",
-    "EpochEnd",
     "Job",
     "ModuleArchitecture",
     "ModuleFactory",
@@ -28,6 +27,7 @@ __all__ = [
     "TabularTraining",
     "Trained",
     "TrainingData",
+    "TrainingOptions",
     "resolve_device",
     "train",
     "train_all",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 from demur.training.cuda import train_with_graphs
 from demur.training.fused import can_fuse, train_fused
-from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
+from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData, TrainingOptions
 from demur.training.training_step import Batches, TrainingStep, stacked_loss
 from demur.workers import n_cores, on_workers, single_threaded_kernels
 
 __all__ = [
     "Chunk",
-    "CudaPath",
-    "Decay",
     "DeviceMemoryError",
     "StackPlan",
     "cache_per_core",
@@ -39,13 +37,6 @@ __all__ = [
 ]
 
 
-CudaPath = Literal["tf32", "tf32x3", "ieee", "graph"]
-"""How networks are trained on a GPU."""
-
-Decay = Literal["l2", "decoupled"]
-"""How weights decay: by a penalty that joins the gradient, or by themselves."""
-
-
 class DeviceMemoryError(UserError):
     """A device has not enough free memory for even the smallest stack."""
 
@@ -55,16 +46,7 @@ def train(
     architecture: Architecture,
     data: TrainingData,
     networks: Sequence[NetworkSpec],
-    *,
-    epochs: int = 150,
-    batch_size: int = 128,
-    learning_rate: float = 1e-3,
-    device: torch.device | str = "cpu",
-    stack_size: int | None = None,
-    n_workers: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    on_cuda: CudaPath = "tf32",
-    decay: Decay = "l2",
+    **options: Any,
 ) -> Trained:
     """Train every network with AMSGrad on minibatches of its own rows.
 
@@ -80,25 +62,13 @@ def train(
     architecture : Architecture
     data : TrainingData
     networks : sequence of NetworkSpec
-    epochs, batch_size : int
-    learning_rate : float
-    device : torch.device or str
-    stack_size, n_workers : int, optional
-        Chosen from the machine by default.
-    progress : callable, optional
-        Called with the number of network-epochs just finished, from any thread.
-    on_cuda : {"tf32", "tf32x3", "ieee", "graph"}, default="tf32"
-        On a GPU, networks with one hidden layer and a loss of demur's own are trained by one program each; this is how
-        its products round: factors of 11 bits, of about 22, or of 24. "graph" replays the steps of the CPU instead, as
-        all other networks do.
-    decay : {"l2", "decoupled"}, default="l2"
-        Whether the weight decay of a network is a penalty whose gradient joins that of the loss, as in
-        ``torch.optim.Adam``, or takes its share of the weights in every step, as in ``torch.optim.AdamW``.
+    **options
+        Those of :class:`TrainingOptions`: epochs, batch_size, learning_rate, device and others.
 
     Returns
     -------
     Trained
-        In the order of ``networks``. One whose numbers overflowed is marked in ``failed`` and holds zeros.
+        In the order of ``networks``. A network whose numbers overflowed is marked in ``failed`` and holds zeros.
 
     Raises
     ------
@@ -116,81 +86,36 @@ def train(
     >>> trained.scores(X).shape
     torch.Size([3, 64, 3])
     """
-    job = Job(loss, architecture, data, networks)
-    (trained,) = train_all(
-        [job],
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        device=device,
-        stack_size=stack_size,
-        n_workers=n_workers,
-        progress=progress,
-        on_cuda=on_cuda,
-        decay=decay,
-    )
+    (trained,) = train_all([Job(loss, architecture, data, networks)], **options)
     return trained
 
 
-def train_all(
-    jobs: Sequence[Job],
-    *,
-    epochs: int = 150,
-    batch_size: int = 128,
-    learning_rate: float = 1e-3,
-    device: torch.device | str = "cpu",
-    stack_size: int | None = None,
-    n_workers: int | None = None,
-    progress: Callable[[int], None] | None = None,
-    on_cuda: CudaPath = "tf32",
-    decay: Decay = "l2",
-) -> list[Trained]:
+def train_all(jobs: Sequence[Job], **options: Any) -> list[Trained]:
     """Train several jobs at once, as :func:`train` does each.
 
     Small stacks leave most of a GPU idle; stacks of different jobs then run side by side.
     """
-    device = torch.device(device)
-    for network in (network for job in jobs for network in job.networks):
-        if any(own is not None for own in (network.validation, network.learning_rate, network.dropout)):
-            raise InputError(
-                "validation rows, a learning rate and dropout of a network's own are for train_tabular; leave them out."
-            )
-    if decay not in ("l2", "decoupled"):
-        raise InputError(f"decay must be 'l2' or 'decoupled', got {decay!r}.")
-    how = _How(epochs, batch_size, learning_rate, decay == "decoupled", device, n_workers, progress)
+    how = TrainingOptions(**options)
+    if any(network.validation is not None for job in jobs for network in job.networks):
+        raise InputError("validation rows of a network are for train_tabular; leave them out.")
+    device = how.where
     if device.type != "cuda":
-        return _train_stacks(jobs, how, stack_size)
+        return _train_stacks(jobs, how)
     with _on(device):
         try:
             jobs = [replace(job, data=job.data.to(device)) for job in jobs]
+            fused = [number for number, job in enumerate(jobs) if how.on_cuda != "graph" and can_fuse(job)]
+            trained = dict(zip(fused, train_fused([jobs[number] for number in fused], how), strict=True))
         except torch.cuda.OutOfMemoryError as error:
-            raise _no_room(device, "the rows") from error
-        results = [Trained.empty(job.architecture, len(job.networks), device) for job in jobs]
-        fused = [on_cuda != "graph" and can_fuse(job) for job in jobs]
-        if any(fused):
-            _train_programs(jobs, fused, how, on_cuda, results)
-        others = [number for number, fits in enumerate(fused) if not fits]
-        for number, trained in zip(others, _train_stacks([jobs[n] for n in others], how, stack_size), strict=True):
-            results[number] = trained
-    return results
+            raise _no_room(device, "the rows and one program per network") from error
+        others = [number for number in range(len(jobs)) if number not in trained]
+        trained |= zip(others, _train_stacks([jobs[number] for number in others], how), strict=True)
+    return [trained[number] for number in range(len(jobs))]
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
     """Make a GPU the current one, which streams, graphs and programs are made for."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-@dataclass(frozen=True)
-class _How:
-    """What all jobs of a call share."""
-
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    decoupled: bool
-    device: torch.device
-    n_workers: int | None
-    progress: Callable[[int], None] | None
 
 
 def _no_room(device: torch.device, what: str) -> DeviceMemoryError:
@@ -200,83 +125,46 @@ def _no_room(device: torch.device, what: str) -> DeviceMemoryError:
     )
 
 
-def _train_programs(
-    jobs: Sequence[Job], fused: Sequence[bool], how: _How, precision: CudaPath, results: Sequence[Trained]
-) -> None:
-    """Train the jobs that one program per network can take; fewer networks at a time where memory is short."""
-    waiting = [
-        (number, place) for number, fits in enumerate(fused) if fits for place in range(len(jobs[number].networks))
-    ]
-    limit = len(waiting)
-    while waiting:
-        now = waiting[:limit]
-        numbers = list(dict.fromkeys(number for number, _ in now))
-        places = [[place for number, place in now if number == wanted] for wanted in numbers]
-        parts = [
-            replace(jobs[number], networks=[jobs[number].networks[place] for place in own])
-            for number, own in zip(numbers, places, strict=True)
-        ]
-        try:
-            outcomes = train_fused(
-                parts, epochs=how.epochs, batch_size=how.batch_size, learning_rate=how.learning_rate,
-                decoupled=how.decoupled, device=how.device, precision=precision, progress=how.progress,
-            )  # fmt: skip
-        except torch.cuda.OutOfMemoryError as error:
-            if limit == 1:
-                raise _no_room(how.device, "a single network") from error
-            outcomes = None
-        if outcomes is None:  # outside the handler, whose traceback keeps what was allocated
-            torch.cuda.empty_cache()
-            limit = (min(limit, len(waiting)) + 1) // 2
-            continue
-        for number, own, outcome in zip(numbers, places, outcomes, strict=True):
-            results[number].put(own, *outcome)
-        waiting = waiting[limit:]
-
-
-def _train_stacks(jobs: Sequence[Job], how: _How, stack_size: int | None) -> list[Trained]:
+def _train_stacks(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     """Train stacks of networks, several at a time; smaller ones, one at a time, where memory is short."""
-    results = [Trained.empty(job.architecture, len(job.networks), how.device) for job in jobs]
+    results = [Trained.empty(job.architecture, len(job.networks), how.where) for job in jobs]
     waiting = [list(range(len(job.networks))) for job in jobs]
-    n_workers = how.n_workers
     while any(waiting):
-        work, planned = _plan(jobs, waiting, how, stack_size)
+        work, planned = _plan(jobs, waiting, how)
         try:
-            for one, outcome in _run(work, how, n_workers or planned):
+            for one, outcome in _run(work, how, how.n_workers or planned):
                 results[one.job_number].put(one.chunk.members, *outcome)
                 done = set(one.chunk.members)
                 waiting[one.job_number] = [place for place in waiting[one.job_number] if place not in done]
         except torch.cuda.OutOfMemoryError as error:
             largest = max(len(one) for one in work)
-            if largest == 1 and n_workers == 1:
-                raise _no_room(how.device, "a single network") from error
-            n_workers, stack_size = 1, max(1, largest // 2)
+            if largest == 1 and how.n_workers == 1:
+                raise _no_room(how.where, "a single network") from error
+            how = replace(how, n_workers=1, stack_size=max(1, largest // 2))
         if any(waiting):
             torch.cuda.empty_cache()
     return results
 
 
-def _plan(
-    jobs: Sequence[Job], waiting: Sequence[Sequence[int]], how: _How, stack_size: int | None
-) -> tuple[list[_Work], int]:
+def _plan(jobs: Sequence[Job], waiting: Sequence[Sequence[int]], how: TrainingOptions) -> tuple[list[_Work], int]:
     """Cut what is waiting into stacks, and say how many of them train at a time."""
     work: list[_Work] = []
     workers = [1]
     n_networks = sum(len(places) for places in waiting)
     for position, (job, places) in enumerate(zip(jobs, waiting, strict=True)):
-        plan = stack_plan(job.architecture, batch_size=how.batch_size, n_networks=n_networks, device=how.device)
+        plan = stack_plan(job.architecture, batch_size=how.batch_size, n_networks=n_networks, device=how.where)
         workers.append(plan.n_workers)
-        splitting = 1 if how.device.type == "cuda" else plan.n_workers  # a GPU prefers one large stack to several small
-        size = stack_size or plan.stack_size
+        splitting = 1 if how.where.type == "cuda" else plan.n_workers  # a GPU prefers one large stack to several small
+        size = 1 if job.architecture.is_module else how.stack_size or plan.stack_size
         chunks = plan_chunks([job.networks[place] for place in places], stack_size=size, n_workers=splitting)
-        on_device = replace(job, data=job.data.to(how.device))
+        on_device = replace(job, data=job.data.to(how.where))
         for chunk in chunks:
             members = tuple(places[member] for member in chunk.members)
             work.append(_Work(position, on_device, replace(chunk, members=members)))
-    return work, 1 if any(job.architecture.one_by_one for job in jobs) else max(workers)
+    return work, 1 if any(job.architecture.is_module for job in jobs) else max(workers)
 
 
-def _run(work: Sequence[_Work], how: _How, n_workers: int) -> Iterator[tuple[_Work, tuple[Tensor, Tensor]]]:
+def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterator[tuple[_Work, tuple[Tensor, Tensor]]]:
     """Train every stack, and yield each with its outcome."""
     stop = threading.Event()
 
@@ -284,7 +172,7 @@ def _run(work: Sequence[_Work], how: _How, n_workers: int) -> Iterator[tuple[_Wo
         with torch.no_grad():
             step, batches = one.prepare(how)
             size, last = batches.batch_size, batches.n_rows
-            if one.job.architecture.one_by_one and last % size == 1 and last > 1:
+            if one.job.architecture.is_module and last % size == 1 and last > 1:
                 last -= 1  # batch normalisation has no statistics of a single row
             for order in batches.epochs(how.epochs):
                 x, y, weight = step.examples(order, batches.weight)
@@ -297,7 +185,7 @@ def _run(work: Sequence[_Work], how: _How, n_workers: int) -> Iterator[tuple[_Wo
                     how.progress(len(one))
             return step.outcome()
 
-    if how.device.type == "cuda" and all(one.job.architecture.graphable for one in work):
+    if how.where.type == "cuda" and not any(one.job.architecture.is_module for one in work):
         with torch.no_grad(), single_threaded_kernels():
             running = train_with_graphs(
                 work, lambda one: one.prepare(how), how.epochs, n_streams=n_workers, progress=how.progress
@@ -319,13 +207,13 @@ class _Work:
     def __len__(self) -> int:
         return len(self.chunk.members)
 
-    def prepare(self, how: _How) -> tuple[TrainingStep, Batches]:
+    def prepare(self, how: TrainingOptions) -> tuple[TrainingStep, Batches]:
         members = [self.job.networks[position] for position in self.chunk.members]
         leaders = members[:: len(members) // self.chunk.n_groups]
         batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], how.batch_size)
-        stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, how.device)
-        loss = stacked_loss(self.job.loss, members, how.device)
-        step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate, decoupled=how.decoupled)
+        stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, how.where)
+        loss = stacked_loss(self.job.loss, members, how.where)
+        step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate, decoupled=how.decay == "decoupled")
         return step, batches
 
 
@@ -352,7 +240,7 @@ def stack_plan(architecture: Architecture, *, batch_size: int, n_networks: int, 
     a quarter of the free memory.
     """
     touched = 4 * (3 * batch_size * architecture.n_activations + 6 * architecture.n_parameters)
-    if architecture.one_by_one:
+    if architecture.is_module:
         return StackPlan(stack_size=1, n_workers=1)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)

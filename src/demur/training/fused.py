@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any, cast
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.margins import own_fact
-from demur.training.jobs import Job, NetworkSpec
+from demur.training.jobs import Job, NetworkSpec, Trained, TrainingOptions
 from demur.training.mlp import MLP
 from demur.training.training_step import Batches
 from demur.workers import on_workers
@@ -128,40 +128,23 @@ class FusedStack:
     Parameters
     ----------
     job : Job
-        One that :func:`can_fuse` accepts, with its data on the device.
-    networks : sequence of NetworkSpec
-        Those of the job that have equally many rows.
+        One that :func:`can_fuse` accepts, with its data on the device and networks that have equally many rows.
     orders : Orders
     keys : sequence
         For each network the key of its trial in ``orders``.
-    epochs : int
-    learning_rate : float
-    decoupled : bool
-        How weights decay; see :class:`demur.training.training_step.AMSGrad`.
-    precision : {"tf32", "tf32x3", "ieee"}
-        How the matrix units round their factors: to 11 bits, to about 22, or not at all.
+    how : TrainingOptions
     """
 
-    def __init__(
-        self,
-        job: Job,
-        networks: Sequence[NetworkSpec],
-        orders: Orders,
-        keys: Sequence[Any],
-        *,
-        epochs: int,
-        learning_rate: float,
-        decoupled: bool = False,
-        precision: str = "tf32",
-    ) -> None:
-        loss, architecture, data = job.loss, cast(MLP, job.architecture), job.data
+    def __init__(self, job: Job, orders: Orders, keys: Sequence[Any], how: TrainingOptions) -> None:
+        loss, architecture, data, networks = job.loss, cast(MLP, job.architecture), job.data, job.networks
         device = data.X.device
         kind = _kind(loss)
         assert kind is not None
         self._loss, self._margin = kind
         self._shape = _Shape(*architecture.sizes)
-        self._data, self._orders, self._precision = data, orders, precision
-        self._learning_rate, self._decoupled, self._own_units = learning_rate, decoupled, architecture.own_units
+        self._data, self._orders, self._precision = data, orders, how.on_cuda
+        self._learning_rate, self._decoupled = how.learning_rate, how.decay == "decoupled"
+        self._own_units = architecture.own_units
         self._n_networks = len(networks)
         self._state = torch.zeros(4, len(networks), self._shape.n_parameters, device=device)
         self._state[0] = _initial_vectors(architecture, [one.seed for one in networks]).to(device)
@@ -175,7 +158,7 @@ class FusedStack:
                 [_hyper(loss, one, "beta") for one in networks],
             )
         )
-        self._corrections = _bias_corrections(epochs * orders.n_steps, learning_rate).to(device)
+        self._corrections = _bias_corrections(how.epochs * orders.n_steps, how.learning_rate).to(device)
         self._y = data.y.to(torch.int32)
 
     @property
@@ -241,49 +224,27 @@ class FusedStack:
         return vectors, ~(vectors.isfinite().all(1) & largest.isfinite().all(1))
 
 
-def train_fused(
-    jobs: Sequence[Job],
-    *,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    device: torch.device,
-    decoupled: bool = False,
-    precision: str = "tf32",
-    progress: Callable[[int], None] | None = None,
-) -> list[tuple[Tensor, Tensor]]:
+def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     """Train every network of every job; networks that have equally many rows share their orders.
 
     The stacks go to several streams, those with most rows first, so that the device is never without work before the
     last of them: whatever ends early leaves its place to the next. Each stack keeps its stream.
-
-    Returns
-    -------
-    list of pairs of tensors
-        For each job the vectors, and which networks failed.
     """
+    device = how.where
     keys = [[(one.seed, one.rows.tobytes()) for one in job.networks] for job in jobs]
     trials: dict[int, dict[Any, tuple[NDArray[np.int64], int]]] = defaultdict(dict)
     for job, own in zip(jobs, keys, strict=True):
         for network, key in zip(job.networks, own, strict=True):
             trials[len(network.rows)][key] = (network.rows, network.seed)
-    results: list[tuple[Tensor, Tensor]] = [
-        (
-            torch.zeros(len(job.networks), cast(MLP, job.architecture).n_parameters, device=device),
-            torch.zeros(len(job.networks), dtype=torch.bool, device=device),
-        )
-        for job in jobs
-    ]
+    results = [Trained.empty(job.architecture, len(job.networks), device) for job in jobs]
     groups: list[tuple[Orders, list[tuple[int, list[int], FusedStack]]]] = []
     for n_rows, those in sorted(trials.items(), reverse=True):
-        orders, stacks = Orders(those, batch_size, epochs, device), []
+        orders, stacks = Orders(those, how.batch_size, how.epochs, device), []
         for number, (job, own) in enumerate(zip(jobs, keys, strict=True)):
             places = [place for place, one in enumerate(job.networks) if len(one.rows) == n_rows]
             if places:
-                stack = FusedStack(
-                    job, [job.networks[place] for place in places], orders, [own[place] for place in places],
-                    epochs=epochs, learning_rate=learning_rate, decoupled=decoupled, precision=precision,
-                )  # fmt: skip
+                networks = [job.networks[place] for place in places]
+                stack = FusedStack(replace(job, networks=networks), orders, [own[place] for place in places], how)
                 stacks.append((number, places, stack))
         groups.append((orders, stacks))
     _compile([stack for _, stacks in groups for _, _, stack in stacks])
@@ -292,13 +253,12 @@ def train_fused(
         for start, count, block in orders.blocks():
             for _, places, stack in stacks:
                 lanes.launch(stack, start, count, block)
-                if progress is not None:
-                    progress(count * len(places))
+                if how.progress is not None:
+                    how.progress(count * len(places))
     lanes.join()
     for _, stacks in groups:
         for number, places, stack in stacks:
-            for all_of_them, found in zip(results[number], stack.outcome(), strict=True):
-                all_of_them[torch.tensor(places, device=device)] = found
+            results[number].put(places, *stack.outcome())
     return results
 
 

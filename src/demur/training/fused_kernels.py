@@ -133,6 +133,23 @@ def _at(unit, source, n_units, n_sources):
 
 
 @triton.jit
+def _load(vector, plane, at, has):
+    """Return weights of a network and their three moments, each in a plane of its own."""
+    mean, square, largest = vector + plane, vector + 2 * plane, vector + 3 * plane
+    weights, means = tl.load(vector + at, has, 0.0), tl.load(mean + at, has, 0.0)
+    return weights, means, tl.load(square + at, has, 0.0), tl.load(largest + at, has, 0.0)
+
+
+@triton.jit
+def _store(vector, plane, at, has, weights, mean, square, largest):
+    """Write weights of a network and their three moments."""
+    tl.store(vector + at, weights, has)
+    tl.store(vector + plane + at, mean, has)
+    tl.store(vector + 2 * plane + at, square, has)
+    tl.store(vector + 3 * plane + at, largest, has)
+
+
+@triton.jit
 def _gradients(
     x_ptr, y_ptr, weight_ptr, order_ptr, place_ptr, in_batch, w1, b1, w2, b2, cost, alpha, beta, f, b, o,
     n_features, n_outputs,
@@ -187,17 +204,10 @@ def train_networks(
     at_b2, has_b2 = (n_features + 1) * n_hidden + n_hidden * n_outputs + o, o < n_outputs
     plane = n_networks.to(tl.int64) * n_parameters
     vector = state_ptr + network.to(tl.int64) * n_parameters
-    w1, w2 = tl.load(vector + at_w1, has_w1, 0.0), tl.load(vector + at_w2, has_w2, 0.0)
-    b1, b2 = tl.load(vector + at_b1, has_b1, 0.0), tl.load(vector + at_b2, has_b2, 0.0)
-    mean = vector + plane
-    w1_mean, w2_mean = tl.load(mean + at_w1, has_w1, 0.0), tl.load(mean + at_w2, has_w2, 0.0)
-    b1_mean, b2_mean = tl.load(mean + at_b1, has_b1, 0.0), tl.load(mean + at_b2, has_b2, 0.0)
-    square = mean + plane
-    w1_square, w2_square = tl.load(square + at_w1, has_w1, 0.0), tl.load(square + at_w2, has_w2, 0.0)
-    b1_square, b2_square = tl.load(square + at_b1, has_b1, 0.0), tl.load(square + at_b2, has_b2, 0.0)
-    largest = square + plane
-    w1_largest, w2_largest = tl.load(largest + at_w1, has_w1, 0.0), tl.load(largest + at_w2, has_w2, 0.0)
-    b1_largest, b2_largest = tl.load(largest + at_b1, has_b1, 0.0), tl.load(largest + at_b2, has_b2, 0.0)
+    w1, w1_mean, w1_square, w1_largest = _load(vector, plane, at_w1, has_w1)
+    b1, b1_mean, b1_square, b1_largest = _load(vector, plane, at_b1, has_b1)
+    w2, w2_mean, w2_square, w2_largest = _load(vector, plane, at_w2, has_w2)
+    b2, b2_mean, b2_square, b2_largest = _load(vector, plane, at_b2, has_b2)
 
     for step in range(n_steps):
         order, place = order_ptr + step * batch_size, place_ptr + step % epoch_steps * batch_size
@@ -222,19 +232,7 @@ def train_networks(
         w1, w1_mean, w1_square, w1_largest = _updated(
             w1, g1, w1_mean, w1_square, w1_largest, decay, shrink, size, root, decoupled)  # fmt: skip
 
-    tl.store(vector + at_w1, w1, has_w1)
-    tl.store(vector + at_w2, w2, has_w2)
-    tl.store(vector + at_b1, b1, has_b1)
-    tl.store(vector + at_b2, b2, has_b2)
-    tl.store(mean + at_w1, w1_mean, has_w1)
-    tl.store(mean + at_w2, w2_mean, has_w2)
-    tl.store(mean + at_b1, b1_mean, has_b1)
-    tl.store(mean + at_b2, b2_mean, has_b2)
-    tl.store(square + at_w1, w1_square, has_w1)
-    tl.store(square + at_w2, w2_square, has_w2)
-    tl.store(square + at_b1, b1_square, has_b1)
-    tl.store(square + at_b2, b2_square, has_b2)
-    tl.store(largest + at_w1, w1_largest, has_w1)
-    tl.store(largest + at_w2, w2_largest, has_w2)
-    tl.store(largest + at_b1, b1_largest, has_b1)
-    tl.store(largest + at_b2, b2_largest, has_b2)
+    _store(vector, plane, at_w1, has_w1, w1, w1_mean, w1_square, w1_largest)
+    _store(vector, plane, at_b1, has_b1, b1, b1_mean, b1_square, b1_largest)
+    _store(vector, plane, at_w2, has_w2, w2, w2_mean, w2_square, w2_largest)
+    _store(vector, plane, at_b2, has_b2, b2, b2_mean, b2_square, b2_largest)

@@ -1,21 +1,27 @@
-"""What to train and what comes out: data, one specification per network, and a vector for each that is trained."""
+"""Training data, the specification of each network, and the trained networks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
+from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch, without_gradients
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
-from demur.training.numpy_networks import NumpyNetworks, numpy_networks
 
-__all__ = ["Job", "NetworkSpec", "Trained", "TrainingData"]
+__all__ = ["CudaPath", "Decay", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
+
+CudaPath = Literal["tf32", "tf32x3", "ieee", "graph"]
+"""How networks are trained on a GPU."""
+
+Decay = Literal["l2", "decoupled"]
+"""How weights decay: by a penalty that joins the gradient, or by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +67,6 @@ class NetworkSpec:
         Values for fields of the loss, such as ``alpha`` and ``beta``.
     validation : array of int, optional
         Rows that choose the best epoch, in :func:`train_tabular` only.
-    learning_rate, dropout : float, optional
-        In :func:`train_tabular` only: the network's own, or the recipe's if None.
 
     Examples
     --------
@@ -76,8 +80,6 @@ class NetworkSpec:
     cost: float = 0.2
     hyper: Mapping[str, float] = field(default_factory=dict)
     validation: NDArray[np.int64] | None = None
-    learning_rate: float | None = None
-    dropout: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +101,48 @@ class Job:
     networks: Sequence[NetworkSpec]
 
 
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The options of :func:`train` and :func:`train_all`.
+
+    Parameters
+    ----------
+    epochs, batch_size : int
+    learning_rate : float
+    device : torch.device or str
+    stack_size, n_workers : int, optional
+        Networks in a stack, and stacks that train at a time; chosen from the machine by default.
+    progress : callable, optional
+        Called with the number of network-epochs just finished, from any thread.
+    on_cuda : {"tf32", "tf32x3", "ieee", "graph"}
+        Precision of matrix products on a GPU, for networks with one hidden layer and a loss of demur's own, which are
+        trained by one program each: 11 bits, about 22 bits, or 24 bits. "graph" trains them with CUDA graphs instead,
+        as all other networks.
+    decay : {"l2", "decoupled"}
+        Whether the weight decay of a network is an L2 penalty, whose gradient is added to that of the loss, as in
+        ``torch.optim.Adam``, or shrinks the weights in every step, as in ``torch.optim.AdamW``.
+    """
+
+    epochs: int = 150
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    device: torch.device | str = "cpu"
+    stack_size: int | None = None
+    n_workers: int | None = None
+    progress: Callable[[int], None] | None = None
+    on_cuda: CudaPath = "tf32"
+    decay: Decay = "l2"
+
+    def __post_init__(self) -> None:
+        if self.decay not in ("l2", "decoupled"):
+            raise InputError(f"decay must be 'l2' or 'decoupled', got {self.decay!r}.")
+
+    @property
+    def where(self) -> torch.device:
+        """The device."""
+        return torch.device(self.device)
+
+
 @dataclass(eq=False)
 class Trained:
     """Trained networks of one architecture.
@@ -107,32 +151,26 @@ class Trained:
     ----------
     architecture : Architecture
     vectors : tensor of shape (n_networks, n)
-        Everything each network has learnt.
+        The trained numbers of each network.
     failed : tensor of bool, shape (n_networks,)
-        Networks that diverged; their vectors are zeros and their scores mean nothing.
+        Networks that diverged; their vectors are zeros and their scores are meaningless.
     """
 
     architecture: Architecture
     vectors: Tensor
     failed: Tensor
-    _numpy: ClassVar[NumpyNetworks | None] = None  # of each object, once it was asked for
 
     @classmethod
     def empty(cls, architecture: Architecture, n_networks: int, device: torch.device) -> Trained:
-        """Return a place for results."""
-        length = architecture.vector_length
-        return cls(
-            architecture,
-            torch.zeros(n_networks, length, device=device),
-            torch.zeros(n_networks, dtype=torch.bool, device=device),
-        )
+        """Return zeros, to be filled by :meth:`put`."""
+        vectors = torch.zeros(n_networks, architecture.vector_length, device=device)
+        return cls(architecture, vectors, torch.zeros(n_networks, dtype=torch.bool, device=device))
 
     def put(self, members: Sequence[int], vectors: Tensor, failed: Tensor) -> None:
-        """Store the outcome of some networks; what diverged becomes zeros."""
+        """Store the outcome of some networks, with zeros for those that diverged."""
         index = torch.as_tensor(members, device=self.vectors.device)
         self.vectors[index] = torch.where(failed[:, None], 0.0, vectors)
         self.failed[index] = failed
-        self.__dict__.pop("_numpy", None)
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -146,27 +184,23 @@ class Trained:
         """Return the networks on another device."""
         return Trained(self.architecture, self.vectors.to(device), self.failed.to(device))
 
-    def arrays(self) -> dict[str, AnyArray]:
-        """Return the vectors and what failed as NumPy arrays, without torch where they came as such."""
-        held = self.__dict__.get("_arrays")
-        return held or {name: getattr(self, name).detach().cpu().numpy() for name in ("vectors", "failed")}
-
     def __getstate__(self) -> ByName:
-        """Give the tensors as NumPy arrays, so that whatever stores plain objects can store networks."""
-        return {"architecture": self.architecture, **self.arrays()}
+        """Return NumPy arrays instead of tensors, which are stored and used without torch."""
+        loaded = self.__dict__.get("_arrays")
+        arrays = loaded or {name: getattr(self, name).detach().cpu().numpy() for name in ("vectors", "failed")}
+        return {"architecture": self.architecture, **arrays}
 
     def __setstate__(self, state: ByName) -> None:
         arrays = {name: np.array(state[name]) for name in ("vectors", "failed")}
         self.__dict__.update(architecture=state["architecture"], _arrays=arrays)
 
     def __getattr__(self, name: str) -> Tensor:
-        """Make the tensors of arrays that were loaded, when somebody asks for them."""
+        """Turn arrays that were loaded into tensors, at the first use of one."""
         arrays = self.__dict__.get("_arrays")
         if arrays is None or name not in arrays:
             raise AttributeError(name)
-        for own, array in arrays.items():
-            self.__dict__[own] = torch.tensor(array)  # in torch's own, aligned memory
-        del self.__dict__["_arrays"]  # they may change from now on
+        del self.__dict__["_arrays"]  # the tensors may change from now on
+        self.__dict__.update({own: torch.tensor(array) for own, array in arrays.items()})
         tensor: Tensor = self.__dict__[name]
         return tensor
 
@@ -178,12 +212,13 @@ class Trained:
         """
         return self.architecture.scores(self.vectors.to(x.dtype), x.to(self.vectors.device))
 
-    def on_numpy(self) -> NumpyNetworks | None:
-        """Return the networks as NumPy runs them; None on a GPU, and for modules of the user's own."""
-        is_here = "_arrays" in self.__dict__ or self.vectors.device.type == "cpu"
-        if self._numpy is None and is_here:
-            self.__dict__["_numpy"] = numpy_networks(self.architecture, self.arrays()["vectors"])
-        return self._numpy
+    def scores_of_arrays(self, x: AnyArray) -> AnyArray:
+        """Return the scores for rows in an array: by NumPy on the CPU, by torch on a GPU or for a user's module."""
+        loaded = self.__dict__.get("_arrays")
+        if not self.architecture.is_module and (loaded or self.vectors.device.type == "cpu"):
+            vectors = loaded["vectors"] if loaded else self.vectors.detach().numpy()
+            return self.architecture.scores(vectors, x)
+        return self.scores(torch.from_numpy(x)).cpu().numpy()
 
     def module(self, member: int) -> nn.Module:
         """Return one network as a plain torch module, on the CPU."""

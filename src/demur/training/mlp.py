@@ -13,7 +13,7 @@ from typing import Literal
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
-from demur.training.architecture import Architecture, Stack, one_vector
+from demur.training.architecture import Architecture, Numbers, Stack, one_vector
 
 __all__ = ["MLP", "Initialisation", "StackedMLP"]
 
@@ -62,29 +62,30 @@ class MLP(Architecture):
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> StackedMLP:
         return StackedMLP(self, seeds, n_groups, device)
 
-    def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
-        activation, start = x.t().unsqueeze(0), 0
-        n_networks = len(vectors)
-        for depth, (fan_in, fan_out) in enumerate(pairwise(self.sizes)):
+    def layers(self, vectors: Numbers) -> list[tuple[Numbers, Numbers]]:
+        """Cut vectors (n_networks, n) into each layer's weights (n_networks, out, in) and biases (n_networks, out)."""
+        layers, start = [], 0
+        for fan_in, fan_out in pairwise(self.sizes):
             middle, end = start + fan_in * fan_out, start + (fan_in + 1) * fan_out
-            weight = vectors[:, start:middle].reshape(n_networks, fan_out, fan_in)
-            bias = vectors[:, middle:end].reshape(n_networks, fan_out, 1)
-            activation = torch.baddbmm(bias, weight, activation.expand(n_networks, -1, -1))
-            if depth < len(self.sizes) - 2:
-                torch.relu_(activation)
+            layers.append((vectors[:, start:middle].reshape(-1, fan_out, fan_in), vectors[:, middle:end]))
             start = end
-        return activation.transpose(1, 2)
+        return layers
+
+    def scores(self, vectors: Numbers, x: Numbers) -> Numbers:
+        activation = x
+        for depth, (weight, bias) in enumerate(self.layers(vectors)):
+            activation = activation @ weight.swapaxes(1, 2)
+            activation += bias[:, None]
+            if depth < len(self.sizes) - 2:
+                activation = activation.clip(min=0)
+        return activation
 
     def module(self, vector: Tensor) -> nn.Sequential:
         modules: list[nn.Module] = []
-        start = 0
-        for fan_in, fan_out in pairwise(self.sizes):
-            linear, n_weights = nn.Linear(fan_in, fan_out), fan_in * fan_out
-            weight = vector[start : start + n_weights].view(fan_out, fan_in)
-            bias = vector[start + n_weights : start + n_weights + fan_out]
-            linear.load_state_dict({"weight": weight, "bias": bias})
+        for weight, bias in self.layers(vector[None]):
+            linear = nn.Linear(weight.shape[2], weight.shape[1])
+            linear.load_state_dict({"weight": weight[0], "bias": bias[0]})
             modules += [linear, nn.ReLU()]
-            start += n_weights + fan_out
         return nn.Sequential(*modules[:-1])
 
 
@@ -137,22 +138,8 @@ class StackedMLP(Stack):
             start += n_weights + n_biases
         return views
 
-    def per_parameter(self, values: Tensor) -> Tensor:
-        out = torch.zeros_like(self.parameters)
-        for weight, bias in self._views(out):
-            weight.copy_(values.view(-1, 1, 1).expand_as(weight))
-            bias.copy_(values.view(-1, 1, 1).expand_as(bias))
-        return out
-
-    def per_network_max(self, values: Tensor) -> Tensor:
-        return self._per_network(values).amax(1)
-
-    def vectors(self) -> Tensor:
-        return self._per_network(self.parameters)
-
-    def _per_network(self, flat: Tensor) -> Tensor:
-        parts = [part.reshape(self.n_networks, -1) for layer in self._views(flat) for part in layer]
-        return torch.cat(parts, 1)
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        return [part for layer in self._views(flat) for part in layer]
 
     def forward(self, x: Tensor) -> Tensor:
         batch = x.shape[1]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +21,16 @@ from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
 from demur.training.engine import cache_per_core
-from demur.training.jobs import NetworkSpec, Trained, TrainingData
+from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
 from demur.training.tabular_net import TabularNet, folded_scores
-from demur.training.training_step import seed_of_order, stacked_loss
+from demur.training.training_step import Adam, seed_of_order, stacked_loss
 from demur.workers import n_cores, on_workers
 
-__all__ = ["EpochEnd", "Recipe", "TabularTraining", "train_tabular"]
+__all__ = ["Recipe", "TabularTraining", "train_tabular"]
 
 _STEPS_PER_TURN = 32
 _ROWS_AT_A_TIME = 2048
 _ROWS_TO_ADAPT = 1024
-_EPSILON = 1e-8
 _WIDTHS = (0.3, 0.1)
 """How far to look to both sides of the last epoch's temperature, in its logarithm."""
 
@@ -47,22 +47,23 @@ class Recipe:
     ----------
     epochs : int
     batch_size : int
-        About; the rows are dealt out evenly to batches of this size, a half more or less where they are few.
+        Approximate batch size: the rows are divided evenly into round(n_rows / batch_size) batches.
     learning_rate : float
-        Of the weights. The scales of the features learn 6 times as fast, biases, blends and embeddings at a tenth.
+        Learning rate of the weights. The scales of the features have 6 times this rate, biases, blends and embeddings a
+        tenth of it.
     weight_decay : float
         A step shrinks all numbers but the biases by the factor 1 - rate x decay, each with its own rate.
     dropout : float
-        The share of hidden units that a step leaves out.
+        Share of the hidden units that are dropped in a step.
     betas : pair of float
-        Of Adam.
+        Decay rates of Adam's moments.
     tempered : bool
         Compare the epochs by the validation loss that the best temperature of each would give, where the loss has a
-        link: what counts if the probabilities are calibrated afterwards. An epoch whose network is too sure of itself
-        need not be a bad one then.
+        link. This is the right criterion if the probabilities are calibrated afterwards: an overconfident network may
+        still be the best one.
     patience : int, optional
-        Stop a network after so many epochs without a lower validation loss. The rate rises again with every cycle, and
-        the loss with it: less than half of the epochs may give up too soon.
+        Stop a network after this many epochs without a lower validation loss. The learning rate rises again with every
+        cycle, and the loss with it, so a patience of less than half of the epochs may stop too early.
 
     Examples
     --------
@@ -88,6 +89,8 @@ class Recipe:
                 raise InputError(f"{name} must be at least {least}, got {value}.")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience must be at least 1, got {self.patience}.")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout must be in [0, 1), got {self.dropout}.")
 
     def rate(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the factor of the learning rate at times t in [0, 1]."""
@@ -99,32 +102,8 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False)
-class EpochEnd:
-    """What is known when some networks have finished an epoch.
-
-    Parameters
-    ----------
-    networks : tuple of int
-        Their positions in the caller's list.
-    epoch : int
-        Counted from 1.
-    share : float
-        How much of the training is done, from 0 to 1; with a deadline, of what can be done until then.
-    training_loss, validation_loss : array of shape (len(networks),)
-        Means over the epoch's batches, with dropout, and over the validation rows (at the best temperature if the
-        recipe is ``tempered``), NaN without any.
-    """
-
-    networks: tuple[int, ...]
-    epoch: int
-    share: float
-    training_loss: NDArray[np.float64]
-    validation_loss: NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
 class TabularTraining:
-    """Networks as they were after their best epochs, and how they came there.
+    """Networks as they were after their best epochs, and their loss curves.
 
     Parameters
     ----------
@@ -158,11 +137,9 @@ def train_tabular(
     *,
     recipe: Recipe | None = None,
     device: torch.device | str = "cpu",
-    stack_size: int | None = None,
     n_workers: int | None = None,
     deadline: float | None = None,
     progress: Callable[[int], None] | None = None,
-    on_epoch: Callable[[EpochEnd], None] | None = None,
 ) -> TabularTraining:
     """Train every network on minibatches of its own rows, and keep its best epoch on its validation rows.
 
@@ -180,15 +157,13 @@ def train_tabular(
     networks : sequence of NetworkSpec
     recipe : Recipe, optional
     device : torch.device or str
-    stack_size, n_workers : int, optional
-        Chosen from the machine by default.
+    n_workers : int, optional
+        Threads; one per core by default.
     deadline : float, optional
         A time of ``time.monotonic()``. Where the epochs do not fit, the rest of the schedule is compressed to end by
         then; the networks stop at that time at the latest, up to one step and one look at the validation rows.
     progress : callable, optional
         Called with the number of network-epochs just finished, from any thread.
-    on_epoch : callable, optional
-        Called with an :class:`EpochEnd`, from any thread.
 
     Returns
     -------
@@ -213,10 +188,10 @@ def train_tabular(
     for network in networks:
         _check(network, data)
     stop, pace = threading.Event(), _Pace(deadline, len(networks))
-    listeners = _Listeners(progress, on_epoch)
+    n_workers = 1 if device.type == "cuda" else n_workers or n_cores()
     runs = [
-        _Run(loss, architecture, data, networks, members, recipe, device, listeners)
-        for members in _plan(architecture, networks, recipe, device, stack_size, n_workers)
+        _Run(Job(loss, architecture, data, [networks[position] for position in members]), members, recipe, progress)
+        for members in _plan(architecture, networks, recipe, device, n_workers)
     ]
     turns = _Turns(runs)
 
@@ -224,7 +199,7 @@ def train_tabular(
         with torch.no_grad():
             turns.take(pace, stop)
 
-    n_workers = 1 if device.type == "cuda" else min(n_workers or n_cores(), len(runs))
+    n_workers = min(n_workers, len(runs))
     on_workers(work, range(n_workers), n_workers=n_workers, stop=stop)
     with torch.no_grad():
         return _collect(architecture, runs, len(networks), device)
@@ -243,8 +218,7 @@ def _plan(
     networks: Sequence[NetworkSpec],
     recipe: Recipe,
     device: torch.device,
-    stack_size: int | None,
-    n_workers: int | None,
+    n_workers: int,
 ) -> list[list[int]]:
     """Put networks into one stack whose epochs have equally many steps, of equally many rows."""
     shapes: dict[tuple[int, int], list[int]] = {}
@@ -252,9 +226,7 @@ def _plan(
         shapes.setdefault(_batches(len(network.rows), recipe.batch_size), []).append(position)
     chunks = []
     for (_, n_rows), members in shapes.items():
-        size = stack_size or _stack_size(architecture, n_rows, device)
-        if device.type != "cuda" and stack_size is None:
-            size = min(size, ceil(len(members) / (n_workers or n_cores())))
+        size = min(_stack_size(architecture, n_rows, device), ceil(len(members) / n_workers))
         chunks += [part.tolist() for part in np.array_split(members, ceil(len(members) / size))]
     return chunks
 
@@ -271,12 +243,6 @@ def _stack_size(architecture: TabularNet, n_rows: int, device: torch.device) -> 
     if device.type == "cuda":
         return max(1, min(1024, torch.cuda.mem_get_info(device)[0] // 8 // touched))
     return max(1, min(64, cache_per_core() // touched))
-
-
-@dataclass(frozen=True)
-class _Listeners:
-    progress: Callable[[int], None] | None
-    on_epoch: Callable[[EpochEnd], None] | None
 
 
 class _Pace:
@@ -330,32 +296,16 @@ class _Run:
     """One stack on its way through the epochs."""
 
     def __init__(
-        self,
-        loss: Trainable,
-        architecture: TabularNet,
-        data: TrainingData,
-        networks: Sequence[NetworkSpec],
-        members: Sequence[int],
-        recipe: Recipe,
-        device: torch.device,
-        listeners: _Listeners,
+        self, job: Job, members: Sequence[int], recipe: Recipe, progress: Callable[[int], None] | None
     ) -> None:
-        specs = [networks[position] for position in members]
-        self.members, self._recipe, self._data, self._listeners = tuple(members), recipe, data, listeners
-        self._step = _Step(loss, architecture, data, specs, recipe, device)
-        self._order = _Order(data, specs, recipe.batch_size)
-        self._validation = _Validation(self._step, data, specs, recipe.tempered)
-        self._base = [
-            np.array([recipe_value if own is None else own for own in owns], np.float64)
-            for recipe_value, owns in (
-                (recipe.learning_rate, [spec.learning_rate for spec in specs]),
-                (recipe.weight_decay, [spec.weight_decay for spec in specs]),
-                (recipe.dropout, [spec.dropout for spec in specs]),
-            )
-        ]
-        if not all(np.all((dropout >= 0) & (dropout < 1)) for dropout in self._base[2:]):
-            raise InputError(f"dropout must be in [0, 1), got {self._base[2].tolist()}.")
-        self._step.stack.dropping = bool(self._base[2].any())
+        specs, device = job.networks, job.data.X.device
+        self.members, self._recipe, self._data, self._progress = tuple(members), recipe, job.data, progress
+        self._step = _Step(job, recipe)
+        self._order = _Order(job.data, specs, recipe.batch_size)
+        self._validation = _Validation(self._step, job.data, specs, recipe.tempered)
+        decays = [recipe.weight_decay if spec.weight_decay is None else spec.weight_decay for spec in specs]
+        self._decay = np.array(decays, np.float64)
+        self._step.stack.dropping = recipe.dropout > 0
         self.epoch, self._position, self.share, self.complete = 0, 0, 0.0, True
         self._left = recipe.epochs * self._order.n_steps
         self._graphed = GraphedSteps(self._step, min(_STEPS_PER_TURN, self._order.n_steps))
@@ -382,8 +332,10 @@ class _Run:
             self._order.shuffle()
         n = int(min(_STEPS_PER_TURN, left, self._order.n_steps - self._position))
         t = self.share + (1 - self.share) * np.linspace(0.5, n - 0.5, n, dtype=np.float64) / left
-        rate, fade = self._recipe.rate(t)[:, None], self._recipe.fade(t)[:, None]
-        knobs = np.stack([rate * self._base[0], rate * fade * self._base[0] * self._base[1], fade * self._base[2]], 1)
+        rate, fade = self._recipe.learning_rate * self._recipe.rate(t)[:, None], self._recipe.fade(t)[:, None]
+        knobs = np.stack(
+            [rate + 0 * self._decay, rate * fade * self._decay, self._recipe.dropout * fade + 0 * self._decay], 1
+        )
         taken = self._steps(n, torch.from_numpy(knobs.astype(np.float32)), pace, stop)
         self.share += (1 - self.share) * taken / left
         self._left -= taken
@@ -397,7 +349,7 @@ class _Run:
         return True
 
     def _steps(self, n: int, knobs: Tensor, pace: _Pace, stop: threading.Event) -> int:
-        """Take n steps with rates, shrinkages and dropouts (n, 3, n_networks); return how many there was time for."""
+        """Take n steps with these rates, decays and dropouts (n, 3, n_networks); return how many there was time for."""
         rows, weight = self._order.batches(self._position, n)
         if self._data.X.is_cuda:
             self._graphed.take(rows, weight, knobs)
@@ -426,11 +378,8 @@ class _Run:
             self._stopped |= self.epoch - self.best_epoch >= self._recipe.patience
             if bool(self._stopped.all()):
                 self._left = 0  # as one network alone would stop: what the others do changes nothing for it
-        if self._listeners.progress is not None:
-            self._listeners.progress(len(self.members))
-        if self._listeners.on_epoch is not None:
-            losses = [one[-1].double().cpu().numpy() for one in (self.training_loss, self.validation_loss)]
-            self._listeners.on_epoch(EpochEnd(self.members, self.epoch, self.share, *losses))
+        if self._progress is not None:
+            self._progress(len(self.members))
 
     def _finish(self, pace: _Pace) -> None:
         if self._position:
@@ -482,25 +431,19 @@ class _Order:
 class _Step:
     """Forward, loss, backward, update: for all networks of a stack at once."""
 
-    def __init__(
-        self,
-        loss: Trainable,
-        architecture: TabularNet,
-        data: TrainingData,
-        specs: Sequence[NetworkSpec],
-        recipe: Recipe,
-        device: torch.device,
-    ) -> None:
-        self.architecture, self._data = architecture, data
-        self.stack = architecture.stack([spec.seed for spec in specs], len(specs), device)
-        self.stack.adapt([data.X[_sample(spec, data)] for spec in specs])
-        self.loss = stacked_loss(loss, specs, device)
+    def __init__(self, job: Job, recipe: Recipe) -> None:
+        specs, device = job.networks, job.data.X.device
+        self.architecture, self._data = cast(TabularNet, job.architecture), job.data
+        self.stack = self.architecture.stack([spec.seed for spec in specs], len(specs), device)
+        self.stack.adapt([job.data.X[_sample(spec, job.data)] for spec in specs])
+        self.loss = stacked_loss(job.loss, specs, device)
         self.cost = torch.tensor([[spec.cost] for spec in specs], device=device)
         self._sum = torch.zeros(len(specs), device=device)
-        self._update = (_UpdateOnDevice if device.type == "cuda" else _FusedUpdate)(self.stack.matrix, self, recipe)
+        self._decaying = [(self.stack.matrix[:, part], factor) for part, factor in self.architecture.decaying()]
+        self._adam = Adam(self.stack.parameters, self.stack.gradients, recipe.betas, amsgrad=False)
 
     def __call__(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
-        """Train on rows (n_networks, n) with weights, given rates, shrinkages and dropouts, (3, n_networks)."""
+        """Train on rows (n_networks, n) with weights; the knobs are rates, decays and dropouts, (3, n_networks)."""
         flat = rows.reshape(-1)
         x = self._data.X.index_select(0, flat).view(*rows.shape, -1)
         y = self._data.y.index_select(0, flat).view(*rows.shape, *self._data.y.shape[1:])
@@ -510,11 +453,9 @@ class _Step:
         scores = self.stack.forward(x)
         self._sum.add_((self.loss.forward(scores, y, self.cost) * weight).sum(1))
         self.stack.backward(self.loss.score_gradient(scores, y, self.cost, weight))
-        self._update(knobs[0], knobs[1])
-
-    @property
-    def gradients(self) -> Tensor:
-        return self.stack.gradients.view_as(self.stack.matrix)
+        for part, factor in self._decaying:
+            part.mul_(1 - factor * knobs[1][:, None])
+        self._adam.step(knobs[0, 0])
 
     def mean_loss(self, n_steps: int) -> Tensor:
         """Return the mean loss of the last steps, and start to count again."""
@@ -528,65 +469,6 @@ def _sample(spec: NetworkSpec, data: TrainingData) -> Tensor:
     rows = spec.rows if data.weight is None else spec.rows[(data.weight.cpu().numpy() > 0)[spec.rows]]
     chosen = np.random.default_rng([spec.seed, 4]).permutation(rows)[:_ROWS_TO_ADAPT]
     return torch.as_tensor(chosen, device=data.X.device)
-
-
-class _FusedUpdate:
-    """AdamW on the CPU, with one fused kernel for all networks of one rate."""
-
-    def __init__(self, matrix: Tensor, step: _Step, recipe: Recipe) -> None:
-        self._decaying = [(matrix[:, part], factor) for part, factor in step.architecture.decaying()]
-        self._betas = recipe.betas
-        vectors = (matrix, step.gradients, torch.zeros_like(matrix), torch.zeros_like(matrix))
-        self._each = [tuple(vector[number] for vector in vectors) for number in range(len(matrix))]
-        self._counts = [torch.zeros(()) for _ in self._each]
-
-    def __call__(self, rates: Tensor, shrinkages: Tensor) -> None:
-        from torch.optim.adam import adam
-
-        for part, factor in self._decaying:
-            part.mul_(1 - factor * shrinkages[:, None])
-        rates_now = rates.tolist()
-        for rate in dict.fromkeys(rates_now):
-            which = [number for number, own in enumerate(rates_now) if own == rate]
-            parameters, gradients, means, squares = ([self._each[one][kind] for one in which] for kind in range(4))
-            adam(
-                parameters,
-                gradients,
-                means,
-                squares,
-                [],
-                [self._counts[one] for one in which],
-                fused=True,
-                amsgrad=False,
-                beta1=self._betas[0],
-                beta2=self._betas[1],
-                lr=rate,
-                weight_decay=0.0,
-                eps=_EPSILON,
-                maximize=False,
-            )
-
-
-class _UpdateOnDevice:
-    """AdamW in plain tensor operations, which a CUDA graph can hold."""
-
-    def __init__(self, matrix: Tensor, step: _Step, recipe: Recipe) -> None:
-        self._matrix, self._gradients = matrix, step.gradients
-        self._decaying = [(matrix[:, part], factor) for part, factor in step.architecture.decaying()]
-        self._betas = recipe.betas
-        self._mean, self._square = torch.zeros_like(matrix), torch.zeros_like(matrix)
-        self._powers = torch.ones(2, device=matrix.device)
-        self._factors = torch.tensor(recipe.betas, device=matrix.device)
-
-    def __call__(self, rates: Tensor, shrinkages: Tensor) -> None:
-        self._powers.mul_(self._factors)
-        first, second = 1 - self._powers
-        for part, factor in self._decaying:
-            part.mul_(1 - factor * shrinkages[:, None])
-        self._mean.lerp_(self._gradients, 1 - self._betas[0])
-        self._square.mul_(self._betas[1]).addcmul_(self._gradients, self._gradients, value=1 - self._betas[1])
-        size = (self._square / second).sqrt_().add_(_EPSILON)
-        self._matrix.addcdiv_(self._mean * (-rates[:, None] / first), size)
 
 
 class _Validation:

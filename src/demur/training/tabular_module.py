@@ -19,4 +19,4 @@ class TabularModule(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         parts = {name: part.unsqueeze(0) for name, part in self.parts.items()}
-        return folded_scores(self.net, parts, x.unsqueeze(0)).squeeze(0)
+        return folded_scores(self.net, parts, x)[0]

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import pi, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, nn, torch
-from demur.training.architecture import Architecture, Stack, one_vector
+from demur.training.architecture import Architecture, Numbers, Stack, one_vector
 
 __all__ = ["PeriodicEmbeddings", "StackedTabularNet", "TabularNet"]
 
@@ -121,21 +121,19 @@ class TabularNet(Architecture):
                 shapes[f"blend{depth}"] = (fan_out,)
         return shapes
 
-    def folded(self, vectors: Tensor) -> dict[str, Tensor]:
+    def folded(self, vectors: Numbers) -> dict[str, Numbers]:
         """Cut vectors (n_networks, n) of trained networks into their parts, each (n_networks, ...)."""
         parts, start = {}, 0
         for name, shape in self.folded_shapes().items():
-            parts[name] = vectors[:, start : start + prod(shape)].view(len(vectors), *shape)
+            parts[name] = vectors[:, start : start + prod(shape)].reshape(len(vectors), *shape)
             start += prod(shape)
         return parts
 
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> StackedTabularNet:
         return StackedTabularNet(self, seeds, n_groups, device)
 
-    def scores(self, vectors: Tensor, x: Tensor) -> Tensor:
-        """Return the scores of every network, for rows that they share or, in three dimensions, for rows of its own."""
-        rows = x if x.dim() == 3 else x.unsqueeze(0).expand(len(vectors), -1, -1)
-        return folded_scores(self, self.folded(vectors), rows)
+    def scores(self, vectors: Numbers, x: Numbers) -> Numbers:
+        return folded_scores(self, self.folded(vectors), x)
 
     def module(self, vector: Tensor) -> nn.Module:
         from demur.training.tabular_module import TabularModule  # a class of torch's cannot wait for torch
@@ -191,26 +189,34 @@ class TabularNet(Architecture):
         return values
 
 
-def _inputs(net: TabularNet, parts: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """Return what the first layer sees of rows x (n_networks, n_rows, n_features): (n_networks, sizes[0], n_rows)."""
-    columns = x.transpose(1, 2)
+def _inputs(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Numbers:
+    """Return the inputs of the first layer for rows x of each network: (n_networks, n_rows, sizes[0])."""
     if net.embeddings is None:
-        return columns
-    n_networks, _, n = columns.shape
-    waves = torch.cos(2 * pi * parts["frequency"].unsqueeze(-1) * columns.unsqueeze(2) + parts["phase"].unsqueeze(-1))
-    mixed = parts["mixing"] @ waves + parts["mixing_bias"].unsqueeze(-1)
-    return torch.cat([columns.unsqueeze(2), mixed], 2).view(n_networks, -1, n)
+        return x
+    library: Any = np if isinstance(x, np.ndarray) else torch
+    angle = 2 * pi * parts["frequency"][:, None] * x[..., None] + parts["phase"][:, None]
+    waves = library.cos(angle).swapaxes(1, 2)  # (n_networks, n_features, n_rows, n_frequencies)
+    mixed = (waves @ parts["mixing"].swapaxes(2, 3)).swapaxes(1, 2) + parts["mixing_bias"][:, None]
+    own = library.broadcast_to(x[..., None], (*mixed.shape[:-1], 1))
+    return library.concatenate([own, mixed], -1).reshape(*mixed.shape[:2], net.sizes[0])
 
 
-def folded_scores(net: TabularNet, parts: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """Return scores (n_networks, n_rows, n_outputs), of each network for rows of its own x (n_networks, n_rows, d)."""
-    activation = _inputs(net, parts, x)
+def folded_scores(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Numbers:
+    """Return scores (n_networks, n_rows, n_outputs) for rows that the networks share, or rows of each network."""
+    library: Any = np if isinstance(x, np.ndarray) else torch
+    activation = _inputs(net, parts, x if x.ndim == 3 else x[None])
     last = len(net.sizes) - 2
     for depth in range(last + 1):
-        activation = torch.baddbmm(parts[f"bias{depth}"].unsqueeze(-1), parts[f"weight{depth}"], activation)
+        activation = activation @ parts[f"weight{depth}"].swapaxes(1, 2)
+        activation += parts[f"bias{depth}"][:, None]
         if depth < last:
-            activation = torch.lerp(activation, F.selu(activation), parts[f"blend{depth}"].unsqueeze(-1))
-    return activation.transpose(1, 2)
+            # selu(z) - z = scale (alpha (exp(min(z, 0)) - 1) - min(z, 0)) + (scale - 1) z
+            negative = activation.clip(max=0)
+            bend = (library.exp(negative) - 1) * (_SELU_SCALE * _SELU_ALPHA)  # ONNX has no expm1
+            bend -= negative * _SELU_SCALE
+            bend += activation * (_SELU_SCALE - 1)
+            activation = activation + bend * parts[f"blend{depth}"][:, None]
+    return activation
 
 
 class StackedTabularNet(Stack):
@@ -269,7 +275,7 @@ class StackedTabularNet(Stack):
             generator = torch.Generator().manual_seed(own)
             parts = {name: part[number : number + 1] for name, part in self._parts.items()}
             folded = {name: part[number : number + 1] for name, part in self.folded().items()}
-            activation = _inputs(self.net, folded, x.unsqueeze(0))[0]
+            activation = _inputs(self.net, folded, x.unsqueeze(0))[0].T
             for depth in range(self._last + 1):
                 weight = parts[f"weight{depth}"][0]
                 sums = (weight @ activation) * self._alpha[depth]
@@ -285,11 +291,8 @@ class StackedTabularNet(Stack):
                 parts[f"bias{depth}"][0] = bias / _SLOW
                 activation = F.selu(sums + bias)
 
-    def per_parameter(self, values: Tensor) -> Tensor:
-        return values.view(-1, 1).expand_as(self.matrix).reshape(-1)
-
-    def per_network_max(self, values: Tensor) -> Tensor:
-        return values.view(self.n_networks, -1).amax(1)
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        return [flat.view(self.n_networks, -1)]
 
     def vectors(self) -> Tensor:
         parts = self.folded()

@@ -18,7 +18,7 @@ from demur.losses.loss import Trainable
 from demur.training.architecture import Stack
 from demur.training.jobs import NetworkSpec, TrainingData
 
-__all__ = ["AMSGrad", "Batches", "TrainingStep", "seed_of_order", "stacked_loss"]
+__all__ = ["Adam", "Batches", "TrainingStep", "seed_of_order", "stacked_loss"]
 
 
 T = TypeVar("T", bound=Trainable)
@@ -93,7 +93,8 @@ class TrainingStep:
         The specifications of the stack's networks.
     learning_rate : float
     decoupled : bool
-        How weights decay; see :class:`AMSGrad`.
+        Whether a step takes ``learning_rate * weight_decay`` of the weights away, as in ``torch.optim.AdamW``, instead
+        of adding the L2 penalty to the gradient, as in ``torch.optim.Adam``. Either may differ between networks.
     """
 
     def __init__(
@@ -110,9 +111,9 @@ class TrainingStep:
         device = stack.parameters.device
         self._cost = torch.tensor([[network.cost] for network in networks], device=device)
         decay = torch.tensor([network.weight_decay or 0.0 for network in networks], device=device)
-        self._optimiser = AMSGrad(
-            stack.parameters, stack.gradients, stack.per_parameter(decay), learning_rate, decoupled=decoupled
-        )
+        self._decay = stack.per_parameter(decay)
+        self._kept = 1 - learning_rate * self._decay if decoupled else None
+        self._adam, self._learning_rate = Adam(stack.parameters, stack.gradients), learning_rate
 
     @property
     def n_groups(self) -> int:
@@ -140,12 +141,16 @@ class TrainingStep:
         """Train on a batch of examples."""
         scores = self._stack.forward(x)
         self._stack.backward(self._loss.score_gradient(scores, y, self._cost, weight))
-        self._optimiser.step()
+        if self._kept is None:
+            self._stack.gradients.addcmul_(self._stack.parameters, self._decay)
+        else:
+            self._stack.parameters.mul_(self._kept)
+        self._adam.step(self._learning_rate)
 
     def outcome(self) -> tuple[Tensor, Tensor]:
         """Return the trained vectors, and which networks failed: their numbers or their moments overflowed."""
         vectors = self._stack.vectors()
-        worst = self._stack.per_network_max(self._optimiser.largest_square)
+        worst = self._stack.per_network(self._adam.largest_square).amax(1)
         return vectors, ~(vectors.isfinite().all(1) & worst.isfinite())
 
 
@@ -153,68 +158,48 @@ _CUDA_PIECES = 30
 """The fused CUDA kernel gives each tensor of a list to one block, and takes 30 tensors at a time."""
 
 
-class AMSGrad:
-    """Adam with the running maximum of second moments (Reddi et al. 2018), as in ``torch.optim.Adam(amsgrad=True)``.
-
-    The L2 penalty is added to the gradient, as there; it may differ between parameters, which is what lets
-    networks with different weight decays share one update. Decoupled, as in ``torch.optim.AdamW``, each step takes
-    ``learning_rate * weight_decay`` of the parameters away instead.
+class Adam:
+    """Adam on one vector, as ``torch.optim.Adam`` computes it, without weight decay.
 
     Parameters
     ----------
     parameters, gradients : tensor
         Updated and read in place.
-    weight_decay : tensor like ``parameters``
-    learning_rate : float
-    decoupled : bool, default=False
+    betas : pair of float
+    amsgrad : bool
+        Whether to divide by the running maximum of the second moments (Reddi et al. 2018).
+
+    Attributes
+    ----------
+    largest_square : tensor like ``parameters``
+        That maximum, with ``amsgrad``.
     """
 
     def __init__(
-        self,
-        parameters: Tensor,
-        gradients: Tensor,
-        weight_decay: Tensor,
-        learning_rate: float,
-        *,
-        decoupled: bool = False,
+        self, parameters: Tensor, gradients: Tensor, betas: tuple[float, float] = (0.9, 0.999), *, amsgrad: bool = True
     ) -> None:
-        self._parameters, self._gradients, self._weight_decay = parameters, gradients, weight_decay
-        self._kept = 1 - learning_rate * weight_decay if decoupled else None
-        self._learning_rate = learning_rate
+        self._betas, self._amsgrad, self._on_cuda = betas, amsgrad, parameters.is_cuda
         self.largest_square = torch.zeros_like(parameters)
-        vectors = (
-            parameters,
-            gradients,
-            torch.zeros_like(parameters),
-            torch.zeros_like(parameters),
-            self.largest_square,
-        )
+        moments = torch.zeros_like(parameters), torch.zeros_like(parameters), self.largest_square
         pieces = _CUDA_PIECES if parameters.is_cuda else 1
-        self._pieces = tuple(list(vector.chunk(pieces)) for vector in vectors)
+        self._pieces = tuple(list(vector.chunk(pieces)) for vector in (parameters, gradients, *moments))
         self._steps = [torch.zeros((), device=parameters.device) for _ in self._pieces[0]]
 
-    def step(self) -> None:
-        """Update the parameters from the gradients."""
+    def step(self, learning_rate: float | Tensor) -> None:
+        """Update the parameters from the gradients; inside a CUDA graph the rate is a tensor on the device."""
         from torch.optim.adam import adam
 
-        if self._kept is None:
-            self._gradients.addcmul_(self._parameters, self._weight_decay)
-        else:
-            self._parameters.mul_(self._kept)
-        parameters, gradients, means, squares, largest = self._pieces
+        *vectors, largest = self._pieces
         adam(
-            parameters,
-            gradients,
-            means,
-            squares,
-            largest,
+            *vectors,
+            largest if self._amsgrad else [],
             self._steps,
             fused=True,
-            capturable=self._parameters.is_cuda,
-            amsgrad=True,
-            beta1=0.9,
-            beta2=0.999,
-            lr=self._learning_rate,
+            capturable=self._on_cuda,
+            amsgrad=self._amsgrad,
+            beta1=self._betas[0],
+            beta2=self._betas[1],
+            lr=learning_rate if self._on_cuda else float(learning_rate),
             weight_decay=0.0,
             eps=1e-8,
             maximize=False,

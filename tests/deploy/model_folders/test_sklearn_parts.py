@@ -124,7 +124,7 @@ def test_an_automatic_model_of_a_table(tmp_path):
     model = RejectOption(FrozenEstimator(blend), cost=0.3).fit(table, Y[::3])
     loaded = assert_survives(model, table, tmp_path)
     assert loaded.estimator.estimator.tried_ == blend.tried_
-    assert loaded.estimator.estimator.codes_.schema == blend.codes_.schema
+    assert loaded.estimator.estimator.encoding_.schema == blend.encoding_.schema
 
 
 def test_boosting_on_a_category_column(tmp_path):

@@ -160,7 +160,7 @@ def _mixed(graph: Graph, parts: list[str], weights: Any) -> str:
 
 def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
     """Return the blend of an AutoClassifier; X holds its codes already."""
-    if model.codes_.schema is not None and model.codes_.schema is not graph.schema:
+    if model.encoding_.schema is not None and model.encoding_.schema is not graph.schema:
         raise ExportError(
             "an AutoClassifier that was fitted on a DataFrame cannot be exported as a part of another estimator; "
             "export RejectOption(AutoClassifier()) itself."

@@ -50,7 +50,7 @@ def schema_of(model: Estimator) -> Schema | None:
         return model.schema
     estimator = model.estimator_ if isinstance(model, RejectOption | DeferOption) else None
     estimator = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
-    return estimator.codes_.schema if isinstance(estimator, AutoClassifier) else None
+    return estimator.encoding_.schema if isinstance(estimator, AutoClassifier) else None
 
 
 def input_names(schema: Schema) -> dict[str, str]:

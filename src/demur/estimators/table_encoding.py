@@ -1,4 +1,4 @@
-"""From whatever table a user has to one matrix of numbers and codes."""
+"""Tables as matrices of numbers and codes of categories."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -14,14 +14,14 @@ from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty, check_rate
 if TYPE_CHECKING:
     from demur.columns import Schema
 
-__all__ = ["KnownRows", "TableCodes"]
+__all__ = ["KnownRows", "TableEncoding"]
 
 _MOST_CODES = 255
 """As many categories as gradient boosting can tell apart."""
 
 
 @dataclass(frozen=True, eq=False)
-class TableCodes:
+class TableEncoding:
     """How a table becomes a matrix: numbers as they are, categories as codes 0, 1, ..., missing values as NaN.
 
     Parameters
@@ -37,7 +37,7 @@ class TableCodes:
 
     @classmethod
     def learn(cls, estimator: Estimator, X: Features, y: AnyArray, categorical_features: ArrayLike | None) -> Self:
-        """Look at the columns, and write ``n_features_in_`` and the like on the estimator."""
+        """Learn the columns, and set ``n_features_in_`` and ``feature_names_in_`` of the estimator."""
         if not _is_frame(X):
             array = validate_data(estimator, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
             check_consistent_length(array, y)
@@ -55,7 +55,7 @@ class TableCodes:
         schema = Schema.from_frame(table)  # whoever passes a DataFrame has chosen its columns
         return cls(schema, schema.categorical)
 
-    def of(self, estimator: Estimator, X: Features) -> NDArray[np.float64]:
+    def encode(self, estimator: Estimator, X: Features) -> NDArray[np.float64]:
         """Return the matrix for this table."""
         if self.schema is None:
             array: NDArray[np.float64] = validate_data(
@@ -75,7 +75,7 @@ class TableCodes:
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """The rows that a classifier was trained on, as far as it takes to tell others that are unlike them.
+    """What tells rows that are unlike those that a classifier was trained on.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class KnownRows:
 
     @classmethod
     def learn(cls, X: Features, rate: float | str | None, blocks: ArrayLike | None = None) -> "KnownRows | None":
-        """Look at the rows to train on; None without a rate, or with "auto" where rows cannot be compared.
+        """Learn from the training rows; None without a rate, or with "auto" where rows cannot be compared.
 
         Parameters
         ----------
