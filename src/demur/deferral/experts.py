@@ -303,7 +303,8 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.
             f"the answers of {name!r} must have shape ({n_rows},), or ({n_rows}, n_people) for several people, got "
             f"{labels.shape}."
         )
-    values = np.where(np.ma.getmaskarray(labels), None, np.ma.getdata(labels).astype(object))
+    values = np.ma.getdata(labels).astype(object)
+    values[np.ma.getmaskarray(labels)] = None
     number_of = {label: number for number, label in enumerate(classes.tolist())}
     codes = np.array([_code(entry, number_of) for entry in values.ravel().tolist()]).reshape(values.shape)
     if (codes == -2).any():
