@@ -30,21 +30,19 @@ def check(
         typer.Option(
             "--cost",
             "-c",
-            help="The price c of one rejection, where a mistake costs 1; or K prices, one per true class: 0.1,0.3,0.3.",
+            help="Cost of a rejection; or K costs, one per true class: 0.1,0.3,0.3.",
         ),
     ] = "0.2",
     cost_matrix: Annotated[
         Path | None,
-        typer.Option(help="A file of K lines with K + 1 costs each, declining last, or as `demur fit` takes it."),
+        typer.Option(help="File of K lines with K + 1 costs, declining last, or as for `demur fit`."),
     ] = None,
     outputs: Annotated[
         int | None, typer.Option(help="How many scores a plain function takes; one per class by default.")
     ] = None,
     rule: Annotated[
         str | None,
-        typer.Option(
-            help="How a plain function decides: softmax, rejector, reject-score, or file.py:function of (scores, cost)."
-        ),
+        typer.Option(help="Rule of a plain function: softmax, rejector, reject-score, or file.py:name."),
     ] = None,
     kinks: Annotated[bool, typer.Option("--kinks", help="The plain function has kinks.")] = False,
     alpha: Annotated[float | None, typer.Option(help="alpha of a pairwise loss.")] = None,
