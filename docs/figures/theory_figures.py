@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-from demur.theory import calibration_function
-from demur.theory.pictures import (
-    draw_beta_bounds,
-    draw_calibration_functions,
-    draw_room,
-    save,
-)
+import numpy as np
+from matplotlib.figure import Figure
+
+from demur.theory import beta_bounds, calibration_function
+from demur.theory.pictures import draw_calibration_functions, save
 
 HERE = Path(__file__).parent
 
@@ -16,8 +14,7 @@ HERE = Path(__file__).parent
 def main() -> None:
     """Write the drawings beside this file."""
     save(
-        draw_beta_bounds("apc+log", 0.2, [2, 3, 4, 6, 8, 10, 15, 20, 26]),
-        HERE / "theory-beta.png",
+        _beta("apc+log", 0.2, [2, 3, 4, 6, 8, 10, 15, 20, 26]), HERE / "theory-beta.png"
     )
     functions = [
         calibration_function("ce", 8, cost) for cost in (0.05, 0.2, 0.4, 0.4999)
@@ -28,7 +25,63 @@ def main() -> None:
         for name in ("ce", "ova+log", "ova+exp", "ova+sq")
     ]
     room += [calibration_function(name, 3, 0.4999) for name in ("ce", "ova+log")]
-    save(draw_room(room), HERE / "theory-room.png")
+    save(_room(room), HERE / "theory-room.png")
+
+
+def _beta(loss: str, cost: float, n_classes: list[int]) -> Figure:
+    """Draw both bounds of beta against the number of classes."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    acc, rej = np.array([beta_bounds(loss, k, cost) for k in n_classes]).T
+    axis.fill_between(
+        n_classes,
+        rej,
+        acc,
+        color="#d55e00",
+        alpha=0.15,
+        label="between the two, both fail",
+    )
+    axis.plot(
+        n_classes,
+        acc,
+        "o-",
+        color="#0072b2",
+        label="least beta without false rejects (acc)",
+    )
+    axis.plot(
+        n_classes,
+        rej,
+        "s-",
+        color="#009e73",
+        label="greatest beta without false accepts (rej)",
+    )
+    axis.set(
+        xlabel="number of classes K",
+        ylabel="beta",
+        xticks=n_classes,
+        title=f"{loss}, c = {cost:g}",
+    )
+    axis.legend(frameon=False)
+    return figure
+
+
+def _room(functions: list) -> Figure:
+    """Draw how many times larger the tightest xi is than the paper's bound."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    z = np.linspace(0.02, 1, 50)
+    for xi in functions:
+        axis.plot(z, xi.room(z), label=f"{xi.loss.name}, c = {xi.cost:g}")
+    axis.axhline(1, color="#666666", linestyle="--", linewidth=1)
+    axis.set(
+        xlabel="excess 0-1-c risk z",
+        ylabel="tightest xi / paper's bound",
+        xlim=(0, 1),
+        ylim=(0, None),
+    )
+    axis.set_title("1: the paper is tight; above: it leaves room")
+    axis.legend(frameon=False)
+    return figure
 
 
 if __name__ == "__main__":

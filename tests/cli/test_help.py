@@ -25,3 +25,21 @@ def test_help_loads_nothing_heavy():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "typer" in loaded
     assert not {"torch", "sklearn", "scipy", "pyarrow", "pandas", "matplotlib", "jinja2", "onnx", "fastapi"} & {*loaded}
+
+
+def test_every_option_is_explained_in_at_most_80_characters():
+    from typer.main import get_command
+
+    for command in get_command(app).commands.values():
+        for option in command.params:
+            if option.name != "help":
+                assert option.help, (command.name, option.name)
+                assert len(option.help) <= 80, (command.name, option.name, option.help)
+
+
+def test_the_help_of_fit_fits_on_two_screens_in_panels(demur, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = demur("fit", "--help").text.splitlines()
+    assert len(lines) <= 100
+    panels = [line.strip("╭─╮ ") for line in lines if line.startswith("╭─")]
+    assert panels[-6:] == ["Data", "Model", "Decision", "Experts", "Validation", "Output"]

@@ -64,21 +64,21 @@ def test_refusals(arguments):
 
 @pytest.mark.slow
 def test_consistent_joint_losses_reach_the_optimum_and_others_do_not():
-    """Relative to the Bayes risk, exactly counted: within 1 % with 150,000 rows and two layers of 64, or 10 % above.
+    """Relative to the Bayes risk, exactly counted: within 3 % with 60,000 rows and two layers of 32, or 10 % above.
 
     The person is right with probability 0.6 where the class is a coin toss. The realizable family asks there only from
     a probability on that grows as q falls: 0.552 at q = 0.7, which this setting does not tell from 1, 0.619 at q = 0.3
     and 2/3 at q = 0.
     """
     problem = make_linear_deferral(2, errors=(0.4, 0.45, 0.4), seed=3)
-    X, y, human = problem.sample(150_000, seed=0)
+    X, y, human = problem.sample(60_000, seed=0)
     new = problem.features(20_000, seed=1)
     best = problem.bayes_risk(new)
     lines, excess = [], {}
     for loss in [*map(get_joint, available_joint()), get_joint("rl2d", q=0.3)]:
         model = DeferClassifier(
-            loss, {"person": 0.0}, hidden_units=(64, 64), epochs=8, batch_size=512, learning_rate=0.003,
-            weight_decay=0.0, n_members=4, random_state=0,
+            loss, {"person": 0.0}, hidden_units=(32, 32), epochs=10, batch_size=512, learning_rate=0.005,
+            weight_decay=0.0, n_members=2, random_state=0,
         ).fit(X, y, answers=human)  # fmt: skip
         decision = model.decide(new)
         risk = problem.system_risk(new, decision.label, decision.ask)
@@ -87,6 +87,6 @@ def test_consistent_joint_losses_reach_the_optimum_and_others_do_not():
     print("\n".join(lines))
     for loss, share in excess.items():
         if loss.calibrated:
-            assert share < 0.01, loss.name
+            assert share < 0.03, loss.name
         elif loss.name in ("rs", "rl2d-0.3"):
             assert share > 0.1, loss.name

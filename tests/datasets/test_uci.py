@@ -142,7 +142,7 @@ def test_without_a_network_the_error_says_what_to_do(offline, tmp_path):
         load("satimage")
 
 
-def test_13_1_without_pooch_the_error_names_the_extra_that_brings_it(monkeypatch, tmp_path):
+def test_without_pooch_the_error_names_the_extra_that_brings_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(MissingExtraError, match=r"letter is not in .*pip install \"demur\[paper\]\".*letter\.csv\.gz"):
         load("letter", tmp_path)

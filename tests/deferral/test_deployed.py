@@ -1,5 +1,6 @@
 """Models that ask experts, saved and loaded, served, and as ONNX graphs."""
 
+import asyncio
 import json
 
 import numpy as np
@@ -18,12 +19,12 @@ from sklearn.preprocessing import StandardScaler
 from demur import Capacity, DeferOption
 from demur.deferral import Expert, StoredProbabilities
 from demur.deploy import load, save
+from demur.deploy.answers import Answerer
 from demur.deploy.model_parts import dump
 from demur.deploy.model_parts import load as undump
 from demur.deploy.onnx import compare_onnx, onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
 from demur.deploy.request_types import answer_type, question_type
-from demur.deploy.web_service import Answerer
 from demur.tabular import fit_table
 
 EXPERTS = {"nurse": ("nurse says", 0.05), "consultant": ("cons", 0.2)}
@@ -91,11 +92,11 @@ def test_the_service_says_whom_to_ask(model):
     service = Answerer(model)
     new = table(8, seed=1)
     asked = [{name: one[name] for name in "abc"} for one in new.to_pylist()]
-    answer = json.loads(service.answer({"rows": asked}))
+    answer = json.loads(asyncio.run(service.answer({"rows": asked})))
     expected = model.answers(new.select(["a", "b", "c"])).to_pylist()
     assert answer["decisions"] == expected
     assert answer["prices"] == {"nurse": 0.05, "consultant": 0.2}
-    free = json.loads(service.answer({"rows": asked, "prices": {"consultant": 0}}))
+    free = json.loads(asyncio.run(service.answer({"rows": asked, "prices": {"consultant": 0}})))
     assert {one["ask"] for one in free["decisions"]} <= {"consultant", "nurse", None}
     assert sum(one["ask"] == "consultant" for one in free["decisions"]) >= 4
     assert free["prices"] == {"nurse": 0.05, "consultant": 0.0}

@@ -14,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 from service_samples import HOSTILE, Client, app, ask, covering, good, json_rows, model, table
 
 from demur.columns import Column, Schema
-from demur.costs import check_cost
 from demur.deploy import create_app
 from demur.deploy.request_types import question_type, request_table
 from demur.tabular import TableModel
@@ -53,7 +52,7 @@ SAME = {
     "time in nanoseconds": (
         Column("x", "time", unit="ns"), ["23:59:01.000001"], pa.array([time(23, 59, 1, 1)], pa.time64("ns"))
     ),
-    "duration": (Column("x", "time"), [90, -0.5], pa.array([timedelta(seconds=90), timedelta(seconds=-0.5)])),
+    "duration": (Column("x", "number"), [90, -0.5], pa.array([timedelta(seconds=90), timedelta(seconds=-0.5)])),
 }  # fmt: skip
 
 
@@ -101,14 +100,13 @@ REFUSED = {
     "a list": (with_value("size", [1]), "input should be a valid number"),
     "no truth value": (with_value("open", "true"), "input should be a valid boolean"),
     "no text": (with_value(HOSTILE, 3), "input should be a valid string"),
-    "half of a character": (with_value(HOSTILE, "\ud800"), "cannot be stored as string"),
     "no whole number": (with_value("floor", 1.5), "row 2, column 'floor'"),
     "no such day": (with_value("day", "2024-02-30"), "row 2, column 'day': input should be a valid datetime or date"),
     "a number as a day": (with_value("day", 20240101), "row 2, column 'day': a date or time must be text"),
     "a zone where none is": (with_value("day", "2024-02-01T00:00Z"), "input should not have timezone info"),
     "no zone": (with_value("seen", "2024-02-01"), "input should have timezone info"),
     "no time": (with_value("noon", "24:00"), "row 2, column 'noon': input should be in a valid time format"),
-    "too many seconds": ({"row": good()["rows"][0] | {"noon": 1e10}}, "row 1, column 'noon'"),
+    "seconds": ({"row": good()["rows"][0] | {"noon": 30}}, "row 1, column 'noon': a date or time must be text"),
     "missing": (without("open"), "row 1, column 'open': a value is required; give null"),
     "misspelt": ({"row": good()["rows"][0] | {"opne": True}}, "row 1, column 'opne': the model does not know this"),
     "no rows": ({"rows": []}, "'rows': list should have at least 1 item"),
@@ -137,11 +135,10 @@ def test_the_reason_is_one_sentence(name):
 
 
 @pytest.mark.parametrize("cost", [1, 1.5, -0.1, 1e300])
-def test_a_cost_out_of_range_is_refused_in_the_words_of_the_library(cost):
-    with pytest.raises(ValueError, match="cost must be in") as error:
-        check_cost(cost)
-    words = str(error.value).removesuffix(".")
-    assert ask(app(), good(cost=cost)).json()["error"].startswith(f"'cost': {words}")
+def test_a_cost_out_of_range_is_refused(cost):
+    refused = ask(app(), good(cost=cost))
+    assert refused.status_code == 422
+    assert refused.json()["error"].startswith("'cost': input should be ")
 
 
 # Bodies that are no request -------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def until(condition, seconds=90):
 def children(pid):
     """Return the worker processes."""
     found = subprocess.run(
-        ["ps", "-o", "pid=", "-o", "args=", "--ppid", str(pid)], capture_output=True, text=True
+        ["ps", "-ww", "-o", "pid=", "-o", "args=", "--ppid", str(pid)], capture_output=True, text=True
     ).stdout
     return [int(line.split()[0]) for line in found.splitlines() if "spawn_main" in line]
 

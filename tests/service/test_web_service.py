@@ -6,6 +6,7 @@ import html
 import json
 import logging
 import re
+import sys
 
 import httpx
 import numpy as np
@@ -21,6 +22,7 @@ from starlette.routing import Mount
 import demur
 from demur import Chow, CostMatrix, Coverage, RiskControl, Threshold
 from demur.deploy import create_app
+from demur.deploy.answers import GraphModel
 from demur.deploy.service_metrics import ServiceMetrics
 from demur.deploy.web_server import JsonFormatter
 from demur.deploy.web_service import read_api_keys
@@ -34,7 +36,8 @@ def same(found, expected):
     """Compare decisions: probabilities within 1e-6, everything else equal."""
     assert [one.keys() for one in found] == [one.keys() for one in expected]
     for one, other in zip(found, expected, strict=True):
-        assert one.pop("confidence") == pytest.approx(other.pop("confidence"), abs=1e-6)
+        for name in {"confidence", "proba"} & one.keys():
+            assert one.pop(name) == pytest.approx(other.pop(name), abs=1e-6)
         assert one == other
 
 
@@ -159,7 +162,7 @@ def test_a_model_without_probabilities_returns_none(monkeypatch):
 
 
 def test_an_answer_has_a_limited_number_of_probabilities(monkeypatch):
-    monkeypatch.setattr("demur.deploy.web_service._MOST_PROBA", 10)
+    monkeypatch.setattr("demur.deploy.answers._MOST_PROBA", 10)
     large = ask(app(), good(4, proba=True))
     assert large.status_code == 413
     assert "4 rows of 3 classes have more than 10 probabilities" in large.json()["error"]
@@ -183,11 +186,30 @@ def test_a_defect_of_the_model_is_logged_and_the_service_lives(monkeypatch, capl
     served = create_app(model())
     with monkeypatch.context() as patched:
         patched.setattr(TableModel, "answers", broken)
+        patched.setattr(GraphModel, "decisions", broken)
         failed = ask(served, good())
     assert failed.status_code == 500
     assert failed.json() == {"error": "the service failed on this request; its log says why."}
     assert "out of order" in caplog.text
     assert ask(served, good()).status_code == 200
+
+
+def test_requests_that_arrive_together_are_decided_together(monkeypatch):
+    sizes, whole = [], GraphModel.decisions
+    monkeypatch.setattr(GraphModel, "decisions", lambda self, asked: sizes.append(len(asked)) or whole(self, asked))
+    questions = [good(k % 5 + 1, cost=cost) for k, cost in enumerate([None, 0.05, 0.3, 0.2] * 5)]
+    odd = [{"row": good()["rows"][0] | {"size": 1e9}}, good(2, proba=True)]
+    served = create_app(model())
+    answers = posts(served, *map(json.dumps, [*questions, *odd]))
+    for question, answer in zip([*questions, *odd], answers, strict=True):
+        same(answer.json()["decisions"], ask(served, question).json()["decisions"])
+    assert max(sizes) > 5
+
+
+def test_a_model_that_cannot_be_exported_decides_itself(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert GraphModel.of(model()) is None
+    same(ask(create_app(model()), good(9)).json()["decisions"], model().answers(table().slice(0, 9)).to_pylist())
 
 
 @pytest.mark.parametrize("limits", [{"max_rows": 0}, {"max_bytes": -1}])

@@ -1,5 +1,6 @@
 """Classifiers that were fitted elsewhere: wrapped, they answer as they did, and can be saved, judged and served."""
 
+import asyncio
 import json
 import warnings
 
@@ -24,8 +25,8 @@ import demur
 from demur import Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
 from demur.columns import Schema, TableError
 from demur.deploy import create_app
+from demur.deploy.answers import Answerer
 from demur.deploy.onnx import ExportError, compare_onnx, onnx_model
-from demur.deploy.web_service import Answerer
 from demur.errors import InputError, InputTypeError
 from demur.tabular import DecideOptions, TableModel, decide_file, evaluate_table, report_html
 
@@ -145,7 +146,7 @@ def test_it_is_saved_judged_and_written_about(own, tmp_path):
 def test_the_service_answers_like_the_model():
     model = TableModel.wrap(OWN["a pipeline"][0].fit(FRAME.drop(columns="said"), Y), FRAME, target="kind")
     row = {"size": None, "age": 3, "pet": "unicorn", "tame": True}
-    found = json.loads(Answerer(model).answer({"row": row}))["decisions"][0]
+    found = json.loads(asyncio.run(Answerer(model).answer({"row": row})))["decisions"][0]
     expected = model.answers(pd.DataFrame([{**row, "size": np.nan}])).to_pylist()[0]
     assert found == expected
     assert "unicorn" not in model.schema.columns[2].categories

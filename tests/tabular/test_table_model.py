@@ -8,7 +8,7 @@ import pytest
 
 from demur import CostMatrix
 from demur.columns import TableError
-from demur.tabular import evaluate_table, fit_table, labelled_rows
+from demur.tabular import LabelledTable, evaluate_table, fit_table
 
 
 def table_of(n=240, seed=0):
@@ -73,7 +73,7 @@ def test_the_confidence_of_a_cost_matrix_is_a_probability(table):
 def test_long_texts_are_no_class_names(table):
     long = table.set_column(2, "y", pa.array(["x" * 2_000, "short"] * 120))
     with pytest.raises(TableError, match="a text of 2,000 characters, which cannot be the name of a class"):
-        labelled_rows(long, "y")
+        LabelledTable.of(long, "y")
 
 
 def test_a_category_that_training_did_not_have_is_a_reason(model, table):

@@ -6,7 +6,7 @@ import torch
 from demur.losses import get
 from demur.theory import CostRangeError, FunctionLoss, LossContractError, check_calibration
 from demur.theory.bayes import as_target
-from demur.theory.subject import examine
+from demur.theory.examined_loss import examine
 
 BROKEN = {
     "reduces over the rows": (lambda s, y, c: s.sum(), "one loss per row"),

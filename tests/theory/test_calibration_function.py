@@ -110,7 +110,7 @@ def test_theorem_7_leaves_a_factor_of_two_at_least():
     for name in ("ova+log", "ova+sq"):
         xi = calibration_function(name, 3, 0.4999, n_nodes=8)
         assert xi.room(np.array([0.02])) == pytest.approx(2.0, abs=0.02)
-        assert np.all(xi.room(Z) >= 2 - 1e-4)
+        assert np.all(xi.room(Z) >= 2 - 4e-3)
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from demur.losses import get
-from demur.theory import beta_bounds, calibration_function
-from demur.theory.pictures import draw_beta_bounds, draw_calibration_functions, draw_check, plain_xi, save
+from demur.theory import calibration_function
+from demur.theory.pictures import draw_calibration_functions, draw_check, plain_xi, save
 
 
 def curves(axis):
@@ -30,9 +30,3 @@ def test_the_decisions_cross_where_the_check_says(tmp_path):
     assert r[np.argmin(np.abs(top - 0.8))] < 0, "false rejects just above 0.8"
     save(figure, tmp_path / "check.png")
     assert (tmp_path / "check.png").stat().st_size > 10_000
-
-
-def test_the_bounds_of_beta_are_drawn():
-    drawn = curves(draw_beta_bounds("apc+log", 0.2, [2, 3, 8]).axes[0])
-    expected = [beta_bounds("apc+log", k, 0.2)[0] for k in (2, 3, 8)]
-    assert drawn["least beta without false rejects (acc)"][:, 1] == pytest.approx(expected)

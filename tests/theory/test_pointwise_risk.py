@@ -9,9 +9,9 @@ from demur.losses import get
 from demur.theory import minimise_pointwise_risk, pointwise_risk
 from demur.theory.bayes import as_target
 from demur.theory.descent import minimise_convex_kinks, minimise_kinked_rows
+from demur.theory.examined_loss import examine
 from demur.theory.pointwise_risk import Ties, equal_values
 from demur.theory.simplex import over_all_classes, random_eta, random_tied_eta, structured_eta, tops_around
-from demur.theory.subject import examine
 
 SYMMETRIC = [name for name in PAPER if examine(get(name).for_classes(2), as_target(0.2, 2)).facts.symmetric]
 

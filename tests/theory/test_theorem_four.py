@@ -7,8 +7,8 @@ import torch
 from demur.losses import available, get
 from demur.theory import minimise_pointwise_risk, pointwise_risk
 from demur.theory.bayes import as_target
+from demur.theory.examined_loss import examine
 from demur.theory.simplex import random_eta
-from demur.theory.subject import examine
 from demur.theory.theorem_four import rejector_slope, theorem_four
 
 WITH_REJECTOR = [name for name in available() if get(name).has_rejector]

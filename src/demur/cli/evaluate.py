@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -17,30 +17,46 @@ from demur.cli.console import (
     warnings_as_notes,
     wrong_call_if_refused,
 )
-from demur.cli.options import AllowExtra, AsJson, Delimiter, KnownDayFirst, KnownDecimalSign, ModelFolder, read_prices
+from demur.cli.options import (
+    AllowExtra,
+    AsJson,
+    Delimiter,
+    KnownDayFirst,
+    KnownDecimalSign,
+    ModelFolder,
+    ReplaceFile,
+    panel,
+    read_prices,
+)
 
 __all__ = ["evaluate"]
 
 
+Data: TypeAlias = Annotated[str, typer.Argument(help="Table of labelled rows that the model has not seen.")]
+OtherCost: TypeAlias = Annotated[float | None, panel("Decision", "--cost", "-c", help="Another cost of declining.")]
+OtherPrices: TypeAlias = Annotated[
+    list[str] | None, panel("Decision", metavar="NAME=PRICE", help="Another price of an expert (repeatable).")
+]
+Group: TypeAlias = Annotated[str | None, panel("Output", help="Column of groups to evaluate one by one.")]
+Report: TypeAlias = Annotated[Path | None, panel("Output", help="HTML report to write.")]
+MonitorState: TypeAlias = Annotated[
+    Path | None, panel("Output", help="With --report: state file of demur monitor to show.")
+]
+
+
 def evaluate(
     model: ModelFolder,
-    data: Annotated[str, typer.Argument(help="Table of labelled rows that the model has not seen.")],
-    report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
-    cost: Annotated[
-        float | None,
-        typer.Option("--cost", "-c", help="Another cost of declining."),
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="Column of groups to evaluate one by one.")] = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PRICE", help="Another price of an expert (repeatable)."),
-    ] = None,
-    monitor: Annotated[Path | None, typer.Option(help="With --report: state file of demur monitor to show.")] = None,
+    data: Data,
+    report: Report = None,
+    cost: OtherCost = None,
+    group: Group = None,
+    price: OtherPrices = None,
+    monitor: MonitorState = None,
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,
     decimal: KnownDecimalSign = None,
     dayfirst: KnownDayFirst = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing report.")] = False,
+    force: ReplaceFile = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model on labelled rows: risk, coverage, accuracy, with intervals, and a report.

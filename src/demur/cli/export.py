@@ -21,7 +21,7 @@ class Format(StrEnum):
 def export(
     model: Annotated[Path, typer.Argument(help="Model folder from demur fit or demur.save.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write. [default: the folder's name with .onnx]")
+        Path | None, typer.Option("--out", "-o", help="File to write.", show_default="the folder's name with .onnx")
     ] = None,
     format: Annotated[Format, typer.Option(help="Format of the file.")] = Format.ONNX,
     check: Annotated[str | None, typer.Option(help="Table on which to compare the graph with the model.")] = None,

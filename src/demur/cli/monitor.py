@@ -38,15 +38,17 @@ def monitor(
         Path | None, typer.Option(help="Write the declined rows and a random audit to this table, to be labelled.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Labelled table to compare with. [default: the rows held out by demur fit]")
+        str | None, typer.Option(help="Labelled table to compare with.", show_default="the rows held out by demur fit")
     ] = None,
     max_risk: Annotated[
         float | None,
-        typer.Option(help="Error rate above which to raise an alarm. [default: guaranteed, or of held-out rows]"),
+        typer.Option(help="Error rate above which to raise an alarm.", show_default="guaranteed, or of held-out rows"),
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="Probability of a false alarm, ever. [default: 0.05]")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Probability of a false alarm, ever.", show_default="0.05")
+    ] = None,
     audit: Annotated[
-        float | None, typer.Option(help="Share of the answered rows to draw for review. [default: 0.02]")
+        float | None, typer.Option(help="Share of the answered rows to draw for review.", show_default="0.02")
     ] = None,
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,
@@ -100,11 +102,10 @@ def monitor(
 
 def _reference(model: "TableModel", path: str) -> "Reference":
     from demur.deploy import Reference
-    from demur.tabular import read_labelled
+    from demur.tabular import evaluate_table, read_labelled
 
-    return Reference.of_table(
-        model, read_labelled(path, model.schema, model.classes.tolist(), strict=False), where=path
-    )
+    table = read_labelled(path, model.schema, model.classes.tolist(), strict=False)
+    return Reference.of_evaluation(evaluate_table(model, table, where=path), is_probability=model.has_proba)
 
 
 def _check_state(

@@ -25,6 +25,7 @@ from demur.cli.options import (
     KnownDecimalSign,
     ModelFolder,
     ReplaceFile,
+    panel,
     read_limits,
     read_prices,
 )
@@ -34,55 +35,32 @@ __all__ = ["predict"]
 
 NewRows: TypeAlias = Annotated[str, typer.Argument(help="Table of new rows, folder of Parquet files, or - for stdin.")]
 Output: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.", rich_help_panel="Output"
-    ),
+    str, panel("Output", "--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.")
 ]
 OtherCost: TypeAlias = Annotated[
     float | None,
-    typer.Option(
-        "--cost", "-c", help="Cost of declining, if not the model's; needs no refit.", rich_help_panel="Decision"
-    ),
+    panel("Decision", "--cost", "-c", help="Cost of declining, without a refit.", show_default="the model's"),
 ]
 ReviewBudget: TypeAlias = Annotated[
-    float | None,
-    typer.Option(help="Number or share of rows to decline: those whose review saves most.", rich_help_panel="Decision"),
+    float | None, panel("Decision", help="Number or share of rows to decline: those whose review saves most.")
 ]
 Price: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=PRICE", help="Price of an expert, if not the model's; repeatable.", rich_help_panel="Decision"
-    ),
+    panel("Decision", metavar="NAME=PRICE", help="Price of an expert.", show_default="the model's"),
 ]
 Capacity: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=LIMIT",
-        help="Largest number or share of rows for an expert, or none; repeatable.",
-        rich_help_panel="Decision",
-    ),
+    panel("Decision", metavar="NAME=LIMIT", help="Largest number or share of rows for an expert, or none."),
 ]
-Proba: TypeAlias = Annotated[
-    bool, typer.Option("--proba", help="Write class probabilities, as proba:<class>.", rich_help_panel="Output")
-]
-Keep: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Column to copy to the output; repeatable.", rich_help_panel="Output")
-]
-KeepAll: TypeAlias = Annotated[
-    bool, typer.Option("--keep-all", help="Copy all columns to the output.", rich_help_panel="Output")
-]
+Proba: TypeAlias = Annotated[bool, panel("Output", "--proba", help="Write class probabilities, as proba:<class>.")]
+Keep: TypeAlias = Annotated[list[str] | None, panel("Output", metavar="COLUMN", help="Column to copy to the output.")]
+KeepAll: TypeAlias = Annotated[bool, panel("Output", "--keep-all", help="Copy all columns to the output.")]
 ChunkRows: TypeAlias = Annotated[int, typer.Option(min=1, help="Rows in memory at a time.")]
 Scheduler: TypeAlias = Annotated[
     str | None, typer.Option(help="Decide for a folder on Dask: a scheduler's address, or local:N.")
 ]
 SpreadsheetSafe: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--spreadsheet-safe",
-        help="Put an apostrophe in front of cells that look like formulas.",
-        rich_help_panel="Output",
-    ),
+    bool, panel("Output", "--spreadsheet-safe", help="Put an apostrophe in front of cells that look like formulas.")
 ]
 
 

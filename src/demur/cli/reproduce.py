@@ -40,10 +40,10 @@ def reproduce(
         bool, typer.Option("--quick", help="A short version; missing data sets are replaced by synthetic ones.")
     ] = False,
     data: Annotated[
-        str | None, typer.Option("--data", help="Folder with the data sets. [default: DEMUR_DATA, or downloaded]")
+        str | None, typer.Option("--data", help="Folder with the data sets.", show_default="DEMUR_DATA, or downloaded")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Output folder. [default: results/paper, published, modern, ...]")
+        Path | None, typer.Option("--out", help="Output folder.", show_default="results/paper, published, modern, ...")
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     scheduler: Annotated[
@@ -51,7 +51,7 @@ def reproduce(
     ] = None,
     published: Annotated[
         str | None,
-        typer.Option("--published", help="Folder with the paper's tables as CSV. [default: DEMUR_PUBLISHED]"),
+        typer.Option("--published", help="Folder with the paper's tables as CSV.", show_default="DEMUR_PUBLISHED"),
     ] = None,
     protocol: Annotated[
         str, typer.Option("--protocol", help="ours, or published: the nearest to the paper's printed figures.")

@@ -48,7 +48,7 @@ def serve(
     max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Most rows in one request.")] = 10_000,
     max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Largest request body in bytes.")] = 5_000_000,
     report: Annotated[
-        Path | None, typer.Option(help="Report to show at /report. [default: report.html in the folder, if any]")
+        Path | None, typer.Option(help="Report to show at /report.", show_default="report.html in the folder, if any")
     ] = None,
     allow_host: Annotated[
         list[str] | None,

@@ -18,7 +18,7 @@ def wrap(
     data: Annotated[str, typer.Argument(help="Table with the columns of the fit; their types are learned from it.")],
     out: OutFolder,
     target: Annotated[
-        str | None, typer.Option("--target", "-t", help="Name of the label column. [default: class]")
+        str | None, typer.Option("--target", "-t", help="Name of the label column.", show_default="class")
     ] = None,
     calibrate: Annotated[
         bool,

@@ -32,8 +32,8 @@ from demur.theory.bayes import LossContractError, Target, require_n_classes
 from demur.theory.calibration_check import NEAR, Search
 from demur.theory.calibration_report import SearchFindings
 from demur.theory.descent import Deadline
+from demur.theory.examined_loss import ExaminedLoss, examine
 from demur.theory.simplex import boundary_eta
-from demur.theory.subject import Subject, examine
 from demur.theory.witness import Witness
 from demur.workers import single_threaded_kernels
 
@@ -317,7 +317,7 @@ class _Outcomes:
         return chance
 
 
-def _stages(subject: Subject, outcomes: _Outcomes, seed: int) -> Iterator[Tensor]:
+def _stages(subject: ExaminedLoss, outcomes: _Outcomes, seed: int) -> Iterator[Tensor]:
     """Yield distributions to try: experts who err at random, about as good as the best class; then any."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.stack(list(_structured(outcomes)))

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from demur.array_types import ByName
 from demur.columns.frames import TableWarning
-from demur.deploy.monitoring import CountedTable, Monitor
+from demur.deploy.monitoring import Monitor
 from demur.tabular.class_labels import class_texts
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_files import open_table, read_labelled
@@ -25,11 +26,12 @@ _BLOCK = 1 << 20
 
 
 class MonitoredTables:
-    """A monitor whose state is a file that several processes may update.
+    r"""A monitor whose state is a file that several processes may update.
 
     Tables are recognised by their content, not by their name. A table that was counted before is not counted again; of
     a file that has grown, the new rows are counted; a file that was replaced is a new one. The rows of standard input
-    are always new.
+    are always new. For each table the monitor stores its kind ("file", "stream" or "reviewed"), a digest of its first
+    bytes or rows and their number, the number of counted rows, and a bit mask of the rows with counted labels.
 
     Parameters
     ----------
@@ -38,6 +40,21 @@ class MonitoredTables:
     model : TableModel
     begin : callable
         Returns the monitor to begin with where there is no state yet.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from demur.tabular import evaluate_table, fit_table
+    >>> from demur.deploy import Reference
+    >>> pets = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
+    >>> model = fit_table(pets, "pet", model="lr")
+    >>> known = Reference.of_evaluation(evaluate_table(model, pets), is_probability=True)
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "today.csv").write_text("size\n1.1\n5.1\n")
+    >>> tables = MonitoredTables(folder / "state.json", model, lambda: Monitor(known, max_risk=0.1))
+    >>> tables.watch(str(folder / "today.csv"))
+    >>> tables.monitor().n_rows
+    2
     """
 
     def __init__(self, state: str | os.PathLike[str], model: TableModel, begin: Callable[[], Monitor]) -> None:
@@ -87,18 +104,18 @@ class MonitoredTables:
             copied = [] if to_review is None else [name for name in reader.columns if name != self.model.target]
             for chunk, copies in reader.chunks_and_copies(types, copied, chunk_rows):
                 stop = first + chunk.num_rows
-                if monitor is None or is_stream or monitor.sources[position].n_rows < stop:
+                if monitor is None or is_stream or monitor.sources[position]["n_rows"] < stop:
                     with self.update() as monitor:
                         if position < 0:
                             position = _position(monitor.sources, "stream" if is_stream else "file", digests)
                         source = monitor.sources[position]
                         if is_stream:
-                            first, stop = source.n_rows, source.n_rows + chunk.num_rows
-                        if source.n_rows < stop:
-                            new = chunk.slice(max(source.n_rows - first, 0))
+                            first, stop = source["n_rows"], source["n_rows"] + chunk.num_rows
+                        if source["n_rows"] < stop:
+                            new = chunk.slice(max(source["n_rows"] - first, 0))
                             monitor.watch_table(self.model, new, where=reader.name)
                             n_known -= new.num_rows
-                            source.n_rows = stop
+                            source["n_rows"] = stop
                 n_known += chunk.num_rows
                 if to_review is not None:
                     drawn = monitor.draw(str(position), first, chunk.num_rows)
@@ -120,11 +137,11 @@ class MonitoredTables:
         with self.update() as monitor:
             digests = _row_digests(table.select(list(model.schema.names)), monitor.sources)
             source = monitor.sources[_position(monitor.sources, "reviewed", digests)]
-            counted = _bits(source.labelled, table.num_rows)
+            counted = _bits(source["labelled"], table.num_rows)
             new = labelled & ~counted
             if new.any() or not labelled.any():  # the monitor refuses a table without labels
                 monitor.review_table(model, table.filter(new) if labelled.any() else table, where=data)
-            source.labelled, source.n_rows = np.packbits(counted | new).tobytes().hex(), table.num_rows
+            source["labelled"], source["n_rows"] = np.packbits(counted | new).tobytes().hex(), table.num_rows
             _note_known(int((labelled & counted).sum()), "labelled rows", data)
 
     def _to_review(
@@ -149,25 +166,25 @@ def _note_known(n_rows: int, rows: str, data: str) -> None:
         warnings.warn(message, TableWarning, stacklevel=3)
 
 
-def _position(sources: list[CountedTable], kind: str, digests: dict[int, str]) -> int:
+def _position(sources: list[ByName], kind: str, digests: dict[int, str]) -> int:
     """Return the position of the source that a table continues, extended to the whole table; a new one if none."""
     found = [
         position
         for position, source in enumerate(sources)
-        if source.kind == kind and digests.get(source.length, "") == source.digest
+        if source["kind"] == kind and digests.get(source["length"], "") == source["digest"]
     ]
-    position = max(found, key=lambda one: sources[one].length, default=len(sources))
+    position = max(found, key=lambda one: sources[one]["length"], default=len(sources))
     if not found:
-        sources.append(CountedTable(kind, 0, ""))
-    sources[position].length = max(digests, default=0)
-    sources[position].digest = digests.get(sources[position].length, "")
+        sources.append({"kind": kind, "length": 0, "digest": "", "n_rows": 0, "labelled": ""})
+    sources[position]["length"] = max(digests, default=0)
+    sources[position]["digest"] = digests.get(sources[position]["length"], "")
     return position
 
 
-def _file_digests(path: Path, sources: list[CountedTable]) -> dict[int, str]:
+def _file_digests(path: Path, sources: list[ByName]) -> dict[int, str]:
     """Return digests of a file's content, of all of it and of the first bytes that each source covers."""
     files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-    sizes = sorted({source.length for source in sources if source.kind == "file"})
+    sizes = sorted({source["length"] for source in sources if source["kind"] == "file"})
     running, size, digests = hashlib.sha256(), 0, dict[int, str]()
     for one in files:
         with one.open("rb") as file:
@@ -179,9 +196,9 @@ def _file_digests(path: Path, sources: list[CountedTable]) -> dict[int, str]:
     return digests | {size: running.hexdigest()}
 
 
-def _row_digests(table: pa.Table, sources: list[CountedTable]) -> dict[int, str]:
+def _row_digests(table: pa.Table, sources: list[ByName]) -> dict[int, str]:
     """Return digests of a table's rows, of all of them and of the first rows that each source covers."""
-    lengths = {source.length for source in sources if source.kind == "reviewed"} | {table.num_rows}
+    lengths = {source["length"] for source in sources if source["kind"] == "reviewed"} | {table.num_rows}
     running, digests = hashlib.sha256(), {}
     for n_rows, row in enumerate(table.to_pylist(), 1):
         running.update(repr(row).encode())

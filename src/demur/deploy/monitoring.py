@@ -11,7 +11,7 @@ import os
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import ByName
 from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
-from demur.tabular.class_labels import class_texts, labelled_rows
-from demur.tabular.evaluation import Evaluation, evaluate_table
+from demur.tabular.class_labels import LabelledTable, class_texts
+from demur.tabular.evaluation import Evaluation
 from demur.tabular.evaluation_words import RiskGuarantee, guarantee_of
 from demur.tabular.review_queue import check_audit, reviewed_rows
 from demur.tabular.table_model import TableModel
@@ -105,38 +105,19 @@ class Reference:
     @classmethod
     def of_evaluation(cls, judged: Evaluation, *, is_probability: bool) -> Self:
         """Count the decisions of an evaluation on rows that the model was not trained on."""
-        decision = judged.decision
-        return cls.of(
-            decision.reject,
-            judged.answer_confidence,
-            decision.label,
-            judged.wrong,
-            classes=judged.class_names,
-            is_probability=is_probability,
-        )
-
-    @classmethod
-    def of_table(cls, model: TableModel, table: Any, *, where: str = "the table") -> Self:
-        """Predict a labelled table that the model was not trained on, and count the decisions."""
-        return cls.of_evaluation(evaluate_table(model, table, where=where), is_probability=model.has_proba)
+        figures = (judged.decision.reject, judged.answer_confidence, judged.decision.label, judged.wrong)
+        return cls.of(*figures, classes=judged.class_names, is_probability=is_probability)
 
     @classmethod
     def from_json(cls, found: Any) -> Self:
-        """Return what :meth:`to_json` gave."""
-        try:
-            counts = {name: tuple(found[name]) for name in ("classes", "class_counts", "confidence_counts")}
-            return cls(**{**found, **counts})
-        except (KeyError, TypeError) as error:
-            raise InputError(f"this is not a monitor's reference: {error}.") from None
+        """Restore the reference that :meth:`to_json` returned."""
+        counts = {name: tuple(found[name]) for name in ("classes", "class_counts", "confidence_counts")}
+        return cls(**{**found, **counts})
 
     def to_json(self) -> ByName:
         """Return plain numbers and lists."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    @property
-    def risk(self) -> Interval:
-        """Error rate among the answered rows, with its 95 % interval."""
-        return proportion_interval(self.n_wrong, self.n_rows - self.n_rejected)
+        plain: ByName = json.loads(json.dumps(asdict(self)))
+        return plain
 
 
 def _looks(model: TableModel, table: Any, where: str) -> tuple[NDArray[np.bool_], Floats, Ints]:
@@ -159,7 +140,7 @@ def max_risk_of(model: TableModel, reference: Reference) -> float:
     guarantee = guarantee_of(getattr(model.classifier, "rule_", None))
     if isinstance(guarantee, RiskGuarantee):
         return guarantee.at_most
-    high = float(reference.risk.high)
+    high = float(proportion_interval(reference.n_wrong, reference.n_rows - reference.n_rejected).high)
     return min(high, 0.99) if math.isfinite(high) else 0.5
 
 
@@ -178,7 +159,23 @@ _PRIOR = 5.0
 """Pseudo-count in each bin of the histogram before the first row."""
 
 
-class DriftBets:
+class _Bets:
+    """State of a test martingale that can be stored as JSON."""
+
+    _state: ClassVar[tuple[str, ...]]
+
+    def to_json(self) -> ByName:
+        """Return the state of a single stream."""
+        return {name: np.asarray(getattr(self, name)).tolist() for name in self._state}
+
+    def restore(self, found: ByName) -> None:
+        """Continue from the state that :meth:`to_json` returned."""
+        for name in self._state:
+            value = np.asarray(found[name])
+            setattr(self, name, value if value.ndim else value.item())
+
+
+class DriftBets(_Bets):
     r"""Conformal test martingale against a change in how often rows of each kind occur.
 
     A row of kind k gets the p-value (rows of earlier kinds + u (rows of kind k, itself included)) / (all rows, itself
@@ -210,6 +207,8 @@ class DriftBets:
     >>> float(np.exp(bets.bet(rng.choice(2, size=500, p=[0.5, 0.5]), rng.uniform(size=500))).max()) > 1e6
     True
     """
+
+    _state = ("n_rows", "counts", "_memory", "_pending", "_log_stakes")
 
     def __init__(self, counts: ArrayLike) -> None:
         self.counts = np.asarray(counts, dtype=np.int64)
@@ -270,26 +269,6 @@ class DriftBets:
         fresh = (_remaining(block - 1) - _remaining(block)) / len(_MEMORIES)
         self._log_stakes = np.logaddexp(self._log_stakes, np.log(fresh))
 
-    def to_json(self) -> ByName:
-        """Return the state of a single stream."""
-        return {
-            "rows": self.n_rows,
-            "counts": self.counts.tolist(),
-            "memory": self._memory.tolist(),
-            "pending": self._pending.tolist(),
-            "log_stakes": self._log_stakes.tolist(),
-        }
-
-    @classmethod
-    def from_json(cls, found: ByName) -> Self:
-        """Restore the state that :meth:`to_json` returned."""
-        bets = cls(found["counts"])
-        bets.n_rows = int(found["rows"])
-        bets._memory = np.asarray(found["memory"], dtype=np.float64).reshape(len(_MEMORIES), _PIECES)
-        bets._pending = np.asarray(found["pending"], dtype=np.int64).reshape(_PIECES)
-        bets._log_stakes = np.asarray(found["log_stakes"], dtype=np.float64).reshape(len(_MEMORIES))
-        return bets
-
 
 _WORSE = np.array([1.3, 1.6, 2.0, 3.0, 5.0, 10.0])
 """Odds of a wrong answer that each bet is optimal for, as multiples of the odds at ``max_risk``."""
@@ -297,7 +276,7 @@ _AT_ONCE = 0.5
 """Share of the capital at stake from the first row."""
 
 
-class RiskBets:
+class RiskBets(_Bets):
     r"""Test martingale against the hypothesis that the error rate is at most ``max_risk``.
 
     Bet j multiplies its stake by :math:`(r_j / r)^x ((1 - r_j) / (1 - r))^{1 - x}`, where x is 1 for a wrong answer.
@@ -319,6 +298,8 @@ class RiskBets:
     >>> int(np.argmax(bets.bet(rng.uniform(size=2000) < 0.06) > np.log(20)))
     149
     """
+
+    _state = ("n_rows", "_log_stakes")
 
     def __init__(self, max_risk: float, streams: tuple[int, ...] = ()) -> None:
         odds = _WORSE * max_risk / (1 - max_risk)
@@ -347,18 +328,6 @@ class RiskBets:
             capital[..., k] = np.logaddexp(cash[k], np.logaddexp.reduce(self._log_stakes, axis=-1))
         self.n_rows += errors.shape[-1]
         return capital
-
-    def to_json(self) -> ByName:
-        """Return the state of a single stream."""
-        return {"rows": self.n_rows, "log_stakes": self._log_stakes.tolist()}
-
-    @classmethod
-    def from_json(cls, found: ByName, max_risk: float) -> Self:
-        """Restore the state that :meth:`to_json` returned."""
-        bets = cls(max_risk)
-        bets.n_rows = int(found["rows"])
-        bets._log_stakes = np.asarray(found["log_stakes"], dtype=np.float64).reshape(len(_WORSE))
-        return bets
 
 
 _TILTS = np.geomspace(0.01, 5, 40)
@@ -436,29 +405,6 @@ class Alarm:
         return f"ALARM at {rows} {self.row:,}: {words[self.check]} (evidence {self.capital:,.0f} : 1)."
 
 
-@dataclass
-class CountedTable:
-    """The part of a table that a monitor has counted, recognised by a digest of its content.
-
-    Parameters
-    ----------
-    kind : {"file", "stream", "reviewed"}
-    length : int
-        Number of bytes of the file, or of rows of the reviewed table, that the digest covers.
-    digest : str
-    n_rows : int
-        Number of rows counted, from the first.
-    labelled : str
-        The rows of a reviewed table whose labels were counted, as a hexadecimal bit mask.
-    """
-
-    kind: str
-    length: int
-    digest: str
-    n_rows: int = 0
-    labelled: str = ""
-
-
 class Monitor:
     """Monitor a model with four checks; the probability of any false alarm, ever, is at most delta.
 
@@ -484,9 +430,9 @@ class Monitor:
     n_reviewed, n_missed : int
         Number of reviewed declined rows, and of those whose first choice was wrong.
     alarms : list of Alarm
-        At most one of each check, in the order of the checks.
-    sources : list of CountedTable
-        The tables that were counted, to recognise rows that are given again.
+        At most one of each check, in the order in which they were raised.
+    sources : list of dict
+        The tables that were counted (see :class:`MonitoredTables`).
 
     Notes
     -----
@@ -532,7 +478,7 @@ class Monitor:
         self._risk = RiskBets(max_risk)
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
         self.alarms: list[Alarm] = []
-        self.sources: list[CountedTable] = []
+        self.sources: list[ByName] = []
 
     @property
     def n_rows(self) -> int:
@@ -556,11 +502,7 @@ class Monitor:
         """
         rejected, labels = np.asarray(reject, dtype=bool), np.asarray(label, dtype=np.int64)
         scores = np.asarray(confidence, dtype=np.float64)
-        if not rejected.shape == labels.shape == scores.shape or rejected.ndim != 1:
-            raise InputError(
-                f"reject, confidence and label need one shape (n,), got {rejected.shape}, {scores.shape} and "
-                f"{labels.shape}."
-            )
+        _check_shapes(reject=rejected, confidence=scores, label=labels)
         if len(labels) and not (labels.min() >= 0 and labels.max() < len(self.reference.classes)):
             raise InputError(f"label must count the {len(self.reference.classes)} classes from 0.")
         if np.isnan(scores).any():
@@ -583,8 +525,7 @@ class Monitor:
             Whether the first choice was wrong.
         """
         rejected, errors = np.asarray(reject, dtype=bool), np.asarray(wrong, dtype=bool)
-        if rejected.shape != errors.shape or rejected.ndim != 1:
-            raise InputError(f"reject and wrong need one shape (n,), got {rejected.shape} and {errors.shape}.")
+        _check_shapes(reject=rejected, wrong=errors)
         answered = errors[~rejected]
         first = self._risk.n_rows
         raised = self._raised(RISK, first, self._risk.bet(answered))
@@ -629,7 +570,7 @@ class Monitor:
         :func:`demur.tabular.reviewed_rows`). Without it, the model's own decisions tell declined rows from answers.
         """
         self.check_model(model)
-        labelled, _ = labelled_rows(table, model.target, where=where)
+        labelled = LabelledTable.of(table, model.target, where).rows
         rows, declined = reviewed_rows(labelled, model, where=where)
         reject, _, label = _looks(model, rows, where)
         wrong = np.asarray(model.classes)[label] != class_texts(rows[model.target]).astype(str)
@@ -657,9 +598,8 @@ class Monitor:
         high = np.flatnonzero(capital >= math.log(self.threshold))
         if not len(high) or any(alarm.check == check for alarm in self.alarms):
             return []
-        alarm = Alarm(check, first + int(high[0]) + 1, float(np.exp(min(capital[high[0]], 700.0))))
-        order = (*DRIFTS, RISK)
-        self.alarms = sorted([*self.alarms, alarm], key=lambda one: order.index(one.check))
+        alarm = Alarm(check, first + int(high[0]) + 1, _capital(capital[high[0]]))
+        self.alarms.append(alarm)
         return [alarm]
 
     @property
@@ -673,10 +613,9 @@ class Monitor:
     def to_json(self) -> ByName:
         """Return all figures as plain numbers."""
         risk = self.risk
-        rejected = self.n_rejected / self.n_rows if self.n_rows else None
         return {
             "rows": self.n_rows,
-            "rejected_share": rejected,
+            "rejected_share": self.n_rejected / self.n_rows if self.n_rows else None,
             "reference_rejected_share": self.reference.n_rejected / self.reference.n_rows,
             "audited": self.n_audited,
             "risk": None if not self.n_audited else {"estimate": risk.estimate, "low": risk.low, "high": risk.high},
@@ -684,14 +623,12 @@ class Monitor:
             "reviewed_declined": self.n_reviewed,
             "declined_rightly": self.n_missed / self.n_reviewed if self.n_reviewed else None,
             "delta": self.delta,
-            "evidence": {name: float(np.exp(min(value, 700.0))) for name, value in self._log_capitals().items()},
+            "evidence": {
+                name: _capital(float(bets.log_capital)) for name, bets in {**self._drifts, RISK: self._risk}.items()
+            },
             "threshold": self.threshold,
             "alarms": [asdict(alarm) for alarm in self.alarms],
         }
-
-    def _log_capitals(self) -> dict[str, float]:
-        found = {name: float(bets.log_capital) for name, bets in self._drifts.items()}
-        return {**found, RISK: float(self._risk.log_capital)}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the state to a small JSON file, atomically."""
@@ -703,7 +640,7 @@ class Monitor:
             "drifts": {name: bets.to_json() for name, bets in self._drifts.items()},
             "risk": self._risk.to_json(),
             "alarms": [asdict(alarm) for alarm in self.alarms],
-            "sources": [asdict(source) for source in self.sources],
+            "sources": self.sources,
         }
         return write_whole(path, json.dumps(state) + "\n", overwrite=True)
 
@@ -715,17 +652,29 @@ class Monitor:
             if state["format"] != _FORMAT:
                 raise InputError(f"{path} has the format {state['format']!r} of another version of demur.")
             monitor = cls(Reference.from_json(state["reference"]), **state["settings"])
-            monitor._drifts = {name: DriftBets.from_json(state["drifts"][name]) for name in DRIFTS}
-            monitor._risk = RiskBets.from_json(state["risk"], monitor.max_risk)
+            for name, bets in monitor._drifts.items():
+                bets.restore(state["drifts"][name])
+            monitor._risk.restore(state["risk"])
             for name in _COUNTS:
                 setattr(monitor, name, int(state["counts"][name]))
             monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]
-            monitor.sources = [CountedTable(**source) for source in state["sources"]]
+            monitor.sources = list(state["sources"])
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise InputError(f"{path} is not the state of a monitor: {type(error).__name__}.") from None
         return monitor
+
+
+def _capital(logarithm: float) -> float:
+    return math.exp(min(logarithm, 700.0))  # larger ones overflow
+
+
+def _check_shapes(**arrays: NDArray[Any]) -> None:
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) > 1 or len(min(shapes)) != 1:
+        found = " and ".join(str(array.shape) for array in arrays.values())
+        raise InputError(f"{' and '.join(arrays)} need one shape (n,), got {found}.")
 
 
 _SETTINGS = ("max_risk", "delta", "audit", "seed")

@@ -1,7 +1,7 @@
 """Requests to a served model and its answers, as pydantic types made from the model's columns."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import time, timedelta
+from datetime import time
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -17,9 +17,6 @@ __all__ = ["RequestError", "answer_type", "column_array", "question_type", "requ
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
-
-_LONGEST_SECONDS = 9e9
-"""The longest duration that Arrow can hold in nanoseconds."""
 
 _MOST_CLASSES = 100
 """Classes that the OpenAPI document lists one by one."""
@@ -94,7 +91,8 @@ def question_type(model: TableModel, max_rows: int) -> TypeForm:
         return AfterValidator(pass_on)
 
     row, number = _row_type(model), Annotated[float, Field(allow_inf_nan=False)]
-    cost: TypeForm = Annotated[number | None, checked(model.check_cost), WithJsonSchema(_cost_schema(model))]
+    bounds = Field(ge=0, lt=1) if model.cost_adjustable else checked(model.check_cost)
+    cost: TypeForm = Annotated[Annotated[number, bounds] | None, WithJsonSchema(_cost_schema(model))]
     proba: TypeForm = Annotated[
         bool,
         checked(lambda _: model.check_proba()),
@@ -149,8 +147,7 @@ def _value_type(column: Column) -> TypeForm:
         text: TypeForm = Annotated[str, Field(examples=list(column.categories[:20]))]
         return text | Annotated[int, BeforeValidator(_whole)] if column.fits(pa.int64()) else text
     if column.kind == "time":
-        seconds = Annotated[float, Field(ge=-_LONGEST_SECONDS, le=_LONGEST_SECONDS, allow_inf_nan=False)]
-        return written_as(time, "time-local") | seconds
+        return written_as(time, "time-local")
     return written_as(AwareDatetime, "date-time") if column.zoned else written_as(NaiveDatetime, "date-time-local")
 
 
@@ -222,21 +219,12 @@ def column_array(column: Column, values: Sequence[Any]) -> pa.Array:
     [1.0, None, 2.5]
     """
     type_ = column.arrow_type
-    if column.kind == "time":
-        type_, values = pa.duration(column.unit), [None if value is None else _elapsed(value) for value in values]
-    elif column.kind == "category":
+    if column.kind == "category":
         values = [str(value) if type(value) is int else value for value in values]
     try:
         return pa.array(values, type_)
     except (pa.ArrowException, UnicodeEncodeError, OverflowError):
         raise RequestError(f"column {shown(column.name)} holds a value that cannot be stored as {type_}.") from None
-
-
-def _elapsed(value: float | time) -> timedelta:
-    """Return a time of day as the time since midnight; a number is a duration in seconds."""
-    if isinstance(value, time):
-        return timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
-    return timedelta(seconds=value)
 
 
 # Answers --------------------------------------------------------------------------------------------------------------

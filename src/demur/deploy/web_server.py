@@ -84,7 +84,7 @@ def run_server(
         backpressure=_CONNECTIONS,
         http1_settings=HTTP1Settings(header_read_timeout=_HEADER_MILLISECONDS),
         respawn_failed_workers=True,
-        respawn_interval=5 + 4 * seconds_to_build,  # after this time its successor must be ready
+        respawn_interval=5 + 2 * seconds_to_build,  # after this time its successor must be ready
         workers_kill_timeout=_SECONDS_TO_STOP,
         log_level=LogLevels.error,
         log_dictconfig=log,

@@ -6,20 +6,17 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-
 from demur._version import __version__
-from demur.columns import TableError
-from demur.deploy.request_types import RequestError, answer_type, question_type, request_table, sentence
+from demur.deploy.answers import Answerer
+from demur.deploy.request_types import RequestError, answer_type, question_type, sentence
 from demur.deploy.service_metrics import ServiceMetrics
 from demur.deploy.try_page import report_headers, try_page
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
-from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -29,18 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["create_app", "read_api_keys"]
 
-_log = logging.getLogger("demur.deploy")
 _access = logging.getLogger("demur.access")
 
 _OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 _PROBES = ("/health", "/ready", "/metrics")
 """Paths that are asked every few seconds, and logged at level debug only."""
-
-_FEW_ROWS = 64
-"""Requests with more rows are decided in a thread, so that the others do not wait."""
-
-_MOST_PROBA = 1_000_000
-"""Probabilities in one answer."""
 
 _MOST_UNFINISHED = 1 << 26
 """Bytes in memory of bodies that have not arrived whole."""
@@ -109,7 +99,7 @@ def create_app(
     """
     try:
         import prometheus_client  # noqa: F401 # one message for the one extra
-        from fastapi import APIRouter, Body, Depends, FastAPI
+        from fastapi import Body, Depends, FastAPI
         from fastapi.exceptions import RequestValidationError
         from starlette.exceptions import HTTPException
         from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -128,7 +118,13 @@ def create_app(
         openapi_url=None,  # it names the columns, and so needs the key
         exception_handlers={RequestValidationError: _refuse, HTTPException: _refuse, RequestError: _refuse},
     )
-    keyed = APIRouter(dependencies=[Depends(_key_check(api_keys))] if api_keys else [])
+    keyed = [Depends(_key_check(api_keys))] if api_keys else []
+
+    @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
+              response_model=answer_type(model, audits=audit > 0),
+              responses={422: {"description": "The request does not fit the model."}})  # fmt: skip
+    async def decide(asked: question) -> Response:
+        return Response(await answerer.answer(asked), media_type="application/json")
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", summary="Whether the service runs")
@@ -136,27 +132,15 @@ def create_app(
         return {"status": "ok"}
 
     @app.head("/ready", include_in_schema=False)
-    @app.get(
-        "/ready", summary="Whether the service takes requests", responses={503: {"description": "It is stopping."}}
-    )
+    @app.get("/ready", summary="Whether it takes requests", responses={503: {"description": "It is stopping."}})
     async def ready() -> JSONResponse:
         return JSONResponse({"status": "stopping"}, 503) if stopping() else JSONResponse({"status": "ready"})
 
-    @keyed.get("/metrics", summary="Counts for Prometheus")
+    @app.get("/metrics", summary="Counts for Prometheus", dependencies=keyed)
     async def metrics() -> Response:
         return Response(answerer.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @keyed.post("/decide", summary=f"Decide {model.target} for one row or many",
-                response_model=answer_type(model, audits=audit > 0),
-                responses={422: {"description": "The request does not fit the model."}})  # fmt: skip
-    async def decide(asked: question) -> Response:
-        if len(asked.get("rows", ())) <= _FEW_ROWS:
-            answer = answerer.answer(asked)
-        else:
-            answer = await asyncio.to_thread(answerer.answer, asked)
-        return Response(answer, media_type="application/json")
-
-    @keyed.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False, dependencies=keyed)
     async def document() -> JSONResponse:
         return JSONResponse(app.openapi())
 
@@ -164,14 +148,20 @@ def create_app(
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
         pages["/report"] = page, report_headers(page)
+    options: Any = {"methods": ["GET", "HEAD"], "include_in_schema": False, "dependencies": keyed}
     for path, (page, headers) in pages.items():
-        shown = HTMLResponse(page, headers=headers)
-        keyed.add_api_route(path, lambda shown=shown: shown, methods=["GET", "HEAD"], include_in_schema=False)
-    app.include_router(keyed)
+        app.add_api_route(path, _always(HTMLResponse(page, headers=headers)), **options)
     app.add_middleware(BodyLimit, max_bytes=max_bytes, max_seconds=max_seconds)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_OWN_HOSTS, *allowed_hosts], www_redirect=False)
     app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
     return app
+
+
+def _always(response: "Response") -> Callable[[], Awaitable[Any]]:
+    async def show() -> Any:
+        return response
+
+    return show
 
 
 async def _refuse(request: "Request", error: Any) -> "Response":
@@ -184,72 +174,6 @@ async def _refuse(request: "Request", error: Any) -> "Response":
     if isinstance(error, RequestError):
         return JSONResponse({"error": str(error)}, error.status)
     return JSONResponse({"error": f"{error.detail}."}, error.status_code, error.headers)
-
-
-class Answerer:
-    """Answers questions with a model: the rows, the draw for review, and the counts.
-
-    Parameters
-    ----------
-    model : TableModel
-    audit : float, default 0
-        Share of the answered rows to draw for review.
-    rng : numpy.random.Generator, optional
-        Draws them.
-    """
-
-    def __init__(self, model: TableModel, audit: float = 0.0, rng: np.random.Generator | None = None) -> None:
-        check_audit(audit)
-        self.model, self.audit = model, audit
-        self._rng = np.random.default_rng() if rng is None else rng
-        self._about = {"name": str(model.facts.get("model", "model")), "target": model.target}
-        self.metrics = ServiceMetrics(
-            **{"model": self._about["name"], "target": model.target}, n_classes=len(model.classes)
-        )
-
-    def answer(self, question: Mapping[str, Any]) -> bytes:
-        """Return the answer to a question that was checked, as JSON."""
-        rows = [question["row"]] if "row" in question else question["rows"]
-        cost, prices = question.get("cost"), question.get("prices")
-        try:
-            decisions = self._decisions(rows, cost, prices, bool(question.get("proba")))
-        except TableError as error:
-            raise error if isinstance(error, RequestError) else RequestError(str(error)) from error
-        except Exception as error:  # whatever a model may raise: the service goes on
-            _log.exception("a request failed")
-            raise RequestError("the service failed on this request; its log says why.", 500) from error
-        n_audited = self._draw(decisions) if self.audit else 0
-        self.metrics.count_decisions(decisions, n_audited)
-        document = {"decisions": decisions, "cost": self.model.cost if cost is None else cost, "model": self._about}
-        if self.model.asks_experts:
-            document["prices"] = {**self.model.experts.prices, **(prices or {})}
-        return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-
-    def _decisions(
-        self, rows: Any, cost: float | None, prices: Mapping[str, float] | None, proba: bool
-    ) -> list[dict[str, Any]]:
-        n_classes = len(self.model.classes)
-        if proba and len(rows) * n_classes > _MOST_PROBA:
-            problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,} probabilities"
-            raise RequestError(f"{problem}: send the rows in several requests.", 413)
-        table = request_table(self.model, rows)
-        answers = self.model.answers(table, cost, proba=proba, prices=prices, where="the request")
-        decisions: list[dict[str, Any]] = answers.select(list(self.model.answer_columns())).to_pylist()
-        for number, one in enumerate(decisions, 1):
-            if not np.isfinite(one["confidence"]):  # a column of tiny numbers can make any other overflow once scaled
-                raise RequestError(f"row {number:,} holds a number too far from the training data: give null instead.")
-        if proba:
-            columns = [answers.column(name).to_pylist() for name in self.model.proba_columns]
-            for one, *values in zip(decisions, *columns, strict=True):
-                one["proba"] = dict(zip(self.model.classes.tolist(), values, strict=True))
-        return decisions
-
-    def _draw(self, decisions: list[dict[str, Any]]) -> int:
-        """Say of each decision why it is to be reviewed, and return how many were drawn."""
-        drawn = draw_audit([one["rejected"] for one in decisions], self.audit, self._rng)
-        for one, audited in zip(decisions, drawn.tolist(), strict=True):
-            one[WHY] = DECLINED if one["rejected"] else AUDIT if audited else None
-        return int(drawn.sum())
 
 
 # Limits, keys and the log ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -490,7 +490,7 @@ def _row_keys(X: Features) -> Ints:
     if isinstance(X, list | tuple):
         return _codes(np.fromiter(X, dtype=object, count=len(X)))
     if sparse.issparse(X):
-        rows: Any = sparse.csr_array(cast(Any, X)).copy()
+        rows = sparse.csr_array(X).copy()  # type: ignore[call-overload] # any sparse matrix
         rows.sum_duplicates()
         rows.eliminate_zeros()
         data, ends = _codes(rows.data), pairwise(rows.indptr.tolist())

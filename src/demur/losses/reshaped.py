@@ -68,7 +68,7 @@ class LabelSmoothing(ConfidenceLoss):
 
         def acceptance(scores: Tensor) -> Tensor:
             excess = (torch.softmax(scores, -1) - self.epsilon / n_classes).clamp(min=0)
-            return chow_acceptance(excess.amax(-1) / excess.sum(-1), cost)
+            return excess.amax(-1) / excess.sum(-1) - (1 - cost)
 
         return Proof(
             "Gibbs' inequality",

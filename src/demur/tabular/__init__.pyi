@@ -1,6 +1,5 @@
 from .class_labels import LabelledTable as LabelledTable
 from .class_labels import check_classes as check_classes
-from .class_labels import labelled_rows as labelled_rows
 from .decide_files import Decided as Decided
 from .decide_files import DecideOptions as DecideOptions
 from .decide_files import decide_file as decide_file

@@ -20,7 +20,6 @@ __all__ = [
     "check_target",
     "class_texts",
     "label_type",
-    "labelled_rows",
 ]
 
 _MOST_NUMBERS = 1000
@@ -104,23 +103,6 @@ def check_target(target: str, columns: Collection[str], where: str = "the table"
         raise TableError(f"there is no column {shown(target)} to predict{hint}: {where} has {listed(columns)}")
 
 
-def labelled_rows(table: pa.Table, target: str, *, where: str = "the table") -> tuple[pa.Table, NDArray[np.str_]]:
-    """Return the rows that have a label, and the labels as text."""
-    check_target(target, table.column_names, where)
-    label_type(table[target], target)  # refuses a column that cannot be a target
-    labels = class_texts(table[target])
-    known = np.array([label is not None for label in labels], dtype=bool)
-    if not known.any():
-        raise TableError(f"the target column {shown(target)} of {where} is empty: give rows with a label")
-    longest = max(map(len, labels[known]))
-    if longest > _LONGEST_NAME:
-        raise TableError(
-            f"the target column {shown(target)} holds a text of {longest:,} characters, which cannot be the name of "
-            "a class: choose another target"
-        )
-    return (table if known.all() else table.filter(known)), labels[known].astype(str)
-
-
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
     """The rows of a table that have a label, with their labels as text.
@@ -153,8 +135,20 @@ class LabelledTable:
     @classmethod
     def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
         """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
-        rows, labels = labelled_rows(table, target, where=name)
-        return cls(rows, labels, target, name, table.num_rows - rows.num_rows)
+        check_target(target, table.column_names, name)
+        label_type(table[target], target)  # refuses a column that cannot be a target
+        labels = class_texts(table[target])
+        known = np.array([label is not None for label in labels], dtype=bool)
+        if not known.any():
+            raise TableError(f"the target column {shown(target)} of {name} is empty: give rows with a label")
+        longest = max(map(len, labels[known]))
+        if longest > _LONGEST_NAME:
+            raise TableError(
+                f"the target column {shown(target)} holds a text of {longest:,} characters, which cannot be the name "
+                "of a class: choose another target"
+            )
+        rows = table if known.all() else table.filter(known)
+        return cls(rows, labels[known].astype(str), target, name, table.num_rows - rows.num_rows)
 
     @property
     def classes(self) -> list[str]:

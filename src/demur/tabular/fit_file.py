@@ -64,9 +64,6 @@ class FitOptions:
         Columns to use although they look useless, and columns to leave out.
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
-    proba_kind : str, optional
-        For :func:`fit_proba`: "probabilities", "percentages", "log-probabilities", "logits" or "votes"; detected by
-        default.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
         For :func:`fit_proba`: as for :class:`~demur.RejectOption`.
     time_budget : float or None
@@ -93,7 +90,6 @@ class FitOptions:
     delimiter: str | None = None
     decimal: str | None = None
     dayfirst: bool | None = None
-    proba_kind: str | None = None
     calibration: str | None = "auto"
     time_budget: float | None = 90.0
     seed: int = 0
@@ -183,7 +179,7 @@ class OpenedFile:
                     raise TableError(
                         f"the target {shown(target)} cannot also be the column of groups or times: name another column"
                     )
-            if spec.proba_kind is None and spec.model != "auto":
+            if spec.model != "auto":
                 from demur.tabular.model_training import check_model
 
                 check_model(spec.model)

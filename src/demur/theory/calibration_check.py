@@ -25,6 +25,7 @@ from demur.theory.bayes import (
 from demur.theory.calibration_report import BetaFindings, CalibrationReport, SearchFindings
 from demur.theory.certificate import certify
 from demur.theory.descent import Deadline
+from demur.theory.examined_loss import ExaminedLoss, LossLike, RuleFunction, RuleName, as_loss, examine, weigh
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, WRONG, Minima, find_minima, settle
 from demur.theory.simplex import (
@@ -35,7 +36,6 @@ from demur.theory.simplex import (
     structured_eta,
     tops_around,
 )
-from demur.theory.subject import LossLike, RuleFunction, RuleName, Subject, as_loss, examine, weigh
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, kind_of, verify
 from demur.workers import single_threaded_kernels
@@ -173,7 +173,7 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
     return f"{loss.name} ({', '.join(parts)})" if parts else loss.name
 
 
-def _verdict(subject: Subject, findings: SearchFindings, fails: frozenset[str], slopes: TheoremFour | None) -> str:
+def _verdict(subject: ExaminedLoss, findings: SearchFindings, fails: frozenset[str], slopes: TheoremFour | None) -> str:
     if fails:
         return "refuted"
     open_rows = findings.n_unresolved + findings.n_indifferent
@@ -186,7 +186,7 @@ def _outputs_assumed(loss: Loss) -> bool:
     return isinstance(loss, FunctionLoss) and loss.outputs is None
 
 
-def _warn_if_never_answered(subject: Subject) -> None:
+def _warn_if_never_answered(subject: ExaminedLoss) -> None:
     missing = subject.facts.never_answers
     if not missing:
         return
@@ -207,7 +207,7 @@ def _warn_if_never_answered(subject: Subject) -> None:
 class Search:
     """The search over eta: what was tried, what came of it, and the witnesses that stand."""
 
-    subject: Subject
+    subject: ExaminedLoss
     seed: int
     witnesses: dict[str, Witness] = field(default_factory=dict)
     n_right: int = 0
@@ -264,7 +264,8 @@ class Search:
         near = subject.target.clearance(eta) < NEAR
         doubtful = ((lost | torn | open_rows) & near & ~endless).nonzero()[:, 0]
         if len(doubtful) and not self.witnesses and not subject.deadline.passed:
-            scores[doubtful], right_after = settle(subject, eta[doubtful], [scores[doubtful], found.rival[doubtful]])
+            ways = torch.unique(torch.stack([scores[doubtful], found.rival[doubtful]]), dim=0)
+            scores[doubtful], right_after = settle(subject, eta[doubtful], list(ways))
             for mask in (lost, torn, open_rows, wrong):
                 mask[doubtful[right_after]] = False
         self.n_near += int(((lost | torn | open_rows) & near).sum())
@@ -310,8 +311,6 @@ class Search:
         if subject.target.single is not None:
             acceptance = subject.loss.rule(scores, subject.target.cost).acceptance.detach()
             clarity = clarity * acceptance.abs().clamp(1e-6, 10.0)
-        if not subject.facts.convex:
-            clarity = clarity * self._likely_gaps(eta, scores, best, rows)
         refuted: set[str] = set()
         failures = n_verified = 0
         for row in sorted(rows, key=lambda r: -float(clarity[r])):
@@ -340,18 +339,6 @@ class Search:
             failures += float(excess[row]) > NEAR
             open_rows[row] = True
         return open_rows
-
-    def _likely_gaps(self, eta: Tensor, scores: Tensor, best: Tensor, rows: list[int]) -> Tensor:
-        """Return how much more risk than the minimiser the best known right scores have, at most 1."""
-        gaps = torch.ones(len(eta), dtype=torch.float64)
-        pool = self._some_of_pool(200)
-        taken, each = self.subject.decide(pool), self.subject.each_value(pool)
-        own = self.subject.risk(scores[rows], eta[rows])
-        for row, risk in zip(rows, own.tolist(), strict=True):
-            inside = each[taken == best[row]]
-            if len(inside):
-                gaps[row] = min(max(float(weigh(inside, eta[row]).min()) - risk, 1e-12), 1.0)
-        return gaps
 
     def _counts(self, witness: Witness, best: int) -> bool:
         """Return whether a witness refutes: not on a staircase, whose best step may have been missed."""
@@ -398,7 +385,7 @@ class Search:
         return torn & ~wrong
 
 
-def _stages(subject: Subject, slopes: TheoremFour | None, seed: int) -> Iterator[Tensor]:
+def _stages(subject: ExaminedLoss, slopes: TheoremFour | None, seed: int) -> Iterator[Tensor]:
     """Yield the eta to try: first the extreme ones, so that every kind of failure has its chance, then random ones."""
     generator = torch.Generator().manual_seed(seed)
     n_classes, cost, facts = subject.n_classes, subject.target.single, subject.facts
@@ -438,7 +425,7 @@ def _towards_failure(slopes: TheoremFour | None, cost: float, n_classes: int) ->
     return rows[(rows.sum(-1) - 1).abs() < 1e-9]
 
 
-def _by_theorem_four(subject: Subject, seed: int) -> tuple[TheoremFour | None, str | None]:
+def _by_theorem_four(subject: ExaminedLoss, seed: int) -> tuple[TheoremFour | None, str | None]:
     loss, cost = subject.loss, subject.target.single
     if cost is None:
         return None, "the theorem is about one price of rejecting"
@@ -456,7 +443,7 @@ def _by_theorem_four(subject: Subject, seed: int) -> tuple[TheoremFour | None, s
     return (None, "the time was up") if subject.deadline.passed else (found, None)
 
 
-def _beta(subject: Subject) -> BetaFindings | None:
+def _beta(subject: ExaminedLoss) -> BetaFindings | None:
     loss, cost = subject.loss, subject.target.single
     if cost is None or not isinstance(loss, PairwiseLoss):
         return None
@@ -467,7 +454,7 @@ def _beta(subject: Subject) -> BetaFindings | None:
     return BetaFindings(float(loss.beta_value(subject.n_classes, cost)), acc, rej)
 
 
-def _bound(subject: Subject) -> ExcessRiskBound | None:
+def _bound(subject: ExaminedLoss) -> ExcessRiskBound | None:
     if subject.target.single is None:
         return None
     try:

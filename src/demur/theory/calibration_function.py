@@ -21,7 +21,8 @@ from torch import Tensor
 from demur.errors import InputError
 from demur.losses import Loss
 from demur.theory.bayes import REJECT, NoBoundError, as_target, require_cost, require_n_classes
-from demur.theory.decided_risk import best_in_region, decision_constraints
+from demur.theory.constrained_risk import best_in_region, decision_constraints
+from demur.theory.examined_loss import ExaminedLoss, LossLike, as_loss, examine
 from demur.theory.excess_bounds import (
     ExcessRiskBound,
     LowerCurve,
@@ -29,9 +30,9 @@ from demur.theory.excess_bounds import (
     bound_facts_of,
     closed_pieces,
     excess_risk_bound,
+    least_of,
 )
 from demur.theory.pointwise_risk import RiskProblem, Ties, equal_values
-from demur.theory.subject import LossLike, Subject, as_loss, examine
 from demur.workers import single_threaded_kernels
 
 __all__ = ["CalibrationFunction", "calibration_function", "least_gaps"]
@@ -43,7 +44,7 @@ class CalibrationFunction:
 
     Parameters
     ----------
-    subject : Subject
+    subject : ExaminedLoss
     cost : float
     bound : ExcessRiskBound or None
         The paper's, where it has one.
@@ -66,7 +67,7 @@ class CalibrationFunction:
     (array([0.04, 0.36]), 0.010000000000000002, True)
     """
 
-    subject: Subject
+    subject: ExaminedLoss
     cost: float
     bound: ExcessRiskBound | None
     curve: LowerCurve
@@ -89,11 +90,7 @@ class CalibrationFunction:
         """Return delta(z): the least surrogate excess at any one eta where at least z is lost."""
         z = _excesses(zero_one_c_excess)
         if self.pieces is not None:
-            parts = [
-                np.where(z <= high, f(np.clip(z, low, high)), np.inf) for f, low, high in self.pieces if high > low
-            ]
-            least: NDArray[np.float64] = np.where(z > 0, np.minimum.reduce(parts), 0.0)
-            return least
+            return least_of(self.pieces, z)
         at_least = np.where(self.nodes[None, :] >= z[..., None], self.values, np.inf).min(-1)
         delta: NDArray[np.float64] = np.minimum(least_gaps(self.subject, self.cost, z), at_least)
         return delta
@@ -198,7 +195,7 @@ Rows = tuple[NDArray[np.int_], NDArray[np.float64]]
 
 
 @single_threaded_kernels()
-def least_gaps(subject: Subject, cost: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def least_gaps(subject: ExaminedLoss, cost: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return, for each 0-1-c excess z, the least surrogate excess of a decision that loses exactly z at one eta.
 
     The eta are those of :func:`demur.theory.calibration_function`; infinite where none of them can lose z.
@@ -254,7 +251,7 @@ def _fixed_rows(
 
 
 def _misclassified(
-    subject: Subject, cost: float, z: NDArray[np.float64], order: list[int], best: NDArray[np.float64]
+    subject: ExaminedLoss, cost: float, z: NDArray[np.float64], order: list[int], best: NDArray[np.float64]
 ) -> None:
     """Answer class 1 where Chow answers class 0: eta_0 = p, eta_1 = p - z, over p in a range that narrows."""
     n_classes = subject.n_classes
@@ -282,7 +279,7 @@ def _misclassified(
             a, b = p[span, np.maximum(least - 1, 0)], p[span, np.minimum(least + 1, 8)]
 
 
-def _gaps(subject: Subject, cost: float, rows: Rows, order: list[int], decision: int) -> NDArray[np.float64]:
+def _gaps(subject: ExaminedLoss, cost: float, rows: Rows, order: list[int], decision: int) -> NDArray[np.float64]:
     """Return, for each row, the best risk with a decision minus the least risk."""
     if not len(rows[0]):
         return np.zeros(0)

@@ -1,8 +1,8 @@
 """The report of a calibration check: a verdict, its reasons, what is open, and how it prints."""
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, is_dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,31 +248,13 @@ class CalibrationReport:
 
     def as_dict(self) -> ByName:
         """Return the whole report as plain numbers, lists and strings, for JSON."""
-        theorem, witness = self.theorem_four, self.witness
-        return {
-            "loss": self.loss,
-            "n_classes": self.n_classes,
-            "cost": _plain(np.asarray(_costs_of(self.cost))) if np.ndim(_costs_of(self.cost)) else self.cost,
-            "verdict": self.verdict,
-            "evidence": self.evidence,
-            "calibrated": self.calibrated,
-            "fails": sorted(self.fails),
-            "counterexample": None if witness is None else witness.eta.tolist(),
-            "witness": None if witness is None else _plain_fields(witness),
-            "witnesses": [_plain_fields(each) for each in self.witnesses],
-            "search": {**_plain_fields(self.search), "fails": sorted(self.search.fails)},
-            "certificate": None if self.certificate is None else self.certificate.as_dict(),
-            "would_settle": list(self.would_settle),
-            "theorem_four": None if theorem is None else {**_plain_fields(theorem), "fails": sorted(theorem.fails)},
-            "no_theorem_four": self.no_theorem_four,
-            "routes_agree": self.routes_agree,
-            "beta": None if self.beta is None else {**vars(self.beta), "some_beta_works": self.beta.some_beta_works},
-            "bound": None if self.bound is None else vars(self.bound),
-            "n_outputs": self.n_outputs,
-            "never_answers": list(self.never_answers),
-            "convex": self.convex,
-            "stepped": self.stepped,
-        }
+        derived = ("evidence", "calibrated", "counterexample", "witness", "would_settle", "routes_agree")
+        found = _plain({**vars(self), **{name: getattr(self, name) for name in derived}})
+        if self.theorem_four is not None:
+            found["theorem_four"]["fails"] = sorted(self.theorem_four.fails)
+        if self.beta is not None:
+            found["beta"]["some_beta_works"] = self.beta.some_beta_works
+        return cast(ByName, found)
 
     def _costs(self) -> str:
         costs = _costs_of(self.cost)
@@ -378,12 +360,18 @@ def _zero(value: float, theorem: TheoremFour) -> str:
     return "0" if abs(value) <= theorem.tolerance else f"{value:.4g}"
 
 
-def _plain_fields(record: Any) -> ByName:
-    return {name: _plain(value) for name, value in vars(record).items()}
-
-
 def _plain(value: Any) -> Any:
-    """Return lists for arrays, and None for an infinity, which JSON cannot write."""
+    """Return what JSON can write: lists for arrays and sets, fields for records, None for an infinity."""
+    if isinstance(value, CostMatrix):
+        return np.asarray(value.costs).tolist()
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
     if isinstance(value, np.ndarray):
         return value.tolist()
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -16,9 +16,9 @@ from demur.losses import Loss
 from demur.margins import MarginFunction, own_fact
 from demur.theory.bayes import as_target, require_cost, require_n_classes
 from demur.theory.descent import Deadline
+from demur.theory.examined_loss import ExaminedLoss, LossLike, as_loss, examine
 from demur.theory.pointwise_risk import find_minima
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta, tops_around
-from demur.theory.subject import LossLike, Subject, as_loss, examine
 from demur.workers import single_threaded_kernels
 
 __all__ = ["OrderReport", "OrderTheorem", "is_order_preserving"]
@@ -166,7 +166,7 @@ def _order(eta: Tensor, scores: Tensor, *, room: float) -> tuple[Tensor, Tensor]
     return swapped, tied
 
 
-def _can_be_sorted(subject: Subject, eta: Tensor, scores: Tensor) -> bool:
+def _can_be_sorted(subject: ExaminedLoss, eta: Tensor, scores: Tensor) -> bool:
     """Return whether the scores, dealt out in the order of eta, have as small a risk: then they are a minimiser too."""
     dealt = scores.clone()
     dealt[eta.argsort()] = scores[: len(eta)].sort().values

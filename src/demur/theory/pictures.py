@@ -14,11 +14,10 @@ from demur.theory.bayes import NoBoundError, as_target
 from demur.theory.calibration_check import describe
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
 from demur.theory.descent import Deadline
+from demur.theory.examined_loss import LossLike, RuleFunction, RuleName, as_loss, examine
 from demur.theory.pointwise_risk import find_minima
-from demur.theory.subject import LossLike, RuleFunction, RuleName, as_loss, examine
-from demur.theory.theorem_four import beta_bounds
 
-__all__ = ["draw_beta_bounds", "draw_calibration_functions", "draw_check", "draw_room", "plain_xi", "save"]
+__all__ = ["draw_calibration_functions", "draw_check", "plain_xi", "save"]
 
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#666666"
 
@@ -72,45 +71,6 @@ def draw_calibration_functions(functions: Sequence[CalibrationFunction]) -> Figu
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     _draw_xi(figure.subplots(), functions)
     figure.suptitle(f"{functions[0].loss.name}: tightest calibration function")
-    return figure
-
-
-def draw_beta_bounds(loss: str, cost: float, n_classes: Sequence[int]) -> Figure:
-    """Draw both bounds of beta against the number of classes: a beta would have to lie above one and below the other.
-
-    Examples
-    --------
-    >>> draw_beta_bounds("apc+log", 0.2, [2, 3, 4]).axes[0].get_xlabel()
-    'number of classes K'
-    """
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axis = figure.subplots()
-    acc, rej = np.array([beta_bounds(loss, k, cost) for k in n_classes]).T
-    axis.fill_between(n_classes, rej, acc, color=ORANGE, alpha=0.15, label="between the two, both fail")
-    axis.plot(n_classes, acc, "o-", color=BLUE, label="least beta without false rejects (acc)")
-    axis.plot(n_classes, rej, "s-", color=GREEN, label="greatest beta without false accepts (rej)")
-    axis.set(xlabel="number of classes K", ylabel="beta", xticks=list(n_classes), title=f"{loss}, c = {cost:g}")
-    axis.legend(frameon=False)
-    return figure
-
-
-def draw_room(functions: Sequence[CalibrationFunction]) -> Figure:
-    """Draw how many times larger the tightest xi is than the paper's bound.
-
-    Examples
-    --------
-    >>> draw_room([calibration_function("ova+sq", 3, 0.2, n_nodes=4)]).axes[0].get_xlabel()
-    'excess 0-1-c risk z'
-    """
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axis = figure.subplots()
-    z = np.linspace(0.02, 1, 50)
-    for xi, colour in zip(functions, _colours(len(functions)), strict=True):
-        axis.plot(z, xi.room(z), color=colour, label=f"{xi.loss.name}, c = {xi.cost:g}")
-    axis.axhline(1, color=GREY, linestyle="--", linewidth=1)
-    axis.set(xlabel="excess 0-1-c risk z", ylabel="tightest xi / paper's bound", xlim=(0, 1), ylim=(0, None))
-    axis.set_title("1: the paper is tight; above: it leaves room")
-    axis.legend(frameon=False)
     return figure
 
 

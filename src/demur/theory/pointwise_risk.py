@@ -6,9 +6,11 @@ row of eta with three different values is then a problem in three unknowns, what
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from demur.losses import Loss
 from demur.losses.loss import Hyper
@@ -20,7 +22,7 @@ from demur.theory.descent import (
     minimise_kinked_rows,
     minimise_rows,
 )
-from demur.theory.subject import Scale, Subject, scale_of
+from demur.theory.examined_loss import ExaminedLoss, Scale, scale_of
 
 __all__ = [
     "Minima",
@@ -104,7 +106,7 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: 
     result = torch.zeros(len(eta), n_outputs, dtype=torch.float64)
     for rows, ties in Ties.batches(eta, n_outputs, symmetric=symmetric):
         problem = RiskProblem(loss, ties, cost[rows] if isinstance(cost, Tensor) else cost, scale)
-        result[rows] = problem.minimise()[0]
+        result[rows] = _one_minimum(problem)[0]
     return result
 
 
@@ -240,9 +242,8 @@ class RiskProblem:
     >>> from demur.losses import get
     >>> eta = torch.tensor([[0.8, 0.1, 0.1]], dtype=torch.float64)
     >>> problem = RiskProblem(get("ce"), Ties.from_groups(eta, torch.tensor([[0, 1, 1]]), 3), cost=0.2)
-    >>> scores, slope = problem.minimise()
-    >>> get("ce").proba(scores).round(decimals=6)
-    tensor([[0.8000, 0.1000, 0.1000]], dtype=torch.float64)
+    >>> problem.risk(torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0]))  # log 3
+    tensor([1.0986], dtype=torch.float64)
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class RiskProblem:
         self.n_rows, self.n_groups = ties.weights.shape
 
     @classmethod
-    def of(cls, subject: Subject, ties: Ties) -> "RiskProblem":
+    def of(cls, subject: ExaminedLoss, ties: Ties) -> "RiskProblem":
         """Return the problem of a loss whose facts and scale are known."""
         return cls(subject.loss, ties, subject.target.cost, subject.scale, per_row=False, deadline=subject.deadline)
 
@@ -280,25 +281,6 @@ class RiskProblem:
                 weights, each = self.ties.weights[rows], self._losses_at(scores[rows], rows)
                 result[rows] = torch.where(weights > 0, weights * each, torch.zeros_like(each)).sum(-1)
         return result.nan_to_num(nan=torch.inf)
-
-    def minimise(self, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return minimising scores (n_rows, n_outputs) and the slope that is left (n_rows,).
-
-        Parameters
-        ----------
-        start : tensor of shape (n_rows, n_unknowns), optional
-            By default the best of a few guesses. Cutting planes, where a loss says that it has kinks and Newton's
-            method does not get to a place without a slope, need none.
-        """
-        if start is None and self.loss.smooth:
-            unknowns, slope = self.descend_from_guess(self.risk, self.ties.n_unknowns)
-        else:
-            start = self.guess() if start is None else start
-            unknowns, slope = self.descend(self.risk, start, max_steps=300 if self.loss.smooth else 40)
-        if not self.loss.smooth:
-            for row in (slope > STUCK).nonzero()[:, 0].tolist():
-                unknowns[row], slope[row] = self.cut_planes(row)
-        return self.ties.scores(unknowns, torch.arange(self.n_rows)), slope
 
     def cut_planes(self, row: int) -> tuple[Tensor, float]:
         """Minimise one row's risk, which must be convex, by cutting planes: its unknowns, and how far it may be off."""
@@ -423,7 +405,7 @@ class Minima:
     rival: Tensor
 
 
-def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[int, int] | None = None) -> Minima:
+def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0, helpful: dict[int, int] | None = None) -> Minima:
     """Minimise the pointwise risk at each eta, in the way that suits the loss; rows left at the deadline stay open.
 
     Convex: Newton's method, at kinks cutting planes and sampled gradients. Not convex: the same from many starts,
@@ -431,7 +413,7 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
 
     Parameters
     ----------
-    subject : Subject
+    subject : ExaminedLoss
     eta : tensor of shape (n_rows, n_classes)
     seed : int
     helpful : dict, optional
@@ -441,7 +423,7 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
     --------
     >>> from demur.losses import get
     >>> from demur.theory.bayes import as_target
-    >>> from demur.theory.subject import examine
+    >>> from demur.theory.examined_loss import examine
     >>> subject = examine(get("ce"), as_target(0.2, 3))
     >>> found = find_minima(subject, torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64))
     >>> subject.loss.proba(found.scores).round(decimals=6), found.converged
@@ -455,7 +437,7 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
     for rows, ties in Ties.batches(eta, subject.n_outputs, symmetric=facts.symmetric):
         problem = RiskProblem.of(subject, ties)
         if facts.convex:
-            scores[rows], converged[rows] = _one_minimum(subject, problem)
+            scores[rows], converged[rows] = _one_minimum(problem, twice=facts.twice)
             rival[rows] = scores[rows]
         else:
             if ties.n_unknowns not in enough:
@@ -467,12 +449,14 @@ def find_minima(subject: Subject, eta: Tensor, *, seed: int = 0, helpful: dict[i
     return Minima(scores, risk, converged & risk.isfinite(), rival)
 
 
-def settle(subject: Subject, eta: Tensor, candidates: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Descend from several scores of each row until rounding stops it; scores of classes that cannot occur go far down.
+def settle(subject: ExaminedLoss, eta: Tensor, candidates: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Descend from several scores of each row until rounding stops it, also with the scores of rare classes lowered.
+
+    A class of probability 1e-4 hardly changes the risk, so that a descent may stop before its score is low enough.
 
     Parameters
     ----------
-    subject : Subject
+    subject : ExaminedLoss
     eta : tensor of shape (n_rows, n_classes)
     candidates : sequence of tensors of shape (n_rows, n_outputs)
 
@@ -483,10 +467,12 @@ def settle(subject: Subject, eta: Tensor, candidates: Sequence[Tensor]) -> tuple
     right : boolean tensor of shape (n_rows,)
         Whether all scores that are as low, up to rounding, and as level take a best decision.
     """
-    impossible = torch.zeros(len(eta), subject.n_outputs, dtype=torch.float64)
+    lowered = [torch.zeros(len(eta), subject.n_outputs, dtype=torch.float64)]
     if subject.n_outputs >= subject.n_classes:
-        impossible[:, : subject.n_classes] = (eta == 0).to(torch.float64)
-    starts = [scores - depth * impossible for scores in candidates for depth in (0.0, 30.0, 100.0)]
+        beyond = (0, subject.n_outputs - subject.n_classes)
+        rare = ((eta > 0) & (eta < 0.01)).double()
+        lowered = [pad(never * (eta == 0) + less * rare, beyond) for never in (0, 30, 100) for less in (0, 1, 2, 4)]
+    starts = [scores - less for scores in candidates for less in lowered]
     starts += [factor * scores for scores in candidates for factor in (10.0, 1000.0)]
     problem = RiskProblem.of(subject, Ties.none(eta, subject.n_outputs))
     slopes = [torch.zeros(len(eta), dtype=torch.float64)] * len(starts)
@@ -503,16 +489,16 @@ def settle(subject: Subject, eta: Tensor, candidates: Sequence[Tensor]) -> tuple
     return ends[lowest.indices, torch.arange(len(eta))], ~(wrong & as_low & as_level).any(0)
 
 
-def _one_minimum(subject: Subject, problem: RiskProblem) -> tuple[Tensor, Tensor]:
+def _one_minimum(problem: RiskProblem, *, twice: bool = True) -> tuple[Tensor, Tensor]:
     """Minimise convex risks by Newton's method; where it meets a kink, by cutting planes and by sampled gradients."""
     n_rows, n_unknowns = problem.n_rows, problem.ties.n_unknowns
     unknowns = torch.zeros(n_rows, n_unknowns, dtype=torch.float64)
     converged = torch.zeros(n_rows, dtype=torch.bool)
     lost = torch.zeros(n_rows, dtype=torch.bool)
-    if subject.facts.twice:
+    if twice:
         unknowns, slope = problem.descend_from_guess(problem.risk, n_unknowns)
         converged, lost = slope <= STUCK, _runaway(unknowns, slope)
-    ways = [_by_samples, _by_planes] if subject.loss.smooth else [_by_planes, _by_samples]
+    ways = [_by_samples, _by_planes] if problem.loss.smooth else [_by_planes, _by_samples]
     for way in ways:
         stuck = (~converged & ~lost).nonzero()[:, 0]
         if len(stuck) and not problem.deadline.passed:
@@ -541,22 +527,25 @@ def _by_planes(problem: RiskProblem, start: Tensor) -> tuple[Tensor, Tensor]:
     return points, converged
 
 
+def _descend_from(problem: RiskProblem, start: Tensor, seed: int, *, newton: bool) -> tuple[Tensor, Tensor]:
+    if newton:
+        return problem.descend(problem.risk, start, max_steps=60)
+    return problem.descend_kinks(start, max_steps=60, seed=seed)
+
+
 def _many_starts(
-    subject: Subject, problem: RiskProblem, eta: Tensor, enough: int, seed: int
+    subject: ExaminedLoss, problem: RiskProblem, eta: Tensor, enough: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     everywhere = torch.arange(problem.n_rows)
     best = torch.zeros(problem.n_rows, problem.ties.n_unknowns, dtype=torch.float64)
     lowest = torch.full((problem.n_rows,), torch.inf, dtype=torch.float64)
-    slope = torch.full((problem.n_rows,), torch.inf, dtype=torch.float64)
+    slope = lowest.clone()
     ends: list[tuple[Tensor, Tensor]] = []
     newton = subject.facts.twice
-    for number, start in enumerate(_starts(problem, seed)):
-        if problem.deadline.passed or number >= enough:
+    for start in islice(_starts(problem, seed), enough):
+        if problem.deadline.passed:
             break
-        if newton:
-            points, left = problem.descend(problem.risk, start, max_steps=60)
-        else:
-            points, left = problem.descend_kinks(start, max_steps=60, seed=seed)
+        points, left = _descend_from(problem, start, seed, newton=newton)
         scores = problem.ties.scores(points, everywhere)
         risk = problem.risk_of_scores(scores)
         ends.append((scores, risk))
@@ -571,29 +560,23 @@ def _many_starts(
             converged[again] = slope[again] <= STUCK
         kept = again[~converged[again]]
         if len(kept):
-            part = problem.select(kept)
-            best[kept], slope[kept] = part.descend_kinks(best[kept], seed=seed)
-            converged[kept] = slope[kept] <= STUCK_AT_KINK
+            best[kept], converged[kept] = _by_samples(problem.select(kept), best[kept])
     scores = problem.ties.scores(best, everywhere)
     return scores, converged, _rivals(subject, eta, scores, ends)
 
 
-def _starts_that_help(subject: Subject, problem: RiskProblem, seed: int) -> int:
+def _starts_that_help(subject: ExaminedLoss, problem: RiskProblem, seed: int) -> int:
     """Try every start on a few rows; return how many of them, in their order, it takes to find the least risk."""
     few = problem.select(torch.arange(0, problem.n_rows, max(1, problem.n_rows // 24)))
-    everywhere = torch.arange(few.n_rows)
     lowest = torch.full((few.n_rows,), torch.inf, dtype=torch.float64)
     enough = 3
-    for number, start in enumerate(_starts(few, seed)):
+    for number, start in enumerate(_starts(few, seed), 1):
         if problem.deadline.passed:
             break
-        if subject.facts.twice:
-            points, _ = few.descend(few.risk, start, max_steps=60)
-        else:
-            points, _ = few.descend_kinks(start, max_steps=60, seed=seed)
-        risk = few.risk_of_scores(few.ties.scores(points, everywhere))
+        points, _ = _descend_from(few, start, seed, newton=subject.facts.twice)
+        risk = few.risk_of_scores(few.ties.scores(points, torch.arange(few.n_rows)))
         if bool((risk < lowest - subject.tolerance).any()):
-            enough = max(enough, number + 1)
+            enough = max(enough, number)
         lowest = torch.minimum(lowest, risk)
     return enough
 
@@ -617,7 +600,7 @@ def _starts(problem: RiskProblem, seed: int) -> Iterator[Tensor]:
 _SIZES = ((3.0, 1.0), (30.0, 1.0), (3.0, -1.0))
 
 
-def _rivals(subject: Subject, eta: Tensor, scores: Tensor, ends: list[tuple[Tensor, Tensor]]) -> Tensor:
+def _rivals(subject: ExaminedLoss, eta: Tensor, scores: Tensor, ends: list[tuple[Tensor, Tensor]]) -> Tensor:
     """Return other ends of as small a risk but a decision of another quality, where there are any."""
     risk = subject.risk(scores, eta)
     right = subject.target.excess(subject.decide(scores), eta) <= 1e-9

@@ -28,7 +28,7 @@ __all__ = [
 Region: TypeAlias = Literal["answer", "reject", "boundary"]
 """Where max eta >= 1 - c, where it is <= 1 - c, and where it equals 1 - c."""
 
-NEAREST = 1e-6
+NEAREST = 1e-5
 """The least distance of max eta from 1 - c: nearer, a wrong decision costs less than the minimiser's accuracy."""
 
 
@@ -44,7 +44,7 @@ def tops_around(cost: float, n_classes: int) -> Tensor:
     >>> tops_around(0.2, 3).numpy().round(3)[[0, 1, 4, 5, -1]]
     array([0.8  , 0.8  , 0.801, 0.799, 0.333])
     """
-    step = torch.tensor([NEAREST, 3e-5, 1e-3, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 0.95, 0.9999], dtype=torch.float64)
+    step = torch.tensor([NEAREST, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 0.95, 0.9999], dtype=torch.float64)
     threshold, lowest = 1 - cost, 1 / n_classes
     above = threshold + torch.where(step < 0.05, step, step * cost)
     below = threshold - torch.where(step < 0.05, step, step * (threshold - lowest))

@@ -18,9 +18,9 @@ from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.margins import own_fact
 from demur.theory.bayes import require_cost, require_n_classes
 from demur.theory.descent import ENDLESS, Deadline
+from demur.theory.examined_loss import scale_of
 from demur.theory.pointwise_risk import RiskProblem, Ties
 from demur.theory.simplex import Region, extreme_over
-from demur.theory.subject import scale_of
 from demur.workers import single_threaded_kernels
 
 __all__ = ["TheoremFour", "beta_bounds", "numeric_beta_bounds", "rejector_slope", "theorem_four"]

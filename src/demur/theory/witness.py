@@ -13,16 +13,15 @@ import mpmath
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 from demur.losses import Loss
 from demur.losses.pairwise import PairwiseLoss
 from demur.margins import own_fact
 from demur.theory.bayes import REJECT
-from demur.theory.decided_risk import DecidedRisk, best_with_decision
+from demur.theory.constrained_risk import ConstrainedMinimum, best_with_decision
+from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.pointwise_risk import RiskProblem, Ties, equal_values, pointwise_risk
-from demur.theory.subject import Subject
 
 __all__ = ["Witness", "exact_minimum", "has_exact_form", "kind_of", "verify"]
 
@@ -82,13 +81,13 @@ def kind_of(best: int, taken: int) -> str:
 
 
 def verify(
-    subject: Subject, eta: Tensor, scores: Tensor, known: Tensor, *, seed: int = 0
-) -> tuple[Witness | None, DecidedRisk]:
+    subject: ExaminedLoss, eta: Tensor, scores: Tensor, known: Tensor, *, seed: int = 0
+) -> tuple[Witness | None, ConstrainedMinimum]:
     """Compute a supposed failure again; return it as a witness only if its gap is positive beyond its error.
 
     Parameters
     ----------
-    subject : Subject
+    subject : ExaminedLoss
     eta : tensor of shape (n_classes,)
     scores : tensor of shape (n_outputs,)
         What seemed to minimise the risk, with a wrong decision.
@@ -99,14 +98,14 @@ def verify(
     Returns
     -------
     witness : Witness or None
-    right : DecidedRisk
+    right : ConstrainedMinimum
         The best scores with the right decision; where there is no witness, they are as good as those given, or better.
 
     Examples
     --------
     >>> from demur.losses import get
     >>> from demur.theory.bayes import as_target
-    >>> from demur.theory.subject import examine
+    >>> from demur.theory.examined_loss import examine
     >>> subject = examine(get("apc+log"), as_target(0.2, 3))
     >>> eta = torch.tensor([0.83, 0.085, 0.085], dtype=torch.float64)
     >>> scores = torch.tensor([1.43, -0.84, -0.84, -0.14], dtype=torch.float64)
@@ -153,8 +152,10 @@ def _words(decision: int) -> str:
     return "reject" if decision == REJECT else f"answer class {decision}"
 
 
-def _again(subject: Subject, eta: Tensor, scores: Tensor, best: int, right: DecidedRisk) -> tuple[float, float, str]:
-    """Compute both risks from the loss itself, one row at a time, and let scipy try to lower the second."""
+def _again(
+    subject: ExaminedLoss, eta: Tensor, scores: Tensor, best: int, right: ConstrainedMinimum
+) -> tuple[float, float, str]:
+    """Compute both risks from the loss itself, one row at a time."""
 
     def risk(g: Tensor) -> float:
         losses = subject.loss.forward(g.expand(len(eta), -1), torch.arange(len(eta)), subject.target.cost)
@@ -163,25 +164,11 @@ def _again(subject: Subject, eta: Tensor, scores: Tensor, best: int, right: Deci
     least = risk(scores)
     if not isfinite(right.risk):
         return least, inf, f"no scores that {_words(best)} were found"
-    least_right = risk(right.scores)
-    if subject.n_outputs > 12:
-        return least, least_right, "float64, Newton's method with multipliers"
-
-    def barred(g: NDArray[np.float64]) -> float:
-        point = torch.from_numpy(np.asarray(g, dtype=np.float64))
-        value = risk(point) if int(subject.decide(point[None])[0]) == best else inf
-        return value if isfinite(value) else 1e300
-
-    generator = np.random.default_rng(1)
-    for spread in (0.0, 0.1, 1.0):
-        start = right.scores.numpy() + spread * generator.normal(size=subject.n_outputs)
-        again = minimize(barred, start, method="Nelder-Mead", options={"maxfev": 400, "xatol": 1e-10, "fatol": 1e-14})
-        least_right = min(least_right, float(again.fun))
-    return least, least_right, "float64; the second risk searched again with Nelder and Mead's simplex"
+    return least, risk(right.scores), "float64, each risk summed row by row"
 
 
 def _in_many_digits(
-    subject: Subject, eta: NDArray[np.float64], scores: Tensor
+    subject: ExaminedLoss, eta: NDArray[np.float64], scores: Tensor
 ) -> tuple[float, float, float, float, str] | None:
     """Return both risks, gap and error in many digits, or None without a formula or a minimum of it."""
     loss, cost = subject.loss, subject.target.single
@@ -203,7 +190,7 @@ def _in_many_digits(
     return float(least), float(least_at_zero), float(least_at_zero - least), max(1e-30, 100 * slope), precision
 
 
-def _at_rejector_zero(subject: Subject, eta: Tensor) -> list[float]:
+def _at_rejector_zero(subject: ExaminedLoss, eta: Tensor) -> list[float]:
     """Return class scores that minimise the risk at r = 0, and that r."""
     row = eta.unsqueeze(0)
     groups = equal_values(row) if subject.facts.symmetric else None

@@ -13,7 +13,7 @@ from demur.columns import Schema
 from demur.deploy.onnx import ExportError, onnx_inputs, onnx_model
 from demur.estimators import AutoClassifier
 from demur.tabular import TableModel, fit_table
-from demur.tabular.class_labels import label_type, labelled_rows
+from demur.tabular.class_labels import LabelledTable, label_type
 
 from .running import TOLERANCE, assert_agrees, run, session
 
@@ -50,7 +50,7 @@ def table(n=200, seed=0, *, unseen=False):
 
 def tree_of(rows):
     """Return a model that is fitted at once."""
-    schema, (_, labels) = Schema.learn(rows, target="y"), labelled_rows(rows, "y")
+    schema, labels = Schema.learn(rows, target="y"), LabelledTable.of(rows, "y").labels
     tree = RejectOption(DecisionTreeClassifier(max_depth=8, min_samples_leaf=3, random_state=0), calibration=None)
     return TableModel(schema, tree.fit(schema.encode(rows), labels), None, label_type(rows["y"], "y"))
 

@@ -105,11 +105,14 @@ class RuleForm:
     def decide(self, p: Tensor, threshold: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return label, confidence and acceptance."""
         if self.costs is not None:
-            expected = p @ torch.as_tensor(self.costs)
+            # not p @ costs, into which onnxruntime would move a factor of p, rounded to single precision
+            expected = torch.addmm(torch.zeros(self.costs.shape[1], dtype=p.dtype), p, torch.as_tensor(self.costs))
             saved = expected[:, -1] - expected[:, :-1].amin(1)
             return expected[:, :-1].argmin(1), saved, saved
         confidence = p.amax(1)
-        return p.argmax(1), confidence, confidence - (self.threshold if threshold is None else threshold)
+        if threshold is None:
+            threshold = torch.tensor([self.threshold], dtype=p.dtype)
+        return p.argmax(1), confidence, confidence - threshold
 
 
 def rule_form(rule: Any, cost: float) -> RuleForm:
@@ -173,7 +176,7 @@ def decided_with_experts(
     for name in sorted(model.experts_):
         fitted = model.reliability_.get(name)
         if fitted is None or fitted.kind == "share":
-            right[name] = odds * 0 + (model.experts_[name].accuracy if fitted is None else fitted.share)
+            right[name] = odds * 0 + float(model.experts_[name].accuracy or 0.0 if fitted is None else fitted.share)
             continue
         if fitted.kind == "confusion":
             right[name] = plain @ torch.as_tensor(np.asarray(fitted.by_class))

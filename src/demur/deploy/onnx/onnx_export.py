@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,8 +174,8 @@ def class_values(model: Estimator) -> AnyArray:
     array([3, 7])
     """
     if isinstance(model, TableModel):
-        read = {"integer": int, "number": float, "boolean": "true".__eq__}.get(model.label_type, str)
-        values = [read(str(name)) for name in model.classes]
+        read: dict[str, Callable[[str], Any]] = {"integer": int, "number": float, "boolean": "true".__eq__}
+        values = [read.get(model.label_type, str)(str(name)) for name in model.classes]
     else:
         values = np.asarray(model.classes_).tolist()
     classes = np.array(values)
@@ -314,7 +314,8 @@ def _decided(graph: Graph, X: str, model: Estimator) -> _Decided:
         return _Decided(label, confidence, graph.op("Sub", confidence, _chow_threshold(graph, rule)), rule, last)
     proba, rule = option_proba(graph, X, model), rule_form(model.rule_, model.cost)
     threshold = [] if rule.price is None else [(_chow_threshold(graph, rule), (1,))]
-    return _Decided(*graph.traced(rule.decide, (proba, shape), *threshold), rule, proba)
+    label, confidence, acceptance = graph.traced(rule.decide, (proba, shape), *threshold)
+    return _Decided(label, confidence, acceptance, rule, proba)
 
 
 def _chow_threshold(graph: Graph, rule: RuleForm) -> str:
@@ -337,14 +338,14 @@ def _decided_by_experts(graph: Graph, X: str, model: DeferOption) -> _Decided:
     def function(plain: Tensor, prices: Tensor, *estimates: Tensor) -> tuple[Tensor, ...]:
         return decided_with_experts(model, plain, prices, dict(zip(inputs, estimates, strict=True)))
 
-    found = graph.traced(
+    label, confidence, acceptance, proba, ask, expected_cost = graph.traced(
         function,
         (classifier_proba(graph, X, model.estimator_, model.classes_), (2, len(model.classes_))),
         (prices, (len(experts),)),
         *((value, (2,)) for value in inputs.values()),
     )
     rule = RuleForm(f"{model.explain()} Limits on what experts get are not part of the graph.")
-    return _Decided(*found[:3], rule, found[3], tuple(found[4:]))
+    return _Decided(label, confidence, acceptance, rule, proba, (ask, expected_cost))
 
 
 def _reliability(graph: Graph, X: str, model: DeferOption, name: str) -> str | None:

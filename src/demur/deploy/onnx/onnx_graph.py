@@ -1,10 +1,11 @@
 """An ONNX graph while it is built: operators, and parts that torch and skl2onnx translate."""
 
-import io
 import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -118,19 +119,19 @@ class Graph:
         module.forward = function
         names = [f"x{number}" for number in range(len(inputs))]
         examples = tuple(torch.zeros(shape, dtype=torch.float64) for _, shape in inputs)
-        written = io.BytesIO()
-        with warnings.catch_warnings():
+        with TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that shapes are constants in a trace
             torch.onnx.export(
                 module,
                 examples,
-                written,
+                path := Path(folder, "part.onnx"),
                 input_names=names,
                 dynamic_axes={name: {0: "rows"} for name, one in zip(names, examples, strict=True) if one.ndim},
                 opset_version=OPSET,
                 dynamo=False,  # the other exporter needs one more package
             )
-        return self._added(self.onnx.load_from_string(written.getvalue()), [name for name, _ in inputs])
+            part = self.onnx.load(path)
+        return self._added(part, [name for name, _ in inputs])
 
     def converted(self, model: Estimator, X: str) -> str:
         """Add an estimator by skl2onnx; return the probabilities of a classifier, or the output of a transformer."""

@@ -161,7 +161,7 @@ class _Categories:
         goes_left = _members(predictor.raw_left_cat_bitsets[node["bitset_idx"]], codes)
         missing_left = bool(node["missing_go_to_left"])
         is_known = _members(self.bitsets[self.places[feature]], codes)
-        return 1.0 - np.r_[missing_left, np.where(is_known, goes_left, missing_left)]
+        return np.where(np.r_[missing_left, np.where(is_known, goes_left, missing_left)], 0.0, 1.0)
 
     def columns(self, splits: list[tuple[int, AnyArray]]) -> Any:
         """Return a function from the features to the columns that the trees compare."""

@@ -1,4 +1,4 @@
-"""The finished search for the paper's protocol still runs, and its page follows from its summary."""
+"""The finished studies in research still run, and their pages follow from what they stored."""
 
 import sys
 from collections import defaultdict
@@ -12,11 +12,13 @@ import torch
 from demur.errors import InputError
 from demur.paper.experiments import BENCHMARK
 from demur.paper.problems import DataPlace
+from demur.paper.records import read_lines
 from demur.paper.trial_means import METRICS, Numbers, Value, agreement
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "research" / "protocol_search"
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="research is not part of this copy")
+RESEARCH = ROOT / "research"
+FOLDER = RESEARCH / "protocol_search"
+pytestmark = pytest.mark.skipif(not RESEARCH.is_dir(), reason="research is not part of this copy")
 PLACE = DataPlace("/nonexistent", stand_ins=True)
 
 
@@ -76,3 +78,37 @@ def test_a_small_search_counts_as_the_tables_do(search, tmp_path):
         numbers = search.numbers_of(store.read(protocol, one.problem), one.way)
         assert one.agreement == agreement(numbers, printed, [one.problem])
     assert torch.tensor(store.read(tiny, "vehicle")[0].test).shape[:2] == (1, 2)
+
+
+@pytest.fixture(scope="module")
+def stored_deferral(search):
+    from research.stored_deferral import __main__
+
+    return __main__
+
+
+def test_thresholds_are_the_best_of_all_and_the_largest_of_equals(stored_deferral):
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        score, right, human = rng.integers(0, 6, 25).astype(float), rng.random(25) < 0.6, rng.random(25) < 0.7
+        candidates = [-np.inf, *np.unique(score)]
+        accuracy = [np.where(score > limit, human, right).mean() for limit in candidates]
+        best = max(limit for limit, value in zip(candidates, accuracy, strict=True) if value == max(accuracy))
+        assert stored_deferral._best_threshold(score, right, human) == best
+
+
+def test_the_page_of_stored_answers_is_drawn_again_from_its_records(stored_deferral):
+    folder = RESEARCH / "stored_deferral"
+    records = [body for _, body in read_lines(folder / "records.jsonl")]
+    assert stored_deferral.page(records) == (folder / "outcome.md").read_text()
+    assert len(records) == 3 * 8 + 3 * 6
+
+
+@pytest.mark.slow
+def test_stored_answers_give_the_stored_figures(stored_deferral, data_folder):
+    folder = RESEARCH / "stored_deferral"
+    known = [body for _, body in read_lines(folder / "records.jsonl")]
+    for record, run in stored_deferral.work(data_folder / "deferral"):
+        if (record["problem"], record["trial"]) == ("hatespeech", 0):
+            (expected,) = [body for body in known if record.items() <= body.items()]
+            assert run()["accuracy"] == pytest.approx(expected["accuracy"], abs=2e-3)

@@ -14,12 +14,12 @@ from demur.theory.bayes import REJECT, LossContractError, Target
 from demur.theory.descent import ENDLESS, Deadline
 
 __all__ = [
+    "ExaminedLoss",
     "Facts",
     "LossLike",
     "RuleFunction",
     "RuleName",
     "Scale",
-    "Subject",
     "as_loss",
     "decide",
     "examine",
@@ -143,7 +143,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExaminedLoss:
     """A loss with its rule and the target they are held to, and what is known about them.
 
     Parameters
@@ -234,7 +234,7 @@ def _linked(loss: Loss, target: Target) -> bool:
     )
 
 
-def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = ENDLESS) -> Subject:
+def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = ENDLESS) -> ExaminedLoss:
     """Check that a loss keeps its contract and find its facts.
 
     Raises
@@ -282,7 +282,7 @@ def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = E
         never_answers=_never_answered(loss, target, generator),
         stepped=_stepped(trial),
     )
-    return Subject(loss, target, facts, scale, deadline)
+    return ExaminedLoss(loss, target, facts, scale, deadline)
 
 
 @dataclass(frozen=True)

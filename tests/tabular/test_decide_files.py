@@ -1,6 +1,8 @@
-"""A folder of Parquet files on Dask: the same decisions as file by file, all of them or none."""
+"""Deciding chunk by chunk, and for a folder of Parquet files on Dask."""
 
 import functools
+import itertools
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +11,7 @@ import pytest
 
 from demur.columns import TableError
 from demur.tabular import Decided, DecideOptions, decide_folder, fit_table
-
-distributed = pytest.importorskip("dask.distributed")
+from demur.tabular.decide_files import _IN_FLIGHT, _in_order
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,7 @@ def folder(tmp_path):
 @pytest.fixture(scope="module")
 def scheduler():
     """Return the address of a cluster in this process, which takes a fraction of the time of one in others."""
+    distributed = pytest.importorskip("distributed")
     options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
     with distributed.LocalCluster(**options) as cluster:
         yield cluster.scheduler_address
@@ -81,3 +83,38 @@ def test_places_that_cannot_be_are_refused(model, folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(TableError, match=r"no \.parquet files"):
         call(tmp_path / "empty", tmp_path / "out")
+
+
+def test_results_come_in_order_and_few_at_a_time():
+    read, finished = itertools.count(), []
+    most = 0
+
+    def chunks():
+        nonlocal most
+        for chunk in range(50):
+            most = max(most, next(read) + 1 - len(finished))
+            yield chunk
+
+    results = _in_order(lambda chunk: chunk * chunk, chunks())
+    while (value := next(results, None)) is not None:
+        finished.append(value)
+    assert finished == [k * k for k in range(50)]
+    assert most <= _IN_FLIGHT
+
+
+def test_a_failure_ends_the_work_and_its_threads():
+    before = threading.active_count()
+
+    def fail_at_five(chunk):
+        if chunk == 5:
+            raise ValueError("five")
+        return chunk
+
+    found = []
+    with pytest.raises(ValueError, match="five"):
+        found += list(_in_order(fail_at_five, range(1_000_000)))
+    assert threading.active_count() == before
+
+
+def test_counts_add_up():
+    assert Decided(3, 1) + Decided(2, 2) == Decided(5, 3)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from demur.theory.bayes import REJECT
+from demur.theory.examined_loss import ExaminedLoss, wide_scores
 from demur.theory.pointwise_risk import RiskProblem, Ties, equal_values
-from demur.theory.subject import Subject, wide_scores
 
-__all__ = ["Constraints", "DecidedRisk", "best_in_region", "best_with_decision", "decision_constraints"]
+__all__ = ["ConstrainedMinimum", "Constraints", "best_in_region", "best_with_decision", "decision_constraints"]
 
 MOST_UNKNOWNS = 30
 """A search among more unknowns than this is not exact enough to refute anything."""
@@ -23,7 +23,7 @@ Constraints: TypeAlias = Callable[[Tensor], Tensor]
 """From scores (m, n_outputs) to numbers (m, n_constraints) that are all >= 0 on the closure of a decision region."""
 
 
-def decision_constraints(subject: Subject, decision: int) -> Constraints:
+def decision_constraints(subject: ExaminedLoss, decision: int) -> Constraints:
     """Return the constraints under which a loss's rule rejects (-1) or answers the given class.
 
     Chow's rule on an inverse link is written with the probability of each class alone, which is smooth; a rule of
@@ -33,7 +33,7 @@ def decision_constraints(subject: Subject, decision: int) -> Constraints:
     --------
     >>> from demur.losses import get
     >>> from demur.theory.bayes import as_target
-    >>> from demur.theory.subject import examine
+    >>> from demur.theory.examined_loss import examine
     >>> answer_0 = decision_constraints(examine(get("ce"), as_target(0.2, 2)), 0)
     >>> answer_0(torch.tensor([[0.9, 0.1]]).log()).round(decimals=3)  # 0.9 - 0.8 and log 9
     tensor([[0.1000, 2.1970]])
@@ -98,7 +98,7 @@ def best_in_region(
 
     >>> from demur.losses import get
     >>> from demur.theory.bayes import as_target
-    >>> from demur.theory.subject import examine
+    >>> from demur.theory.examined_loss import examine
     >>> subject, eta = examine(get("ce"), as_target(0.2, 2)), torch.tensor([[0.9, 0.1]], dtype=torch.float64)
     >>> problem, loss = RiskProblem.of(subject, Ties.none(eta, 2)), subject.loss
     >>> reject = decision_constraints(subject, REJECT)
@@ -140,7 +140,7 @@ def _descend_lagrangian(
 
 
 @dataclass(frozen=True)
-class DecidedRisk:
+class ConstrainedMinimum:
     """The least risk found among scores with one of some decisions.
 
     Parameters
@@ -161,8 +161,8 @@ class DecidedRisk:
 
 
 def best_with_decision(
-    subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor, *, seed: int = 0
-) -> DecidedRisk:
+    subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor, *, seed: int = 0
+) -> ConstrainedMinimum:
     """Look for the least risk at one eta among scores that take a decision, with every means there is.
 
     Scores of many sizes, and those that are best at other eta, are drawn towards the minimiser as far as their decision
@@ -171,7 +171,7 @@ def best_with_decision(
 
     Parameters
     ----------
-    subject : Subject
+    subject : ExaminedLoss
     eta : tensor of shape (n_classes,)
     decision : int
     minimiser : tensor of shape (n_outputs,)
@@ -184,7 +184,7 @@ def best_with_decision(
     --------
     >>> from demur.losses import get
     >>> from demur.theory.bayes import as_target
-    >>> from demur.theory.subject import examine
+    >>> from demur.theory.examined_loss import examine
     >>> subject, eta = examine(get("ce"), as_target(0.2, 2)), torch.tensor([0.9, 0.1], dtype=torch.float64)
     >>> found = best_with_decision(subject, eta, REJECT, eta.log(), eta.log()[None])
     >>> subject.loss.proba(found.scores).round(decimals=4)
@@ -194,14 +194,14 @@ def best_with_decision(
     pool = _pool(subject, eta, decision, minimiser, known, columns, seed)
     exact = _by_newton(subject, eta, decision, minimiser, pool)
     if not len(pool) and exact is None:
-        return DecidedRisk(float("inf"), minimiser, 0.0, 0)
+        return ConstrainedMinimum(float("inf"), minimiser, 0.0, 0)
     found = [exact] if exact is not None else []
     if len(pool):
         found += [_descend_freely(subject, eta, decision, pool, columns)]
         at_minimiser, *so_far = subject.risk(torch.stack([minimiser, *found]), eta).tolist()
         if min(so_far) <= at_minimiser + subject.tolerance:  # as good as the minimiser: nothing is left to show
             best = so_far.index(min(so_far))
-            return DecidedRisk(so_far[best], found[best], 0.0, len(pool))
+            return ConstrainedMinimum(so_far[best], found[best], 0.0, len(pool))
         found += [_along_rays(subject, eta, decision, minimiser, pool, columns, seed + i) for i in range(2)]
     risks = subject.risk(torch.stack(found), eta)
     best = int(risks.argmin())
@@ -210,14 +210,14 @@ def best_with_decision(
         # Two searches tell how exact they are, in few dimensions; Newton's method, where it is exact, needs none.
         few = int(columns.max()) < MOST_UNKNOWNS
         spread = float((risks[-1] - risks[-2]).abs()) if few else float("inf")
-    return DecidedRisk(float(risks[best]), found[best], spread, len(pool))
+    return ConstrainedMinimum(float(risks[best]), found[best], spread, len(pool))
 
 
-def _inside(subject: Subject, scores: Tensor, decision: int) -> Tensor:
+def _inside(subject: ExaminedLoss, scores: Tensor, decision: int) -> Tensor:
     return subject.decide(scores) == decision
 
 
-def _columns(subject: Subject, eta: Tensor, n_outputs: int) -> Tensor:
+def _columns(subject: ExaminedLoss, eta: Tensor, n_outputs: int) -> Tensor:
     """Return which unknown each score is a copy of: with a symmetric convex loss, equal probabilities share."""
     if not (subject.facts.symmetric and subject.facts.convex):
         return torch.arange(n_outputs)
@@ -236,7 +236,7 @@ def _noise(n_rows: int, columns: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _pool(
-    subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor, columns: Tensor, seed: int
+    subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor, columns: Tensor, seed: int
 ) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     around = minimiser + torch.cat([size * _noise(100, columns, generator) for size in (0.1, 0.5, 2.0, 8.0)])
@@ -248,7 +248,7 @@ def _pool(
     return points[subject.risk(points, eta).argsort()[:400]]
 
 
-def _by_chance(subject: Subject, eta: Tensor, minimiser: Tensor, generator: torch.Generator) -> Tensor:
+def _by_chance(subject: ExaminedLoss, eta: Tensor, minimiser: Tensor, generator: torch.Generator) -> Tensor:
     """Return many random scores: multiples of log eta, disturbed, and the minimiser, disturbed.
 
     Where a risk jumps or has many minima, descents are not to be relied on; in few dimensions chance is.
@@ -266,7 +266,7 @@ def _by_chance(subject: Subject, eta: Tensor, minimiser: Tensor, generator: torc
     return torch.cat([near, factor * scores])
 
 
-def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor, columns: Tensor) -> Tensor:
+def _descend_freely(subject: ExaminedLoss, eta: Tensor, decision: int, pool: Tensor, columns: Tensor) -> Tensor:
     """Descend from the best scores inside without constraints; keep the ends that are still inside."""
     starts = pool[sorted({round(i * (len(pool) - 1) / 23) for i in range(24)})]
     rows = eta.expand(len(starts), -1)
@@ -286,7 +286,7 @@ def _descend_freely(subject: Subject, eta: Tensor, decision: int, pool: Tensor, 
 
 
 def _along_rays(
-    subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, pool: Tensor, columns: Tensor, seed: int
+    subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor, pool: Tensor, columns: Tensor, seed: int
 ) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     centres, scale = _towards(subject, pool[:200], minimiser, decision), 2.0
@@ -307,7 +307,7 @@ def _along_rays(
     return centres[0]
 
 
-def _towards(subject: Subject, points: Tensor, target: Tensor, decision: int) -> Tensor:
+def _towards(subject: ExaminedLoss, points: Tensor, target: Tensor, decision: int) -> Tensor:
     """Move each point straight towards the target as far as its decision stays, by bisection."""
     near = torch.zeros(len(points), 1, dtype=points.dtype)
     far = torch.ones_like(near)
@@ -318,7 +318,7 @@ def _towards(subject: Subject, points: Tensor, target: Tensor, decision: int) ->
     return points + near * (target - points)
 
 
-def _by_newton(subject: Subject, eta: Tensor, decision: int, minimiser: Tensor, pool: Tensor) -> Tensor | None:
+def _by_newton(subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor, pool: Tensor) -> Tensor | None:
     """Return the best scores of the closed region by Newton's method with multipliers; None without derivatives."""
     if not (subject.facts.twice and subject.loss.smooth):
         return None

@@ -1,0 +1,1 @@
+"""Deferral on stored answers of people; see README.md."""
