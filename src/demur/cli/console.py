@@ -1,4 +1,4 @@
-"""What the commands share: output, errors for the user, and checks of options."""
+"""Output, error messages and checks of options that the commands share."""
 
 import datetime
 import os

@@ -18,12 +18,17 @@ _SECONDS = 10.0
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="New folder to write to.")] = Path("demur-demo"),
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="New folder to write to.", show_default="demur-demo, or -2, ...")
+    ] = None,
 ) -> None:
     """Fit, evaluate, report and predict on scikit-learn's handwritten digits (about a minute).
 
     Example: demur demo
     """
+    if out is None:
+        names = ("demur-demo", *(f"demur-demo-{number}" for number in range(2, 10_000)))
+        out = next(path for path in map(Path, names) if not path.exists())
     if out.exists():
         raise CallError(f"{out} exists already: choose another --out.")
     console.print(

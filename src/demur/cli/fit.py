@@ -272,7 +272,7 @@ def rule_of(
 
 
 def _more_rows(refusal: str, holdout: float) -> str:
-    """Say in the command's words where the rows for a guarantee come from, and how to get more."""
+    """Return the refusal with the names of the options, and how to get more rows for a guarantee."""
     words = refusal.replace("target_risk", "--max-risk").replace("delta", "--delta").rstrip(".")
     kept = f", after --holdout kept {holdout:.0%} back; --holdout 0 or --test FILE leaves more" if holdout else ""
     return f"{words}. A fifth of the rows is set aside for the guarantee{kept}."

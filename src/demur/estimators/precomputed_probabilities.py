@@ -1,4 +1,4 @@
-"""PrecomputedProbabilities: a classifier whose features are what another program says of each class."""
+"""PrecomputedProbabilities: a classifier whose features are another model's numbers for each class."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
@@ -30,23 +30,23 @@ PROBA_KINDS = {
     "logits": "any numbers; their softmax are probabilities",
     "votes": "whole numbers from 0",
 }
-"""What the numbers of a row may be, and how one knows."""
+"""The kinds of numbers, each with its condition."""
 
 LOG_KINDS = ("logits", "log-probabilities")
 """The kinds whose softmax are probabilities, at a temperature."""
 
 _ROUNDING = 0.05
-"""How far the sum of a row may be from 1 at most, however roughly its numbers are written."""
+"""Largest tolerated distance of a row's sum from 1, whatever the number of digits."""
 
 _NOISE = 1e-6
-"""How far below 0 a probability may be that was computed with rounding."""
+"""Rounding errors below 0 that are tolerated in probabilities."""
 
 LEAST_LEFT = 1e-6
-"""What unlisted classes share at least, as where the listed ones sum to 1 in all digits that are written."""
+"""Least probability that classes without a number share, also where the others sum to 1."""
 
 
 class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    r"""Take the columns of a table for what another program says of each class, and return probabilities.
+    r"""Turn another model's numbers for each class into probabilities.
 
     There is nothing to fit. With z the numbers of a row, K of them, the probabilities are
 
@@ -110,7 +110,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         return likeliest
 
     def predict_proba(self, X: Features) -> _Numbers:
-        """Return the probabilities that the numbers of each row stand for, or refuse a row that stands for none."""
+        """Return the probabilities of each row, or refuse a row whose numbers are not of the kind."""
         if self.kind in LOG_KINDS:
             return np.asarray(softmax_at(self.logits(X), self.temperature), dtype=np.float64)
         values = self._checked(X)
@@ -180,7 +180,7 @@ def _more(wrong: NDArray[np.bool_]) -> str:
 
 @dataclass(frozen=True)
 class FoundKind:
-    """What numbers seem to be.
+    """The kind of numbers that was detected.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ class FoundKind:
 
 
 def find_kind(values: _Numbers) -> FoundKind:
-    """Say what the numbers of rows seem to be: probabilities, percentages, log-probabilities, logits or votes.
+    """Detect the kind of numbers: probabilities, percentages, log-probabilities, logits or votes.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def find_kind(values: _Numbers) -> FoundKind:
 
 
 def rounding_of(values: _Numbers) -> float:
-    """Return how far a row may be from its sum because its numbers were rounded to so many digits.
+    """Return how far the sum of a row may be from 1 because of rounding to the given digits.
 
     Examples
     --------

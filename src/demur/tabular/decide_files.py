@@ -389,6 +389,6 @@ def _decide_one(
 ) -> Decided:
     """Decide for one file on a worker."""
     model = load_model()
-    with folder.reader([path]) as reader:
+    with folder.reader(path) as reader:
         kept = _checked(model, reader, options)
         return _decide(model, reader, TableWriter(out, overwrite=True), kept, options)

@@ -179,7 +179,7 @@ class Evaluation:
 
     @cached_property
     def wrong(self) -> NDArray[np.bool_]:
-        """Where the answer is wrong, or would be."""
+        """Mask of the rows whose answer is wrong, or would be if they were answered."""
         return np.asarray(self.decision.label != self.true)
 
     @cached_property
@@ -190,7 +190,7 @@ class Evaluation:
 
     @cached_property
     def n_novel(self) -> int | None:
-        """The number of rows declined because they are unlike those of training; None where nobody has looked."""
+        """The number of rows declined as novel; None where novelty was not checked."""
         return None if self.decision.novel is None else int(self.decision.novel.sum())
 
     @property
@@ -210,17 +210,17 @@ class Evaluation:
 
     @property
     def risk_if_all_answered(self) -> float:
-        """What a row would cost if the model answered everything: its error rate."""
+        """The mean cost of a row if every row were answered: the error rate."""
         return float(self.wrong.mean())
 
     @property
     def risk_if_all_rejected(self) -> float:
-        """What a row would cost if everything were declined: the cost itself."""
+        """The mean cost of a row if every row were declined: the cost itself."""
         return math.nan if self.cost is None else self.cost
 
     @cached_property
     def mean_costs(self) -> dict[str, Interval]:
-        """What a row costs by the cost matrix: as decided, if all rows were answered, if all were declined.
+        """The mean cost of a row by the cost matrix: as decided, if all were answered, if all were declined.
 
         Empty without a matrix. Rows whose label is not a class have no costs, and are left out.
         """
@@ -337,7 +337,7 @@ class Evaluation:
         return [words.baselines(self.cost, self.risk_if_all_answered)]
 
     def remarks(self) -> list[str]:
-        """Say whether a guarantee holds, which groups differ, and which rows are special."""
+        """Return sentences on the guarantee, on groups that differ, and on special rows."""
         sentences = [] if self.guarantee_check is None else [self.guarantee_check.sentence]
         sentences += [words.group_remark(one) for one in self.by_group if one.differs]
         if self.n_novel:
@@ -411,7 +411,7 @@ def evaluate_table(
     prices: Mapping[str, float] | None = None,
     where: str = "the table",
 ) -> Evaluation:
-    """Decide for each row that has a label, and judge the decisions.
+    """Decide for each row that has a label, and evaluate the decisions.
 
     Parameters
     ----------

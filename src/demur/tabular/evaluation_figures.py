@@ -404,7 +404,7 @@ class ReliabilityBins:
 
 @dataclass(frozen=True)
 class GroupFigures:
-    """What was decided in one group.
+    """The figures of one group.
 
     Parameters
     ----------

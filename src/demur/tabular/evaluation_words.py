@@ -159,7 +159,7 @@ def interval_words(low: float, high: float, write: Callable[[float], str]) -> st
 
 
 def shares(counts: AnswerCounts) -> str:
-    """Say how many rows are answered and how well; the beginning of a sentence or the end of one.
+    """Return how many rows are answered and how well, as a part of a sentence.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def _kind(counts: AnswerCounts) -> str:
 
 
 def headline(counts: AnswerCounts, cost: float, n_wrong_if_all: int) -> str:
-    """Say in one sentence what deciding at this cost means, beside the better of answering all and declining all.
+    """Return the headline at a cost, compared with the better of answering all rows and declining all.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def headline(counts: AnswerCounts, cost: float, n_wrong_if_all: int) -> str:
 
 
 def matrix_headline(counts: AnswerCounts, cost: float, if_all_answered: float, if_all_declined: float) -> str:
-    """Say in one sentence what a row costs by a cost matrix.
+    """Return the headline for a cost matrix.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def compared(
 
 
 def baselines(cost: float, if_all_answered: float) -> str:
-    """Say what the costs in the headline are counted in, and what the two extremes would cost.
+    """Return the unit of the costs in the headline, and the costs of the two extremes.
 
     Examples
     --------
@@ -252,7 +252,7 @@ def baselines(cost: float, if_all_answered: float) -> str:
 
 
 def matrix_baselines(if_all_answered: float, if_all_declined: float) -> str:
-    """Say what the two extremes would cost by a cost matrix.
+    """Return the costs of the two extremes by a cost matrix.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def matrix_baselines(if_all_answered: float, if_all_declined: float) -> str:
 
 
 def assumed_price(counts: AnswerCounts, cost: float, if_all_answered: float) -> str:
-    """Say what the rows cost at a price that somebody assumes, though the rule did not decide by it.
+    """Return the cost at an assumed price that the rule did not decide by.
 
     Examples
     --------
@@ -321,7 +321,7 @@ def class_warnings(figures: Sequence[ClassFigures], counts: AnswerCounts) -> lis
 
 
 def group_remark(one: GroupFigures) -> str:
-    """Say that a group has more or fewer errors than all rows."""
+    """Return a sentence on a group that has more or fewer errors than all rows."""
     answers = counted(one.counts.n_answered, "answer", "answers")
     return (
         f"Group {one.name} has {one.differs} errors than all rows: {percent(float(one.errors.estimate))} of its "

@@ -24,7 +24,7 @@ SYSTEM_ANSWER = "system_answer"
 """The last column of the predictions, where the table holds the experts' answers."""
 
 _GAPS = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
-"""What stands for no answer, in any case, unless a class is called so."""
+"""Cells that mean "no answer", in upper or lower case, unless a class has that name."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ExpertColumns:
                 raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
 
     def present(self, columns: Collection[str]) -> bool:
-        """Say whether a table holds what at least one of the experts said."""
+        """Return whether a table has a column with answers of at least one expert."""
         return any(column in columns for column in self.names)
 
     def answers(
@@ -145,7 +145,7 @@ class ExpertColumns:
 
 
 def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
-    """Say which entries are answers, and not None.
+    """Return which entries are answers, not None.
 
     Examples
     --------

@@ -104,7 +104,7 @@ class ExpertEvaluation:
 
     @cached_property
     def risk(self) -> Interval:
-        """What a row costs on average: prices and mistakes."""
+        """The mean cost of a row: prices and mistakes."""
         n_experts = len(self.names)
         price = np.append(0.0, self.prices)
         n_asked = np.bincount(self.ask + 1, minlength=n_experts + 1)
@@ -126,11 +126,11 @@ class ExpertEvaluation:
 
     @cached_property
     def nobody(self) -> Interval:
-        """What a row would cost if the model answered all."""
+        """The mean cost of a row if the model answered all rows."""
         return proportion_interval(int((~self.model_right).sum()), self.n_rows)
 
     def always(self, number: int) -> Interval:
-        """Return what a row would cost if one expert were always asked, from the rows that the expert has answered."""
+        """Return the mean cost of a row if one expert were always asked, on the rows that the expert has answered."""
         seen = self.expert_right[:, number]
         answered = ~np.isnan(seen)
         found = proportion_interval(int((seen[answered] == 0).sum()), int(answered.sum()))
@@ -152,7 +152,7 @@ class ExpertEvaluation:
 
     @cached_property
     def regret(self) -> Interval | None:
-        """What a row costs above an oracle that knows who is right, on rows that all experts have answered."""
+        """The mean cost of a row above an oracle that knows who is right, on rows that all experts have answered."""
         rows = np.flatnonzero(~np.isnan(self.expert_right).any(axis=1))
         if not len(rows):
             return None
@@ -178,17 +178,17 @@ class ExpertEvaluation:
 
     @property
     def figures(self) -> dict[str, Interval]:
-        """What an evaluation shows first."""
+        """The first figures of an evaluation."""
         return {"system_risk": self.risk, "system_accuracy": self.accuracy}
 
     @property
     def more_figures(self) -> dict[str, Interval]:
-        """What it shows last."""
+        """The last figures of an evaluation."""
         more = {"deferral_area": self.area}
         return more if self.regret is None else more | {"regret": self.regret}
 
     def headline(self) -> str:
-        """Say in one sentence who answers, and what that comes to."""
+        """Summarize who answers, and at which cost, in one sentence."""
         words, load = ASKING_SENTENCES, np.asarray(self.load.estimate)
         shares = [
             words["share"].format(name=name, load=percent(float(one)))
@@ -217,12 +217,12 @@ class ExpertEvaluation:
         return compared(words, float(self.risk.estimate), others, per_hundred, itself)
 
     def rule(self) -> str:
-        """Say who can be asked, and at which price."""
+        """Return the experts and their prices in a sentence."""
         asked = ", ".join(f"{name} at {price:g}" for name, price in zip(self.names, self.prices, strict=True))
         return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
 
     def remarks(self) -> list[str]:
-        """Say what the figures leave open."""
+        """Return sentences on missing answers and on limits."""
         sentences = []
         if self.n_open:
             rows = counted(self.n_open, "row has", "rows have")

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 REFUSALS = (ValueError, TypeError, AttributeError, KeyError, IndexError)
-"""What estimators raise on values that they cannot take."""
+"""Exceptions that estimators raise on values that they cannot take."""
 
 
 def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, where: str = "the table") -> Any:

@@ -1,4 +1,4 @@
-"""What every page of demur shares: templates, safe text, and a policy that lets it run its own script and no other."""
+"""Templates, escaping and the content security policy of all HTML pages."""
 
 import base64
 import hashlib

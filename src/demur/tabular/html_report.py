@@ -422,7 +422,7 @@ class Axis:
 
     @property
     def ends(self) -> list[float]:
-        """What a script needs to place a value."""
+        """The largest value and the positions of both ends, for the script of the page."""
         return [self.high, self.start, self.end]
 
     @property

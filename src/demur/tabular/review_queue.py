@@ -1,4 +1,4 @@
-"""A desk that reads so many rows and no more: which rows it should get, why, and what each review saves."""
+"""A review queue of limited size: which rows to review, why, and the expected saving of each review."""
 
 import math
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ WHY, DECLINED, AUDIT = "why", "declined", "audit"
 
 
 def draw_audit(reject: ArrayLike, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw answered rows for a review, each with the same probability, whatever is in it; never a declined one.
+    """Draw answered rows for a review at random, each with the same probability; declined rows are never drawn.
 
-    The share of wrong answers among the drawn ones is then an unbiased estimate of that among all answers. Rows that
-    somebody picked say nothing of the kind.
+    The share of wrong answers among the drawn ones is then an unbiased estimate of that among all answers, unlike that
+    of rows chosen by hand.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def reviewed_rows(
 
 
 def savings(model: TableModel, table: Any, cost: float | None = None, *, where: str = "the table") -> Floats:
-    """Return what a review of each row saves on average: the cost of the best answer less that of the review.
+    """Return the expected saving of a review of each row: the cost of the best answer less that of the review.
 
     With a price c that is 1 - p - c, where p is the probability of the first choice; with a cost matrix, the smallest
     mean cost of an answer less that of declining; with a rule that has no price, 1 - p: the mistakes saved. It is
@@ -123,8 +123,8 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
     """
     if not model.has_proba:
         raise InputError(
-            "what a review saves is computed from class probabilities, which this model does not give: fit one that "
-            "does, such as auto or ce."
+            "savings are computed from class probabilities, which this model does not have: fit one that has them, "
+            "such as auto or ce."
         )
     decision, proba = model.decide_and_score(table, cost, where=where)
     novel = np.zeros(len(proba), dtype=bool) if decision.novel is None else decision.novel
@@ -140,7 +140,7 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
 
 
 def rows_to_review(saves: ArrayLike, budget: float) -> NDArray[np.bool_]:
-    """Return which rows a desk should get: exactly so many, those that save most, the earlier one of two that tie.
+    """Return which rows to review: the given number with the largest savings, the earlier one of two that tie.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def check_budget(budget: float) -> None:
 
 @dataclass(frozen=True)
 class ReviewThreshold:
-    r"""A threshold that keeps a budget on a stream, where the best rows of the day are not known yet.
+    r"""A threshold on savings that keeps a review budget on a stream of rows.
 
     Rows that save more than ``threshold`` are reviewed. With probability at least 1 - delta over the rows it was chosen
     on, at most the share ``share`` of new rows is, whatever the distribution: above the k-th largest of n values lies
@@ -182,7 +182,7 @@ class ReviewThreshold:
     Parameters
     ----------
     threshold : float
-        Infinite where the rows are too few to promise anything but no review at all.
+        Infinite where the rows are too few to guarantee any share but 0.
     share, delta : float
     n_rows, n_above : int
         The rows that it was chosen on, and how many of them exceed it.

@@ -1,5 +1,6 @@
 """Read a table from a file, a folder, standard input or a stream; the first bytes tell the format."""
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -131,49 +132,35 @@ class ParquetFolder:
 
     def __init__(self, folder: Path) -> None:
         import pyarrow.dataset as ds
-        import pyarrow.parquet as pq
 
-        self.name, self.folder = folder.name or str(folder), folder
-        found = (path for path in sorted(folder.rglob("*.parquet")) if path.is_file())
+        self.name = folder.name or str(folder)
+        found = [path for path in sorted(folder.rglob("*.parquet")) if path.is_file()]
         self.paths = [p for p in found if not any(x.startswith((".", "_")) for x in p.relative_to(folder).parts)]
         if not self.paths:
             raise TableError(f"{shown(folder)} has no .parquet files: give a file, or a folder of Parquet files")
-        schemas = []
-        for path in self.paths:
+        schemas, names = [], [str(path) for path in self.paths]
+        with explained(self.name, "folder of Parquet files"):
+            files = ds.dataset(names, format="parquet", partitioning="hive", partition_base_dir=str(folder))
+        for path, fragment in zip(self.paths, files.get_fragments(), strict=True):
             with explained(path.name, "Parquet file"):
-                schemas.append(pq.read_schema(path))
+                schemas.append(fragment.physical_schema)
             if different := set(schemas[-1].names) ^ set(schemas[0].names):
                 problem = f"{path.name} and {self.paths[0].name} in {self.name} have different columns"
                 raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
+        keys = pa.schema([field for field in files.schema if field.name not in schemas[0].names])
         with explained(self.name, "folder of Parquet files"):
-            partitioning = ds.partitioning(flavor="hive")
-            keys = ds.dataset(
-                [str(path) for path in self.paths], partitioning=partitioning, partition_base_dir=str(folder)
-            ).schema
-            self.partitions = pa.schema([field for field in keys if field.name not in schemas[0].names])
-            own = pa.unify_schemas(schemas, promote_options="permissive")
-            self.schema = pa.unify_schemas([own, self.partitions])
+            schema = pa.unify_schemas([*schemas, keys], promote_options="permissive")
+            self._files = ds.FileSystemDataset(list(files.get_fragments()), schema, files.format, files.filesystem)
 
-    def reader(self, paths: Collection[Path] | None = None) -> TableReader:
-        """Return a reader of all files, or of some of them."""
-        import pyarrow.dataset as ds
-
-        paths = self.paths if paths is None else paths
-        name = self.name if len(paths) > 1 else next(iter(paths)).name
-        with explained(name, "folder of Parquet files"):
-            partitioning = ds.partitioning(self.partitions, flavor="hive")
-            files = ds.dataset(
-                [str(path) for path in paths],
-                self.schema,
-                format="parquet",
-                partitioning=partitioning,
-                partition_base_dir=str(self.folder),
-            )
+    def reader(self, path: Path | None = None) -> TableReader:
+        """Return a reader of all files, or of one of them."""
+        chosen = [one for one in self._files.get_fragments() if path is None or one.path == str(path)]
 
         def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-            yield from files.to_batches(columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1)
+            options = {"schema": self._files.schema, "columns": names, "batch_size": rows, "batch_readahead": 1}
+            return itertools.chain.from_iterable(fragment.to_batches(**options) for fragment in chosen)
 
-        return ArrowReader(name, self.schema, batches)
+        return ArrowReader(self.name if path is None else path.name, self._files.schema, batches)
 
 
 def open_table(

@@ -162,7 +162,7 @@ class TableModel:
 
     @property
     def cost(self) -> float | None:
-        """The price of one rejection by which it decides; None where its rule has no single one."""
+        """The cost of one rejection that decides; None where the rule has no single cost."""
         price: float | None = self.classifier.effective_cost
         return price
 
@@ -173,7 +173,7 @@ class TableModel:
 
     @property
     def why_cost_fixed(self) -> str | None:
-        """Say in words why another cost needs a refit, or return None."""
+        """The reason why another cost needs a refit, in words, or None."""
         why: str | None = self.classifier.why_cost_fixed
         return why
 
@@ -188,22 +188,22 @@ class TableModel:
         return bool(self.experts.columns)
 
     def explain(self) -> str | None:
-        """Return what the rule chose and promises, in words; None for Chow's rule and for the losses' own."""
+        """Return how the rule decides and what it guarantees; None for Chow's rule and the rules of losses."""
         words: str | None = self.classifier.explain()
         return words
 
     def check_cost(self, cost: ArrayLike) -> None:
-        """Refuse a cost that cannot be one, or another than the model's where it cannot move."""
+        """Refuse an invalid cost, or another than the model's where that is fixed."""
         prices = check_cost(cost)
         if not self.cost_adjustable and (self.cost is None or not np.all(prices == self.cost)):
             raise InputError(f"this model cannot decide for another cost: {self.why_cost_fixed}.")
 
     def check_prices(self, prices: Mapping[str, float] | None) -> None:
-        """Refuse prices for somebody who cannot be asked, and what can be no price."""
+        """Refuse prices of unknown experts, and values that are no price."""
         if not prices:
             return
         if not self.asks_experts:
-            raise InputError("this model asks nobody, so that there are no prices to change: fit it with experts.")
+            raise InputError("this model asks nobody, so there are no prices to change: fit it with experts.")
         check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
@@ -361,7 +361,7 @@ class TableModel:
         where: str = "the table",
         first: int = 0,
     ) -> pa.Table:
-        """Return the decisions as an Arrow table, in the words of ``demur predict``.
+        """Return the decisions as an Arrow table, as ``demur predict`` writes them.
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
@@ -432,11 +432,11 @@ class TableModel:
 
     @property
     def proba_columns(self) -> tuple[str, ...]:
-        """What :meth:`answers` calls the columns of probabilities, in the order of the classes."""
+        """The names of the probability columns of :meth:`answers`, in the order of the classes."""
         return tuple(f"{PROBA}{name}" for name in self.classes.tolist())
 
     def check_proba(self) -> None:
-        """Refuse to tell probabilities where there are none."""
+        """Raise an error where the model has no probabilities."""
         if not self.has_proba:
             raise InputError(
                 "this model has no class probabilities, only trained scores: ask without them, or fit another model "
