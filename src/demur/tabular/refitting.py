@@ -190,8 +190,8 @@ def _held_out(declined: NDArray[np.bool_], labelled: NDArray[np.bool_]) -> NDArr
 
 
 def _rejected_share(model: TableModel, given: float | None) -> float:
-    known = model.facts.get("reference")
-    if given is None and (known is None or not known["n_rejected"]):
+    known = model.facts.get("reference") or {"n_rejected": 0, "n_rows": 1}
+    if given is None and not known["n_rejected"]:
         raise InputError(
             "no answered row was reviewed, and the model does not know how many rows it declines: give rejected_share, "
             "or review a random few of its answers as well."
