@@ -208,7 +208,7 @@ class CsvReader(TableReader):
             row_number = n_before + int(bad.group(2)) if bad.group(2) else None
             wanted = types.get(column, pa.string())
             return no_such_value(self.name, column, value, wanted, row_number, self._advice(value))
-        if "straddling" in message:
+        if "straddling" in message or "Empty CSV file" in message:  # the latter if it is the first row
             problem = f"{self.name} has a row of more than {self._block >> 20} MB, or an open quotation mark"
             return TableError(f"{problem}: close it, or leave the long column out")
         return TableError(f"{self.name} cannot be read as CSV ({message}): save it again as CSV or Parquet")
