@@ -203,9 +203,9 @@ def onnx_model(model: Estimator) -> Any:
         A model that asks experts has ``ask`` (rows,) int64, the number of the expert in ``experts_`` or -1, and
         ``expected_cost`` (rows,) double; and an input ``prices``, one double for each expert, which may be left out.
 
-    The graph computes in double precision. Its probabilities are within 1e-6 of those of the model, and it decides the
-    same unless the confidence is that close to the threshold. (Networks compute in single precision, and a steep
-    isotonic calibration can multiply their rounding errors.) Rows that the model refuses, such as NaN where it takes
+    The graph computes in double precision, but for the scores of networks. Its probabilities are within 1e-6 of those
+    of the model, and it decides the same unless the confidence is that close to the threshold. (A steep isotonic
+    calibration can multiply the rounding errors of networks.) Rows that the model refuses, such as NaN where it takes
     none, are not refused by the graph; a row whose confidence is NaN is rejected.
 
     The graph decides by the rule alone: it does not detect novel rows.
