@@ -272,7 +272,8 @@ def _best_temperature(
         scaled -= scaled.max(axis=1, keepdims=True)
         with np.errstate(under="ignore"):
             losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
-        return float(np.average(losses, weights=weights)) + (np.hypot(1.0, log_temperature) - 1) / max(total, 1.0)
+        penalty = float(np.hypot(1.0, log_temperature)) - 1
+        return float(np.average(losses, weights=weights)) + penalty / max(total, 1.0)
 
     ranges = np.ptp(logs.astype(np.float64, copy=False), axis=1)
     middle = np.log(np.median(ranges[ranges > 0])) if (ranges > 0).any() else 0.0

@@ -334,7 +334,7 @@ def test_wrong_parameters(parameters, message, noisy):
         AutoClassifier(**parameters).fit(*noisy)
 
 
-# Line 2 of the mending: nothing is learnt from a row that is then predicted
+# Nothing is learnt from a row that is then predicted
 
 
 def test_imputing_and_scaling_are_learnt_inside_the_folds(monkeypatch):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray
 from demur.deferral.expert_reliability import LogitModel, log_odds, log_odds_of_best
-from demur.deferral.experts import Expert, read_answers, read_experts
+from demur.deferral.experts import Expert, read_experts
 from demur.errors import InputError
 from demur.guarantees.risk_control import NoGuaranteeError, upper_bound
 
@@ -276,22 +276,18 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     ) -> tuple[Ints, Floats]:
         """Return numbers of the answers, len(classes) for an answer that is not a class in ``y``, and confidences."""
         table = np.asarray(answers, dtype=object)
-        known = set(classes.tolist())
-        if table.shape == (n_rows, len(services)):
-            inside = np.frompyfunc(lambda one: one in known, 1, 1)(table).astype(bool)
-            held = table.copy()
-            held[~inside] = None
-            said = read_answers(held, services, classes, n_rows).answer
-        else:
+        if table.shape != (n_rows, len(services)):
             raise InputError(
                 f"answers must have shape ({n_rows}, {len(services)}), rows by services, got {table.shape}."
             )
+        number_of = {label: number for number, label in enumerate(classes.tolist())}
+        said = np.frompyfunc(lambda answer: number_of.get(answer, len(classes)), 1, 1)(table).astype(np.int64)
         sure = np.asarray(confidence, dtype=np.float64)
         if sure.shape != said.shape:
             raise InputError(f"confidence must have the shape of answers, {said.shape}, got {sure.shape}.")
         if np.isnan(sure).any():
             raise InputError("confidence contains NaN; give every answer a confidence, a constant if there is none.")
-        return np.where(said < 0, len(classes), said), sure
+        return said, sure
 
     def _look(
         self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], n_rows: int

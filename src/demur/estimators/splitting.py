@@ -490,7 +490,7 @@ def _row_keys(X: Features) -> Ints:
     if isinstance(X, list | tuple):
         return _codes(np.fromiter(X, dtype=object, count=len(X)))
     if sparse.issparse(X):
-        rows = sparse.csr_array(X).copy()
+        rows = sparse.csr_array(X).copy()  # type: ignore[call-overload] # any sparse matrix
         rows.sum_duplicates()
         rows.eliminate_zeros()
         data, ends = _codes(rows.data), pairwise(rows.indptr.tolist())
