@@ -114,7 +114,8 @@ def fit_table(
         values: AnyArray = np.asarray(given)
         if len(values) != table.num_rows:
             raise TableError(f"there are {len(values):,} groups for {table.num_rows:,} rows: give one for each row")
-        return values[known]
+        chosen: AnyArray = values[known]
+        return chosen
 
     rule_groups = getattr(spec.rule, "groups", None)
     if rule_groups is not None:
@@ -246,7 +247,7 @@ def _estimator(spec: FitOptions, categorical: NDArray[np.bool_], needs_proba: bo
     candidate = candidate_named(spec.model)
     if candidate is not None or spec.model == "auto":
         names = None if candidate is None else [candidate.key]
-        budget = {"time_budget": spec.time_budget, "random_state": spec.seed, "verbose": spec.verbose}
+        budget: ByName = {"time_budget": spec.time_budget, "random_state": spec.seed, "verbose": spec.verbose}
         return None, AutoClassifier(names, categorical_features=categorical, **budget)
     loss = resolve(spec.model)
     if needs_proba and not loss.has_link:
