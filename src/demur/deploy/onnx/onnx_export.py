@@ -27,7 +27,7 @@ from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.tabular import TableModel
 from demur.whole_file import write_whole
 
-__all__ = ["Agreement", "class_values", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
+__all__ = ["GraphAgreement", "class_values", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
 
 _MOST_BYTES = 2**31 - 1
 """The size limit of a protobuf message."""
@@ -438,7 +438,7 @@ TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Agreement:
+class GraphAgreement:
     """How often a graph and its model differ.
 
     Parameters
@@ -462,7 +462,7 @@ class Agreement:
         return not (self.n_labels or self.n_rejects)
 
 
-def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None = None) -> Agreement:
+def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None = None) -> GraphAgreement:
     """Run rows through a model and through its exported graph, and compare.
 
     The graph does not detect novel rows, so that the model decides by its rule alone as well.
@@ -512,4 +512,4 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     differs = (found["reject"] != decision.reject) | (found.get("ask", decision.ask) != decision.ask)
     differs &= ~(np.abs(decision.acceptance) <= TOLERANCE)
     off = float(np.nanmax(np.abs(found["confidence"] - decision.confidence), initial=0.0))
-    return Agreement(len(decision.label), int(other.sum()), int(differs.sum()), off, proba)
+    return GraphAgreement(len(decision.label), int(other.sum()), int(differs.sum()), off, proba)
