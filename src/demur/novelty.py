@@ -206,7 +206,7 @@ def _least_squared(points: NDArray[Any], rows: NDArray[Any]) -> Floats:
         products *= -2
         products += lengths
         found[start : start + _PIECE] = products.min(axis=1) + (part**2).sum(axis=1)
-    return np.maximum(found, 0.0)
+    return np.asarray(np.maximum(found, 0.0))
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped

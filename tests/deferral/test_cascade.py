@@ -1,8 +1,5 @@
 """Cascade: what it buys, what it guarantees, and the stored curves it is measured by."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +10,6 @@ from demur.deploy.model_parts import load as undump
 from demur.errors import InputError
 from demur.guarantees import NoGuaranteeError
 
-DATA = Path(os.environ.get("DEMUR_DATA", Path(__file__).parents[3] / "shared" / "data")) / "deferral"
 PRICES = {"cheap": 0.1, "middle": 1.0, "dear": 4.0}
 
 
@@ -128,19 +124,19 @@ def test_hostile_rows_are_refused_in_words(cascade):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="the stored answers are not there")
 @pytest.mark.parametrize(("name", "share"), [("ferplus", 0.34), ("yelp", 0.79), ("audiomnist", 0.08)])
-def test_stored_curves(name, share):
+def test_stored_curves(name, share, data_folder):
     """Five halvings, read off at equal spending: at or above the stored curves at every budget in the mean.
 
     What the cascade is made of was chosen on parts of the fitting halves alone.
     """
-    prices = pd.read_csv(DATA / "frugal_services.csv.gz").query("set == @name").set_index("service")
+    folder = data_folder / "deferral"
+    prices = pd.read_csv(folder / "frugal_services.csv.gz").query("set == @name").set_index("service")
     prices = prices[next(column for column in prices if "price" in column or "usd" in column.lower())].to_dict()
-    table = pd.read_csv(DATA / f"frugal_{name}.csv.gz")
+    table = pd.read_csv(folder / f"frugal_{name}.csv.gz")
     answers = table[[f"{service}_pred" for service in prices]].to_numpy()
     confidence, y = table[[f"{service}_conf" for service in prices]].to_numpy(), table.label.to_numpy()
-    curves = pd.read_csv(DATA / "frugal_cascade_curves.csv.gz").query("set == @name")
+    curves = pd.read_csv(folder / "frugal_cascade_curves.csv.gz").query("set == @name")
     curves = curves[~curves.method.str.startswith("single")].groupby(["budget", "method"]).accuracy.mean()
     stored = curves.groupby("budget").max()
     runs, alone = [], []

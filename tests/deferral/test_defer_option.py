@@ -1,8 +1,6 @@
 """DeferOption: its laws, its answers, and what it refuses."""
 
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +21,6 @@ from demur import Chow, DeferOption, RejectOption
 from demur.deferral import Expert, StoredProbabilities, Votes
 from demur.errors import InputError, InputTypeError
 
-DATA = Path(os.environ.get("DEMUR_DATA", Path(__file__).parents[3] / "shared" / "data")) / "deferral"
 REASON = "demands argmax(predict_proba) == predict, which cannot hold where somebody else is asked"
 
 
@@ -382,22 +379,21 @@ def test_an_expert_cannot_change_after_fit():
         model.decide(X)
 
 
-def pods(name, part, method="cc"):
+def pods(folder, name, part, method="cc"):
     """Stored class probabilities, the stored estimate that the human is right, labels and the human's answers."""
-    table = pd.read_csv(DATA / f"pods_{name}_{part}.csv.gz")
+    table = pd.read_csv(folder / f"pods_{name}_{part}.csv.gz")
     own = [column for column in table if re.fullmatch(rf"{method}_p\d+", column)]
     compared = [column for column in table if re.fullmatch(r"cc_p\d+", column)]
     X = table[own].assign(right=(table.cc_rej_score + table[compared].max(axis=1)).clip(0, 1))
     return X, table.label.to_numpy(), table[["human"]], own
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the stored outputs are not there")
-def test_stored_outputs_of_others():
+def test_stored_outputs_of_others(data_folder):
     """System accuracy at price 0 from stored outputs alone; only the calibration rows are used for fitting."""
     accuracy = {}
     for name in ("cifar10h", "hatespeech", "synth"):
-        X, y, human, columns = pods(name, "cal")
-        X_test, y_test, human_test, _ = pods(name, "test")
+        X, y, human, columns = pods(data_folder / "deferral", name, "cal")
+        X_test, y_test, human_test, _ = pods(data_folder / "deferral", name, "test")
         model = DeferOption(StoredProbabilities(columns), {"human": Expert(0.0, model="right")})
         model.fit(X, y, answers=human)
         accuracy[name] = (model.predict(X_test, answers=human_test) == y_test).mean()
@@ -408,13 +404,12 @@ def test_stored_outputs_of_others():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="the stored outputs are not there")
 @pytest.mark.parametrize(
     ("network", "deferred", "combined"), [("resnet110", 0.9712, 0.9735), ("preresnet110", 0.9741, 0.9766)]
 )
-def test_counts_of_votes_of_fifty_people(network, deferred, combined):
+def test_counts_of_votes_of_fifty_people(network, deferred, combined, data_folder):
     """On ten halvings of CIFAR-10H, at least as right as the stored thresholds and combination."""
-    table = pd.read_csv(DATA / "cifar10h_nets.csv.gz")
+    table = pd.read_csv(data_folder / "deferral" / "cifar10h_nets.csv.gz")
     X = table[[f"{network}_p{k}" for k in range(10)]].to_numpy()
     X, y, votes = (
         X / X.sum(axis=1, keepdims=True),

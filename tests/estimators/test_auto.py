@@ -1,8 +1,6 @@
 """RejectOption("auto"): the blend, its time budget, and tables as people have them."""
 
-import os
 import pickle
-from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -23,7 +21,6 @@ from demur.estimators import candidates
 from demur.estimators.auto_classifier import UninformativeModelWarning, mixture_weights
 from demur.estimators.candidates import CANDIDATES, TimeBudget, fit_in_pieces
 
-MIXED = Path(os.environ.get("DEMUR_DATA", Path(__file__).parents[3] / "shared" / "data")) / "mixed"
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES if candidate.library is None)
 
@@ -192,7 +189,7 @@ def test_without_a_budget_nothing_is_shortened(slow, noisy):
 def test_where_no_time_is_left_a_candidate_is_left_out(slow, noisy):
     model = AutoClassifier(time_budget=2.0, random_state=0).fit(*noisy)
     assert [one.weight for one in model.tried_] == [1.0, 0.0]  # the first is trained in any case
-    assert "want of time" in model.tried_[1].outcome
+    assert "no time was left" in model.tried_[1].outcome
 
 
 def test_large_tables_show_on_a_share_of_their_rows_how_many_fit_in(slow, clock, monkeypatch):
@@ -334,7 +331,7 @@ def test_wrong_parameters(parameters, message, noisy):
         AutoClassifier(**parameters).fit(*noisy)
 
 
-# Line 2 of the mending: nothing is learnt from a row that is then predicted
+# Nothing is learnt from a row that is then predicted
 
 
 def test_imputing_and_scaling_are_learnt_inside_the_folds(monkeypatch):
@@ -392,10 +389,9 @@ def test_rare_classes():
     assert model.predict_proba(X).shape == (150, 3)
 
 
-@pytest.mark.skipif(not MIXED.exists(), reason="the data are not here")
-def test_boosting_survives_a_class_of_two_rows():
+def test_boosting_survives_a_class_of_two_rows(data_folder):
     """Without a penalty, leaves with one of the two rows take values that no later tree can undo."""
-    frame = pd.read_csv(MIXED / "hypothyroid.csv.gz")
+    frame = pd.read_csv(data_folder / "mixed" / "hypothyroid.csv.gz")
     y = frame.pop("class").to_numpy()
     numbers = frame.select_dtypes("number")
     codes = [pd.factorize(frame[name])[0] for name in frame if name not in numbers]

@@ -56,7 +56,7 @@ def test_the_two_estimators_answer_the_same_questions(name, fitted):
             model.decide(X, cost=0.01)
 
 
-def test_12_3_the_cost_that_decides_is_the_rules_own(fitted):
+def test_the_cost_that_decides_is_the_rules_own(fitted):
     costs = {name: model.effective_cost for name, model in fitted.items()}
     assert costs == {
         "ce": 0.3, "ova+log": 0.3, "ova+hin": 0.3, "default": 0.3, "chow": 0.3,
@@ -69,7 +69,7 @@ def test_12_3_the_cost_that_decides_is_the_rules_own(fitted):
     assert "decides by Coverage" in fitted["coverage"].why_cost_fixed
 
 
-def test_12_3_an_explicit_chow_decides_and_scores_as_the_same_cost(fitted):
+def test_an_explicit_chow_decides_and_scores_as_the_same_cost(fitted):
     chow, default = fitted["chow"], fitted["default"]
     np.testing.assert_array_equal(chow.predict(X), default.predict(X))
     assert chow.score(X, Y) == default.score(X, Y) == -zero_one_c_risk(Y, chow.predict(X), cost=0.3)
@@ -79,13 +79,13 @@ def test_12_3_an_explicit_chow_decides_and_scores_as_the_same_cost(fitted):
 
 
 @pytest.mark.parametrize("name", ["threshold", "coverage", "risk"])
-def test_12_3_a_rule_without_a_price_is_scored_at_the_parameter_cost(name, fitted):
+def test_a_rule_without_a_price_is_scored_at_the_parameter_cost(name, fitted):
     model = fitted[name]
     assert model.score(X, Y) == -zero_one_c_risk(Y, model.predict(X), cost=0.2)
     assert model.explain() == model.rule_.explain()
 
 
-def test_12_3_a_cost_matrix_is_scored_by_what_it_charges(fitted):
+def test_a_cost_matrix_is_scored_by_what_it_charges(fitted):
     model, weight = fitted["matrix"], np.arange(150.0)
     decision = model.decide(X)
     answers = np.where(decision.reject, 3, decision.label)
@@ -99,10 +99,10 @@ def test_12_3_a_cost_matrix_is_scored_by_what_it_charges(fitted):
         model.score(X, np.where(Y == 0, 7, Y))
 
 
-# Line 14: a rule that is changed after fit
+# a rule that is changed after fit
 
 
-def test_12_14_a_rule_that_needs_no_fit_is_honoured_after_fit():
+def test_a_rule_that_needs_no_fit_is_honoured_after_fit():
     model = RejectOption(GaussianNB(), cost=0.3).fit(X, Y)
     proba = model.predict_proba(X)
     for rule in (Threshold(0.99), Chow(0.01), CostMatrix(TRIAGE)):
@@ -113,7 +113,7 @@ def test_12_14_a_rule_that_needs_no_fit_is_honoured_after_fit():
     np.testing.assert_array_equal(model.decide(X).reject, Chow(0.3).decide(proba).reject)
 
 
-def test_12_14_a_rule_that_needs_fit_says_so():
+def test_a_rule_that_needs_fit_says_so():
     model = RejectOption(GaussianNB(), rule=Coverage(0.8)).fit(X, Y)
     before = model.predict(X)
     for change in ({"rule": RiskControl(0.1)}, {"rule": Coverage(0.5)}, {"rule__target": 0.6}):
@@ -154,7 +154,7 @@ def test_a_declined_row_of_boolean_labels_is_not_true(make):
     assert model.score(X, labels) == pytest.approx(-zero_one_c_risk(labels, answers, cost=0.02, reject_label=None))
 
 
-# Line 12: classifiers that take no other labels than 0, 1, ...
+# classifiers that take no other labels than 0, 1, ...
 
 
 class OnlyCodes(GaussianNB):
@@ -169,7 +169,7 @@ class OnlyCodes(GaussianNB):
 
 @pytest.mark.parametrize("names", [np.array([1, 4, 7]), np.array(["a", "b", "c"]), np.array([0, 1, 2])], ids=str)
 @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(StandardScaler(), model)])
-def test_12_12_a_classifier_that_wants_codes_gets_them(names, wrap):
+def test_a_classifier_that_wants_codes_gets_them(names, wrap):
     model = RejectOption(wrap(OnlyCodes()), cost=0.1).fit(X, names[Y], sample_weight=None)
     usual = RejectOption(wrap(GaussianNB()), cost=0.1).fit(X, names[Y])
     np.testing.assert_allclose(model.predict_proba(X), usual.predict_proba(X))
@@ -179,13 +179,13 @@ def test_12_12_a_classifier_that_wants_codes_gets_them(names, wrap):
     assert set(model.predict(X)) <= {*names.tolist(), model.reject_label_}
 
 
-def test_12_12_a_fold_without_a_rare_class_has_codes_too():
+def test_a_fold_without_a_rare_class_has_codes_too():
     kept = np.r_[0:100, 100]  # one row of the third class, and another fourth
     rows, labels = np.r_[X[kept], X[:1] + 9, X[1:2] + 9.5], np.r_[Y[kept], 3, 3]
     assert RejectOption(OnlyCodes()).fit(rows, labels).predict_proba(rows).shape == (103, 4)
 
 
-def test_12_12_other_errors_are_shown_as_they_are():
+def test_other_errors_are_shown_as_they_are():
     class Broken(ClassifierMixin, BaseEstimator):
         def fit(self, X, y):
             raise ValueError(f"broken for {y[0]!r}")

@@ -196,7 +196,7 @@ def test_where_links_saturate_the_larger_score_answers(name):
 
 
 @pytest.mark.parametrize("name", PAIRWISE)
-def test_12_12_psi_is_phi_unless_it_is_given_also_after_replace(name):
+def test_psi_is_phi_unless_it_is_given_also_after_replace(name):
     loss, scores, y = random_scores(name, (30,))
     for phi in (Exponential(), Logistic(), Squared()):
         replaced = replace(loss, phi=phi, beta=2.0)
@@ -206,13 +206,13 @@ def test_12_12_psi_is_phi_unless_it_is_given_also_after_replace(name):
     assert replace(type(loss)(Logistic(), Squared()), phi=Exponential()).psi_or_phi == Squared()
 
 
-def test_12_12_the_betas_of_a_replaced_phi_are_its_own():
+def test_the_betas_of_a_replaced_phi_are_its_own():
     replaced = replace(get("apc+log"), phi=Exponential())
     assert replaced.beta_value(8, 0.2) == pytest.approx(get("apc+exp").beta_value(8, 0.2))
 
 
 @pytest.mark.parametrize("name", PAIRWISE)
-def test_12_12_a_pairwise_loss_is_as_smooth_as_its_margins(name):
+def test_a_pairwise_loss_is_as_smooth_as_its_margins(name):
     loss = get(name)
     assert loss.smooth
     assert not replace(loss, phi=Hinge()).smooth
@@ -232,7 +232,7 @@ class KinkedLogistic(Logistic):
 
 
 @pytest.mark.parametrize("cls", [OneVsAll, Margin])
-def test_12_12_so_is_every_loss_made_of_a_margin(cls):
+def test_so_is_every_loss_made_of_a_margin(cls):
     assert cls(Logistic()).smooth
     assert not cls(KinkedLogistic()).smooth
 

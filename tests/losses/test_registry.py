@@ -149,7 +149,7 @@ def own_file(tmp_path, monkeypatch):
     sys.modules.pop("own_losses", None)
 
 
-def test_12_19_a_loss_is_found_by_its_name_its_file_or_itself(own_file):
+def test_a_loss_is_found_by_its_name_its_file_or_itself(own_file):
     assert resolve("apc+log") == get("apc+log")
     assert resolve(CrossEntropy) == CrossEntropy()
     sharp = resolve(f"{own_file}:Sharp")
@@ -162,7 +162,7 @@ def test_12_19_a_loss_is_found_by_its_name_its_file_or_itself(own_file):
     assert resolve(flat) is flat
 
 
-def test_12_19_a_file_is_run_once_and_takes_no_other_module_s_place(own_file, tmp_path):
+def test_a_file_is_run_once_and_takes_no_other_module_s_place(own_file, tmp_path):
     assert type(resolve(f"{own_file}:Sharp")) is type(resolve(f"./{own_file}:blunt"))
     (tmp_path / "json.py").write_text(OWN_FILE)
     assert resolve("json.py:blunt").sharpness == 0.5
@@ -184,7 +184,7 @@ def test_12_19_a_file_is_run_once_and_takes_no_other_module_s_place(own_file, tm
         ("own_losses.py:Unfinished", "does not define forward, n_outputs, name"),
     ],
 )
-def test_12_19_what_is_not_a_loss_is_refused_in_words(own_file, name, words):
+def test_what_is_not_a_loss_is_refused_in_words(own_file, name, words):
     with pytest.raises(UserError, match=re.escape(words)):
         resolve(name)
     assert "broken" not in sys.modules
@@ -195,7 +195,7 @@ def test_a_rule_goes_with_a_plain_function_only(own_file):
         resolve("ce", rule="softmax")
 
 
-def test_12_19_the_command_line_lists_a_loss_by_its_file(own_file, monkeypatch, capsys):
+def test_the_command_line_lists_a_loss_by_its_file(own_file, monkeypatch, capsys):
     from demur.cli.app import run
 
     monkeypatch.setattr(sys, "argv", ["demur", "methods", f"{own_file}:Sharp", "--json"])
@@ -210,3 +210,15 @@ def test_12_19_the_command_line_lists_a_loss_by_its_file(own_file, monkeypatch, 
         run()
     assert leaving.value.code == 2
     assert "has no object 'Nothing'" in capsys.readouterr().err
+
+
+def test_the_gpu_program_knows_every_loss_and_margin_function_that_names_its_form_there():
+    from pathlib import Path
+
+    import demur.training
+    from demur.margins import available_margins, get_margin
+
+    source = (Path(demur.training.__file__).parent / "fused_kernels.py").read_text()
+    named = [get(name).kernel for name in available()] + [get_margin(name).kernel for name in available_margins()]
+    for kernel in {*named} - {None}:
+        assert f'== "{kernel}"' in source

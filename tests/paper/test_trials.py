@@ -9,7 +9,7 @@ from demur.losses import get
 from demur.metrics import accepted_accuracy, rejection_rate, zero_one_c_risk
 from demur.paper import trials
 from demur.paper.experiments import BENCHMARK, Method
-from demur.paper.problems import DataIdentity
+from demur.paper.problems import DataIdentity, Problem
 from demur.paper.trial_jobs import TrialJob
 from demur.paper.trials import Answerer, Workplace, compute, count, make_grid, split_rows
 from demur.training import MLP, Trained, train
@@ -97,15 +97,16 @@ def test_the_tables_choose_as_reject_classifier_does(method, benchmark, place, m
             assert getattr(best.loss, "beta", None) == scores[cost].hyper.get("beta")
 
 
-def test_the_first_of_the_grid_is_chosen_among_equals():
+def test_the_first_of_the_grid_is_chosen_among_equals(benchmark):
     loss = get("ova+hin")
     trained = Trained(MLP((1, 1, 2)), torch.zeros(3, 6), torch.tensor([True, False, False]))
     entries = [entry for decay in (3.0, 2.0, 1.0) for entry in grid_of("ova+hin", 2, decay, 0.2)]
     X, y = torch.zeros(4, 1), torch.tensor([0, 0, 0, 1])
-    (tried,) = trials.try_out(entries, trained, X, y, [0.2])
-    assert [one.failed for one in tried] == [True] * 5 + [False] * 10
+    job = TrialJob("benchmark", "vehicle", Method("OVA+hin"), (0,), benchmark.protocol, DataIdentity("0"))
+    split = trials.Split(np.arange(0), np.arange(4), 0)
+    part = trials.GridPart(0, 0, entries, (0.2,))
+    (best,) = trials._choose(job, Problem("vehicle", 2, X, y, X, y), part, trained, split)
     # with all scores 0, thresholds from 0 on reject everything, which costs 0.2
-    best = min(tried, key=lambda one: one.risk)
-    assert (best.weight_decay, best.loss.tau, best.risk) == (2.0, 0.0, pytest.approx(0.2))
-    assert [one.risk for one in tried[5:10]] == pytest.approx([0.25, 0.25, 0.2, 0.2, 0.2])
-    assert loss.tau_candidates == tuple(one.loss.tau for one in tried[5:10])
+    assert (best.hyper, best.risk) == ({"weight_decay": 2.0, "tau": 0.0}, pytest.approx(0.2))
+    assert best.rivals == (*[None] * 5, *[0.25, 0.25, 0.2, 0.2, 0.2] * 2)
+    assert len(loss.tau_candidates) == 5

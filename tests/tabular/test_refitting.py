@@ -88,6 +88,13 @@ def test_the_interval_of_the_risk_covers_it(wrong_when_answered, share_declined,
     assert np.mean(covered) >= 0.93
 
 
+def test_a_stratum_without_judged_rows_may_cost_anything():
+    nothing, all_right = _mean(np.array([]), np.array([0.0, 0.2, 1.0])), _mean(np.zeros(200), np.array([0.0, 1.0]))
+    found = stratified_mean([nothing, all_right], [50, 950], [50, 19])
+    assert found.low == pytest.approx(0, abs=0.02)
+    assert found.high > 0.05
+
+
 def test_repetitions_add_up_to_the_weights():
     rows = _repetitions(np.array([1.0, 0.5, 0.5, 2.25, 0.75]))
     assert len(rows) == 5

@@ -138,4 +138,4 @@ def test_costs_that_are_not_one_price_have_none():
 def test_it_says_what_it_proves():
     certificate = certify(get("apc+log"), 2, 0.2)
     assert f">= {CLEAR:g}" in certificate.statement
-    assert certificate.as_dict()["checked"] == list(certificate.checked)
+    assert certificate.lines == (certificate.statement, *certificate.checked)

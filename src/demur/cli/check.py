@@ -4,13 +4,13 @@ import dataclasses
 import json
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from demur.array_types import ByName
 from demur.cli.console import CallError, console, wrong_call_if_refused
-from demur.cli.options import AsJson
+from demur.cli.options import AsJson, panel
 
 __all__ = ["EXIT_INCONCLUSIVE", "EXIT_REFUTED", "check"]
 
@@ -20,51 +20,48 @@ EXCESSES = (0.05, 0.1, 0.2)
 """The 0-1-c excesses at which the bounds are printed."""
 
 
+_LOSS, _RULE, _OUT = "Loss parameters", "Plain functions", "Output"
+_Loss: TypeAlias = Annotated[
+    str, typer.Argument(help="Registered loss (see demur methods), file.py:name or module:name.")
+]
+_Cost: TypeAlias = Annotated[
+    str, typer.Option("--cost", "-c", help="Cost of rejecting (a mistake costs 1), or one per class: 0.1,0.3,0.3.")
+]
+_Matrix: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Cost matrix file: K rows of K + 1 costs, rejecting last.")
+]
+_Rule: TypeAlias = Annotated[
+    str | None, panel(_RULE, help="Decision rule: softmax, rejector, reject-score or file.py:function.")
+]
+_Seconds: TypeAlias = Annotated[float, typer.Option(help="CPU seconds after which the search stops.")]
+
+
 def check(
-    loss: Annotated[
-        str, typer.Argument(help="A registered loss (see `demur methods`), or file.py:name or module:name.")
-    ],
-    classes: Annotated[int, typer.Option("--classes", "-k", help="The number of classes K.")] = 3,
-    cost: Annotated[
-        str,
-        typer.Option(
-            "--cost",
-            "-c",
-            help="Cost of a rejection; or K costs, one per true class: 0.1,0.3,0.3.",
-        ),
-    ] = "0.2",
-    cost_matrix: Annotated[
-        Path | None,
-        typer.Option(help="File of K lines with K + 1 costs, declining last, or as for `demur fit`."),
-    ] = None,
-    outputs: Annotated[
-        int | None, typer.Option(help="How many scores a plain function takes; one per class by default.")
-    ] = None,
-    rule: Annotated[
-        str | None,
-        typer.Option(help="Rule of a plain function: softmax, rejector, reject-score, or file.py:name."),
-    ] = None,
-    kinks: Annotated[bool, typer.Option("--kinks", help="The plain function has kinks.")] = False,
-    alpha: Annotated[float | None, typer.Option(help="alpha of a pairwise loss.")] = None,
-    beta: Annotated[str | None, typer.Option(help="beta of a pairwise loss: a number, acc, rej or mean.")] = None,
-    tau: Annotated[float | None, typer.Option(help="The threshold tau of a hinge loss.")] = None,
-    seconds: Annotated[float, typer.Option(help="Computing time after which to report what has been found.")] = 60.0,
+    loss: _Loss,
+    classes: Annotated[int, typer.Option("--classes", "-k", help="Number of classes K.")] = 3,
+    cost: _Cost = "0.2",
+    cost_matrix: _Matrix = None,
+    outputs: Annotated[int | None, panel(_RULE, help="Number of scores; one per class by default.")] = None,
+    rule: _Rule = None,
+    kinks: Annotated[bool, panel(_RULE, "--kinks", help="The function is not differentiable everywhere.")] = False,
+    alpha: Annotated[float | None, panel(_LOSS, help="alpha of a pairwise loss.")] = None,
+    beta: Annotated[str | None, panel(_LOSS, help="beta of a pairwise loss: a number, acc, rej or mean.")] = None,
+    tau: Annotated[float | None, panel(_LOSS, help="Threshold tau of a hinge loss.")] = None,
+    seconds: _Seconds = 60.0,
     as_json: AsJson = False,
-    figure: Annotated[
-        Path | None, typer.Option(help="Draw the decisions and the calibration function to a file.")
-    ] = None,
+    figure: Annotated[Path | None, panel(_OUT, help="File for a plot of decisions and bound.")] = None,
 ) -> None:
-    """Say whether a loss is calibrated for rejection, why, and with which bound.
+    """Check whether a loss is calibrated for rejection, and with which bound.
 
     Exit code 0: calibrated. 3: refuted. 4: inconclusive. 2: the call is wrong.
 
     Example: demur check apc+log --classes 8 --cost 0.2
     """
     if figure is not None and not figure.parent.is_dir():
-        raise CallError(f"there is no folder {figure.parent} to put the figure in.")
+        raise CallError(f"there is no folder {figure.parent} for the figure; create it first.")
     costs = _costs(cost, cost_matrix)
     if figure is not None and not isinstance(costs, float):
-        raise CallError("--figure draws one price of rejecting; leave it out with several costs.")
+        raise CallError("--figure needs a single --cost; omit it with several costs.")
     with wrong_call_if_refused():
         from demur.losses.registry import load_object
         from demur.theory import check_calibration
@@ -98,9 +95,7 @@ def _costs(cost: str, cost_matrix: Path | None) -> Any:
         if not cost_matrix.is_file():
             raise CallError(f"there is no file {cost_matrix}.")
         lines = [line for line in cost_matrix.read_text().splitlines() if line.strip()]
-        if (
-            lines and lines[0].replace(";", ",").split(",")[-1].strip().strip('"') == "reject"
-        ):  # as `demur fit` takes it
+        if lines and lines[0].replace(";", ",").split(",")[-1].strip('" ') == "reject":  # as `demur fit` takes it
             lines = [line.replace(";", ",").partition(",")[2] for line in lines[1:]]
         rows = [_numbers(line, f"{cost_matrix}, line {i}") for i, line in enumerate(lines, 1)]
         if len({len(row) for row in rows}) != 1:

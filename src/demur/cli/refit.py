@@ -1,7 +1,7 @@
 """``demur refit``: fit a model again with reviewed rows."""
 
 import json
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -61,7 +61,7 @@ def refit(
         tables = [
             read_labelled(name, fitted.schema, classes, delimiter=delimiter, strict=False) for name in (data, reviewed)
         ]
-        options = {"time_budget": time_budget or None, "verbose": int(is_watched())}
+        options: dict[str, Any] = {"time_budget": time_budget or None, "verbose": int(is_watched())}
         found = refit_table(fitted, *tables, audit=audit, rejected_share=rejected_share, **options)
         save(found.model, out, overwrite=force)
     if as_json:

@@ -1,9 +1,10 @@
-"""The paper's five benchmark data sets: from a local folder, or downloaded once and kept."""
+"""The paper's five benchmark data sets, from a local folder or downloaded once."""
 
 import gzip
 import hashlib
 import logging
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,7 +20,6 @@ __all__ = [
     "SOURCES",
     "Dataset",
     "DatasetError",
-    "LocalFile",
     "Source",
     "available_datasets",
     "fingerprint",
@@ -28,52 +28,44 @@ __all__ = [
 ]
 
 DATA_FOLDER_VARIABLE = "DEMUR_DATA"
-"""The environment variable that names a folder with the data sets."""
+"""Environment variable that names a folder with the data sets."""
 
 
 class DatasetError(UserError):
-    """A data set could not be had, or is not the one it should be."""
-
-
-@dataclass(frozen=True)
-class LocalFile:
-    """A gzip-compressed CSV file with a header and the class in the last column."""
-
-    name: str
-    sha256: str
+    """A data set is not available, or is not the known one."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """What is known of a data set before it is read.
+    """Facts about a data set.
 
     Parameters
     ----------
     name : str
-    files : tuple of LocalFile
-        In a local folder; with two of them, the training rows and the test rows.
+    files : tuple of str
+        Names of gzip-compressed CSV files in a local folder, with a header and the class in the last column; if there
+        are two, they hold the training rows and the test rows.
     sha256 : str
-        Of all data lines of ``files`` in order, without the headers: the same for a copy from elsewhere.
+        Hash of all lines of ``files`` in order, without the headers; equal for a downloaded copy.
     n_features, n_classes, n_train, n_test : int
-        The sizes of the paper's Table 3.
+        Sizes in the paper's Table 3.
     features : tuple of str
     train_first : callable
-        Takes the number of rows and a seed; returns the order in which the first ``n_train`` rows are the training
-        rows.
+        Takes the number of rows and a seed; returns an order in which the first ``n_train`` rows are the training rows.
     page : str
-        Where a person finds the data set.
+        Web page of the data set.
     url : str
-        Where the program finds it.
+        Address of the download.
     members : tuple of str
-        The files inside the archive at ``url``, in the order of the rows; empty if it is a gzip file.
+        Files in the archive at ``url``, in the order of the rows; empty if it is a gzip file.
     read_line : callable
-        Turns a line of those files into the columns of a line of ``files``.
+        Converts a line of those files to the columns of a line of ``files``.
     n_test_local : int, optional
-        How many test rows the local file has, where that is not all of them.
+        Number of test rows in the local file, if these are not all.
     """
 
     name: str
-    files: tuple[LocalFile, ...]
+    files: tuple[str, ...]
     sha256: str
     n_features: int
     n_classes: int
@@ -109,17 +101,8 @@ def _without_name(line: str) -> list[str]:
 
 _UCI = "https://archive.ics.uci.edu"
 
-_VEHICLE = LocalFile("vehicle.csv.gz", "565134d91f91a08d4cc9223147a63613f60de1a5a421ca6a1df1c3ee036e6f22")
-_SATIMAGE = (
-    LocalFile("satimage_train.csv.gz", "6c9adb9e6e7a0584050b11586900ab8ebd0ef3e3decda0119c8dc7d33e8a67e3"),
-    LocalFile("satimage_test.csv.gz", "6c848792c772157e4bd1f204f2b048efe17ae09d763af07422cfca97fb011d76"),
-)
-_YEAST = LocalFile("yeast.csv.gz", "4a815542d6bfe49b9aa3835188ad2973ad450a1d69c7ce4556bb4c31e62f7a22")
-_COVTYPE = LocalFile("covtype.csv.gz", "d9eb599e4b1e784af582fc89ed4696f70c2266a10bb0afa4fd64de4d814ec3e6")
-_LETTER = LocalFile("letter.csv.gz", "61ec94fa40c14d69f29dbb0848fe5047be87bf4e0c29d0af41e71e83592332a7")
-
 COVTYPE_ARCHIVE = "614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771"
-"""The sha256 of the whole covtype.data.gz; scikit-learn's fetch_covtype checks the same one."""
+"""sha256 of covtype.data.gz; scikit-learn's fetch_covtype checks the same."""
 
 _VEHICLE_FEATURES = """COMPACTNESS CIRCULARITY DISTANCE_CIRCULARITY RADIUS_RATIO PR_AXIS_ASPECT_RATIO
 MAX_LENGTH_ASPECT_RATIO SCATTER_RATIO ELONGATEDNESS PR_AXIS_RECTANGULARITY MAX_LENGTH_RECTANGULARITY
@@ -134,7 +117,7 @@ SOURCES: dict[str, Source] = {
     for source in (
         Source(
             "vehicle",
-            files=(_VEHICLE,),
+            files=("vehicle.csv.gz",),
             sha256="63e275a99c957ee9cdd6cc7dbada4e68ed761ecdb5141ac6771cd25a9ac90292",
             n_features=18,
             n_classes=4,
@@ -148,7 +131,7 @@ SOURCES: dict[str, Source] = {
         ),
         Source(
             "satimage",
-            files=_SATIMAGE,
+            files=("satimage_train.csv.gz", "satimage_test.csv.gz"),
             sha256="e23a322e05dd9b7772f4889746bf67e51727336916e1be057e8fb3f8a971ac47",
             n_features=36,
             n_classes=6,
@@ -162,7 +145,7 @@ SOURCES: dict[str, Source] = {
         ),
         Source(
             "yeast",
-            files=(_YEAST,),
+            files=("yeast.csv.gz",),
             sha256="8d1421bbf5478edb6dc576ab4ab48fc60f64c0f1ca3d2b5d3decd805e45ef3f7",
             n_features=8,
             n_classes=10,
@@ -177,7 +160,7 @@ SOURCES: dict[str, Source] = {
         ),
         Source(
             "covtype",
-            files=(_COVTYPE,),
+            files=("covtype.csv.gz",),
             sha256="07bb157db99c2c3e4b9fe391aefa6eda5a83db87f841c0740d71e608ac7412c4",
             n_features=54,
             n_classes=7,
@@ -196,7 +179,7 @@ SOURCES: dict[str, Source] = {
         ),
         Source(
             "letter",
-            files=(_LETTER,),
+            files=("letter.csv.gz",),
             sha256="6150021956684ad3d40ef3789aedd0ed2be11cc7061be0d65332337c4ff85f1c",
             n_features=16,
             n_classes=26,
@@ -222,18 +205,17 @@ class Dataset:
     ----------
     name : str
     X_train, X_test : array of shape (n, n_features), float64
-        The features as in the source, unscaled.
+        Features as in the source, unscaled.
     y_train, y_test : array of shape (n,), int64
-        Numbers of classes.
+        Indices into ``classes``.
     classes : tuple of str
-        The class that each number stands for.
     feature_names : tuple of str
     sha256 : str
-        Of the rows: equal wherever they came from.
+        Hash of the rows, the same for local and downloaded copies.
     source : str
-        Where they came from.
+        Folder or address that they were read from.
     note : str
-        What everybody who shows figures on this data must say; empty if nothing.
+        A caveat about figures measured on these data; empty if there is none.
     """
 
     name: str
@@ -331,26 +313,11 @@ def is_local(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
 
 
 def fingerprint(name: str, data_dir: str | os.PathLike[str] | None = None) -> tuple[str, str]:
-    """Return the hash and the note that ``load(name, data_dir)`` would give, without reading all of it.
-
-    Local files are checked against their known hashes.
-
-    Raises
-    ------
-    DatasetError
-        If a local file is not the known one.
-    """
+    """Return the hash and the note of ``load(name, data_dir)`` without reading the data."""
     source = _find(name)
     folder = _local_folder(source, data_dir)
     if folder is None:
         return (source.sha256 if source.n_test_local is None else COVTYPE_ARCHIVE), ""
-    for file in source.files:
-        found = hashlib.sha256((folder / file.name).read_bytes()).hexdigest()
-        if found != file.sha256:
-            raise DatasetError(
-                f"{folder / file.name} is not the known file: its sha256 is {found}, expected {file.sha256}. Replace "
-                f"it, or remove it to download {name} from {source.page}."
-            )
     if source.n_test_local is None:
         return source.sha256, ""
     return source.sha256, f"measured on {source.n_test_local:,} of {source.n_test:,} test rows"
@@ -371,15 +338,24 @@ def _looked_in(data_dir: str | os.PathLike[str] | None) -> Path | None:
 
 def _local_folder(source: Source, data_dir: str | os.PathLike[str] | None) -> Path | None:
     folder = _looked_in(data_dir)
-    if folder is None or not all((folder / file.name).is_file() for file in source.files):
+    if folder is None or not all((folder / file).is_file() for file in source.files):
         return None
     return folder
 
 
 def _local_lines(source: Source, folder: Path) -> bytes:
-    """Return the data lines of all files, without their headers."""
-    texts = [gzip.decompress((folder / file.name).read_bytes()) for file in source.files]
-    return b"".join(text[text.index(b"\n") + 1 :] for text in texts)
+    """Return the lines of all files, without their headers."""
+    try:
+        texts = [gzip.decompress((folder / file).read_bytes()) for file in source.files]
+        lines = b"".join(text[text.index(b"\n") + 1 :] for text in texts)
+    except (OSError, EOFError, ValueError, zlib.error):
+        lines = b""
+    if hashlib.sha256(lines).hexdigest() != source.sha256:
+        raise DatasetError(
+            f"{' or '.join(source.files)} in {folder} is not the known file. Replace it, or remove it to download "
+            f"{source.name} from {source.page}."
+        )
+    return lines
 
 
 def _parse(source: Source, lines: bytes) -> tuple[NDArray[np.float64], list[str]]:
@@ -394,25 +370,18 @@ SECONDS_TO_WAIT = 60
 
 
 def _download_lines(source: Source, looked_in: Path | None) -> bytes:
-    """Return the data lines of a data set, as its local files would hold them.
+    """Download a data set and return its lines as the local files hold them.
 
-    The archive of a data set may be packed anew without its rows changing, so what is compared with the known
-    hash are the rows; covtype's single file is compared as it is.
-
-    Parameters
-    ----------
-    source : Source
-    looked_in : path or None
-        The local folder that does not have the files, for the error message.
+    The rows are compared with the known hash, since an archive may be packed again; covtype's file is compared whole.
 
     Raises
     ------
     DatasetError
-        If there is no network, or if what came is not the known data.
+        If there is no network, or the rows are not the known ones.
     MissingExtraError
         If pooch is not installed.
     """
-    wanted = " and ".join(file.name for file in source.files)
+    wanted = " and ".join(source.files)
     where = f"not in {looked_in}" if looked_in else f"not at hand ({DATA_FOLDER_VARIABLE} is not set)"
     by_hand = f"put {wanted} into a folder and name it with --data or {DATA_FOLDER_VARIABLE}."
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
 from demur.deferral.deferring_classifier import DeferringClassifier
-from demur.deferral.experts import Expert, check_names, check_prices, read_answers, read_experts
+from demur.deferral.experts import Expert, answers_to_learn_from, check_names, check_prices, read_experts
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import Examples, TrainsNetworks, checked_examples, row_weights
-from demur.estimators.fold_networks import FeatureScale, Rows, recipe_for
+from demur.estimators.fold_networks import FoldData, Rows, recipe_for
 from demur.estimators.network_selection import ScaledNetworks, all_diverged
 from demur.estimators.reject_classifier import batch_size_for
 from demur.estimators.splitting import Fold, folds_of, validation_rows
@@ -28,7 +28,7 @@ from demur.lazy_torch import F, Tensor, torch
 from demur.losses import CrossEntropy
 from demur.losses.loss import Trainable
 from demur.rules import Decision
-from demur.training import MLP, NetworkSpec, TabularNet, TrainingData, resolve_device, train, train_tabular
+from demur.training import MLP, NetworkSpec, TabularNet, resolve_device, train, train_tabular
 
 __all__ = ["DeferClassifier"]
 
@@ -182,47 +182,26 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         prices = np.array([one.price for one in experts.values()])
         uniform = bool((examples.weight == examples.weight[0]).all())
         rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
-        right, y_codes = torch.from_numpy(examples.more).float(), torch.from_numpy(examples.y)
         n_members = self.n_members or (5 if self.hidden_units is None else 1)
-        seeds = [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n_members)]
-        parts = self._parts(examples, n_members, rng)
+        seeds, parts = _seeds(rng, n_members), self._parts(examples, n_members, rng)
         n_classes, n_experts = len(self.classes_), len(experts)
         if not loss.stages:
-            target = loss.targets(y_codes, right, prices)
-            found = self._trained(loss, rows, target, n_classes + n_experts, parts, seeds, device)
-            self.networks_: tuple[ScaledNetworks, ...] = (found.networks,)
-        else:
-            folds = _folds(_FOLDS, examples) or parts
-            more_seeds = seeds + [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=len(folds))]
-            first = self._trained(
-                CrossEntropy(), rows, y_codes, n_classes, folds, more_seeds[-max(len(folds), len(seeds)) :], device
+            target = loss.targets(torch.from_numpy(rows.y), torch.from_numpy(examples.more).float(), prices).numpy()
+            data = FoldData(rows, parts, target, scaled=self.standardize)
+            self.networks_: tuple[ScaledNetworks, ...] = (
+                self._trained(loss, data, n_classes + n_experts, seeds, device)[0],
             )
-            model_right = torch.from_numpy(first.label_out_of_fold(rows) == rows.y).float()
-            target = torch.cat([model_right[:, None], right], 1)
-            second = self._trained(Routing(), rows, target, n_experts, parts, seeds, device)
-            self.networks_ = (first.networks, second.networks)
+        else:
+            data = FoldData(rows, _folds(_FOLDS, examples) or parts, scaled=self.standardize)
+            more_seeds = _seeds(rng, max(len(data.parts), n_members))
+            first, part_of = self._trained(CrossEntropy(), data, n_classes, more_seeds, device)
+            model_right = _label_out_of_fold(first, data, part_of) == rows.y
+            target = np.column_stack([model_right, examples.more]).astype(np.float32)
+            data = FoldData(rows, parts, target, scaled=self.standardize)
+            self.networks_ = (first, self._trained(Routing(), data, n_experts, seeds, device)[0])
         self.loss_, self.experts_ = loss, experts
         self.fit_prices_ = prices
         return self
-
-    def decide(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> Decision[AnyArray]:
-        """Decide for each row: which class, or who is asked.
-
-        Parameters
-        ----------
-        X : array or table of shape (n_rows, n_features)
-        prices : as in :meth:`DeferOption.decide <demur.DeferOption.decide>`, optional
-            Only where the loss is not trained for prices.
-        capacity : Capacity, optional
-            Limits on how much the experts can take; only where the loss has probabilities.
-
-        Returns
-        -------
-        Decision
-            ``ask`` holds the number of the expert in ``experts_``, -1 where the model answers; ``costs`` the expected
-            cost of every action, None where the loss has no probabilities.
-        """
-        return super().decide(X, prices, capacity)
 
     @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_proba(self, X: Features) -> Floats:
@@ -236,11 +215,6 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     def predict_right(self, X: Features) -> Floats:
         """Return P(expert right) for each row and expert, of shape (n_rows, n_experts)."""
         return self._estimates(X)[2]
-
-    def decision_function(self, X: Features) -> Floats:
-        """Return the logarithm of what each class is worth, or for two classes the log ratio of the second."""
-        scores = np.log(np.maximum(self._estimates(X)[1], np.finfo(np.float64).tiny))
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the class probabilities twice, and P(expert right); or the mean softmax of classes and experts."""
@@ -296,69 +270,39 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         return [validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)]
 
     def _trained(
-        self,
-        loss: Trainable,
-        rows: Rows,
-        target: Tensor,
-        n_outputs: int,
-        parts: Sequence[Fold],
-        seeds: Sequence[int],
-        device: torch.device,
-    ) -> _Found:
-        """Train one network per seed, each on all rows but those of one part, as one stack."""
+        self, loss: Trainable, data: FoldData, n_outputs: int, seeds: Sequence[int], device: torch.device
+    ) -> tuple[ScaledNetworks, list[int]]:
+        """Train one network per seed, each on all rows but those of one part, as one stack; return the parts too."""
         plain = self.hidden_units is not None
-        everything = np.arange(len(rows.y))
-        seen_by = [everything] if plain else [train_rows for train_rows, _ in parts]
-        scales = [
-            FeatureScale.robust(
-                rows.X[which],
-                None if rows.weight is None else rows.weight[which],
-                rows.incomplete,
-                scaled=self.standardize,
-            )
-            for which in seen_by
+        decay = self.weight_decay if self.weight_decay is not None else (1e-4 if plain else 0.02)
+        part_of = [number % len(data.parts) for number in range(len(seeds))]
+        specs = [
+            data.spec(NetworkSpec(np.empty(0, dtype=np.int64), seed, decay), part)
+            for seed, part in zip(seeds, part_of, strict=True)
         ]
-        seen = [scale.of(rows.X) for scale in scales]
-        weight = None if rows.weight is None else torch.from_numpy(rows.weight.astype(np.float32)).repeat(len(seen))
-        data = TrainingData(torch.cat(seen), target.repeat(len(seen), *[1] * (target.ndim - 1)), weight)
-        part_of = [number % len(parts) for number in range(len(seeds))]
-        specs = []
-        for seed, number in zip(seeds, part_of, strict=True):
-            train_rows, held_out = parts[number]
-            offset = 0 if plain else number * len(rows.y)
-            validation = held_out + offset if len(held_out) and not plain else None
-            decay = self.weight_decay if self.weight_decay is not None else (1e-4 if plain else 0.02)
-            specs.append(NetworkSpec(train_rows + offset, seed, decay, validation=validation))
-        with self._progress(self._n_epochs(len(parts[0][0])) * len(specs)) as progress:
+        n_rows = len(data.parts[0][0])
+        with self._progress(self._n_epochs(n_rows) * len(specs)) as progress:
             if plain:
-                size = self.batch_size or batch_size_for(len(parts[0][0]))
-                units = self._hidden_units() or ()
+                net = MLP((data.n_inputs, *(self._hidden_units() or ()), n_outputs))
                 trained = train(
-                    loss, MLP((data.X.shape[1], *units, n_outputs)), data, specs, epochs=self.epochs or _EPOCHS,
-                    batch_size=size, learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
+                    loss, net, data.data, [replace(spec, validation=None) for spec in specs],
+                    epochs=self.epochs or _EPOCHS, batch_size=self.batch_size or batch_size_for(n_rows),
+                    learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
                 )  # fmt: skip
             else:
                 recipe = recipe_for(
-                    len(parts[0][0]),
-                    epochs=self.epochs,
-                    batch_size=self.batch_size,
-                    learning_rate=self.learning_rate,
+                    n_rows, epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate
                 )
-                net = TabularNet(data.X.shape[1], n_outputs, (256, 256, 256))
                 trained = train_tabular(
-                    loss, net, data, specs, recipe=recipe, device=device, progress=progress
+                    loss, TabularNet(data.n_inputs, n_outputs, (256, 256, 256)), data.data, specs,
+                    recipe=recipe, device=device, progress=progress,
                 ).trained  # fmt: skip
         trained = trained.to("cpu")
         kept = np.flatnonzero(~trained.failed.numpy()).tolist()
         if not kept:
             raise all_diverged(resolve_joint(self.loss).name)
-        own = [part_of[member] for member in kept]
-        mean, scale = (
-            getattr(scales[0], name) if plain else np.stack([getattr(scales[number], name) for number in own])
-            for name in ("mean", "scale")
-        )
-        networks = ScaledNetworks(trained.take(kept), mean, scale, scales[0].clip, rows.incomplete)
-        return _Found(networks, own, [held_out for _, held_out in parts], seen)
+        own_parts = [part_of[member] for member in kept]
+        return ScaledNetworks(trained.take(kept), **data.scaling(own_parts)), own_parts
 
     def _n_epochs(self, n_rows: int) -> int:
         return self.epochs or (_EPOCHS if self.hidden_units is not None else recipe_for(n_rows).epochs)
@@ -381,25 +325,13 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     def _right(self, answers: Any, experts: Mapping[str, Expert], codes: NDArray[np.int64]) -> Floats:
         """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
         to_learn = [name for name, one in experts.items() if one.accuracy is None]
-        right = np.full((len(codes), len(experts)), np.nan)
-        if answers is None and to_learn:
-            raise InputError(
-                f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or an "
-                "Expert with a known accuracy."
-            )
-        if answers is not None:
-            counts = read_answers(answers, experts, self.classes_, len(codes)).counts
-            given = counts.sum(axis=2)
-            share = counts[np.arange(len(codes)), :, codes] / np.maximum(given, 1)
-            right = np.where(given > 0, share, np.nan)
-        for number, (name, expert) in enumerate(experts.items()):
+        counts = answers_to_learn_from(answers, experts, self.classes_, len(codes), to_learn).counts
+        given = counts.sum(axis=2)
+        share = counts[np.arange(len(codes)), :, codes] / np.maximum(given, 1)
+        right = np.where(given > 0, share, np.nan)
+        for number, expert in enumerate(experts.values()):
             if expert.accuracy is not None:
                 right[:, number] = expert.accuracy
-            elif np.isnan(right[:, number]).all():
-                raise InputError(
-                    f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
-                    "accuracy."
-                )
         return right
 
     def _check_parameters(self) -> tuple[dict[str, Expert], JointLoss]:
@@ -425,25 +357,14 @@ def _folds(n_folds: int, examples: Examples) -> list[Fold]:
     return folds_of(n_folds, examples.X, examples.y, blocks=examples.blocks)
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """Trained networks, which part each has held out, the rows of the parts, and what networks see of all rows."""
+def _seeds(rng: np.random.RandomState, n: int) -> list[int]:
+    return [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n)]
 
-    networks: ScaledNetworks
-    part_of: Sequence[int]
-    held_out: Sequence[NDArray[np.int64]]
-    seen: Sequence[Tensor]
 
-    def label_out_of_fold(self, rows: Rows) -> NDArray[np.int64]:
-        """Return the likeliest class of each row by networks that have not seen it, where there are any."""
-        proba = np.asarray(
-            self.networks.of_scores(rows.X, lambda scores: torch.softmax(scores, -1).mean(0)), dtype=np.float64
-        )
-        for part, which in enumerate(self.held_out):
-            own = [number for number, of in enumerate(self.part_of) if of == part]
-            if len(which) and own:
-                seen = self.seen[part if len(self.seen) > 1 else 0][torch.from_numpy(which)]
-                scores = self.networks.networks.take(own).scores(seen)
-                proba[which] = torch.softmax(scores, -1).mean(0).double().numpy()
-        label: NDArray[np.int64] = proba.argmax(axis=1)
-        return label
+def _label_out_of_fold(networks: ScaledNetworks, data: FoldData, part_of: Sequence[int]) -> NDArray[np.int64]:
+    """Return the likeliest class of each row by networks that have not seen it, where there are any."""
+    proba = networks.of_scores(data.rows.X, lambda scores: torch.softmax(scores, -1).mean(0))
+    label: NDArray[np.int64] = np.asarray(proba).argmax(axis=1)
+    for test, scores in data.held_out_scores(networks.networks, part_of):
+        label[test] = torch.softmax(scores, -1).mean(0).argmax(-1).numpy()
+    return label

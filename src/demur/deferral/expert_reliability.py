@@ -108,7 +108,9 @@ class LogitModel:
 
         options = {"gtol": 1e-7 * weight.sum()}
         start = np.zeros(design.shape[1])
-        found = minimize(objective, start, jac=True, hess=curvature, method="trust-exact", options=options).x
+        found = minimize(  # type: ignore[call-overload] # the stubs do not know jac=True with hess
+            objective, start, jac=True, hess=curvature, method="trust-exact", options=options
+        ).x
         return cls(mean, scale, found)
 
     def predict(self, z: Floats, guess: Floats) -> Floats:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName, Estimator
 from demur.errors import InputError, InputTypeError
@@ -62,7 +62,10 @@ class Expert:
     majority: bool = False
 
     def __post_init__(self) -> None:
-        _check_price(self.price)
+        if not np.isfinite(_price("the price of asking", self.price)):
+            raise InputError(f"the price of asking must be a finite number, got {self.price!r}.")
+        if self.price < 0:
+            raise InputError(f"the price of asking must not be negative, got {self.price!r}.")
         if self.accuracy is not None and not 0 <= self.accuracy <= 1:
             raise InputError(f"accuracy must be in [0, 1], got {self.accuracy!r}.")
 
@@ -124,7 +127,10 @@ def read_experts(experts: Any) -> dict[str, Expert]:
     wrong = [name for name in experts if not isinstance(name, str)]
     if wrong:
         raise InputTypeError(f"experts are called by strings, got the name {wrong[0]!r}.")
-    return {name: one if isinstance(one, Expert) else Expert(_number(name, one)) for name, one in experts.items()}
+    return {
+        name: one if isinstance(one, Expert) else Expert(float(_price(f"the price of {name!r}", one)))
+        for name, one in experts.items()
+    }
 
 
 def check_names(experts: Mapping[str, Expert], classes: AnyArray) -> None:
@@ -169,7 +175,7 @@ def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Flo
             raise InputError(f"a price was given for {unknown[0]!r}; the experts are {', '.join(experts)}.")
         for column, name in enumerate(experts):
             if name in prices:
-                found[:, column] = _price_column(name, prices[name], n_rows)
+                found[:, column] = _price(f"the price of {name!r}", prices[name], n_rows)
     else:
         values = _floats("prices", prices)
         if values.shape not in ((len(experts),), (n_rows, len(experts))):
@@ -297,7 +303,8 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.
             f"the answers of {name!r} must have shape ({n_rows},), or ({n_rows}, n_people) for several people, got "
             f"{labels.shape}."
         )
-    values = np.where(np.ma.getmaskarray(labels), None, np.ma.getdata(labels).astype(object))
+    values = np.ma.getdata(labels).astype(object)
+    values[np.ma.getmaskarray(labels)] = None
     number_of = {label: number for number, label in enumerate(classes.tolist())}
     codes = np.array([_code(entry, number_of) for entry in values.ravel().tolist()]).reshape(values.shape)
     if (codes == -2).any():
@@ -337,11 +344,13 @@ def _checked_counts(name: str, counts: Floats, shape: tuple[int, int]) -> Floats
     return counts
 
 
-def _price_column(name: str, price: ArrayLike, n_rows: int) -> Floats:
-    values = _floats(f"the price of {name!r}", price)
-    if values.shape not in ((), (n_rows,)):
-        raise InputError(f"the price of {name!r} must be one number or one per row, ({n_rows},), got {values.shape}.")
-    return values
+def _price(what: str, price: Any, n_rows: int | None = None) -> Floats:
+    """Return a price as one number, or with ``n_rows`` also one per row."""
+    value = _floats(what, price)
+    if value.ndim and value.shape != (n_rows,):
+        per_row = "; decide() takes one per row" if n_rows is None else f" or one per row, ({n_rows},)"
+        raise InputError(f"{what} must be one number{per_row}, got {price!r}.")
+    return value
 
 
 def _floats(what: str, values: Any) -> Floats:
@@ -351,21 +360,6 @@ def _floats(what: str, values: Any) -> Floats:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputTypeError(f"{what} must be numbers, got {values!r}.") from None
-
-
-def _number(name: str, price: Any) -> float:
-    value = _floats(f"the price of {name!r}", price)
-    if value.ndim:
-        raise InputError(f"the price of {name!r} must be one number, got {price!r}; decide() takes one per row.")
-    return float(value)
-
-
-def _check_price(price: Any) -> None:
-    value = _floats("the price of asking", price)
-    if not np.isfinite(value):
-        raise InputError(f"the price of asking must be a finite number, got {price!r}.")
-    if value < 0:
-        raise InputError(f"the price of asking must not be negative, got {price!r}.")
 
 
 def _shortened(names: Sequence[Any]) -> str:

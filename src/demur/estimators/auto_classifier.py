@@ -15,7 +15,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, column_or_1d
 
-from demur.array_types import AnyArray, Features
+from demur.array_types import AnyArray, Features, FloatArray
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
 from demur.estimators.candidates import (
@@ -248,7 +248,7 @@ class UninformativeModelWarning(UserWarning):
     """A model's probabilities for held-out rows are worse than the class frequencies."""
 
 
-def warn_if_uninformative(proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> None:
+def warn_if_uninformative(proba: FloatArray, y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> None:
     """Warn where held-out rows have a much higher log loss than if each were given the class frequencies.
 
     Few rows prove nothing: the sums of the log losses must differ by 10 and by a tenth.

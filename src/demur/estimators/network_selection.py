@@ -74,7 +74,7 @@ def warn_if_silent(chosen: Candidate, cost: float) -> None:
     """Warn if the chosen networks answered none of the held-out rows."""
     if chosen.coverage == 0:
         warnings.warn(
-            f"the chosen networks decline every held-out row at the cost {cost:g}: no answer is surer than "
+            f"the chosen networks decline every held-out row at the cost {cost:g}: no answer has a confidence above "
             f"{1 - cost:.0%}. Train longer (epochs), give more rows, or accept that rejecting is cheap here.",
             AnswersNothingWarning,
             stacklevel=3,
@@ -292,14 +292,16 @@ class FittedNetworks(ScaledNetworks):
 
     def _estimates(self, scores: AnyArray) -> AnyArray:
         """Return the inverse link of the scores, averaged over the members and calibrated: (n_rows, n_classes)."""
+        proba: AnyArray
         if own_fact(self.loss, "softmax_link"):
             proba = softmax_at(scores, 1.0)
         else:
             proba = self.loss.inverse_link(torch.from_numpy(scores)).numpy()
-        proba = proba[0] if len(proba) == 1 else proba.mean(0)
+        proba = np.asarray(proba[0] if len(proba) == 1 else proba.mean(0))
         if self.temperature is None:
             return proba
-        return at_temperature(proba.astype(np.float64), self.temperature.temperature_)  # small ones underflow in single
+        # in double precision, where small probabilities do not underflow
+        return np.asarray(at_temperature(proba.astype(np.float64), self.temperature.temperature_))
 
     def decide(self, X: AnyArray, cost: CostLike) -> Decision[AnyArray]:
         """Decide with the averaged probabilities, or with the loss's own rule where there are none."""

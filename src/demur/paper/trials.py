@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from demur.estimators.network_selection import Candidate, GridEntry, grid_of
+from demur.estimators.network_selection import GridEntry, grid_of
 from demur.losses import Loss, resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Method, Protocol
@@ -248,65 +248,29 @@ class Answerer:
     rivals: tuple[float | None, ...] = ()
 
 
-_ROWS_AT_A_TIME = 1 << 12
-
-
-def try_out(
-    entries: Sequence[GridEntry], trained: Trained, X: Tensor, y: Tensor, costs: Sequence[float]
-) -> list[list[Candidate]]:
-    """Return, for each cost, the results of each candidate on these rows, in the order of the grid.
-
-    There is one network per entry. Networks of one loss decide as one tensor program, on the device where they are.
-    """
-    cost = torch.tensor(costs, dtype=torch.float32, device=X.device).view(-1, 1, 1)
-    failed = trained.failed.tolist()
-    tried: list[dict[int, list[Candidate]]] = [{} for _ in costs]
-    distinct = [entry.loss for n, entry in enumerate(entries) if entry.loss not in [one.loss for one in entries[:n]]]
-    for loss in distinct:
-        alike = [n for n, entry in enumerate(entries) if entry.loss == loss]
-        networks = trained.take(alike)
-        for decider in entries[alike[0]].deciders:
-            wrong, rejected = _counts(decider, networks, X, y, cost)
-            for c, n_wrong, n_rejected in zip(range(len(costs)), wrong, rejected, strict=True):
-                for n, wrong_rows, rejected_rows in zip(alike, n_wrong, n_rejected, strict=True):
-                    risk = np.inf if failed[n] else (wrong_rows + costs[c] * rejected_rows) / len(y)
-                    coverage = np.nan if failed[n] else 1 - rejected_rows / len(y)
-                    members = () if failed[n] else (n,)
-                    tried[c].setdefault(n, []).append(
-                        Candidate(decider, entries[n].weight_decay, members, risk, coverage, failed=failed[n])
-                    )
-    return [[one for n in range(len(entries)) for one in at_cost[n]] for at_cost in tried]
-
-
-def _counts(loss: Loss, networks: Trained, X: Tensor, y: Tensor, cost: Tensor) -> tuple[list[list[int]], ...]:
-    """Return how many rows are wrong, and how many are rejected, at each cost by each network."""
-    counted = torch.zeros(2, len(cost), len(networks), dtype=torch.int64, device=X.device)
-    for start in range(0, len(X), _ROWS_AT_A_TIME):
-        rows = slice(start, start + _ROWS_AT_A_TIME)
-        decision = loss.rule(networks.scores(X[rows]), cost)
-        reject = decision.reject.expand(*counted.shape[1:], -1)
-        counted += torch.stack([(~reject & (decision.label != y[rows])).sum(-1), reject.sum(-1)])
-    return tuple(counted.tolist())
-
-
 def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, split: Split) -> list[Answerer]:
     """Choose the candidate of least risk on the validation rows at each cost of a part, the first of equals."""
     rows = torch.as_tensor(split.validation, device=problem.X.device)
-    X, y = problem.X[rows], problem.y[rows]
-    networks = trained.take(range(part.first, part.first + len(part.entries)))
-    tried = try_out(part.entries, networks, X, y, part.costs)
+    candidates = [
+        Answerer(part.first + n, decider, part.costs[0], part.trial, {"weight_decay": entry.weight_decay})
+        for n, entry in enumerate(part.entries)
+        for decider in entry.deciders
+    ]
+    failed = trained.failed.cpu().numpy()[[one.network for one in candidates]]
     chosen = []
-    for cost, candidates in zip(part.costs, tried, strict=True):
-        best = min(candidates, key=lambda one: one.risk)
-        if best.failed:
+    for cost in part.costs:
+        tried = [replace(one, cost=cost) for one in candidates]
+        counts = count(trained, tried, problem.X[rows], problem.y[rows], width=_width(job, problem, tried))
+        risks = np.where(failed, np.inf, (counts.wrong + cost * counts.rejected) / counts.n)
+        if failed.all():
             raise AllDivergedError(
                 f"every network of {job.method.name} on {job.problem} diverged in trial {part.trial} at cost {cost:g}; "
                 f"lower learning_rate (it is {job.protocol.learning_rate:g}) or scale the features."
             )
-        rivals = tuple(None if one.failed else round(one.risk, 6) for one in candidates)
-        hyper = {"weight_decay": best.weight_decay, **_told_apart_by(best.loss, job.method)}
-        network = part.first + best.members[0]
-        chosen.append(Answerer(network, best.loss, cost, part.trial, hyper, best.risk, rivals))
+        best = tried[int(risks.argmin())]
+        hyper = {**best.hyper, **_told_apart_by(best.loss, job.method)}
+        rivals = tuple(None if np.isinf(risk) else round(risk, 6) for risk in risks.tolist())
+        chosen.append(replace(best, hyper=hyper, risk=float(risks.min()), rivals=rivals))
     return chosen
 
 
@@ -333,10 +297,8 @@ def _best_thresholds(job: TrialJob, problem: Problem, chosen: Sequence[Answerer]
 
 def _score(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Score]:
     """Count the decisions on the test rows, for every trial and cost."""
-    width = max(job.protocol.hidden_units, 4 * chosen[0].loss.n_outputs(problem.n_classes))
-    counts = count(
-        trained, chosen, problem.X_test, problem.y_test, width=width, best_confidence=problem.best_confidence
-    )
+    width, best = _width(job, problem, chosen), problem.best_confidence
+    counts = count(trained, chosen, problem.X_test, problem.y_test, width=width, best_confidence=best)
     return [
         Score(
             one.trial,
@@ -352,6 +314,11 @@ def _score(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained:
         )
         for index, one in enumerate(chosen)
     ]
+
+
+def _width(job: TrialJob, problem: Problem, answerers: Sequence[Answerer]) -> int:
+    """Return the largest number of values that a network computes per row."""
+    return max(job.protocol.hidden_units, 4 * answerers[0].loss.n_outputs(problem.n_classes))
 
 
 @dataclass(frozen=True, eq=False)

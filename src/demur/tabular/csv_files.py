@@ -103,7 +103,7 @@ class CsvReader(TableReader):
                 return _tidy(self._without_end(pacsv.read_csv(_Rows(data), *options)))
             except pa.ArrowException as error:
                 problem = error
-        raise self._explained(problem, types) from problem
+        raise self._explained(problem, types, list(self.columns)) from problem
 
     def _with_codes(self, data: bytes, table: pa.Table) -> pa.Table:
         """Read integers with leading zeros, and hexadecimal ones, as text."""
@@ -139,7 +139,8 @@ class CsvReader(TableReader):
             for name, wanted in columns.items()
             if wanted != pa.string() and (name in copied or (self.dayfirst is not None and _is_local_date(wanted)))
         ]
-        as_read = {**columns, **dict.fromkeys([*copied, *converted], pa.string())}
+        last = list(self.columns)[-1]  # a quoted field that is never closed can only be the last one of its row
+        as_read = {last: pa.string(), **columns, **dict.fromkeys([*copied, *converted], pa.string())}
         n_rows = 0
         try:
             with pacsv.open_csv(self._rows, *self._options(as_read, list(as_read))) as batches:
@@ -152,13 +153,13 @@ class CsvReader(TableReader):
                     n_rows += batch.num_rows
                     yield chunk, batch.select(list(copied))
         except pa.ArrowException as error:
-            raise self._explained(error, columns) from error
+            raise self._explained(error, columns, list(self.columns)) from error
 
     def _converted(self, text: Values, wanted: pa.DataType, column: str, n_before: int) -> Values:
         try:
             return column_of_text(text, wanted, decimal=self.decimal, dayfirst=self.dayfirst)
         except pa.ArrowException as error:
-            raise self._explained(error, {column: wanted}, n_before) from error
+            raise self._explained(error, {column: wanted}, [column], n_before) from error
 
     def _options(self, types: Mapping[str, pa.DataType], only: list[str], threads: bool = False) -> tuple[Any, ...]:
         return (
@@ -185,12 +186,15 @@ class CsvReader(TableReader):
     def _without_end(self, rows: _Piece) -> _Piece:
         """Remove the empty row that was appended; if it is not there, a quoted field has swallowed it."""
         last = rows.num_rows - 1
-        if any(column[last].as_py() for column in rows.columns):
+        cells = [column[last] for column in rows.columns]
+        if any(cell.is_valid and (not pa.types.is_string(cell.type) or cell.as_py()) for cell in cells):
             problem = f"{self.name} has a quotation mark at the start of a field that is never closed"
             raise TableError(f"{problem}: close it, or put quotes around the field and double its own quotes")
         return rows.slice(0, last)
 
-    def _explained(self, error: Exception, types: Mapping[str, pa.DataType], n_before: int = 0) -> TableError:
+    def _explained(
+        self, error: Exception, types: Mapping[str, pa.DataType], names: list[str], n_before: int = 0
+    ) -> TableError:
         message = str(error)
         if ragged := _RAGGED.search(message):
             row, expected, got = map(int, ragged.groups())
@@ -200,12 +204,11 @@ class CsvReader(TableReader):
                 advice = "remove the lines above the header"
             return TableError(f"{self.name}: row {row:,} has {fields} and the header {expected:,}: {advice}")
         if bad := _BAD_VALUE.search(message):
-            names = list(types) if len(types) == 1 else list(self.columns)
             column, value = names[int(bad.group(1))], bad.group(3)
             row_number = n_before + int(bad.group(2)) if bad.group(2) else None
             wanted = types.get(column, pa.string())
             return no_such_value(self.name, column, value, wanted, row_number, self._advice(value))
-        if "straddling" in message:
+        if "straddling" in message or "Empty CSV file" in message:  # the latter if it is the first row
             problem = f"{self.name} has a row of more than {self._block >> 20} MB, or an open quotation mark"
             return TableError(f"{problem}: close it, or leave the long column out")
         return TableError(f"{self.name} cannot be read as CSV ({message}): save it again as CSV or Parquet")

@@ -174,11 +174,10 @@ class OpenedFile:
                     hint = did_you_mean(name, reader.columns)
                     has = f"{reader.name} has {listed(reader.columns)}"
                     raise TableError(f"there is no column {shown(name)}{hint}: {has}")
-            for name in (spec.group_split, spec.time_split):
-                if name == target:
-                    raise TableError(
-                        f"the target {shown(target)} cannot also be the column of groups or times: name another column"
-                    )
+            if target in (spec.group_split, spec.time_split):
+                raise TableError(
+                    f"the target {shown(target)} cannot also be the column of groups or times: name another column"
+                )
             if spec.model != "auto":
                 from demur.tabular.model_training import check_model
 

@@ -340,10 +340,10 @@ def _experts(asking: ExpertEvaluation) -> ByName:
         )
     charts = []
     for number, name in enumerate(asking.names):
-        found = asking.calibration(number)
-        if found is not None:
+        estimates = asking.calibration(number)
+        if estimates is not None:
             n_answered = int((~np.isnan(asking.expert_right[:, number])).sum())
-            charts.append((expert_chart(name, number, found), found.error, n_answered))
+            charts.append((expert_chart(name, number, estimates), estimates.error, n_answered))
     top = float(asking.prices.max())
     return {
         "experts": [{"name": name, "price": float(asking.prices[k])} for k, name in enumerate(asking.names)],

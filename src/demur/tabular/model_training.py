@@ -114,7 +114,8 @@ def fit_table(
         values: AnyArray = np.asarray(given)
         if len(values) != table.num_rows:
             raise TableError(f"there are {len(values):,} groups for {table.num_rows:,} rows: give one for each row")
-        return values[known]
+        chosen: AnyArray = values[known]
+        return chosen
 
     rule_groups = getattr(spec.rule, "groups", None)
     if rule_groups is not None:
@@ -147,8 +148,7 @@ def fit_rows(
     words, candidate = check_model(spec.model), candidate_named(spec.model)
     check_classes(data.labels, data.target)
     _check_kept(data.rows, spec.keep)
-    experts = spec.experts or ExpertColumns()
-    drop = [*spec.drop, *experts.names]
+    drop = [*spec.drop, *(spec.experts.names if spec.experts else ())]
     assert spec.rule is None or isinstance(spec.rule, Rule)
     first_look = schema or Schema.learn(data.rows, target=data.target, keep=spec.keep, drop=drop)
     parts = _parts(data.rows.select(first_look.names), data.labels, groups, spec.rule)
@@ -165,7 +165,7 @@ def fit_rows(
         "equal_rows": parts.equal_rows,
         "classes": {name: int((train.labels == name).sum()) for name in train.classes},
     }
-    if experts:
+    if spec.experts:
         fitted = _fit_with_experts(data, spec, schema, codes, groups, {*data.classes, *classes})
     else:
         fitted = _fit_with_rule(data, spec, schema, codes, groups, parts)
@@ -246,7 +246,7 @@ def _estimator(spec: FitOptions, categorical: NDArray[np.bool_], needs_proba: bo
     candidate = candidate_named(spec.model)
     if candidate is not None or spec.model == "auto":
         names = None if candidate is None else [candidate.key]
-        budget = {"time_budget": spec.time_budget, "random_state": spec.seed, "verbose": spec.verbose}
+        budget: ByName = {"time_budget": spec.time_budget, "random_state": spec.seed, "verbose": spec.verbose}
         return None, AutoClassifier(names, categorical_features=categorical, **budget)
     loss = resolve(spec.model)
     if needs_proba and not loss.has_link:

@@ -190,8 +190,8 @@ def _held_out(declined: NDArray[np.bool_], labelled: NDArray[np.bool_]) -> NDArr
 
 
 def _rejected_share(model: TableModel, given: float | None) -> float:
-    known = model.facts.get("reference")
-    if given is None and (known is None or not known["n_rejected"]):
+    known = model.facts.get("reference") or {"n_rejected": 0, "n_rows": 1}
+    if given is None and not known["n_rejected"]:
         raise InputError(
             "no answered row was reviewed, and the model does not know how many rows it declines: give rejected_share, "
             "or review a random few of its answers as well."
@@ -274,13 +274,15 @@ def _compared(
         (after, lambda own: possible),
         (before - after, lambda own: np.subtract.outer(own, possible)),
     ):
-        means = [_mean(values[rows], support(np.union1d(own, before[rows]))) for rows, own in strata]
+        means = [_mean(values[part], support(np.union1d(own, before[part]))) for part, own in strata]
         found.append(stratified_mean(means, (n_reviewed[0], n_reviewed[1] / audit), n_reviewed))
     return tuple(found)
 
 
 def _mean(values: Floats, possible: Floats) -> Interval:
-    """Return the mean of values with an interval that knows which other values are possible."""
+    """Return the mean of values with an interval that knows which other values are possible; all of them for none."""
+    if not len(values):
+        return Interval(float(np.mean(possible)), float(np.min(possible)), float(np.max(possible)), 0.95)
     support = np.unique(np.round(possible, 12))
     counts = np.bincount(np.abs(values[:, None] - support).argmin(axis=1), minlength=len(support))
     return mean_interval(support, counts)

@@ -4,12 +4,11 @@ A loss states its argument itself (:mod:`demur.losses.proof`). What is tested he
 is about: the value, the inverse link through the acceptance, and the rule.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from demur.array_types import ByName
 from demur.losses import Loss
 from demur.losses.proof import Proof
 from demur.margins import own_fact
@@ -43,10 +42,6 @@ class Certificate:
     def lines(self) -> tuple[str, ...]:
         """The statement and what was checked, to print."""
         return (self.statement, *self.checked)
-
-    def as_dict(self) -> ByName:
-        """Return the fields as plain values, for JSON."""
-        return {**asdict(self), "checked": list(self.checked)}
 
 
 def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | None:

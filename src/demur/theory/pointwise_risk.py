@@ -106,7 +106,7 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: 
     result = torch.zeros(len(eta), n_outputs, dtype=torch.float64)
     for rows, ties in Ties.batches(eta, n_outputs, symmetric=symmetric):
         problem = RiskProblem(loss, ties, cost[rows] if isinstance(cost, Tensor) else cost, scale)
-        result[rows] = problem.minimise()[0]
+        result[rows] = _one_minimum(problem)[0]
     return result
 
 
@@ -242,9 +242,8 @@ class RiskProblem:
     >>> from demur.losses import get
     >>> eta = torch.tensor([[0.8, 0.1, 0.1]], dtype=torch.float64)
     >>> problem = RiskProblem(get("ce"), Ties.from_groups(eta, torch.tensor([[0, 1, 1]]), 3), cost=0.2)
-    >>> scores, slope = problem.minimise()
-    >>> get("ce").proba(scores).round(decimals=6)
-    tensor([[0.8000, 0.1000, 0.1000]], dtype=torch.float64)
+    >>> problem.risk(torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0]))  # log 3
+    tensor([1.0986], dtype=torch.float64)
     """
 
     def __init__(
@@ -282,25 +281,6 @@ class RiskProblem:
                 weights, each = self.ties.weights[rows], self._losses_at(scores[rows], rows)
                 result[rows] = torch.where(weights > 0, weights * each, torch.zeros_like(each)).sum(-1)
         return result.nan_to_num(nan=torch.inf)
-
-    def minimise(self, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return minimising scores (n_rows, n_outputs) and the slope that is left (n_rows,).
-
-        Parameters
-        ----------
-        start : tensor of shape (n_rows, n_unknowns), optional
-            By default the best of a few guesses. Cutting planes, where a loss says that it has kinks and Newton's
-            method does not get to a place without a slope, need none.
-        """
-        if start is None and self.loss.smooth:
-            unknowns, slope = self.descend_from_guess(self.risk, self.ties.n_unknowns)
-        else:
-            start = self.guess() if start is None else start
-            unknowns, slope = self.descend(self.risk, start, max_steps=300 if self.loss.smooth else 40)
-        if not self.loss.smooth:
-            for row in (slope > STUCK).nonzero()[:, 0].tolist():
-                unknowns[row], slope[row] = self.cut_planes(row)
-        return self.ties.scores(unknowns, torch.arange(self.n_rows)), slope
 
     def cut_planes(self, row: int) -> tuple[Tensor, float]:
         """Minimise one row's risk, which must be convex, by cutting planes: its unknowns, and how far it may be off."""
@@ -457,7 +437,7 @@ def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0, helpful: d
     for rows, ties in Ties.batches(eta, subject.n_outputs, symmetric=facts.symmetric):
         problem = RiskProblem.of(subject, ties)
         if facts.convex:
-            scores[rows], converged[rows] = _one_minimum(subject, problem)
+            scores[rows], converged[rows] = _one_minimum(problem, twice=facts.twice)
             rival[rows] = scores[rows]
         else:
             if ties.n_unknowns not in enough:
@@ -509,16 +489,16 @@ def settle(subject: ExaminedLoss, eta: Tensor, candidates: Sequence[Tensor]) -> 
     return ends[lowest.indices, torch.arange(len(eta))], ~(wrong & as_low & as_level).any(0)
 
 
-def _one_minimum(subject: ExaminedLoss, problem: RiskProblem) -> tuple[Tensor, Tensor]:
+def _one_minimum(problem: RiskProblem, *, twice: bool = True) -> tuple[Tensor, Tensor]:
     """Minimise convex risks by Newton's method; where it meets a kink, by cutting planes and by sampled gradients."""
     n_rows, n_unknowns = problem.n_rows, problem.ties.n_unknowns
     unknowns = torch.zeros(n_rows, n_unknowns, dtype=torch.float64)
     converged = torch.zeros(n_rows, dtype=torch.bool)
     lost = torch.zeros(n_rows, dtype=torch.bool)
-    if subject.facts.twice:
+    if twice:
         unknowns, slope = problem.descend_from_guess(problem.risk, n_unknowns)
         converged, lost = slope <= STUCK, _runaway(unknowns, slope)
-    ways = [_by_samples, _by_planes] if subject.loss.smooth else [_by_planes, _by_samples]
+    ways = [_by_samples, _by_planes] if problem.loss.smooth else [_by_planes, _by_samples]
     for way in ways:
         stuck = (~converged & ~lost).nonzero()[:, 0]
         if len(stuck) and not problem.deadline.passed:

@@ -19,4 +19,5 @@ class TabularModule(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         parts = {name: part.unsqueeze(0) for name, part in self.parts.items()}
-        return folded_scores(self.net, parts, x)[0]
+        scores: Tensor = folded_scores(self.net, parts, x)
+        return scores[0]

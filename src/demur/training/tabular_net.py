@@ -195,10 +195,12 @@ def _inputs(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Number
         return x
     library: Any = np if isinstance(x, np.ndarray) else torch
     angle = 2 * pi * parts["frequency"][:, None] * x[..., None] + parts["phase"][:, None]
-    waves = library.cos(angle).swapaxes(1, 2)  # (n_networks, n_features, n_rows, n_frequencies)
+    waves: Numbers = library.cos(angle).swapaxes(1, 2)  # (n_networks, n_features, n_rows, n_frequencies)
     mixed = (waves @ parts["mixing"].swapaxes(2, 3)).swapaxes(1, 2) + parts["mixing_bias"][:, None]
-    own = library.broadcast_to(x[..., None], (*mixed.shape[:-1], 1))
-    return library.concatenate([own, mixed], -1).reshape(*mixed.shape[:2], net.sizes[0])
+    n_networks, n_rows = len(parts["mixing"]), x.shape[1]
+    own = library.broadcast_to(x[..., None], (n_networks, n_rows, net.n_features, 1))
+    joined: Numbers = library.concatenate([own, mixed], -1).reshape(n_networks, n_rows, net.sizes[0])
+    return joined
 
 
 def folded_scores(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Numbers:
@@ -417,7 +419,7 @@ class _Choices:
     """Random choices of units, from random bits of each network's own.
 
     Every network has 64-bit xorshift generators (Marsaglia 2003), one for every four choices, started from its seed.
-    They give the same bits on every device, also inside a CUDA graph, and whatever the company.
+    They give the same bits on every device, inside a CUDA graph, and for any other networks in the stack.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:

@@ -113,10 +113,11 @@ class _ModuleStack(Stack):
         self._leaf, self._scores = self.parameters, self.parameters
 
     def parts(self, flat: Tensor) -> list[Tensor]:
-        pieces = flat[: sum(shape.numel() for shape in self._shapes.values())].split(
-            [shape.numel() for shape in self._shapes.values()]
-        )
-        return [piece.view(1, *shape) for piece, shape in zip(pieces, self._shapes.values(), strict=True)]
+        views, start = [], 0
+        for shape in self._shapes.values():
+            views.append(flat[start : start + shape.numel()].view(1, *shape))
+            start += shape.numel()
+        return views
 
     def forward(self, x: Tensor) -> Tensor:
         """Run with random numbers that depend on this network alone."""

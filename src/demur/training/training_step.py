@@ -189,9 +189,12 @@ class Adam:
         """Update the parameters from the gradients; inside a CUDA graph the rate is a tensor on the device."""
         from torch.optim.adam import adam
 
-        *vectors, largest = self._pieces
+        parameters, gradients, means, squares, largest = self._pieces
         adam(
-            *vectors,
+            parameters,
+            gradients,
+            means,
+            squares,
             largest if self._amsgrad else [],
             self._steps,
             fused=True,
