@@ -1,6 +1,7 @@
 """Run the HTTP service with granian: worker processes, their log, and how they stop."""
 
 import atexit
+import gc
 import json
 import logging
 import multiprocessing
@@ -127,6 +128,7 @@ def _load(build: Callable[[Callable[[], bool]], "ASGIApp"], stopping: Any) -> "A
     warnings.simplefilter("ignore")  # the parent process has shown those of the model; clients choose costs
     app = build(stopping.is_set)
     threadpool_limits(1)  # requests are small, and several workers use several cores
+    gc.freeze()  # what is loaded now stays, and need not be searched for garbage
     atexit.register(os._exit, 0)  # granian's threads may still run, and abort a process that takes Python down
     return app
 
