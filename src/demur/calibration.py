@@ -34,7 +34,7 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     Parameters
     ----------
     temperature : float, optional
-        T > 1 makes less confident, T < 1 more. None, the default, is for ``fit`` to choose; a number is used as it is.
+        T > 1 lowers the confidence, T < 1 raises it. None, the default: ``fit`` chooses; a number is used as it is.
     from_logits : bool, default False
         Whether ``fit`` and ``transform`` are given logits, the raw scores before a softmax, instead of probabilities.
         Probabilities come out either way.
@@ -42,14 +42,14 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     Attributes
     ----------
     temperature_ : float
-        The one that is used: that which ``fit`` found, or the one given.
+        The temperature in use: the one that ``fit`` found, or the one given.
 
     Examples
     --------
     >>> TemperatureScaling(2.0).transform([[0.8, 0.2]]).round(4)
     array([[0.6667, 0.3333]])
 
-    A network that is too sure of itself is right in two of three rows only:
+    An overconfident network, which is right in two of three rows:
 
     >>> logits, y = [[4.0, 0.0]] * 300, [0, 0, 1] * 100
     >>> scaling = TemperatureScaling(from_logits=True).fit(logits, y)
@@ -153,7 +153,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     Attributes
     ----------
     models_ : list
-        One fitted model for each class, or a number for a class that was everywhere or nowhere among the rows.
+        One fitted model per class, or a number for a class that all rows, or no rows, have.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""torch, loaded when it is first used: a model that decides on NumPy starts without it, in half the time.
+"""torch, imported at first use: models that predict with NumPy start without it, in half the time.
 
 Modules of demur take ``torch`` and its most used names from here. What is annotated with them is not evaluated, so
 that importing those modules loads nothing.

@@ -189,7 +189,7 @@ def test_without_a_budget_nothing_is_shortened(slow, noisy):
 def test_where_no_time_is_left_a_candidate_is_left_out(slow, noisy):
     model = AutoClassifier(time_budget=2.0, random_state=0).fit(*noisy)
     assert [one.weight for one in model.tried_] == [1.0, 0.0]  # the first is trained in any case
-    assert "want of time" in model.tried_[1].outcome
+    assert "no time was left" in model.tried_[1].outcome
 
 
 def test_large_tables_show_on_a_share_of_their_rows_how_many_fit_in(slow, clock, monkeypatch):

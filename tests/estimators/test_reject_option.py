@@ -247,10 +247,10 @@ def test_adapt_leaves_the_model_as_it_was(shifted):
     np.testing.assert_allclose(adapted.adapt(X).label_shift_.new_prior_, adapted.label_shift_.new_prior_)
 
 
-def test_adapt_refuses_where_a_promise_would_be_void(shifted):
+def test_adapt_refuses_where_a_guarantee_would_be_void(shifted):
     _, X, y = shifted
     model = RejectOption(GaussianNB(), rule=RiskControl(0.2, 0.1)).fit(X, y)
-    with pytest.raises(ValueError, match="promises nothing under others"):
+    with pytest.raises(ValueError, match="guarantees nothing under others"):
         model.adapt(X)
     fixed = RejectOption(GaussianNB(), rule=Threshold(0.6)).fit(X, y)
     assert fixed.adapt(X).label_shift_.distance_ < 0.05

@@ -210,3 +210,15 @@ def test_the_command_line_lists_a_loss_by_its_file(own_file, monkeypatch, capsys
         run()
     assert leaving.value.code == 2
     assert "has no object 'Nothing'" in capsys.readouterr().err
+
+
+def test_the_gpu_program_knows_every_loss_and_margin_function_that_names_its_form_there():
+    from pathlib import Path
+
+    import demur.training
+    from demur.margins import available_margins, get_margin
+
+    source = (Path(demur.training.__file__).parent / "fused_kernels.py").read_text()
+    named = [get(name).kernel for name in available()] + [get_margin(name).kernel for name in available_margins()]
+    for kernel in {*named} - {None}:
+        assert f'== "{kernel}"' in source

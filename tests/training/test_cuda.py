@@ -1,4 +1,4 @@
-"""The same promises on a CUDA device, where there is one."""
+"""The laws of training on a CUDA device, where there is one."""
 
 import os
 import pickle

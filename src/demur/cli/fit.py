@@ -196,7 +196,8 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["proba"] is not None:
         calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
         return options | {"kind": given["proba_kind"], "calibration": calibration}
-    limits = read_limits(given["capacity"]) or {}
+    experts = read_expert_options(given["expert"]) if given["expert"] else None
+    limits = (read_limits(given["capacity"]) if given["capacity"] else None) or {}
     return options | {
         "model": given["model"] or "auto",
         "novelty": _novelty_rate(given["novelty"]),
@@ -205,7 +206,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         "dayfirst": given["dayfirst"],
         "time_budget": given["time_budget"] or None,
         "verbose": int(is_watched()),
-        "experts": read_expert_options(given["expert"]),
+        "experts": experts,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
 

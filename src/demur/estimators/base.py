@@ -1,4 +1,4 @@
-"""What estimators with a reject option share, those around another estimator, and those that train networks."""
+"""Base classes of the estimators: reject option, wrapping another estimator, training networks."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -40,7 +40,7 @@ __all__ = [
 class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
     """A classifier that may decline: :class:`~demur.RejectClassifier` and :class:`~demur.RejectOption`.
 
-    Whoever uses one asks these methods and properties, and need not know which of the two it is.
+    Both have these methods and properties, so that code that uses one need not know which of the two it is.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
     @abstractmethod
     def explain(self) -> str | None:
-        """Say in words how the rule decides and what it promises; None for Chow's rule at ``cost``."""
+        """Explain how the rule decides and what it guarantees; None for Chow's rule at ``cost``."""
 
     @property
     @abstractmethod
@@ -88,12 +88,12 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     @property
     @abstractmethod
     def effective_cost(self) -> float | None:
-        """The price of one rejection by which it decides; None where there is no single one."""
+        """The cost of one rejection that decisions are based on; None where there is no single one."""
 
     @property
     @abstractmethod
     def why_cost_fixed(self) -> str | None:
-        """Why another cost needs another fit, in words; None where it needs none."""
+        """The reason why another cost needs another fit; None where it needs none."""
 
     @property
     def cost_adjustable(self) -> bool:
@@ -139,7 +139,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
 
 def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
-    """Return the label that stands for "declined" in what ``predict`` returns, or refuse one that is a class.
+    """Return the label that ``predict`` returns for declined rows, or refuse one that is a class.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
 
 
 def checked_labels(y: Any) -> AnyArray:
-    """Return the labels as an array, or refuse what are none."""
+    """Return the labels as an array, or raise an error where they are not class labels."""
     if y is None:
         raise InputError("requires y to be passed, but the target y is None.")
     labels: AnyArray = column_or_1d(y, warn=True)
@@ -183,7 +183,7 @@ def checked_labels(y: Any) -> AnyArray:
 
 
 class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
-    """What scikit-learn wants to know of an estimator that wraps another: features, tags, and who gets metadata."""
+    """scikit-learn's conventions for an estimator that wraps another: features, tags and metadata routing."""
 
     estimator_: Estimator
 
@@ -222,7 +222,7 @@ class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-lear
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Examples with the weight that each has, which of them stay on one side of a split, and what travels with them."""
+    """Examples with their weights, the blocks that stay on one side of a split, and additional columns."""
 
     X: AnyArray
     y: NDArray[np.int64]
@@ -295,7 +295,7 @@ def checked_examples(
     groups: ArrayLike | None,
     more: NDArray[np.float64] | None = None,
 ) -> Examples:
-    """Return what networks learn from, as :func:`in_canonical_order`, where two classes have rows that count."""
+    """Return the training examples as :func:`in_canonical_order`; at least two classes need rows with a weight."""
     if groups is not None:
         check_consistent_length(features, groups)
     examples = in_canonical_order(features, codes, weight, groups, more)
@@ -311,11 +311,11 @@ def check_whole(name: str, value: Any) -> None:
 
 
 _MOST_DENSE = 1 << 27
-"""Numbers to which a sparse matrix may be filled up, a gigabyte."""
+"""The largest dense size of a sparse matrix: 2^27 numbers, one gigabyte."""
 
 
 def filled_up(X: Features) -> AnyArray:
-    """Return a sparse matrix as an array, which is what networks see."""
+    """Return a sparse matrix as a dense array."""
     if not sparse.issparse(X):
         return np.asarray(X)
     X = cast(Any, X)
@@ -328,7 +328,7 @@ def filled_up(X: Features) -> AnyArray:
 
 
 class TrainsNetworks:
-    """What classifiers that train networks share: what they read, what they learn from, and their parameters."""
+    """Shared by classifiers that train networks: their parameters, and checks of their input."""
 
     hidden_units: int | Sequence[int] | None
     epochs: int | None
@@ -360,7 +360,7 @@ class TrainsNetworks:
         )
 
     def _check_training(self) -> None:
-        """Refuse parameters that no network can be trained with."""
+        """Raise an error for training parameters out of range."""
         for name in ("epochs", "batch_size", "n_members"):
             check_whole(name, getattr(self, name))
         for name in ("learning_rate", "validation_fraction"):
@@ -386,4 +386,4 @@ class TrainsNetworks:
 
 
 _NUMBERS: ByName = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan", "accept_sparse": "csr"}
-"""What networks read: numbers, which may be missing, also in a sparse matrix."""
+"""Input of networks: numbers, which may be missing, also in a sparse matrix."""

@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a candidate may know of the problem before it is fitted.
+    """The facts about the table that candidates are made from.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ class CandidateModel:
     ----------
     name : str
     view : {"codes", "dense", "numbers"}
-        Trees take codes of categories, and missing values as they are; linear models take numbers on one scale, as
-        does CatBoost, whose own way with categories could not be saved;
-        networks take indicators of categories, and scale and impute by themselves.
+        The input: "codes" of categories with missing values for trees; "dense", imputed numbers on one scale, for
+        linear models and CatBoost; "numbers", indicators of categories with missing values, for networks, which scale
+        and impute themselves.
     make : callable
         From a :class:`Task` to an unfitted classifier.
     key : str
@@ -248,13 +248,13 @@ class TimeBudget:
 class _Pieces(NamedTuple):
     """How a kind of model grows: the parameter with its size, and how much of it the first piece has.
 
-    The longer boosting or a regression is trained, the surer it is; a forest is not.
+    Boosting and regressions become more confident the longer they are trained; forests do not.
     """
 
     parameter: str
     first: int
     grows: bool
-    grows_surer: bool
+    gains_confidence: bool
 
 
 _PIECES: dict[type, _Pieces] = {
@@ -277,8 +277,8 @@ def fit_in_pieces(
         For ``fit``.
     seconds : float
     at_most : float
-        Which share of its training the models had that it was calibrated by: one that gets surer with every piece gets
-        no more of them, since the temperature would not be its own.
+        The share of the training that the cross-fitted models had. A model that becomes more confident with training
+        gets no more than that, because its temperature was chosen for that share.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def fit_in_pieces(
         return 1.0
     started = time.monotonic()
     total, done, step = getattr(model, pieces.parameter), 0, pieces.first
-    most = max(1, round(at_most * total)) if pieces.grows_surer else total
+    most = max(1, round(at_most * total)) if pieces.gains_confidence else total
     model.set_params(warm_start=True)
     while done < most:
         step = min(step, most - done)
@@ -315,7 +315,7 @@ def fit_in_pieces(
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of one candidate.
+    """The result of one candidate.
 
     Parameters
     ----------
@@ -325,11 +325,11 @@ class Tried:
     log_loss : float or None
         Out of fold, after its own temperature; None if it was not tried.
     temperature : float or None
-        Above 1: it was too confident; below 1: not confident enough.
+        Above 1 for an overconfident candidate, below 1 for an underconfident one.
     seconds : float
-        Spent on it, the last fit on all rows included.
+        Time spent, including the last fit on all rows.
     outcome : str
-        In words.
+        A sentence for people.
     """
 
     name: str
@@ -351,9 +351,9 @@ class CrossFitted:
     proba : array of shape (n_held_out, n_classes)
     true_class : array of shape (n_held_out,)
     trained : float
-        Which share of its training there was time for.
+        The share of its training that fitted into the time budget.
     share_of_rows : float
-        On which share of the training rows.
+        The share of the training rows that were used.
     model : classifier or None
         Ready for use; None if it is still to be fitted on all rows.
     """
@@ -379,7 +379,7 @@ _PROBE_SHARE = 0.1
 
 
 class CandidateSearch:
-    """Cross-fits candidates within a time budget, and remembers what each took.
+    """Cross-fits candidates within a time budget, and records their times.
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ class CandidateSearch:
     task : Task
     budget : TimeBudget
     advance : callable
-        Called with how much of a candidate was just done, in hundredths, and its name.
+        Called with the progress of a candidate in percent, and its name.
     """
 
     def __init__(
@@ -458,10 +458,10 @@ class CandidateSearch:
         return model
 
     def report(self, name: str, fitted: CrossFitted | None, share: float, weight: Any) -> Tried:
-        """Return the line of the table about one candidate."""
+        """Return the result of one candidate."""
         seconds = self.seconds[name]
         if fitted is None:
-            return Tried(name, 0.0, None, None, seconds, "left out for want of time: none is left")
+            return Tried(name, 0.0, None, None, seconds, "left out: no time was left")
         outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
         if fitted.trained < 0.995 or fitted.share_of_rows < 1:
             outcome += f"; shortened to fit in ({fitted.trained:.0%} of the training"

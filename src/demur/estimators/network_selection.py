@@ -74,7 +74,7 @@ def warn_if_silent(chosen: Candidate, cost: float) -> None:
     """Warn if the chosen networks answered none of the held-out rows."""
     if chosen.coverage == 0:
         warnings.warn(
-            f"the chosen networks decline every held-out row at the cost {cost:g}: no answer is surer than "
+            f"the chosen networks decline every held-out row at the cost {cost:g}: no answer has a confidence above "
             f"{1 - cost:.0%}. Train longer (epochs), give more rows, or accept that rejecting is cheap here.",
             AnswersNothingWarning,
             stacklevel=3,

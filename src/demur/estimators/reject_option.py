@@ -49,7 +49,7 @@ _HeldOut = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The rows of one fit, and who gets which: ``train`` the estimator, ``aside`` the rule."""
+    """The rows of one fit: ``train`` for the estimator, ``aside`` for the rule."""
 
     X: Features
     y: AnyArray
@@ -349,8 +349,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
         The new frequencies are estimated from rows without labels. This is right where only the mix of classes has
         changed and not what each class looks like; ``label_shift_.explain()`` of the copy says what was found and
-        how sure it is. The model itself stays as it was, and so does what a rule promised: a rule that was fitted
-        under the old frequencies promises nothing under new ones, and is refused.
+        how sure it is. The model itself does not change. A rule that was fitted under the old frequencies guarantees
+        nothing under new ones, and is refused.
 
         Parameters
         ----------
@@ -370,7 +370,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         check_is_fitted(self)
         if _needs_fit(self.rule):
             raise InputError(
-                f"{_name(self.rule)} was fitted under the class frequencies of training and promises nothing "
+                f"{_name(self.rule)} was fitted under the class frequencies of training and guarantees nothing "
                 "under others; use a cost (Chow's rule), or fit again on labelled rows as they come now."
             )
         unseen = self.classes_[self.class_prior_ == 0].tolist()
@@ -434,7 +434,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         groups: Any,
         fit_params: ByName,
     ) -> _Rows:
-        """Decide who gets which rows. ``cv`` may be a generator, so that it is asked for its folds once."""
+        """Split the rows between the estimator and the rule. ``cv`` may be a generator, so its folds are drawn once."""
         own = {} if isinstance(base, FrozenEstimator) else self._routed(base, groups, fit_params)
         blocks = blocks_of(X, labels, groups)
         uses_folds = self.calibration is not None or isinstance(base, AutoClassifier) or _needs_fit(self.rule)

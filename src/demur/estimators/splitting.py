@@ -389,9 +389,9 @@ def validation_rows(y: NDArray[np.int64], block: Ints, fraction: float, rng: np.
     [0, 1, 2]
     """
     held_out = _draw(Blocks(block, 0), y, fraction, rng, at_least=int(round(fraction * len(y)) > 0))
+    for label in np.setdiff1d(y, y[~held_out]):  # its blocks were drawn for rarer classes that are in them
+        held_out[block == block[y == label][0]] = False
     train, validation = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-    if not len(train) or set(y[validation]) - set(y[train]):
-        train, validation = np.arange(len(y)), train[:0]
     return train, validation if len(validation) else train
 
 

@@ -25,7 +25,6 @@ from typing import TypeAlias
 
 from demur.lazy_torch import Tensor, torch
 from demur.margins import MarginFunction, own_fact
-from demur.rules import chow_acceptance
 
 __all__ = ["CLEAR", "Part", "Proof", "falls_at_zero", "on_simplex", "turns_at_threshold"]
 
@@ -80,7 +79,7 @@ def on_simplex(part: Part, cost: float, *, over_actions: bool) -> Proof:
         if over_actions:
             return scores[:, :-1].amax(-1) - scores[:, -1]
         weights = weight(torch.softmax(scores, -1))
-        return chow_acceptance((weights / weights.sum(-1, keepdim=True)).amax(-1), cost)
+        return weights.amax(-1) / weights.sum(-1) - (1 - cost)
 
     weights = weight(torch.linspace(0.001, 0.999, 999, dtype=torch.float64))
     convex = bool((weights > 0).all() and (weights.diff() >= -1e-12 * weights[1:]).all())

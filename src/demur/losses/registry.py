@@ -51,7 +51,6 @@ def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
     >>> from dataclasses import dataclass
     >>> import torch
     >>> from demur.losses import Loss, available, get, register, unregister
-    >>> from demur.rules import Decision, chow_acceptance
     >>> @register({"temperature": 2.0})
     ... @dataclass(frozen=True)
     ... class Tempered(Loss):
@@ -67,9 +66,6 @@ def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
     ...         return -torch.log(self.inverse_link(scores)).gather(-1, y[..., None])[..., 0]
     ...     def inverse_link(self, scores):
     ...         return torch.softmax(scores / self.temperature, -1)
-    ...     def rule(self, scores, cost):
-    ...         top = self.inverse_link(scores).amax(-1)
-    ...         return Decision.from_acceptance(scores.argmax(-1), chow_acceptance(top, cost), top)
     >>> "tempered-2" in available()
     True
     >>> get("tempered-2").decide(torch.tensor([[4.0, 0.0]]), cost=0.2).reject

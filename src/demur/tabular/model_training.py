@@ -148,8 +148,7 @@ def fit_rows(
     words, candidate = check_model(spec.model), candidate_named(spec.model)
     check_classes(data.labels, data.target)
     _check_kept(data.rows, spec.keep)
-    experts = spec.experts or ExpertColumns()
-    drop = [*spec.drop, *experts.names]
+    drop = [*spec.drop, *(spec.experts.names if spec.experts else ())]
     assert spec.rule is None or isinstance(spec.rule, Rule)
     first_look = schema or Schema.learn(data.rows, target=data.target, keep=spec.keep, drop=drop)
     parts = _parts(data.rows.select(first_look.names), data.labels, groups, spec.rule)
@@ -166,7 +165,7 @@ def fit_rows(
         "equal_rows": parts.equal_rows,
         "classes": {name: int((train.labels == name).sum()) for name in train.classes},
     }
-    if experts:
+    if spec.experts:
         fitted = _fit_with_experts(data, spec, schema, codes, groups, {*data.classes, *classes})
     else:
         fitted = _fit_with_rule(data, spec, schema, codes, groups, parts)

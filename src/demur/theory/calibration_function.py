@@ -63,7 +63,7 @@ class CalibrationFunction:
     For the squared loss delta is 4 z^2 up to z = 1 - 2c; the paper's bound is z^2:
 
     >>> xi = calibration_function("ova+sq", 3, cost=0.2)
-    >>> xi([0.1, 0.3]).round(4), xi.bound.xi(0.1), xi.certified
+    >>> xi([0.1, 0.3]).round(3), xi.bound.xi(0.1), xi.certified
     (array([0.04, 0.36]), 0.010000000000000002, True)
     """
 

@@ -445,7 +445,7 @@ def _symmetric(trial: _Trial, taken: Tensor) -> bool:
         if not torch.equal(decide(trial.loss, renamed, trial.target), expected):
             return False
         moved, before = trial.scaled(renamed, new_name[trial.y]), trial.scaled(trial.scores, trial.y)
-        if bool(((moved - before).abs() > (1e-9 + 100 * trial.scale.noise) * (1 + before.abs())).any()):
+        if not bool(((moved - before).abs() <= (1e-9 + 100 * trial.scale.noise) * (1 + before.abs())).all()):
             return False
     return _symmetric_at_ties(trial)
 
@@ -471,7 +471,7 @@ def _convex(trial: _Trial, generator: torch.Generator) -> bool:
         share = torch.rand(len(noise), generator=generator, dtype=torch.float64)
         middle = trial.scaled(trial.scores + share[:, None] * noise, trial.y)
         chord = (1 - share) * trial.scaled(trial.scores, trial.y) + share * trial.scaled(other, trial.y)
-        if bool((middle > chord + room * (1 + chord.abs())).any()):
+        if not bool((middle <= chord + room * (1 + chord.abs())).all()):  # NaN is not <= anything
             return False
     return True
 

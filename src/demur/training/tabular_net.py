@@ -419,7 +419,7 @@ class _Choices:
     """Random choices of units, from random bits of each network's own.
 
     Every network has 64-bit xorshift generators (Marsaglia 2003), one for every four choices, started from its seed.
-    They give the same bits on every device, also inside a CUDA graph, and whatever the company.
+    They give the same bits on every device, inside a CUDA graph, and for any other networks in the stack.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from demur.deploy.onnx import Agreement, compare_onnx, onnx_inputs, onnx_model
+from demur.deploy.onnx import GraphAgreement, compare_onnx, onnx_inputs, onnx_model
 
 TOLERANCE = 1e-6
 """How far probabilities may be from those of the model."""
 
 
-def assert_agrees(model: Any, rows: Any, tolerance: float = TOLERANCE, costs: tuple[float, ...] = ()) -> Agreement:
+def assert_agrees(model: Any, rows: Any, tolerance: float = TOLERANCE, costs: tuple[float, ...] = ()) -> GraphAgreement:
     """Check every row, all together and, for some, alone."""
     proto = onnx_model(model)
     agreement = compare_onnx(model, proto, rows)

@@ -198,7 +198,7 @@ def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]
     trained, loss = networks.networks.to("cpu"), networks.loss
 
     def function(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        scores = trained.scores(_inputs(networks, x))
+        scores = trained.scores(_inputs(networks, x).float()).double()  # as the estimator, in single precision
         if networks.mean_of == "scores":
             scores = scores.mean(0, keepdim=True)
         if not loss.has_link:

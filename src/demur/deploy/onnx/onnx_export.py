@@ -27,7 +27,7 @@ from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.tabular import TableModel
 from demur.whole_file import write_whole
 
-__all__ = ["Agreement", "class_values", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
+__all__ = ["GraphAgreement", "class_values", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
 
 _MOST_BYTES = 2**31 - 1
 """The size limit of a protobuf message."""
@@ -203,9 +203,9 @@ def onnx_model(model: Estimator) -> Any:
         A model that asks experts has ``ask`` (rows,) int64, the number of the expert in ``experts_`` or -1, and
         ``expected_cost`` (rows,) double; and an input ``prices``, one double for each expert, which may be left out.
 
-    The graph computes in double precision. Its probabilities are within 1e-6 of those of the model, and it decides the
-    same unless the confidence is that close to the threshold. (Networks compute in single precision, and a steep
-    isotonic calibration can multiply their rounding errors.) Rows that the model refuses, such as NaN where it takes
+    The graph computes in double precision, but for the scores of networks. Its probabilities are within 1e-6 of those
+    of the model, and it decides the same unless the confidence is that close to the threshold. (A steep isotonic
+    calibration can multiply the rounding errors of networks.) Rows that the model refuses, such as NaN where it takes
     none, are not refused by the graph; a row whose confidence is NaN is rejected.
 
     The graph decides by the rule alone: it does not detect novel rows.
@@ -438,7 +438,7 @@ TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Agreement:
+class GraphAgreement:
     """How often a graph and its model differ.
 
     Parameters
@@ -462,7 +462,7 @@ class Agreement:
         return not (self.n_labels or self.n_rejects)
 
 
-def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None = None) -> Agreement:
+def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None = None) -> GraphAgreement:
     """Run rows through a model and through its exported graph, and compare.
 
     The graph does not detect novel rows, so that the model decides by its rule alone as well.
@@ -512,4 +512,4 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     differs = (found["reject"] != decision.reject) | (found.get("ask", decision.ask) != decision.ask)
     differs &= ~(np.abs(decision.acceptance) <= TOLERANCE)
     off = float(np.nanmax(np.abs(found["confidence"] - decision.confidence), initial=0.0))
-    return Agreement(len(decision.label), int(other.sum()), int(differs.sum()), off, proba)
+    return GraphAgreement(len(decision.label), int(other.sum()), int(differs.sum()), off, proba)
