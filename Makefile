@@ -43,7 +43,7 @@ MINIMUM := .venv-minimum
 test-minimum:
 	test -x $(MINIMUM)/bin/python || $(PYTHON) -m venv $(MINIMUM)
 	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-minimum.txt --editable ".[dask,onnx,paper,plot,report,serve]" httpx hypothesis pandas polars pytest
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MINIMUM)/bin/python -m pytest -q -m "not slow" -W default tests/service tests/deploy/model_folders tests/tabular tests/columns tests/losses tests/metrics tests/estimators/test_splitting.py tests/cli/test_predict.py tests/test_rules.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MINIMUM)/bin/python -m pytest -q -m "not slow" -W default tests/deploy/test_request_types.py tests/deploy/test_web_service.py tests/deploy/model_folders tests/tabular tests/columns tests/losses tests/metrics tests/estimators/test_splitting.py tests/cli/test_predict.py tests/test_rules.py
 
 # Known vulnerabilities of the pinned dependencies, from PyPI. It fails if there are any, and if a package cannot be audited.
 audit: $(STAMP)

@@ -62,8 +62,30 @@ def rooms(words: Sequence[str]) -> list[str]:
     return sorted(files)
 
 
+def request(model: str) -> list[str]:
+    """Return the files that one HTTP request of one row passes through."""
+    import asyncio
+
+    import httpx
+
+    from demur.deploy import create_app, load
+
+    transport = httpx.ASGITransport(create_app(load(model)))
+    document = {"row": {"one": 0.5, "two": 0.1, "three": 0.2}}
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            (await client.post("/decide", json=document)).raise_for_status()
+
+    files: set[str] = set()
+    asyncio.run(ask())
+    with traced(files):
+        asyncio.run(ask())
+    return sorted(files)
+
+
 def walks(folder: Path) -> dict[str, list[str]]:
-    """Return the files of fitting and of judging a model."""
+    """Return the files of fitting, judging and asking a model."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -75,7 +97,8 @@ def walks(folder: Path) -> dict[str, list[str]]:
     model, page = str(folder / "model"), str(folder / "report.html")
     fit = ["fit", str(table), "--target", "y", "--model", "lr", "--out", model, "--force"]
     evaluate = ["evaluate", model, str(table), "--report", page, "--force"]
-    return {"fit --model lr": rooms(fit), "evaluate --report": rooms(evaluate)}
+    found = {"demur fit --model lr": rooms(fit), "demur evaluate --report": rooms(evaluate)}
+    return {**found, "one HTTP request": request(model)}
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -84,7 +107,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(f"{len(files)} files in src/demur")
     with tempfile.TemporaryDirectory() as folder:
         for command, passed in walks(Path(folder)).items():
-            print(f"demur {command}: {len(passed)} files")
+            print(f"{command}: {len(passed)} files")
             for name in passed:
                 print(f"  {name}")
 

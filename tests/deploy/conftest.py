@@ -1,9 +1,12 @@
-"""The command line in this process, as in the tests of the commands."""
+"""The command line in this process, as in the tests of the commands; helpers beside the tests by name."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

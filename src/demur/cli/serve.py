@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -79,48 +79,52 @@ def serve(
     check_share("--audit", audit, one=True)
     if report is not None and not report.is_file():
         raise CallError(f"there is no report {report}: make it with demur evaluate --report.")
-    begun = time.monotonic()
-    with wrong_call_if_refused(), warnings_as_notes():
-        from demur.deploy.web_server import log_settings, run_server
+    options = {
+        "report": report or model / "report.html",
+        "max_rows": max_rows,
+        "max_bytes": max_bytes,
+        "allowed_hosts": (*_own_names(host), *(allow_host or ())),
+        "audit": audit,
+    }
+    with wrong_call_if_refused():
+        from demur.deploy.web_server import log_settings
         from demur.deploy.web_service import read_api_keys
 
-        keys = read_api_keys(api_key_file, os.environ.get("DEMUR_API_KEY"))
-        options = {
-            "max_rows": max_rows,
-            "max_bytes": max_bytes,
-            "allowed_hosts": (*_own_names(host), *(allow_host or ())),
-            "api_keys": keys,
-            "audit": audit,
-        }
-        build = partial(_build, model, report or model / "report.html", options)
-        build(lambda: False)  # a model that cannot be served is refused before anything starts
-        seconds = time.monotonic() - begun
-        address = _free_address(host, port)
+        options["api_keys"] = read_api_keys(api_key_file, os.environ.get("DEMUR_API_KEY"))
+        log = log_settings(log_level.value, as_json=log_json)
+        _run(partial(_build, model, options), (host, port), workers=workers, drain=drain_seconds, log=log)
+    console.print("Stopped.")
+
+
+def _run(build: "partial[FastAPI]", place: tuple[str, int], **options: Any) -> None:
+    """Load the model once, so that one that cannot be served is refused before anything starts, and serve it."""
+    from demur.deploy.web_server import run_server
+
+    begun = time.monotonic()
+    with warnings_as_notes():
+        build(lambda: False)
+    seconds = time.monotonic() - begun
+    address = _free_address(*place)
     shown = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
-    if not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
+    folder, served = build.args
+    _warn(address[0], shown, served["api_keys"])
+    run_server(build, address, seconds_to_build=seconds, started=partial(_say_started, folder, shown), **options)
+
+
+def _warn(address: str, shown: str, keys: Collection[str]) -> None:
+    if not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         asked = "with one of its keys can use this model" if keys else "can use this model; there is no password"
         notes.print(f"Note: whoever reaches {shown} {asked}.", markup=False)
     if any(len(key) < _SHORTEST_KEY for key in keys):
         notes.print(f"Note: a key of fewer than {_SHORTEST_KEY} characters can be guessed: make a longer one.")
 
-    def started() -> None:
-        console.print(f"Serving the model in {model}.", markup=False, soft_wrap=True)
-        console.print(f"Open http://{shown} in a browser; Ctrl+C ends it.", markup=False, soft_wrap=True)
 
-    with wrong_call_if_refused():
-        run_server(
-            build,
-            address,
-            workers=workers,
-            drain=drain_seconds,
-            log=log_settings(log_level.value, as_json=log_json),
-            seconds_to_build=seconds,
-            started=started,
-        )
-    console.print("Stopped.")
+def _say_started(folder: Path, shown: str) -> None:
+    console.print(f"Serving the model in {folder}.", markup=False, soft_wrap=True)
+    console.print(f"Open http://{shown} in a browser; Ctrl+C ends it.", markup=False, soft_wrap=True)
 
 
-def _build(folder: Path, report: Path, options: dict[str, Any], stopping: Callable[[], bool]) -> "FastAPI":
+def _build(folder: Path, options: dict[str, Any], stopping: Callable[[], bool]) -> "FastAPI":
     """Load the model and return its application, in each worker process."""
     from demur.deploy import create_app
 
@@ -132,7 +136,8 @@ def _build(folder: Path, report: Path, options: dict[str, Any], stopping: Callab
             "decides each row without them.",
             markup=False,
         )
-    return create_app(model, report=report if report.is_file() else None, stopping=stopping, **options)
+    report = options["report"] if options["report"].is_file() else None
+    return create_app(model, **{**options, "report": report, "stopping": stopping})
 
 
 def _own_names(host: str) -> tuple[str, ...]:

@@ -70,16 +70,28 @@ class Policy:
         Right answers per unit of money that further questions must bring.
     cost, accuracy : float
         Per row, out of fold.
+    cuts : tuple of (float, int)
+        For each answer of the first service a confidence, and who is asked up to that confidence, -1 for nobody. Empty
+        where what is expected of further questions decides.
+    goes_on : bool
+        Whether after such a second question what is expected decides about a third.
     """
 
     first: int
     rate: float
     cost: float
     accuracy: float
+    cuts: tuple[tuple[float, int], ...] = ()
+    goes_on: bool = False
 
 
-Outlook: TypeAlias = dict[ServiceSet, dict[ServiceSet, Floats]]
-"""For each set of answers and each larger one: P(right with the larger one | the answers) of every row."""
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What services say to some rows: answers, confidences, and P(right with more answers | some answers)."""
+
+    said: Ints
+    sure: Floats
+    outlook: Mapping[ServiceSet, Mapping[ServiceSet, Floats]]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -174,7 +186,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
         self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
         self.outlooks_: dict[ServiceSet, dict[ServiceSet, LogitModel]] = {}
-        outlook: Outlook = {}
+        outlook: dict[ServiceSet, dict[ServiceSet, Floats]] = {}
         for some in subsets:
             z = _state(pooled[some], ranks, some)
             self.outlooks_[some], outlook[some] = {}, {}
@@ -183,7 +195,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     guess = np.full(len(codes), self.levels_[more])
                     self.outlooks_[some][more] = _fit_rows(z, guess, right[more], fold >= 0)
                     outlook[some][more] = _out_of_fold(z, guess, right[more], fold)
-        self.policies_ = _upper_hull(self._policies(outlook, right))
+        seen = _Seen(said, sure, outlook)
+        self.policies_ = _upper_hull([*self._by_outlook(seen, right), *self._by_cuts(seen, right, fold)])
         return self
 
     def run(
@@ -201,10 +214,10 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         check_is_fitted(self, "policies_")
         services = read_experts(self.services)
         n_rows = len(np.asarray(confidence))
-        outlook, pooled = self._look(answers, confidence, services, n_rows)
+        seen, pooled = self._look(answers, confidence, services, n_rows)
         states = np.zeros(n_rows, dtype=np.int64)
         for policy, rows in self._mixture(n_rows, mistake, budget):
-            states[rows] = self._follow(policy, outlook)[rows]
+            states[rows] = self._follow(policy, seen)[rows]
         asked = (states[:, None] >> np.arange(len(services)) & 1).astype(bool)
         label = np.empty(n_rows, dtype=np.int64)
         for some in np.unique(states).tolist():
@@ -236,13 +249,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         labels = np.asarray(y)
         services = read_experts(self.services)
-        outlook, pooled = self._look(answers, confidence, services, len(labels))
+        seen, pooled = self._look(answers, confidence, services, len(labels))
         # Compared by their names: a label that fit has not seen has no number, and a service may know it.
         alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
         right = {some: self.classes_[one.argmax(axis=1)] == labels for some, one in pooled.items()}
         self.certified_: Policy | None = None
         for policy in reversed(self.policies_):
-            own = _chosen(right, self._follow(policy, outlook)).astype(bool)
+            own = _chosen(right, self._follow(policy, seen)).astype(bool)
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
             n = len(labels)
@@ -291,8 +304,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def _look(
         self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], n_rows: int
-    ) -> tuple[Outlook, dict[ServiceSet, Floats]]:
-        """Return what further answers are expected to bring on new rows, and class probabilities from each set."""
+    ) -> tuple[_Seen, dict[ServiceSet, Floats]]:
+        """Return what is seen on new rows, and class probabilities from each set of answers."""
         said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
         logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
         pooled = {}
@@ -300,28 +313,34 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             own = _members(some)
             pooled[some] = pool.predict(logs[own], said[:, own], sure[:, own])
         ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        outlook: Outlook = {}
+        outlook: dict[ServiceSet, dict[ServiceSet, Floats]] = {}
         for some, models in self.outlooks_.items():
             z = _state(pooled[some], ranks, some)
             outlook[some] = {
                 more: model.predict(z, np.full(n_rows, self.levels_[more])) for more, model in models.items()
             }
-        return outlook, pooled
+        return _Seen(said, sure, outlook), pooled
 
-    def _follow(self, policy: Policy, outlook: Outlook) -> Ints:
-        """Return the set of services that is asked on each row: further ones as long as they are expected to pay."""
-        at = np.full(len(outlook[1][1]), 1 << policy.first)
-        for some, plans in outlook.items():
+    def _follow(self, policy: Policy, seen: _Seen) -> Ints:
+        """Return the set of services that is asked on each row."""
+        if not policy.cuts:
+            return self._go_on(np.full(len(seen.said), 1 << policy.first), policy, seen)
+        second = _second(policy, seen.said, seen.sure)
+        return self._go_on(second, policy, seen) if policy.goes_on else second
+
+    def _go_on(self, at: Ints, policy: Policy, seen: _Seen) -> Ints:
+        """Ask on as long as what is expected of it pays; a cut that has said to stop after the first is obeyed."""
+        for some in seen.outlook:
             rows = np.flatnonzero(at == some)
-            if not len(rows):
+            if not len(rows) or (policy.cuts and some == 1 << policy.first):
                 continue
+            plans = list(seen.outlook[some])
             extra = np.array([self._price(more & ~some) for more in plans])
-            worth = np.array([found[rows] for found in plans.values()]) - policy.rate * extra[:, None]
+            worth = np.array([seen.outlook[some][more][rows] for more in plans]) - policy.rate * extra[:, None]
             best = worth.argmax(axis=0)  # stopping comes first, and wins ties
-            for position, more in enumerate(plans):
-                if more != some:
-                    then = min(_members(more & ~some), key=lambda s: (self.prices_[s], s))
-                    at[rows[best == position]] = some | 1 << then
+            for position, more in enumerate(plans[1:], start=1):
+                then = min(_members(more & ~some), key=lambda s: (self.prices_[s], s))
+                at[rows[best == position]] = some | 1 << then
         return at
 
     def _price(self, some: ServiceSet) -> float:
@@ -331,13 +350,36 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         rates: Floats = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
         return rates
 
-    def _policies(self, outlook: Outlook, right: Mapping[ServiceSet, Floats]) -> list[Policy]:
-        """Return a policy for each first service and each rate, with what it costs and brings."""
+    def _by_outlook(self, seen: _Seen, right: Mapping[ServiceSet, Floats]) -> list[Policy]:
+        """Return the policies that go by what is expected of further questions."""
         return [
-            self._judged(policy, self._follow(policy, outlook), right)
+            self._judged(policy, self._follow(policy, seen), right)
             for first in range(len(self.prices_))
             for policy in (Policy(first, float(rate), 0.0, 0.0) for rate in self._rates())
         ]
+
+    def _by_cuts(self, seen: _Seen, right: Mapping[ServiceSet, Floats], fold: Ints) -> list[Policy]:
+        """Return the policies that ask a second service up to a confidence, one for each answer of the first.
+
+        Confidences and second services are those that would have been best on the rows at hand. What they cost and
+        bring is found on rows that they were not chosen on.
+        """
+        rates, found = self._rates(), []
+        n_labels = len(self.classes_) + 1
+        for first in range(len(self.prices_)):
+            gains = _CutGains.of(first, seen, right, self.prices_, n_labels)
+            chosen = gains.best(rates, np.ones(len(fold), dtype=bool))
+            apart = [gains.best(rates, fold != part) for part in range(self.n_folds)]
+            for number, rate in enumerate(rates):
+                policy = Policy(first, float(rate), 0.0, 0.0, chosen[number])
+                second = np.empty(len(fold), dtype=np.int64)
+                for part in range(self.n_folds):
+                    rows = np.flatnonzero(fold == part)
+                    second[rows] = _second(replace(policy, cuts=apart[part][number]), seen.said[rows], seen.sure[rows])
+                for goes_on in (False, True):
+                    states = self._go_on(second.copy(), policy, seen) if goes_on else second
+                    found.append(self._judged(replace(policy, goes_on=goes_on), states, right))
+        return found
 
     def _judged(self, policy: Policy, states: Ints, right: Mapping[ServiceSet, Floats]) -> Policy:
         """Return the policy with what it costs and brings, where it leads to these sets of services."""
@@ -480,6 +522,66 @@ def _blended(one: Floats, other: Floats) -> Floats:
     mean = np.sqrt((one + _FLOOR) * (other + _FLOOR))
     blended: Floats = mean / mean.sum(axis=1, keepdims=True)
     return blended
+
+
+@dataclass(frozen=True, eq=False)
+class _CutGains:
+    """Rows by the first service's answer, from the least to the most sure, and what a second service brings to each.
+
+    Parameters
+    ----------
+    rows, sure : list of arrays
+        One for each answer.
+    gain : list of arrays of shape (n_seconds, n_rows)
+    seconds : list of int
+        The other services, and :attr:`prices` theirs.
+    """
+
+    rows: list[Ints]
+    sure: list[Floats]
+    gain: list[Floats]
+    seconds: list[int]
+    prices: Floats
+
+    @classmethod
+    def of(
+        cls, first: int, seen: _Seen, right: Mapping[ServiceSet, Floats], prices: Floats, n_labels: int
+    ) -> "_CutGains":
+        seconds = [s for s in range(len(prices)) if s != first]
+        rows, sure, gain = [], [], []
+        for label in range(n_labels):
+            own = np.flatnonzero(seen.said[:, first] == label)
+            own = own[np.argsort(seen.sure[own, first], kind="stable")]
+            rows.append(own)
+            sure.append(seen.sure[own, first])
+            gain.append(np.array([(right[1 << first | 1 << s] - right[1 << first])[own] for s in seconds]))
+        return cls(rows, sure, gain, seconds, prices[seconds])
+
+    def best(self, rates: Floats, kept: NDArray[np.bool_]) -> list[tuple[tuple[float, int], ...]]:
+        """Return for each rate the cut and the second service of each answer that were best on the rows kept."""
+        found: list[list[tuple[float, int]]] = [[] for _ in rates]
+        for rows, sure, gain in zip(self.rows, self.sure, self.gain, strict=True):
+            some = kept[rows]
+            level, gains = sure[some], gain[:, some]
+            ends = np.flatnonzero(np.append(level[1:] > level[:-1], True)) if len(level) else np.empty(0, dtype=int)
+            brought = np.cumsum(gains, axis=1)[:, ends]
+            for number, rate in enumerate(rates):
+                worth = brought - rate * self.prices[:, None] * (ends + 1)
+                if not worth.size or worth.max() <= 0:
+                    found[number].append((-np.inf, -1))
+                    continue
+                second, place = np.unravel_index(worth.argmax(), worth.shape)
+                found[number].append((float(level[ends[place]]), self.seconds[int(second)]))
+        return [tuple(one) for one in found]
+
+
+def _second(policy: Policy, said: Ints, sure: Floats) -> Ints:
+    """Return the first service of a policy, and the second where the confidence is not above the answer's cut."""
+    own, level = said[:, policy.first], sure[:, policy.first]
+    cuts = np.array([cut for cut, _ in policy.cuts])[own]
+    whom = np.array([second for _, second in policy.cuts])[own]
+    asks = (level <= cuts) & (whom >= 0)
+    return np.where(asks, 1 << policy.first | 1 << np.maximum(whom, 0), 1 << policy.first)
 
 
 def _chosen(right: Mapping[ServiceSet, Any], states: Ints) -> Floats:

@@ -18,6 +18,10 @@ __all__ = ["RequestError", "answer_type", "column_array", "question_type", "requ
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
 
+_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+_PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
+"""Formats of OpenAPI's registry that few tools know, as the document shows them; dates without a time are read too."""
+
 _MOST_CLASSES = 100
 """Classes that the OpenAPI document lists one by one."""
 
@@ -137,7 +141,8 @@ def _value_type(column: Column) -> TypeForm:
     from pydantic import AwareDatetime, BeforeValidator, Field, NaiveDatetime
 
     def written_as(type_: TypeForm, format_: str) -> TypeForm:
-        return Annotated[type_, Field(strict=False, json_schema_extra={"format": format_}), BeforeValidator(_text)]
+        extra: Any = {"format": format_, **({"pattern": _PATTERNS[format_]} if format_ in _PATTERNS else {})}
+        return Annotated[type_, Field(strict=False, json_schema_extra=extra), BeforeValidator(_text)]
 
     if column.kind == "number":
         return Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]

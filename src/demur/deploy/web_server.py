@@ -64,40 +64,15 @@ def run_server(
     started : callable, optional
         Called once the port is open.
     """
-    try:
-        from granian.constants import HTTPModes, Interfaces
-        from granian.http import HTTP1Settings
-        from granian.log import LogLevels
-        from granian.server import Server
-    except ImportError:
-        raise MissingExtraError("the service needs granian: pip install demur[serve].") from None
+    server = _server(address, workers=workers, log_dictconfig=log, respawn_interval=5 + 2 * seconds_to_build)
     multiprocessing.set_start_method("spawn", force=True)  # a fork would inherit locks of native thread pools
     stopping = multiprocessing.Event()
-    server = Server(
-        "demur",
-        *address,
-        interface=Interfaces.ASGINL,
-        http=HTTPModes.http1,
-        websockets=False,
-        workers=workers,
-        backlog=_CONNECTIONS,
-        backpressure=_CONNECTIONS,
-        http1_settings=HTTP1Settings(header_read_timeout=_HEADER_MILLISECONDS),
-        respawn_failed_workers=True,
-        respawn_interval=5 + 2 * seconds_to_build,  # after this time its successor must be ready
-        workers_kill_timeout=_SECONDS_TO_STOP,
-        log_level=LogLevels.error,
-        log_dictconfig=log,
-    )
-
-    end: Callable[[], None] = server.signal_handler_interrupt
-    respawn: Callable[[], None] = server.signal_handler_reload
 
     def stop(*_: object) -> None:
         if drain and not stopping.is_set():
-            threading.Timer(drain, end).start()
+            threading.Timer(drain, server.signal_handler_interrupt).start()
         else:
-            end()
+            server.signal_handler_interrupt()
         stopping.set()
 
     def renew(*_: object) -> None:
@@ -106,18 +81,43 @@ def run_server(
         except UserError as error:
             _log.error("the workers stay, because the model in the folder cannot be loaded: %s", error)
         else:
-            respawn()
+            server.signal_handler_reload()
 
-    @server.on_startup
     def own_signals() -> None:
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGHUP, renew)
         threading.Thread(target=_when_open, args=(address, started), daemon=True).start()
 
+    server.on_startup(own_signals)
     with tempfile.TemporaryDirectory(prefix="demur-metrics-", ignore_cleanup_errors=True) as folder:
         if workers > 1:
             os.environ.setdefault(_METRICS_FOLDER, folder)  # where prometheus_client adds up the workers' counts
         server.serve(target_loader=partial(_load, build, stopping), wrap_loader=False)
+
+
+def _server(address: tuple[str, int], **options: Any) -> Any:
+    """Return granian's server with the limits of the service."""
+    try:
+        from granian.constants import HTTPModes, Interfaces
+        from granian.http import HTTP1Settings
+        from granian.log import LogLevels
+        from granian.server import Server
+    except ImportError:
+        raise MissingExtraError("the service needs granian: pip install demur[serve].") from None
+    return Server(
+        "demur",
+        *address,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=_CONNECTIONS,
+        backpressure=_CONNECTIONS,
+        http1_settings=HTTP1Settings(header_read_timeout=_HEADER_MILLISECONDS),
+        respawn_failed_workers=True,
+        workers_kill_timeout=_SECONDS_TO_STOP,
+        log_level=LogLevels.error,
+        **options,
+    )
 
 
 def _load(build: Callable[[Callable[[], bool]], "ASGIApp"], stopping: Any) -> "ASGIApp":

@@ -32,6 +32,16 @@ _OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 _PROBES = ("/health", "/ready", "/metrics")
 """Paths that are asked every few seconds, and logged at level debug only."""
 
+_REFUSALS = {
+    400: "The body is not JSON, or the host name is unknown.",
+    401: "The request has no valid key.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    422: "The request does not fit the model.",
+    500: "The service failed; its log says why.",
+    503: "The service is busy; try again later.",
+}
+
 _MOST_UNFINISHED = 1 << 26
 """Bytes in memory of bodies that have not arrived whole."""
 
@@ -103,7 +113,7 @@ def create_app(
         from fastapi.exceptions import RequestValidationError
         from starlette.exceptions import HTTPException
         from starlette.middleware.trustedhost import TrustedHostMiddleware
-        from starlette.responses import HTMLResponse, JSONResponse, Response
+        from starlette.responses import Response
     except ImportError:
         raise MissingExtraError("the service needs FastAPI: pip install demur[serve].") from None
     for name, limit in (("max_rows", max_rows), ("max_bytes", max_bytes)):
@@ -122,9 +132,25 @@ def create_app(
 
     @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
               response_model=answer_type(model, audits=audit > 0),
-              responses={422: {"description": "The request does not fit the model."}})  # fmt: skip
+              responses={status: {"description": words} for status, words in _REFUSALS.items()})  # fmt: skip
     async def decide(asked: question) -> Response:
         return Response(await answerer.answer(asked), media_type="application/json")
+
+    @app.get("/metrics", summary="Counts for Prometheus", dependencies=keyed)
+    async def metrics() -> Response:
+        return Response(answerer.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    _add_probes(app, stopping)
+    _add_pages(app, model, report, keyed)
+    app.add_middleware(BodyLimit, max_bytes=max_bytes, max_seconds=max_seconds)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_OWN_HOSTS, *allowed_hosts], www_redirect=False)
+    app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
+    return app
+
+
+def _add_probes(app: "FastAPI", stopping: Callable[[], bool]) -> None:
+    """Add the paths that need no key and reveal nothing about the model."""
+    from starlette.responses import JSONResponse
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", summary="Whether the service runs")
@@ -136,11 +162,14 @@ def create_app(
     async def ready() -> JSONResponse:
         return JSONResponse({"status": "stopping"}, 503) if stopping() else JSONResponse({"status": "ready"})
 
-    @app.get("/metrics", summary="Counts for Prometheus", dependencies=keyed)
-    async def metrics() -> Response:
-        return Response(answerer.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False, dependencies=keyed)
+def _add_pages(app: "FastAPI", model: TableModel, report: str | Path | None, keyed: list[Any]) -> None:
+    """Add the page to try the model, its report and the OpenAPI document."""
+    from starlette.responses import HTMLResponse, JSONResponse
+
+    options: Any = {"methods": ["GET", "HEAD"], "include_in_schema": False, "dependencies": keyed}
+
+    @app.api_route("/openapi.json", **options)
     async def document() -> JSONResponse:
         return JSONResponse(app.openapi())
 
@@ -148,13 +177,8 @@ def create_app(
     if report is not None:
         page = Path(report).read_text(encoding="utf-8")
         pages["/report"] = page, report_headers(page)
-    options: Any = {"methods": ["GET", "HEAD"], "include_in_schema": False, "dependencies": keyed}
     for path, (page, headers) in pages.items():
         app.add_api_route(path, _always(HTMLResponse(page, headers=headers)), **options)
-    app.add_middleware(BodyLimit, max_bytes=max_bytes, max_seconds=max_seconds)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_OWN_HOSTS, *allowed_hosts], www_redirect=False)
-    app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
-    return app
 
 
 def _always(response: "Response") -> Callable[[], Awaitable[Any]]:
