@@ -37,7 +37,7 @@ write("later.csv", 4000, seed=1)
 
 fitted = fit_proba("said.csv", "label", cost=COST, holdout=0)
 print(*(f"Note: {note}" for note in fitted.notes), sep="\n")
-print(f"temperature {fitted.model.classifier.calibrator_.temperature_:.2f}")
+print(f"temperature {fitted.model.facts['temperature']:.2f}")
 as_said = fit_proba("said.csv", "label", cost=COST, holdout=0, calibration=None)
 for name, model in (("as the LLM says", as_said.model), ("calibrated", fitted.model)):
     judged = evaluate_table(model, read_table("later.csv"))

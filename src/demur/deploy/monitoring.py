@@ -613,6 +613,7 @@ class Monitor:
     def to_json(self) -> ByName:
         """Return all figures as plain numbers."""
         risk = self.risk
+        capitals = {name: bets.log_capital for name, bets in self._drifts.items()} | {RISK: self._risk.log_capital}
         return {
             "rows": self.n_rows,
             "rejected_share": self.n_rejected / self.n_rows if self.n_rows else None,
@@ -623,9 +624,7 @@ class Monitor:
             "reviewed_declined": self.n_reviewed,
             "declined_rightly": self.n_missed / self.n_reviewed if self.n_reviewed else None,
             "delta": self.delta,
-            "evidence": {
-                name: _capital(float(bets.log_capital)) for name, bets in {**self._drifts, RISK: self._risk}.items()
-            },
+            "evidence": {name: _capital(float(capital)) for name, capital in capitals.items()},
             "threshold": self.threshold,
             "alarms": [asdict(alarm) for alarm in self.alarms],
         }

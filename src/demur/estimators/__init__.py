@@ -1,6 +1,6 @@
 """Estimators in scikit-learn's conventions."""
 
-from demur.estimators.auto_classifier import AutoClassifier
+from demur.estimators.auto_classifier import AutoClassifier, UninformativeModelWarning
 from demur.estimators.base import RejectingClassifier
 from demur.estimators.candidates import Tried
 from demur.estimators.network_selection import AnswersNothingWarning, Candidate
@@ -19,4 +19,5 @@ __all__ = [
     "RejectOption",
     "RejectingClassifier",
     "Tried",
+    "UninformativeModelWarning",
 ]

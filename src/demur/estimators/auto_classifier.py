@@ -34,7 +34,7 @@ from demur.estimators.table_encoding import TableEncoding
 from demur.progress import no_progress, progress_bar
 from demur.workers import native_threads
 
-__all__ = ["AutoClassifier", "mixture_weights"]
+__all__ = ["AutoClassifier", "UninformativeModelWarning", "mixture_weights"]
 
 _ROWS_AT_A_TIME = 1 << 14
 """Prediction works through the rows in pieces of this size, on several threads."""
