@@ -89,7 +89,7 @@ def test_a_fixed_cost_says_why_and_needs_no_script():
     text = " ".join("".join(page.text).split())
     assert "script" not in page.tags
     assert "input" not in page.tags
-    assert "trained for a cost of 0.15 and gives no probabilities, so that another cost needs another model" in text
+    assert "trained for a cost of 0.15 and gives no probabilities, so another cost needs another model" in text
     assert "no confidence to check" in text
     proba = [[0.9, 0.1], [0.4, 0.6]]
     decision = CostMatrix([[0, 1, 0.3], [1, 0, 0.3]]).decide(proba)
