@@ -257,6 +257,7 @@ def warn_if_uninformative(proba: FloatArray, y: NDArray[np.int64], weight: NDArr
     --------
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
     ...     warn_if_uninformative(np.array([[0.9, 0.1]] * 40), np.array([0, 1] * 20), None)
     >>> print(caught[0].message.args[0][:57])
     held-out rows are predicted worse than by the frequencies

@@ -245,8 +245,9 @@ def in_canonical_order(
 ) -> Examples:
     """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
 
-    So a weight of 2 is the same as the row twice, a weight of 0 the same as no row, and the order in which the rows
-    come does not matter. Other weights multiply the loss. ``more`` are columns that travel with the rows.
+    A weight of 2 trains as the row twice, a weight of 0 as no row, and the order of the rows does not matter. Other
+    weights multiply the loss. The repetitions of one row are one block, so that no row is both trained on and used for
+    validation. ``more`` holds further columns of the rows.
 
     Examples
     --------
@@ -264,14 +265,17 @@ def in_canonical_order(
     repetitions = weights.astype(np.int64) if whole else np.ones(len(X), dtype=np.int64)
     keys = np.column_stack([X, y.astype(X.dtype), more.astype(X.dtype), weights.astype(X.dtype)])
     order = np.argsort(_as_bytes(keys), kind="stable")
-    order = np.repeat(order, repetitions[order])
-    X, y = X[order], y[order]
-    as_bytes = _as_bytes(X)
+    as_bytes = _as_bytes(X[order])
     equal = np.cumsum(np.r_[0, as_bytes[1:] != as_bytes[:-1]])
     if groups is not None:
         groups = np.asarray(groups)[kept][order]
+    blocks = blocks_from(equal, y[order], groups)
+    repeated = np.repeat(np.arange(len(order)), repetitions[order])
+    order = order[repeated]
+    n_equal = blocks.equal_rows + len(order) - len(blocks.of_row)
+    blocks = Blocks(blocks.of_row[repeated], n_equal, blocks.times)
     weights = np.ones(len(order)) if whole else weights[order]
-    return Examples(X, y, weights, blocks_from(equal, y, groups), more[order])
+    return Examples(X[order], y[order], weights, blocks, more[order])
 
 
 def _as_bytes(rows: AnyArray) -> AnyArray:

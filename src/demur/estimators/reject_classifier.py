@@ -173,7 +173,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     >>> model = RejectClassifier(cost=0.1, epochs=32, random_state=0).fit(X, y)
     >>> model.predict([[5.0, 3.4, 1.5, 0.2]])
     array([0])
-    >>> bool(model.decide([[5.9, 2.8, 4.9, 1.7]], cost=0.01).reject[0])  # between two species: dear mistakes, ask
+    >>> bool(model.decide([[6.0, 2.8, 4.8, 1.6]], cost=0.01).reject[0])  # between two species
     True
     """
 
