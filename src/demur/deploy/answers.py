@@ -155,7 +155,7 @@ class GraphModel:
     """
 
     def __init__(self, model: TableModel) -> None:
-        import onnxruntime  # type: ignore[import-untyped] # it has no types
+        import onnxruntime
 
         from demur.columns import Schema
         from demur.deploy.onnx import onnx_model
