@@ -175,16 +175,16 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
         raise TableError(
             f"the target column {shown(target)} holds only one class, {shown(classes[0])}: give at least two"
         )
-    if counts.max() == 1:
-        raise TableError(
-            f"every one of the {len(labels):,} labels in {shown(target)} is different, and nothing can be learnt from "
-            "one row each: choose another target, or give more rows"
-        )
     if len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels):
         raise TableError(
             f"the target column {shown(target)} holds {len(classes):,} different values in {len(labels):,} rows, such "
             f"as {listed(classes[:3])}, too many for classes: if it is a quantity, make classes of it first, such as "
             "low and high, or use a regression tool; if it is an identifier, choose another target"
+        )
+    if counts.max() == 1:
+        raise TableError(
+            f"every one of the {len(labels):,} labels in {shown(target)} is different, and nothing can be learnt from "
+            "one row each: choose another target, or give more rows"
         )
 
 
