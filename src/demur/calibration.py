@@ -265,7 +265,8 @@ def _best_temperature(
     from scipy.optimize import minimize_scalar  # it takes a while to import
 
     rows = np.arange(len(logs))
-    total = float(len(logs) if weights is None else weights.sum())
+    # Weights that sum to less than the number of rows are not counts.
+    total = float(len(logs) if weights is None else max(weights.sum(), np.count_nonzero(weights)))
 
     def penalised_log_loss(log_temperature: float) -> float:
         scaled = logs / np.exp(log_temperature)
@@ -277,7 +278,9 @@ def _best_temperature(
 
     ranges = np.ptp(logs.astype(np.float64, copy=False), axis=1)
     middle = np.log(np.median(ranges[ranges > 0])) if (ranges > 0).any() else 0.0
-    grid = middle + np.linspace(-_WIDEST, _WIDEST, 15)
+    # T = 1 is always inside: a class that is masked by a logit of -1e9 says nothing about the scale.
+    low, high = min(middle, 0.0) - _WIDEST, max(middle, 0.0) + _WIDEST
+    grid = np.linspace(low, high, 2 + int(np.ceil(high - low)))
     nearest = int(np.argmin([penalised_log_loss(value) for value in grid]))
     around = grid[max(nearest - 1, 0)], grid[min(nearest + 1, len(grid) - 1)]
     best = float(minimize_scalar(penalised_log_loss, bounds=around, method="bounded", options={"xatol": 1e-5}).x)

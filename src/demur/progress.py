@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["no_progress", "progress_bar"]
+__all__ = ["progress_bar"]
 
 
 @contextmanager
@@ -21,9 +21,3 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[..., None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda steps, now=None: bar.update(task, advance=steps, description=f"{what} {now}" if now else None)
-
-
-@contextmanager
-def no_progress() -> Iterator[None]:
-    """Show nothing."""
-    yield None

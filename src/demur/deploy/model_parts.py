@@ -135,7 +135,10 @@ _REGISTERED_BY = {
 }
 """For each kind of class that a user may add, the decorator that registers one."""
 
-_BASES: Mapping[str, type] = {"loss": losses.Loss, "margin": margins.MarginFunction, "rule": rules.Rule}
+_BASES: Mapping[str, type] = {"rule": rules.Rule, "loss": losses.Loss, "margin": margins.MarginFunction}
+
+_NEVER_OURS = ("builtins", "numpy", "scipy", "sklearn")
+"""Packages whose classes keep their names in an archive."""
 
 _ARCHIVED = "demur"
 """The module that an archive names for a class of the lists above: ``demur`` and ``loss:CrossEntropy``, for example."""
@@ -304,7 +307,7 @@ def _renamed(data: bytes, rename: Callable[[str, str], tuple[str, str]], compres
 
 
 def _to_archived(module: str, name: str) -> tuple[str, str]:
-    archived = _archived_name(f"{module}.{name}")
+    archived = None if module.partition(".")[0] in _NEVER_OURS else _archived_name(f"{module}.{name}")
     return (module, name) if archived is None else (_ARCHIVED, archived)
 
 

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -31,7 +32,7 @@ from demur.estimators.candidates import (
 from demur.estimators.cross_fitting import proba_of
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_encoding import TableEncoding
-from demur.progress import no_progress, progress_bar
+from demur.progress import progress_bar
 from demur.workers import native_threads
 
 __all__ = ["AutoClassifier", "UninformativeModelWarning", "mixture_weights"]
@@ -160,7 +161,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         task = Task(len(matrix), self.encoding_.categorical, seed, self.n_jobs, int(np.bincount(codes).min()))
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
-        with bar or no_progress() as advance, native_threads(len(matrix)), warnings.catch_warnings():
+        with bar or nullcontext() as advance, native_threads(len(matrix)), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
             search = CandidateSearch(matrix, codes, weight, folds, task, budget, advance or _unseen)
             fitted = search.run(wanted)

@@ -3,6 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, cast
@@ -20,7 +21,7 @@ from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
 from demur.errors import InputError, InputTypeError
 from demur.estimators.splitting import Blocks, blocks_from
 from demur.metrics import zero_one_c_risk
-from demur.progress import no_progress, progress_bar
+from demur.progress import progress_bar
 from demur.rules import Decision
 
 __all__ = [
@@ -174,6 +175,11 @@ def checked_labels(y: Any) -> AnyArray:
     """Return the labels as an array, or raise an error where they are not class labels."""
     if y is None:
         raise InputError("requires y to be passed, but the target y is None.")
+    kind = getattr(y, "dtype", None)
+    kind = getattr(getattr(kind, "categories", None), "dtype", kind)
+    kind = getattr(kind, "numpy_dtype", kind)  # of pandas' nullable types, which would become floats
+    if hasattr(y, "isna") and getattr(kind, "kind", "") in "biu" and not y.isna().any():
+        y = np.asarray(y, dtype=kind)
     labels: AnyArray = column_or_1d(y, warn=True)
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
@@ -380,7 +386,7 @@ class TrainsNetworks:
             raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
 
     def _progress(self, total: int) -> Any:
-        return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else no_progress()
+        return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else nullcontext()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc] # the class beside this one is scikit-learn's

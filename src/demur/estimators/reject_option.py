@@ -502,6 +502,12 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self.fitted_rule_ = clone(_of_rows(rule, rows)).fit(proba, codes, **given)
         groups = getattr(self.rule, "groups", None)
         if groups is not None:
+            missing = {str(group) for group in groups} - set(self.fitted_rule_.group_certificates_)
+            if missing:
+                raise InputError(
+                    f"no calibration row is of the group {min(missing)!r}, so that nothing can be guaranteed for it; "
+                    "give more of its rows, or join it with another group."
+                )
             self.fitted_rule_.groups = groups
 
     def _warn_of_copies(self, blocks: Blocks) -> None:

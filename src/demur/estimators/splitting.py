@@ -48,8 +48,10 @@ so that it cannot explain this from about 20 different rows on."""
 
 _FEW_EQUAL = 0.01
 _FEW_MIXED = 0.1
-"""Copies are suspected where at least 1 % of the rows equal an earlier one, while most rows differ and at most 10 % of
-the equal rows have different labels. Separate observations with equal features differ in their labels more often."""
+_MOSTLY = 0.7
+_ENOUGH_DIFFERENT = 50
+"""Thresholds of :func:`_may_be_copies`. Separate observations with equal features differ in their labels in more than
+10 % of the cases; chance makes 70 % of at least 50 counts multiples of one number hardly ever."""
 
 
 class EqualRowsWarning(UserWarning):
@@ -199,12 +201,27 @@ def blocks_from(equal: Ints, y: AnyArray, groups: ArrayLike | None = None) -> Bl
         earlier[order] = np.arange(n_rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return Blocks(_numbered(pair * n_rows + earlier // times), n_rows - n_different, times)
     alone = np.arange(n_rows, dtype=np.int64)
-    suspected = (
-        n_rows - len(sizes) >= max(1, _FEW_EQUAL * n_rows)
-        and n_different >= n_rows / 2
-        and _share_of_mixed(equal, pair) <= _FEW_MIXED
+    suspects = equal if _may_be_copies(equal, codes, pair, sizes) else None
+    return Blocks(alone, n_rows - n_different, suspects=suspects)
+
+
+def _may_be_copies(equal: Ints, codes: Ints, pair: Ints, sizes: Ints) -> bool:
+    """Return whether equal rows look like copies: they agree in their labels, and copying explains how many there are.
+
+    Either most rows differ; or most rows of the largest class do, as where rare classes were repeated; or most rows
+    occur k, 2k, ... times.
+    """
+    n_rows = len(equal)
+    if n_rows - len(sizes) < max(1, _FEW_EQUAL * n_rows):
+        return False
+    by_class, different = np.bincount(codes), np.bincount(codes[np.unique(pair, return_index=True)[1]])
+    largest = different.argmax()
+    most_differ = _count(equal) >= n_rows / 2 or different[largest] >= 0.9 * by_class[largest]
+    multiples = len(sizes) >= _ENOUGH_DIFFERENT and any(
+        np.mean(sizes % k == 0) >= _MOSTLY for k in range(2, _MOST_COPIES + 1)
     )
-    return Blocks(alone, n_rows - n_different, suspects=equal if suspected else None)
+    mixed = _share_of_mixed(equal, pair)
+    return bool((most_differ and mixed <= _FEW_MIXED) or (multiples and mixed <= 2 * _FEW_MIXED))
 
 
 def _times_copied(sizes: Ints) -> int:
@@ -298,7 +315,9 @@ def set_aside(
         train, aside = rows[~together], np.sort(last)
     else:
         share = 0.2 if cv is None else 1 / max(2, int(cv))
-        chosen = _draw(blocks, y, share, np.random.RandomState(0), at_least=1)
+        # A rule must not be fitted on copies of training rows.
+        drawn = blocks if blocks.suspects is None else Blocks(blocks.suspects, blocks.equal_rows)
+        chosen = _draw(drawn, y, share, np.random.RandomState(0), at_least=1)
         train, aside = rows[~chosen], rows[chosen]
     aside = blocks.without_copies(aside)
     return Partition(train, aside, blocks.equal_rows, blocks.copies(aside, train))

@@ -284,7 +284,10 @@ class Loss(Trainable):
         """Return the largest number of classes that ``n_outputs`` scores can tell apart."""
         if self.binary_only:
             return 2
-        return max(2, bisect_right(range(_MOST_CLASSES), n_outputs, lo=2, key=self.n_outputs) - 1)
+        most = 4  # doubled, because some losses have 2^K outputs
+        while most < _MOST_CLASSES and self.n_outputs(most) <= n_outputs:
+            most *= 2
+        return max(2, bisect_right(range(most + 1), n_outputs, lo=2, key=self.n_outputs) - 1)
 
     def _checked_scores(self, scores: Tensor, class_axis: int | None, y: Tensor | None = None) -> Tensor:
         """Return the scores with the classes on the last axis, or refuse them."""
@@ -340,11 +343,12 @@ def checked_labels(scores: Tensor, y: Tensor, n_classes: int) -> Tensor:
         raise InputError(
             f"y must have shape {tuple(scores.shape[:-1])} to match scores {tuple(scores.shape)}, got {tuple(y.shape)}."
         )
+    y = y.long()
     if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
         raise InputError(
             f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
         )
-    return y.long()
+    return y
 
 
 def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:

@@ -160,7 +160,8 @@ class RiskCoverage:
         Each is the next lower confidence; the last is 0 where all are positive, or else just below the lowest.
         """
         lowest = self.groups.confidence[-1]
-        return _frozen(np.append(self.groups.confidence[1:], 0.0 if lowest > 0 else np.nextafter(lowest, -np.inf)))
+        below = np.nextafter(lowest - 1e-9 * abs(lowest), -np.inf)  # also below the rows that tie with the lowest
+        return _frozen(np.append(self.groups.confidence[1:], 0.0 if lowest > 0 else below))
 
     def coverage_at(self, risk: ArrayLike) -> Any:
         """Return the largest coverage whose selective risk is at most ``risk``; 0 where no point is that good.
@@ -222,7 +223,7 @@ class TiedGroups:
     Parameters
     ----------
     confidence : array of shape (n_groups,)
-        The distinct values, descending.
+        The distinct values, descending; of a tied group the highest, so that a threshold there rejects all of it.
     weight : array of shape (n_groups,)
         The weight of all rows with at least this confidence.
     loss : array of shape (n_groups,)
@@ -253,9 +254,10 @@ class TiedGroups:
         order = np.argsort(-confidence, kind="stable")
         order = order[weights[order] > 0]
         ordered, weights = confidence[order], weights[order]
-        is_last = np.append(starts_of_ties(ordered)[1:], True)
+        starts = starts_of_ties(ordered)
+        is_last = np.append(starts[1:], True)
         totals = np.cumsum(weights), np.cumsum(weights * loss[order])
-        return cls(ordered[is_last], totals[0][is_last], totals[1][is_last], len(ordered))
+        return cls(ordered[starts], totals[0][is_last], totals[1][is_last], len(ordered))
 
     @classmethod
     def of_oracle(cls, loss: AnyArray, weight: Floats | None = None) -> "TiedGroups":
@@ -284,7 +286,7 @@ class TiedGroups:
 
 
 _NOISE = 1e-12
-"""Differences below this part of the largest confidence come from the order of additions, not from the model."""
+"""Relative differences below this come from the order of additions, not from the model."""
 
 
 def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
@@ -295,8 +297,8 @@ def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
     >>> starts_of_ties(np.array([0.9, 0.3, 0.1 + 0.2 - 1e-16, 0.1]))
     array([ True,  True, False,  True])
     """
-    rounded = np.round(descending / (np.abs(descending).max() or 1.0) / _NOISE)
-    return np.append(True, rounded[1:] != rounded[:-1])
+    size = np.abs(descending)
+    return np.append(True, descending[:-1] - descending[1:] > _NOISE * np.maximum(size[1:], size[:-1]))
 
 
 def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, AnyArray]:
