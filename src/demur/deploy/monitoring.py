@@ -387,7 +387,7 @@ class Alarm:
     row : int
         Number of the row that raised it, counted from 1 among the rows that the check uses.
     capital : float
-        Capital of the check at that row.
+        Capital of the check's bets at that row: the evidence for a change.
     """
 
     check: str
