@@ -15,7 +15,7 @@ PAPER_COSTS = (0.05, 0.1, 0.2, 0.3, 0.4)
 
 
 class CostWarning(UserWarning):
-    """A rejection cost from 1/2 on: legal, but outside what the paper's theorems cover."""
+    """A rejection cost of 1/2 or more: allowed, but not covered by the paper's theorems."""
 
 
 def check_cost(cost: ArrayLike) -> NDArray[np.float64]:

@@ -164,7 +164,7 @@ def registered_classes() -> set[type[MarginFunction]]:
 
 
 def unregister_margin(name: str) -> None:
-    """Forget a registered margin function."""
+    """Remove a margin function from the registry."""
     del _margins[name]
 
 

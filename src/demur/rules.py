@@ -51,12 +51,12 @@ class Decision(Generic[Array]):
     confidence : array of float
         Higher means keep; orders the examples for a risk-coverage curve.
     ask : array of int, optional
-        Who is asked where the example is rejected: the number of an expert, and -1 where the model answers. None where
-        nobody in particular is asked.
+        Who is asked where the example is rejected: the number of an expert, and -1 where the model answers. None if
+        the model has no experts.
     costs : array of shape (n, n_classes + n_experts), optional
         What each action is expected to cost: answering each class, then asking each expert.
     novel : array of bool, optional
-        Where the example is unlike those of training. None where nobody has looked.
+        Where the example is out of distribution. None if novelty was not checked.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def register_rule(cls: type[R]) -> type[R]:
 
 
 def unregister_rule(name: str) -> None:
-    """Forget a registered rule."""
+    """Remove a rule from the registry."""
     del _all_rules()[name]
 
 

@@ -282,8 +282,8 @@ def test_a_model_that_declines_has_no_prices(demur, place, tmp_path):
     write(tmp_path / "data.csv", {name: table[name] for name in ("temp", "pulse", "y")})
     assert demur("fit", tmp_path / "data.csv", "-t", "y", "-m", "lr", "-o", tmp_path / "m").code == 0
     call = ("predict", tmp_path / "m", tmp_path / "data.csv")
-    assert "asks nobody" in demur(*call, "--price", "nurse=1").complaint
-    assert "asks nobody" in demur(*call, "--capacity", "nurse=1").complaint
+    assert "has no experts" in demur(*call, "--price", "nurse=1").complaint
+    assert "has no experts" in demur(*call, "--capacity", "nurse=1").complaint
 
 
 def test_predict_refuses_answers_by_their_row_in_the_file(demur, place, tmp_path):

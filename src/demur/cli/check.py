@@ -28,7 +28,7 @@ _Cost: TypeAlias = Annotated[
     str, typer.Option("--cost", "-c", help="Cost of rejecting (a mistake costs 1), or one per class: 0.1,0.3,0.3.")
 ]
 _Matrix: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Cost matrix file: K rows of K + 1 costs, rejecting last.")
+    Path | None, typer.Option(help="Cost matrix file: K rows of K + 1 costs; the last is for rejecting.")
 ]
 _Rule: TypeAlias = Annotated[
     str | None, panel(_RULE, help="Decision rule: softmax, rejector, reject-score or file.py:function.")
@@ -49,11 +49,11 @@ def check(
     tau: Annotated[float | None, panel(_LOSS, help="Threshold tau of a hinge loss.")] = None,
     seconds: _Seconds = 60.0,
     as_json: AsJson = False,
-    figure: Annotated[Path | None, panel(_OUT, help="File for a plot of decisions and bound.")] = None,
+    figure: Annotated[Path | None, panel(_OUT, help="Plot of the decisions and the bound to write.")] = None,
 ) -> None:
-    """Check whether a loss is calibrated for rejection, and with which bound.
+    """Check whether a loss is calibrated for rejection, and show its excess risk bound.
 
-    Exit code 0: calibrated. 3: refuted. 4: inconclusive. 2: the call is wrong.
+    Exit code 0: calibrated. 3: refuted. 4: inconclusive. 2: wrong arguments.
 
     Example: demur check apc+log --classes 8 --cost 0.2
     """

@@ -22,7 +22,7 @@ def demo(
         Path | None, typer.Option("--out", "-o", help="New folder to write to.", show_default="demur-demo, or -2, ...")
     ] = None,
 ) -> None:
-    """Fit, evaluate, report and predict on scikit-learn's handwritten digits (about a minute).
+    """Run fit, evaluate and predict on scikit-learn's handwritten digits (about a minute).
 
     Example: demur demo
     """

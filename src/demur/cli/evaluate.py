@@ -33,14 +33,17 @@ __all__ = ["evaluate"]
 
 
 Data: TypeAlias = Annotated[str, typer.Argument(help="Table of labelled rows that the model has not seen.")]
-OtherCost: TypeAlias = Annotated[float | None, panel("Decision", "--cost", "-c", help="Another cost of declining.")]
-OtherPrices: TypeAlias = Annotated[
-    list[str] | None, panel("Decision", metavar="NAME=PRICE", help="Another price of an expert (repeatable).")
+OtherCost: TypeAlias = Annotated[
+    float | None, panel("Decision", "--cost", "-c", help="Cost of declining, instead of the model's.")
 ]
-Group: TypeAlias = Annotated[str | None, panel("Output", help="Column of groups to evaluate one by one.")]
+OtherPrices: TypeAlias = Annotated[
+    list[str] | None,
+    panel("Decision", metavar="NAME=PRICE", help="Price of an expert, instead of the model's (repeatable)."),
+]
+Group: TypeAlias = Annotated[str | None, panel("Output", help="Column of groups to evaluate separately.")]
 Report: TypeAlias = Annotated[Path | None, panel("Output", help="HTML report to write.")]
 MonitorState: TypeAlias = Annotated[
-    Path | None, panel("Output", help="With --report: state file of demur monitor to show.")
+    Path | None, panel("Output", help="State file of demur monitor, to show in the report.")
 ]
 
 
@@ -59,7 +62,7 @@ def evaluate(
     force: ReplaceFile = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on labelled rows: risk, coverage, accuracy, with intervals, and a report.
+    """Evaluate a model on labelled rows: risk, coverage and accuracy with intervals, and a report.
 
     Example: demur evaluate model/ test.csv --report report.html
     """

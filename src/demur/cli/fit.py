@@ -65,31 +65,33 @@ _NEEDED = (
 
 Data: TypeAlias = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
 Target: TypeAlias = Annotated[str, panel("Data", "--target", "-t", help="Column to predict.")]
-Proba: TypeAlias = Annotated[str | None, panel("Data", help="Instead of DATA: probabilities of a model, labels.")]
+Proba: TypeAlias = Annotated[str | None, panel("Data", help="Table of class probabilities, instead of DATA.")]
 ProbaKind: TypeAlias = Annotated[str | None, panel("Data", help="Kind of numbers in --proba.", show_default="detected")]
-Keep: TypeAlias = Annotated[list[str] | None, panel("Data", metavar="COLUMN", help="Column to use in any case.")]
+Keep: TypeAlias = Annotated[
+    list[str] | None, panel("Data", metavar="COLUMN", help="Column to use even if constant or an ID.")
+]
 Model: TypeAlias = Annotated[
     str | None,
-    panel("Model", "--model", "-m", help="auto, lr, hgb, rf, et, lgbm, cat, nn, pnn, a loss.", show_default="auto"),
+    panel("Model", "--model", "-m", help="auto, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
 ]
 Novelty: TypeAlias = Annotated[str, panel("Model", help="Decline unusual rows: auto, off, or a rate.")]
 Calibration: TypeAlias = Annotated[
     str | None, panel("Model", help="With --proba: temperature, isotonic, sigmoid, none.")
 ]
 Seed: TypeAlias = Annotated[int, panel("Model", help="Random seed.")]
-Coverage: TypeAlias = Annotated[float | None, panel("Decision", help="Instead: share of rows to answer.")]
-MaxRisk: TypeAlias = Annotated[float | None, panel("Decision", help="Instead: guaranteed error rate of the answers.")]
-RiskGroup: TypeAlias = Annotated[str | None, panel("Decision", help="Column: --max-risk holds in each group.")]
-CostTable: TypeAlias = Annotated[Path | None, panel("Decision", help="Instead: table of costs by class and answer.")]
+Coverage: TypeAlias = Annotated[float | None, panel("Decision", help="Share of rows to answer, instead of --cost.")]
+MaxRisk: TypeAlias = Annotated[float | None, panel("Decision", help="Guaranteed error rate, instead of --cost.")]
+RiskGroup: TypeAlias = Annotated[str | None, panel("Decision", help="Column; --max-risk holds in each group.")]
+CostTable: TypeAlias = Annotated[Path | None, panel("Decision", help="Table of costs, instead of --cost.")]
 Experts: TypeAlias = Annotated[
-    list[str] | None, panel("Experts", metavar="NAME=COLUMN:PRICE", help="Expert, past answers, price.")
+    list[str] | None, panel("Experts", metavar="NAME=COLUMN:PRICE", help="Column of past answers, price.")
 ]
 Limits: TypeAlias = Annotated[
-    list[str] | None, panel("Experts", metavar="NAME=LIMIT", help="Most rows, or share, for an expert.")
+    list[str] | None, panel("Experts", metavar="NAME=LIMIT", help="Maximum number or share of rows.")
 ]
-Test: TypeAlias = Annotated[Path | None, panel("Validation", help="Table of other rows to judge the model on.")]
-Holdout: TypeAlias = Annotated[float, panel("Validation", help="Share of rows to hold out, without --test.")]
-GroupSplit: TypeAlias = Annotated[str | None, panel("Validation", help="Column of groups that splits keep together.")]
+Test: TypeAlias = Annotated[Path | None, panel("Validation", help="Table to evaluate the model on.")]
+Holdout: TypeAlias = Annotated[float, panel("Validation", help="Share of rows to hold out if no --test.")]
+GroupSplit: TypeAlias = Annotated[str | None, panel("Validation", help="Column of groups that are never split.")]
 TimeSplit: TypeAlias = Annotated[str | None, panel("Validation", help="Column of times: hold out the latest rows.")]
 Report: TypeAlias = Annotated[Path | None, panel("Output", help="HTML report on the held-out rows.")]
 
@@ -129,10 +131,11 @@ def fit(
 ) -> None:
     """Train a model that declines to answer where answering would cost more than declining.
 
-    Rows to judge it on are held out first. With --proba, only calibration and the decision rule are fitted (kinds:
-    probabilities, percentages, log-probabilities, logits, votes). With --expert, the model learns from past answers
-    which expert to ask about which rows. --model file.py:Class is a loss of your own. --drop, --keep, --expert and
-    --capacity may be repeated.
+    Some rows are held out for evaluation. With --expert, the model learns from
+    past answers which expert to ask about which rows. With --proba, only the
+    calibration and the decision rule are fitted (--proba-kind: probabilities,
+    percentages, log-probabilities, logits or votes). --model file.py:Class
+    trains your own loss. --drop, --keep, --expert and --capacity may be repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
@@ -174,7 +177,7 @@ def _check(given: Mapping[str, Any]) -> str:
         raise CallError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
     check_share("--holdout", given["holdout"])
     if given["report"] is not None and given["test"] is None and not given["holdout"]:
-        raise CallError("--report needs rows to judge the model on: give --test or a --holdout above 0.")
+        raise CallError("--report needs rows to evaluate the model on: give --test or a --holdout above 0.")
     check_free(given["out"], "--out", given["force"])
     if given["report"] is not None:
         check_free(given["report"], "--report", given["force"], is_file=True)

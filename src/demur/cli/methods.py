@@ -28,11 +28,11 @@ class _Row:
 def methods(
     own: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE.PY:CLASS]...", help="Losses of your own to list too. The files are run."),
+        typer.Argument(metavar="[FILE.PY:CLASS]...", help="Your own losses to include; their files are executed."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every method: family, calibrated or not and why, refit needed when the cost changes.
+    """List all losses: family, whether calibrated and why, whether a new cost needs a refit.
 
     Example: demur methods
     """

@@ -32,20 +32,23 @@ def monitor(
     data: Annotated[str, typer.Argument(help="Table of new rows, in the order they came in, or - for stdin.")],
     state: Annotated[Path, typer.Option(help="State file; created by the first call.")],
     reviewed: Annotated[
-        bool, typer.Option("--reviewed", help="The rows have labels: they were declined, or drawn for the audit.")
+        bool, typer.Option("--reviewed", help="DATA holds reviewed rows: declined or audited, with labels.")
     ] = False,
     to_review: Annotated[
-        Path | None, typer.Option(help="Write the declined rows and a random audit to this table, to be labelled.")
+        Path | None, typer.Option(help="Table to write: declined rows and a random audit, to be labelled.")
     ] = None,
     reference: Annotated[
         str | None, typer.Option(help="Labelled table to compare with.", show_default="the rows held out by demur fit")
     ] = None,
     max_risk: Annotated[
         float | None,
-        typer.Option(help="Error rate above which to raise an alarm.", show_default="guaranteed, or of held-out rows"),
+        typer.Option(
+            help="Error rate above which the monitor raises an alarm.",
+            show_default="the guaranteed rate, or that of held-out rows",
+        ),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="Probability of a false alarm, ever.", show_default="0.05")
+        float | None, typer.Option(help="Probability that there is ever a false alarm.", show_default="0.05")
     ] = None,
     audit: Annotated[
         float | None, typer.Option(help="Share of the answered rows to draw for review.", show_default="0.02")
@@ -58,11 +61,12 @@ def monitor(
 ) -> None:
     """Monitor a model: drift from new rows, error rate from reviewed ones.
 
-    The probability of a false alarm is at most --delta, however often and however long this runs. Rows are recognised
-    by their content: rows given again are not counted again, and an interrupted call continues where it stopped.
-    Several calls may use one state at the same time. Exit code 3: there was an alarm.
+    The probability of a false alarm is at most --delta over all calls together.
+    Rows are identified by their content and counted once, so an interrupted call
+    can be repeated. Several processes may share a state file. The exit code is 3
+    if there is an alarm.
 
-    Example: demur monitor model/ today.csv --state watch.json --to-review desk.csv
+    Example: demur monitor model/ today.csv --state state.json --to-review review.csv
     """
     check_share("--max-risk", max_risk, zero=False)
     check_share("--delta", delta, zero=False)

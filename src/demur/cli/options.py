@@ -41,15 +41,17 @@ OutFolder: TypeAlias = Annotated[Path, panel("Output", "--out", "-o", help="Mode
 Cost: TypeAlias = Annotated[
     float | None, panel("Decision", "--cost", "-c", help="Cost of declining; a mistake costs 1.", show_default="0.2")
 ]
-Delta: TypeAlias = Annotated[float, panel("Decision", help="Probability that --max-risk may fail.")]
+Delta: TypeAlias = Annotated[float, panel("Decision", help="Probability that the guarantee fails.")]
 Drop: TypeAlias = Annotated[list[str] | None, panel("Data", metavar="COLUMN", help="Column to leave out.")]
 AllowExtra: TypeAlias = Annotated[bool, typer.Option("--allow-extra", help="Accept columns unknown to the model.")]
 Delimiter: TypeAlias = Annotated[str | None, panel("Data", help="Column delimiter.", show_default="detected")]
-DecimalSign: TypeAlias = Annotated[str | None, panel("Data", help="Decimal sign.", show_default="detected")]
+DecimalSign: TypeAlias = Annotated[str | None, panel("Data", help="Decimal separator.", show_default="detected")]
 DayFirst: TypeAlias = Annotated[
     bool | None, panel("Data", help="Dates such as 1.2.2024 begin with the day.", show_default="detected")
 ]
-KnownDecimalSign: TypeAlias = Annotated[str | None, panel("Data", help="Decimal sign.", show_default="as in training")]
+KnownDecimalSign: TypeAlias = Annotated[
+    str | None, panel("Data", help="Decimal separator.", show_default="as in training")
+]
 KnownDayFirst: TypeAlias = Annotated[
     bool | None, panel("Data", help="Dates such as 1.2.2024 begin with the day.", show_default="as in training")
 ]

@@ -42,7 +42,7 @@ OtherCost: TypeAlias = Annotated[
     panel("Decision", "--cost", "-c", help="Cost of declining, without a refit.", show_default="the model's"),
 ]
 ReviewBudget: TypeAlias = Annotated[
-    float | None, panel("Decision", help="Number or share of rows to decline: those whose review saves most.")
+    float | None, panel("Decision", help="Number or share of rows to decline, those with the largest saving first.")
 ]
 Price: TypeAlias = Annotated[
     list[str] | None,
@@ -50,14 +50,14 @@ Price: TypeAlias = Annotated[
 ]
 Capacity: TypeAlias = Annotated[
     list[str] | None,
-    panel("Decision", metavar="NAME=LIMIT", help="Largest number or share of rows for an expert, or none."),
+    panel("Decision", metavar="NAME=LIMIT", help="Maximum number or share of rows for an expert; none for no limit."),
 ]
 Proba: TypeAlias = Annotated[bool, panel("Output", "--proba", help="Write class probabilities, as proba:<class>.")]
 Keep: TypeAlias = Annotated[list[str] | None, panel("Output", metavar="COLUMN", help="Column to copy to the output.")]
 KeepAll: TypeAlias = Annotated[bool, panel("Output", "--keep-all", help="Copy all columns to the output.")]
-ChunkRows: TypeAlias = Annotated[int, typer.Option(min=1, help="Rows in memory at a time.")]
+ChunkRows: TypeAlias = Annotated[int, typer.Option(min=1, help="Rows to process at a time.")]
 Scheduler: TypeAlias = Annotated[
-    str | None, typer.Option(help="Decide for a folder on Dask: a scheduler's address, or local:N.")
+    str | None, typer.Option(help="Process a folder on Dask: address of a scheduler, or local:N.")
 ]
 SpreadsheetSafe: TypeAlias = Annotated[
     bool, panel("Output", "--spreadsheet-safe", help="Put an apostrophe in front of cells that look like formulas.")
@@ -84,12 +84,14 @@ def predict(
     spreadsheet_safe: SpreadsheetSafe = False,
     force: ReplaceFile = False,
 ) -> None:
-    """Decide for each row of a table, and write the decisions in the order of the rows.
+    """Decide for each row of a table, and write the decisions in the same order.
 
-    Columns: prediction (empty if the model declines), rejected, confidence, first_choice, second_choice and reason
-    (ambiguous, or novel with the columns whose values are unlike those of training). --proba adds proba:<class> for
-    each class, --review-budget adds saves, the expected saving of a review. A model with experts adds ask (empty if the
-    model answers) and expected_cost, and system_answer if the table has the experts' answers.
+    Output columns: prediction (empty if the model declines), rejected,
+    confidence, first_choice, second_choice and reason (ambiguous; or novel, with
+    the names of the columns that have unusual values). --proba adds proba:<class>
+    for each class, --review-budget adds saves, the expected saving of a review. A
+    model with experts adds ask (empty if the model answers) and expected_cost,
+    and system_answer if the table has the experts' answers.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """

@@ -20,11 +20,11 @@ from demur.cli.options import AsJson, Delimiter, ModelFolder, OutFolder, Replace
 __all__ = ["refit"]
 
 
-Reviewed: TypeAlias = Annotated[str, typer.Argument(help="Declined and audited rows with the labels of reviewers.")]
+Reviewed: TypeAlias = Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")]
 TrainingData: TypeAlias = Annotated[str, panel("Data", help="Table that the model was fitted on.")]
 Audit: TypeAlias = Annotated[float, panel("Data", help="Share of answered rows drawn for review.")]
 RejectedShare: TypeAlias = Annotated[
-    float | None, panel("Data", help="Share of declined rows, where no answer was reviewed.")
+    float | None, panel("Data", help="Share of rows that were declined, if no answered row was reviewed.")
 ]
 
 
@@ -40,10 +40,10 @@ def refit(
     force: ReplaceModel = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model again with reviewed rows, corrected for which rows were reviewed.
+    """Fit a model again with reviewed rows, and correct for the selection of these rows.
 
-    Reviewers see every declined row and a random sample of the answered ones; each reviewed row is weighted by the
-    inverse of its probability of a review.
+    Reviewers see every declined row and a random sample of the answered ones.
+    Each reviewed row is weighted by the inverse of its probability of a review.
 
     Example: demur refit model/ reviewed.csv --data train.csv --out newer/
     """

@@ -37,7 +37,7 @@ def reproduce(
         str, typer.Argument(help="synthetic, benchmark, all (these two), modern (every loss) or deferral.")
     ] = "all",
     quick: Annotated[
-        bool, typer.Option("--quick", help="A short version; missing data sets are replaced by synthetic ones.")
+        bool, typer.Option("--quick", help="Short run; missing data sets are replaced by synthetic ones.")
     ] = False,
     data: Annotated[
         str | None, typer.Option("--data", help="Folder with the data sets.", show_default="DEMUR_DATA, or downloaded")
@@ -54,20 +54,20 @@ def reproduce(
         typer.Option("--published", help="Folder with the paper's tables as CSV.", show_default="DEMUR_PUBLISHED"),
     ] = None,
     protocol: Annotated[
-        str, typer.Option("--protocol", help="ours, or published: the nearest to the paper's printed figures.")
+        str, typer.Option("--protocol", help="ours, or published (closest to the paper's printed results).")
     ] = "ours",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE: a setting of the protocol; may be repeated.")
+        list[str] | None, typer.Option("--set", help="Setting of the protocol as NAME=VALUE (repeatable).")
     ] = None,
     problems: Annotated[str, typer.Option("--problems", help="Run only these data sets or sizes: a,b,...")] = "",
     methods: Annotated[
         str, typer.Option("--methods", help="Run only these methods: a,b,... Any loss, or file.py:Class.")
     ] = "",
     records_only: Annotated[
-        bool, typer.Option("--records-only", help="Compute the records and draw nothing; needs no matplotlib.")
+        bool, typer.Option("--records-only", help="Compute the records only; does not need matplotlib.")
     ] = False,
     tables_only: Annotated[
-        bool, typer.Option("--tables-only", help="Draw from stored records; needs no data and no training.")
+        bool, typer.Option("--tables-only", help="Write tables and figures from stored records, without training.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
 ) -> None:

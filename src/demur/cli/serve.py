@@ -45,10 +45,13 @@ def serve(
     model: ModelFolder,
     host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
-    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Most rows in one request.")] = 10_000,
-    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Largest request body in bytes.")] = 5_000_000,
+    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Maximum number of rows in a request.")] = 10_000,
+    max_bytes: Annotated[
+        int, typer.Option("--max-bytes", min=1, help="Maximum size of a request in bytes.")
+    ] = 5_000_000,
     report: Annotated[
-        Path | None, typer.Option(help="Report to show at /report.", show_default="report.html in the folder, if any")
+        Path | None,
+        typer.Option(help="HTML report to serve at /report.", show_default="report.html in the folder, if any"),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
@@ -56,7 +59,7 @@ def serve(
     ] = None,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(help="File with API keys, one per line; requests need one. [or: $DEMUR_API_KEY]"),
+        typer.Option(help="File of API keys, one per line; or set DEMUR_API_KEY. Requests must send one."),
     ] = None,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="Lowest level to log; info logs every request.")
@@ -66,9 +69,9 @@ def serve(
         float, typer.Option(min=0, help="Seconds to keep serving after SIGTERM while /ready returns 503.")
     ] = 0.0,
     audit: Annotated[
-        float, typer.Option("--audit", help="Share of answered rows to draw for review; answers then say why.")
+        float, typer.Option("--audit", help="Share of answered rows to draw for review, marked in the field why.")
     ] = 0.0,
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Worker processes, one per core.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Number of worker processes.")] = 1,
 ) -> None:
     """Serve a model over HTTP until Ctrl+C: POST /decide for programs, a page at / for people.
 

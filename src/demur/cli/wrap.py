@@ -15,16 +15,14 @@ __all__ = ["wrap"]
 
 def wrap(
     model: Annotated[Path, typer.Argument(help="Folder of a fitted classifier or pipeline, from demur.save.")],
-    data: Annotated[str, typer.Argument(help="Table with the columns of the fit; their types are learned from it.")],
+    data: Annotated[str, typer.Argument(help="Table with the classifier's columns, to detect their types.")],
     out: OutFolder,
     target: Annotated[
         str | None, typer.Option("--target", "-t", help="Name of the label column.", show_default="class")
     ] = None,
     calibrate: Annotated[
         bool,
-        typer.Option(
-            "--calibrate", help="Calibrate on the table, which must hold labelled rows that are new to the model."
-        ),
+        typer.Option("--calibrate", help="Calibrate on the table: labelled rows that the model was not trained on."),
     ] = False,
     cost: Cost = None,
     coverage: Annotated[
@@ -32,7 +30,7 @@ def wrap(
     ] = None,
     max_risk: Annotated[
         float | None,
-        typer.Option(help="Guaranteed share of wrong answers, instead of a cost. Needs --calibrate."),
+        typer.Option(help="Guaranteed error rate, instead of a cost. Needs --calibrate."),
     ] = None,
     delta: Delta = 0.05,
     drop: Drop = None,
@@ -41,7 +39,7 @@ def wrap(
     dayfirst: DayFirst = None,
     force: ReplaceModel = False,
 ) -> None:
-    """Make a model folder for predict, evaluate and serve from a fitted classifier of your own.
+    """Make a model folder for predict, evaluate and serve from your own fitted classifier.
 
     In Python, TableModel.wrap does the same.
 

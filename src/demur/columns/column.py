@@ -67,9 +67,9 @@ class Column:
         Numbers are unchanged, durations and times of day are seconds, truth values 0 and 1, dates days since 1970, and
         categories their position in ``categories``.
     categories : tuple of str
-        The values of a category, the most frequent first.
+        The values of a categorical column, the most frequent first.
     other : bool
-        Whether all other values share one more code.
+        Whether values that are not in ``categories`` share one extra code.
     zoned : bool
         Whether a date has a time zone, as in ``2024-12-31T23:59Z``.
     unit : {"us", "ns"}

@@ -32,11 +32,12 @@ class DeferralRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LinearDeferral:
-    r"""Two classes, one person, and a plane between those rows that only the person knows and the others.
+    r"""Two classes, one human expert, and a plane that bounds the rows on which a model needs the expert.
 
-    Where the plane's side r(x) = 1, the class is a coin toss to any model of x. Where r(x) = 0 the class is that of a
-    linear classifier m(x) with probability 1 - e_m, and a coin toss else, so that m errs with probability e_m / 2. The
-    person errs with probability e_d where r(x) = 1 and e_n where r(x) = 0, whatever the class.
+    On one side of the plane, r(x) = 1 and the class is a fair coin toss, independent of x. On the other side, r(x) = 0
+    and the class is that of a linear classifier m(x) with probability 1 - e_m, and a coin toss otherwise, so that m
+    errs with probability e_m / 2. The person errs with probability e_d where r(x) = 1 and e_n where r(x) = 0, for both
+    classes.
 
     Parameters
     ----------
@@ -138,16 +139,21 @@ def make_linear_deferral(
     features: Literal["uniform", "mixture"] = "uniform",
     seed: Seed = None,
 ) -> LinearDeferral:
-    r"""Draw a problem: planes until between 20 % and 80 % of the rows lie on each side.
+    r"""Draw a random :class:`LinearDeferral` problem.
 
-    Weights and constants are uniform in :math:`\pm 1/\sqrt{d}`. The classifier's plane is judged on the rows that do
-    not need the person. A mixture has means from N(0, I) and standard deviations uniform in [0, 1].
+    Weights and constants of the planes are uniform in :math:`\pm 1/\sqrt{d}`. A plane is drawn again until between 20 %
+    and 80 % of the rows lie on each side; for the classifier's plane, only rows that do not need the person count. A
+    mixture has means from N(0, I) and standard deviations uniform in [0, 1].
 
     Parameters
     ----------
-    n_features, n_components : int
+    n_features : int
+    n_components : int
+        Number of components of a mixture.
     errors : (e_d, e_n, e_m)
+        Error rates, as in :class:`LinearDeferral`.
     features : {"uniform", "mixture"}
+        Distribution of the features: uniform in [0, 1], or a Gaussian mixture.
     seed : int, Generator or None
 
     Examples

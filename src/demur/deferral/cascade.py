@@ -71,10 +71,10 @@ class Policy:
     cost, accuracy : float
         Per row, out of fold.
     cuts : tuple of (float, int)
-        For each answer of the first service a confidence, and who is asked up to that confidence, -1 for nobody. Empty
-        where what is expected of further questions decides.
+        For each answer of the first service, a confidence and the service to ask next up to that confidence, or -1 to
+        stop. Empty if the expected gain of a further question decides.
     goes_on : bool
-        Whether after such a second question what is expected decides about a third.
+        Whether, after such a second question, the expected gain decides about a third.
     """
 
     first: int

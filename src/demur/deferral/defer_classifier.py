@@ -316,7 +316,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         sample_weight: ArrayLike | None,
         groups: ArrayLike | None,
     ) -> Examples:
-        """Check what is to be learnt from, and learn the classes; experts' columns say how right each was."""
+        """Check the training data, set the classes, and compute where each expert was right."""
         features, _, codes = self._learn_classes(X, y)
         check_names(experts, self.classes_)
         right = self._right(answers, experts, codes)

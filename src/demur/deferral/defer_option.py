@@ -482,7 +482,7 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def column_of(X: Features, column: Any) -> NDArray[np.float64]:
-    """Return one column of a table, by its name, or of an array, by its number.
+    """Return one column: of a table by its name, of an array by its index.
 
     Examples
     --------

@@ -46,7 +46,7 @@ def system_accuracy(y_true: ArrayLike, y_system: ArrayLike, confidence_level: fl
 
 
 def system_risk(y_true: ArrayLike, y_system: ArrayLike, ask: ArrayLike, prices: Sequence[float]) -> float:
-    """Return the mean cost of the system: 1 for a wrong answer, and the price of everybody who was asked.
+    """Return the mean cost of the system: 1 for a wrong answer, plus the price of the expert who was asked.
 
     Parameters
     ----------

@@ -25,12 +25,12 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 MODEL = "model"
-"""What ``route`` writes where nobody is asked."""
+"""The entry of ``route`` for rows that the model answers."""
 
 
 @dataclass(frozen=True)
 class Expert:
-    """Somebody who can be asked in the model's stead: a person, a team, a service, another model.
+    """A source of answers that can replace the model's: a person, a team, a service, another model.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ def _checked_counts(name: str, counts: Floats, shape: tuple[int, int]) -> Floats
     if counts.shape != shape:
         raise InputError(f"the votes of {name!r} must have shape {shape}, rows by classes, got {counts.shape}.")
     if not np.isfinite(counts).all() or (counts < 0).any():
-        raise InputError(f"the votes of {name!r} must be counts, not negative and finite; 0 where nobody was asked.")
+        raise InputError(f"the votes of {name!r} must be counts: finite and at least 0, and 0 where nobody voted.")
     return counts
 
 

@@ -67,7 +67,7 @@ class JointLoss(Trainable):
     is made known with :func:`register_joint`.
 
     Shapes: ``scores`` is (..., K + J), ``y`` is (...), ``right`` is (..., J) with 1 where an expert's answer was right,
-    0 where it was wrong, a share where several answered, NaN where nobody was asked; ``prices`` is (J,).
+    0 where it was wrong, a share where several answered, NaN where there is no answer; ``prices`` is (J,).
     """
 
     equation: ClassVar[str]
@@ -522,8 +522,8 @@ class TwoStageDeferral(JointLoss):
     r"""Two stages: a classifier h by cross-entropy, then :class:`Routing`: who is right, h or one of the experts.
 
     Mao et al. 2023, who give the classifier and train only the second stage. Here
-    :class:`~demur.deferral.DeferClassifier` trains both, the second with what h says of rows that it has not seen:
-    on rows that it has learnt, a classifier is right more often than elsewhere. The sum of both stages, which this loss
+    :class:`~demur.deferral.DeferClassifier` trains both, the second on out-of-fold answers of h: on its own
+    training rows, a classifier is right more often than on new ones. The sum of both stages, which this loss
     returns, is not to be minimised as a whole: a wrong class makes the second stage cheaper. The softmax s of the
     second stage's minimiser is proportional to :math:`(\eta_h, \rho)`, so :math:`\rho_j = \max_k p_k\, e^{d_j}`, cut at
     1, and prices count when deciding.

@@ -189,13 +189,15 @@ class GraphModel:
             return None
 
     def decisions(self, questions: Sequence[Mapping[str, Any]]) -> list[list[Decision] | None]:
-        """Return the decisions of several requests, or None for those with a novel row, which need words."""
+        """Return the decisions of several requests, or None for those with a novel row or a new category."""
         model, sizes = self.model, [len(_rows(question)) for question in questions]
         codes = np.array(
             [[encode(row[name]) for name, encode in self._encoders] for one in questions for row in _rows(one)]
         )
         novel = np.zeros(len(codes), dtype=bool) if model.novelty is None else model.novelty.novel(codes)
-        codes[(codes == UNSEEN) & self._categorical] = np.nan
+        unseen = (codes == UNSEEN) & self._categorical
+        novel |= unseen.any(axis=1)  # their reason names the columns
+        codes[unseen] = np.nan
         codes[np.abs(codes) > LARGEST] = np.nan
         label, reject, confidence, proba = self._session.run(
             ["label", "reject", "confidence", "proba"], {"features": codes}

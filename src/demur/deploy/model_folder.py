@@ -159,7 +159,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     recover(target)
     document = _read_manifest(target)
     content = _checked_content(target, document)
-    _warn_of_versions(target, document["written_with"]["scikit-learn"])
+    _warn_of_versions(target, document["written_with"].get("scikit-learn", "unknown"))
     try:
         model = model_parts.load(content)
     except ModelFileError as error:

@@ -137,11 +137,13 @@ class MonitoredTables:
         with self.update() as monitor:
             digests = _row_digests(table.select(list(model.schema.names)), monitor.sources)
             source = monitor.sources[_position(monitor.sources, "reviewed", digests)]
-            counted = _bits(source["labelled"], table.num_rows)
+            taken = _bits(source["labelled"], max(table.num_rows, source["n_rows"]))
+            counted = taken[: table.num_rows].copy()
             new = labelled & ~counted
             if new.any() or not labelled.any():  # the monitor refuses a table without labels
                 monitor.review_table(model, table.filter(new) if labelled.any() else table, where=data)
-            source["labelled"], source["n_rows"] = np.packbits(counted | new).tobytes().hex(), table.num_rows
+            taken[: table.num_rows] |= new
+            source["labelled"], source["n_rows"] = np.packbits(taken).tobytes().hex(), len(taken)
             _note_known(int((labelled & counted).sum()), "labelled rows", data)
 
     def _to_review(
@@ -167,7 +169,15 @@ def _note_known(n_rows: int, rows: str, data: str) -> None:
 
 
 def _position(sources: list[ByName], kind: str, digests: dict[int, str]) -> int:
-    """Return the position of the source that a table continues, extended to the whole table; a new one if none."""
+    """Return the position of the source that a table continues, extended to the whole table; a new one if none.
+
+    A source remembers the tables that it was extended from, so that none of them is counted again.
+    """
+    length = max(digests, default=0)
+    whole = [length, digests.get(length, "")]
+    for position, source in enumerate(sources):
+        if source["kind"] == kind and whole in source.get("earlier", []):
+            return position
     found = [
         position
         for position, source in enumerate(sources)
@@ -176,8 +186,10 @@ def _position(sources: list[ByName], kind: str, digests: dict[int, str]) -> int:
     position = max(found, key=lambda one: sources[one]["length"], default=len(sources))
     if not found:
         sources.append({"kind": kind, "length": 0, "digest": "", "n_rows": 0, "labelled": ""})
-    sources[position]["length"] = max(digests, default=0)
-    sources[position]["digest"] = digests.get(sources[position]["length"], "")
+    elif sources[position]["length"] < length:
+        earlier = sources[position].setdefault("earlier", [])
+        earlier.append([sources[position]["length"], sources[position]["digest"]])
+    sources[position]["length"], sources[position]["digest"] = whole
     return position
 
 

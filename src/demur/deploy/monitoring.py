@@ -387,7 +387,7 @@ class Alarm:
     row : int
         Number of the row that raised it, counted from 1 among the rows that the check uses.
     capital : float
-        Capital of the check at that row.
+        Capital of the check's bets at that row: the evidence for a change.
     """
 
     check: str
@@ -658,6 +658,8 @@ class Monitor:
                 setattr(monitor, name, int(state["counts"][name]))
             monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]
             monitor.sources = list(state["sources"])
+            for one in monitor.sources:
+                _ = one["kind"], int(one["length"]), one["digest"], int(one["n_rows"]), bytes.fromhex(one["labelled"])
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

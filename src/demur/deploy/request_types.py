@@ -1,5 +1,6 @@
 """Requests to a served model and its answers, as pydantic types made from the model's columns."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import time
 from typing import Any, TypeAlias
@@ -138,7 +139,7 @@ def _row_type(model: TableModel) -> TypeForm:
 def _value_type(column: Column) -> TypeForm:
     from typing import Annotated
 
-    from pydantic import AwareDatetime, BeforeValidator, Field, NaiveDatetime
+    from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, NaiveDatetime
 
     def written_as(type_: TypeForm, format_: str) -> TypeForm:
         extra: Any = {"format": format_, **({"pattern": _PATTERNS[format_]} if format_ in _PATTERNS else {})}
@@ -152,14 +153,21 @@ def _value_type(column: Column) -> TypeForm:
         text: TypeForm = Annotated[str, Field(examples=list(column.categories[:20]))]
         return text | Annotated[int, BeforeValidator(_whole)] if column.fits(pa.int64()) else text
     if column.kind == "time":
-        return written_as(time, "time-local")
+        return Annotated[written_as(time, "time-local"), AfterValidator(_without_zone)]
     return written_as(AwareDatetime, "date-time") if column.zoned else written_as(NaiveDatetime, "date-time-local")
 
 
 def _text(value: object) -> object:
-    """Refuse numbers, which pydantic would read as seconds since 1970."""
-    if not isinstance(value, str):
+    """Refuse numbers, also as text, which pydantic would read as seconds since 1970."""
+    if not isinstance(value, str) or not re.match(r"[0-9]{4}-|[0-9]{2}:", value):
         raise ValueError("a date or time must be text such as 2024-12-31T23:59")
+    return value
+
+
+def _without_zone(value: time) -> time:
+    """Refuse a time of day with a time zone, which would be ignored."""
+    if value.tzinfo is not None:
+        raise ValueError("a time of day must have no time zone")
     return value
 
 

@@ -81,6 +81,8 @@ def run_server(
             build(stopping.is_set)
         except UserError as error:
             _log.error("the workers stay, because the model in the folder cannot be loaded: %s", error)
+        except Exception:  # it would end granian's main loop, and nothing could stop the workers
+            _log.exception("the workers stay, because the model in the folder cannot be loaded")
         else:
             server.signal_handler_reload()
 

@@ -116,6 +116,9 @@ def create_app(
         from starlette.responses import Response
     except ImportError:
         raise MissingExtraError("the service needs FastAPI: pip install demur[serve].") from None
+    for name, given in (("api_keys", api_keys), ("allowed_hosts", allowed_hosts)):
+        if isinstance(given, str):
+            raise InputError(f"{name} must be a list of texts, got one text: put it into a list.")
     for name, limit in (("max_rows", max_rows), ("max_bytes", max_bytes)):
         if limit < 1:
             raise InputError(f"{name} must be at least 1, got {limit!r}.")
@@ -175,7 +178,10 @@ def _add_pages(app: "FastAPI", model: TableModel, report: str | Path | None, key
 
     pages = {"/": try_page(model, has_report=report is not None)}
     if report is not None:
-        page = Path(report).read_text(encoding="utf-8")
+        try:
+            page = Path(report).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the report {report} cannot be read: {error}; write it again.") from error
         pages["/report"] = page, report_headers(page)
     for path, (page, headers) in pages.items():
         app.add_api_route(path, _always(HTMLResponse(page, headers=headers)), **options)
@@ -203,6 +209,10 @@ async def _refuse(request: "Request", error: Any) -> "Response":
 # Limits, keys and the log ---------------------------------------------------------------------------------------------
 
 
+class _ClientLeftError(Exception):
+    """The client closed the connection before its body was complete."""
+
+
 class BodyLimit:
     """ASGI middleware that reads bodies: none too large, none too slow, and not too many unfinished ones.
 
@@ -227,6 +237,8 @@ class BodyLimit:
             return await self._refuse(scope, receive, send, 408, f"did not arrive within {self.max_seconds:g} seconds")
         except RequestError as error:
             return await self._refuse(scope, receive, send, error.status, str(error))
+        except _ClientLeftError:
+            return None
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive_body() -> "Message":
@@ -235,10 +247,12 @@ class BodyLimit:
         return await self.app(scope, receive_body, send)
 
     async def _read(self, receive: "Receive") -> bytes:
-        body = b""
+        body = bytearray()
         try:
             while True:
                 message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise _ClientLeftError
                 chunk: bytes = message.get("body", b"")
                 body += chunk
                 self._unfinished += len(chunk)
@@ -247,7 +261,7 @@ class BodyLimit:
                         f"has more than {self.max_bytes:,} bytes: send the rows in several requests", 413
                     )
                 if not message.get("more_body", False):
-                    return body
+                    return bytes(body)
                 if self._unfinished > max(_MOST_UNFINISHED, 2 * self.max_bytes):
                     raise RequestError("cannot be read now, too many others are unfinished: try again later", 503)
         finally:
@@ -295,6 +309,9 @@ class RequestLog:
 
         try:
             await self.app(scope, receive, send_with_id)
+        except Exception:
+            status = 500
+            raise
         finally:
             seconds = time.perf_counter() - started
             route = scope.get("route")

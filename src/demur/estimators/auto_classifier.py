@@ -45,11 +45,11 @@ _MANY_ROWS, _MOST_HELD_OUT = 50_000, 20_000
 
 
 class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Train several kinds of model, and blend those that help each other.
+    """Train several kinds of model, and blend those that improve the log loss together.
 
-    Each candidate is cross-fitted: every row gets probabilities from a model that has not seen it, nor learnt from it
-    how to impute and scale. A temperature calibrates them, :func:`mixture_weights` finds the mixture of least log loss,
-    and one more temperature calibrates the mixture. The networks of all folds train as one stack and stay as an
+    Each candidate is cross-fitted: every row gets probabilities from a model, an imputer and a scaler that were not
+    fitted on it. A temperature calibrates them, :func:`mixture_weights` finds the mixture of least log loss, and one
+    more temperature calibrates the mixture. The networks of all folds train as one stack and stay as an
     ensemble; other members of the mixture are then fitted on all rows. Missing values, and the category, text and date
     columns of a DataFrame, need no preparation.
 

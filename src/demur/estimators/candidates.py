@@ -210,7 +210,7 @@ CANDIDATES: tuple[CandidateModel, ...] = (
     CandidateModel("networks", "numbers", _networks, "nn", 5.0),
     CandidateModel("periodic networks", "numbers", _periodic_networks, "pnn", 4.5),
 )
-"""In the order in which they are tried; what one leaves of its time, the later ones get."""
+"""Candidates in the order in which they are tried. Time that one does not use goes to the later ones."""
 
 
 def candidate_named(name: str) -> CandidateModel | None:
@@ -541,7 +541,7 @@ class CandidateSearch:
         return lambda rows: np.asarray(dense.transform(self.codes[rows]), dtype=np.float64)
 
     def _dense(self, fold: int) -> Any:
-        """Return the dense view that was learnt from the training rows of a fold; all candidates share it."""
+        """Return the dense encoder fitted on the training rows of a fold; all candidates share it."""
         if fold not in self._dense_of_fold:
             self._dense_of_fold[fold] = dense_view(self.task.categorical).fit(self.codes[self.folds[fold][0]])
         return self._dense_of_fold[fold]

@@ -74,7 +74,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class FeatureScale:
-    """How features become inputs of networks; learnt without the classes.
+    """Scaling of features to network inputs, fitted without the labels.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class FeatureScale:
 class FoldData:
     """Rows as the networks of each part of a split see them, stacked so that all networks train as one stack.
 
-    How features are scaled is learnt from the training rows of each part.
+    The scaling is fitted on the training rows of each part.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class Candidate:
 
 
 class AnswersNothingWarning(UserWarning):
-    """A model was fitted that declines every row at its cost."""
+    """Warning that a fitted model declines every row at its cost."""
 
 
 def warn_if_silent(chosen: Candidate, cost: float) -> None:

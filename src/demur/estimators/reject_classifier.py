@@ -124,10 +124,9 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         What ``predict`` returns where it declines. By default -1 for numbers (or the next integer below all
         classes if -1 is a class) and "reject" for strings. A label that is a class is an error.
     novelty : "auto", float or None, default="auto"
-        Which rows are declined because they are unlike those of training, as :class:`~demur.novelty.Novelty` tells:
-        "auto" only what lies far outside of all that was seen, a number such as 0.01 what is stranger than all but that
-        share of ordinary rows; None looks for none. Read when predicting, so that ``set_params`` needs no refit unless
-        it was None.
+        Out-of-distribution rows to decline, found by :class:`~demur.novelty.Novelty`. "auto": only rows far outside the
+        training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
+        detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
     standardize : bool, default=True
         Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
         means and standard deviations). It is part of the estimator because a network trained on raw features fails
@@ -409,7 +408,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     def _examples(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
     ) -> Examples:
-        """Check what is to be learnt from, and learn the classes."""
+        """Check the training data, and set the classes."""
         features, labels, codes = self._learn_classes(X, y)
         weight = row_weights(features, sample_weight)
         if self.class_weight is not None:

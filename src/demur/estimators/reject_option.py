@@ -100,12 +100,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     reject_label : object, optional
         What ``predict`` returns where it declines; see :class:`~demur.RejectClassifier`.
     novelty : "auto", float or None, default="auto"
-        Which rows are declined because they are unlike those of training, as :class:`~demur.novelty.Novelty` tells:
-        "auto" only what lies far outside of all that was seen, a number such as 0.01 what is stranger than all but that
-        share of ordinary rows; None looks for none. Read when predicting, so that ``set_params`` needs no refit unless
-        it was None.
+        Out-of-distribution rows to decline, found by :class:`~demur.novelty.Novelty`. "auto": only rows far outside the
+        training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
+        detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
     time_budget : float or None, default=90
-        Seconds that "auto" may take, None for no limit; no other estimator looks at it.
+        Seconds that "auto" may take, None for no limit; other estimators ignore it.
     random_state : int, RandomState or None, default=0
         The seed of "auto"; no other estimator looks at it.
 

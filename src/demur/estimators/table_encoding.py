@@ -27,7 +27,7 @@ class TableEncoding:
     Parameters
     ----------
     schema : Schema or None
-        What was learnt about the columns of a DataFrame; None for arrays of numbers, which stay as they are.
+        Columns of a DataFrame and their types; None for numeric arrays, which are not encoded.
     categorical : array of bool, shape (n_columns,)
         Which columns of the matrix hold codes.
     """

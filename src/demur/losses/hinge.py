@@ -124,8 +124,8 @@ class BinaryEncodedHinge(_HingeLoss):
 
     The loss is the kinked hinge of :class:`CrammerSingerHinge` at :math:`m = \max_j B_j(y) g_j`. The answer is the
     class with the least m, which is the class whose code is sign(-g); accept iff -m > tau, which for that class
-    is min_j |g_j| > tau. Where K is not a power of two and sign(-g) is nobody's code, every m is positive and the
-    example is rejected.
+    is min_j |g_j| > tau. Where K is not a power of two and sign(-g) is not the code of a class, every m is positive and
+    the example is rejected.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class BinaryEncodedHinge(_HingeLoss):
     --------
     >>> loss = BinaryEncodedHinge(n_classes=3)
     >>> decision = loss.decide(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]), cost=0.2)
-    >>> decision.label, decision.reject  # (-1, -1) is the code of class 0, (+1, +1) nobody's
+    >>> decision.label, decision.reject  # (-1, -1) is the code of class 0, (+1, +1) of no class
     (tensor([0, 0]), tensor([False,  True]))
     """
 

@@ -195,7 +195,7 @@ class Loss(Trainable):
         return None
 
     def bound_facts(self) -> BoundFacts | None:
-        """Return what the paper's excess risk bound is made of, or None if it has none for the loss."""
+        """Return the terms of the paper's excess risk bound, or None if the paper has no bound for the loss."""
         return None
 
     def for_classes(self, n_classes: int) -> Loss:

@@ -111,10 +111,10 @@ class PredictorRejector(_WithRejector):
 class TwoStage(_WithRejector):
     r"""Two stages in one: :math:`-\log p_y + [\arg\max g \ne y]\,\phi(-r) + c\,\phi(r)`.
 
-    Mao et al. 2023: first a classifier by cross-entropy, then a rejector that learns from its mistakes. The mistakes
-    have no slope, so the class scores are trained by cross-entropy alone, whatever the rejector does, and the rejector
-    follows them: the two stages at the same time. The cross-entropy is least at p = eta, where the mistakes are as rare
-    as they can be, 1 - max eta; then r > 0 iff max eta > 1 - c. The value jumps where the answer changes.
+    Mao et al. 2023: first a classifier by cross-entropy, then a rejector that learns from its mistakes. The indicator
+    of a mistake has zero gradient, so only the cross-entropy trains the class scores, and the rejector adapts to them:
+    both stages run at the same time. The cross-entropy is least at p = eta, where the error rate has its minimum,
+    1 - max eta; then r > 0 iff max eta > 1 - c. The loss is discontinuous where the answer changes.
 
     Parameters
     ----------

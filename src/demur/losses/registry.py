@@ -83,7 +83,7 @@ def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
 
 
 def unregister(name: str) -> None:
-    """Forget a registered loss.
+    """Remove a loss from the registry.
 
     Examples
     --------

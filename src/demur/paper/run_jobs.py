@@ -32,7 +32,7 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Watch:
-    """Callbacks of a run; by default none.
+    """Callbacks of a run; each does nothing by default.
 
     Parameters
     ----------

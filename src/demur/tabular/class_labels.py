@@ -183,8 +183,8 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
         )
     if counts.max() == 1:
         raise TableError(
-            f"every one of the {len(labels):,} labels in {shown(target)} is different, and nothing can be learnt from "
-            "one row each: choose another target, or give more rows"
+            f"every one of the {len(labels):,} labels in {shown(target)} is different, and one row per class is "
+            "not enough to train on: choose another target, or give more rows"
         )
 
 

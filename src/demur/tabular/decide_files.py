@@ -173,7 +173,7 @@ def decide_file(
 def _limits(model: TableModel, capacity: Mapping[str, float | None] | None) -> dict[str, float]:
     """Return the limits that apply: the model's own, replaced by those that are given."""
     if capacity and not model.asks_experts:
-        raise TableError("this model asks nobody, so there is nothing to limit: fit it with experts")
+        raise TableError("this model has no experts, so there is nothing to limit: fit it with experts")
     both: dict[str, float | None] = {**model.experts.limits, **(capacity or {})}
     Capacity({name: limit or 0 for name, limit in both.items()}).check_names(list(model.experts.columns))
     return {name: limit for name, limit in both.items() if limit is not None}

@@ -266,7 +266,7 @@ def matrix_baselines(if_all_answered: float, if_all_declined: float) -> str:
 
 
 def assumed_price(counts: AnswerCounts, cost: float, if_all_answered: float) -> str:
-    """Return the cost at an assumed price that the rule did not decide by.
+    """Return the sentence about the cost at an assumed price, for a rule that does not use a cost.
 
     Examples
     --------

@@ -49,9 +49,9 @@ class FitOptions:
     capacity : mapping, optional
         The most rows of one table that an expert gets: a number of rows, or a share below 1.
     test : path, optional
-        A table of other rows to judge the model on.
+        Table to evaluate the model on, instead of held-out rows.
     holdout : float, default=0.2
-        Share of rows held out to judge the model on, without ``test``.
+        Share of rows held out for evaluation if there is no ``test``.
     group_split : str, optional
         Column with the group of each row, such as a patient: the rows of a group stay on one side of every split. It is
         not a feature.
@@ -61,7 +61,7 @@ class FitOptions:
         Column such as a site: the guarantee of a :class:`~demur.RiskControl` holds in each of its groups. It stays a
         feature unless it is dropped.
     keep, drop : names
-        Columns to use although they look useless, and columns to leave out.
+        Columns to use even if they are constant or look like identifiers, and columns to leave out.
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
@@ -248,8 +248,7 @@ class OpenedFile:
 def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     r"""Fit a classifier with a reject option, or with experts to ask, on a file.
 
-    The rows to judge the model on are held out first, so that nothing is learned from them, the categories of a column
-    included.
+    The rows for evaluation are held out first: nothing is learned from them, not even the categories of a column.
 
     Parameters
     ----------

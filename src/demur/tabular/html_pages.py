@@ -106,7 +106,7 @@ def _source(texts: str | Collection[str]) -> str:
 
 
 def own_parts(page: str) -> tuple[list[str], list[str]]:
-    """Return the texts of the inline styles and scripts of a page, of elements without attributes.
+    """Return the texts of the inline style and script elements of a page that have no attributes.
 
     Examples
     --------

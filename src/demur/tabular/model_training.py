@@ -53,7 +53,7 @@ def model_names() -> dict[str, str]:
 
 
 def check_model(name: str) -> str:
-    """Return the description of a model, or refuse a name that is none; ``file.py:Class`` is a loss of one's own.
+    """Return the description of a model; an unknown name is an error. ``file.py:Class`` is a user-defined loss.
 
     Examples
     --------

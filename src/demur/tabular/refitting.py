@@ -1,4 +1,4 @@
-"""Fitting a model again with reviewed rows, corrected for which rows were reviewed.
+"""Fit a model again with reviewed rows, and correct for the selection of these rows.
 
 Reviewers see every declined row and a random sample of the answered ones. Added to the training rows as they are, they
 would make ambiguous rows look frequent. The probability of a review is known: 1 for a declined row, the audit share for

@@ -189,10 +189,10 @@ class ReviewThreshold:
 
     Examples
     --------
-    >>> desk = ReviewThreshold.choose(np.linspace(-0.2, 0.5, 1001), share=0.1)
-    >>> round(desk.threshold, 3), desk.n_above
+    >>> queue = ReviewThreshold.choose(np.linspace(-0.2, 0.5, 1001), share=0.1)
+    >>> round(queue.threshold, 3), queue.n_above
     (0.441, 84)
-    >>> desk.most_of(200)
+    >>> queue.most_of(200)
     24
     """
 

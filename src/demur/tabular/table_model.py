@@ -60,7 +60,7 @@ class TableModel:
         What the classifier is given: the codes of the schema, or what one that was fitted elsewhere takes, which is a
         matrix of numbers or of any values, a data frame, or a list of texts.
     experts : ExpertColumns
-        Who can be asked, which columns hold their answers, at which prices, and the limits; nobody by default.
+        Experts, the columns with their answers, their prices and limits; none by default.
 
     Examples
     --------
@@ -184,7 +184,7 @@ class TableModel:
 
     @property
     def asks_experts(self) -> bool:
-        """Whether there are experts whom it may ask."""
+        """Whether the model has experts to ask."""
         return bool(self.experts.columns)
 
     def explain(self) -> str | None:
@@ -203,7 +203,7 @@ class TableModel:
         if not prices:
             return
         if not self.asks_experts:
-            raise InputError("this model asks nobody, so there are no prices to change: fit it with experts.")
+            raise InputError("this model has no experts, so there are no prices to change: fit it with experts.")
         check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
 
     def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:

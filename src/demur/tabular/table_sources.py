@@ -136,7 +136,7 @@ def open_raw(source: Source) -> IO[bytes]:
 
 
 class TableReader(ABC):
-    """An open table that can be read once, whole or in chunks. It is its own context manager.
+    """An open table that can be read once, whole or in chunks. Use it as a context manager.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class TableReader(ABC):
     decimal : {".", ","} or None
         The decimal sign of a CSV file; None if it is not known, and for formats with types.
     dayfirst : bool or None
-        Whether dates such as 1.2.2024 begin with the day, likewise.
+        Whether dates such as 1.2.2024 begin with the day; None as for ``decimal``.
     """
 
     def __init__(self, name: str, columns: dict[str, pa.DataType | None]) -> None:

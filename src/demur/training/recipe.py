@@ -111,10 +111,10 @@ class TabularTraining:
         Every network after the epoch whose validation loss was least; after the last epoch where it has no validation
         rows.
     best_epoch : array of int
-        Counted from 1; 0 if the deadline left time for nothing.
+        Best epoch of each network, counted from 1; 0 if the deadline left no time for one.
     temperature : array of float
-        That of each network after its best epoch, on its validation rows; 1 if the recipe is not ``tempered``. It is
-        not part of the network: divide its scores by it.
+        Temperature of each network after its best epoch, on its validation rows; 1 if the recipe is not ``tempered``.
+        It is not part of the network: divide the scores by it.
     training_loss, validation_loss : arrays of shape (n_networks, n_epochs)
         The loss curves: NaN where a network had fewer epochs, or no validation rows.
     complete : bool

@@ -17,8 +17,8 @@ class SmoothRobustScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     With z the scaled value the result is :math:`z / \sqrt{1 + (z / \text{clip})^2}`, which leaves moderate values
     nearly as they are and takes the weight out of outliers (Holzmüller, Grinsztajn and Steinwart 2024). A column whose
-    quartiles coincide is scaled by half its range, and a constant one becomes 0. Missing values (NaN) are left out when
-    the scales are learnt, and become 0, the median.
+    quartiles coincide is scaled by half its range, and a constant one becomes 0. Missing values (NaN) are ignored when
+    the scales are fitted, and become 0, the median.
 
     Parameters
     ----------

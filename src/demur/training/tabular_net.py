@@ -1,8 +1,8 @@
 r"""Networks for tables, after RealMLP (Holzmüller, Grinsztajn and Steinwart 2024), many as one tensor program.
 
 A layer is :math:`z = W a / \sqrt{\text{fan-in}} + b` (neural tangent parametrisation), a hidden unit's output
-:math:`z + \alpha\,(\mathrm{selu}(z) - z)` with a learnt blend :math:`\alpha`. The features, or periodic functions of
-them, are scaled by learnt factors first.
+:math:`z + \alpha\,(\mathrm{selu}(z) - z)` with a trainable blend :math:`\alpha`. The features, or periodic functions of
+them, are first scaled by trainable factors.
 
 Parameters that learn faster or slower than the weights are stored divided by their factor: a step of Adam does not
 depend on the scale of a gradient, so one learning rate then serves all of them.
@@ -35,7 +35,7 @@ _BITS_PER_CHOICE = 16
 
 @dataclass(frozen=True)
 class PeriodicEmbeddings:
-    """Each feature x as x itself and a few linear functions of cos(2 pi f x + p), with learnt f, p and weights.
+    """Each feature x as x itself and a few linear functions of cos(2 pi f x + p), with trainable f, p and weights.
 
     Parameters
     ----------

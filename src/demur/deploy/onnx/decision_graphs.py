@@ -32,7 +32,7 @@ def at_temperature(p: Tensor, temperature: float) -> Tensor:
 
 
 def calibrated(p: Tensor, calibrator: Any) -> Tensor:
-    """Return the probabilities after a calibrator, which may be None."""
+    """Return the calibrated probabilities; unchanged if the calibrator is None."""
     if calibrator is None:
         return p
     if type(calibrator) is TemperatureScaling:

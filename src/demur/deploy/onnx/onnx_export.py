@@ -381,7 +381,7 @@ def _declare_outputs(graph: Graph, found: _Decided, classes: Any, experts: list[
         declare(found.proba, "proba", np.float64, f"Class probabilities, in the order {shown}.", len(classes))
     if found.experts:
         who = ", ".join(f"{number} {name}" for number, name in enumerate(experts))
-        declare(found.experts[0], "ask", np.int64, f"Who is asked: {who}; -1 nobody.")
+        declare(found.experts[0], "ask", np.int64, f"Expert to ask: {who}; -1 if the model answers.")
         declare(found.experts[1], "expected_cost", np.float64, "Expected cost of the row, prices and mistakes.")
 
 
