@@ -249,11 +249,27 @@ def test_logits_of_any_scale_are_answered_alike(scale):
 
 
 def test_a_temperature_at_the_end_of_the_search_warns():
-    """One nearly tied row needs a temperature far below what the other rows suggest."""
-    logits = np.array([[0.0, 1e6]] * 999 + [[0.0, 1e-3]])
+    """Where the lower score is always right, the higher the temperature the better."""
     with pytest.warns(UserWarning, match="at the end of the range"):
-        TemperatureScaling(from_logits=True).fit(logits, np.ones(1000, dtype=int))
-    assert TemperatureScaling(from_logits=True).fit(np.zeros((9, 3)), [0, 1, 2] * 3).temperature_ == pytest.approx(1)
+        TemperatureScaling(from_logits=True).fit(np.array([[0.0, 2.0]] * 20_000), np.zeros(20_000, dtype=int))
+    assert TemperatureScaling(from_logits=True).fit(np.zeros((9, 3)), [0, 1, 2] * 3).temperature_ == pytest.approx(
+        1, rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("mask", [-1e4, -1e9, -3e38])
+def test_a_masked_class_does_not_move_the_temperature(mask):
+    logits, y = logits_sample()
+    masked = np.column_stack([logits, np.full(len(logits), mask)])
+    expected = TemperatureScaling(from_logits=True).fit(logits, y).temperature_
+    assert TemperatureScaling(from_logits=True).fit(masked, y).temperature_ == pytest.approx(expected, rel=1e-3)
+
+
+def test_weights_that_sum_to_one_are_not_counts():
+    logits, y = logits_sample()
+    expected = TemperatureScaling(from_logits=True).fit(8 * logits, y).temperature_
+    share = np.full(len(y), 1 / len(y))
+    assert TemperatureScaling(from_logits=True).fit(8 * logits, y, share).temperature_ == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])

@@ -16,7 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from demur import Capacity, DeferOption
+from demur import AutoClassifier, Capacity, DeferOption
 from demur.deferral import Expert, StoredProbabilities
 from demur.deploy import load, save
 from demur.deploy.answers import Answerer
@@ -165,13 +165,16 @@ def test_a_graph_for_every_way_of_knowing_an_expert(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
-    [ExtraTreesClassifier(20, random_state=0), make_pipeline(StandardScaler(), LogisticRegression()), "auto"],
+    [
+        ExtraTreesClassifier(20, random_state=0),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        AutoClassifier(("extra trees", "logistic regression", "gradient boosting"), time_budget=20, random_state=0),
+    ],
     ids=["trees", "pipeline", "auto"],
 )
 def test_graphs_of_other_classifiers(estimator):
     X, y, answers = rows(400)
-    model = DeferOption(estimator, {"nurse": 0.05, "consultant": 0.2}, time_budget=20)
-    model = (model if estimator == "auto" else clone(model)).fit(X, y, answers=answers)
+    model = clone(DeferOption(estimator, {"nurse": 0.05, "consultant": 0.2})).fit(X, y, answers=answers)
     assert compare_onnx(model, onnx_model(model), rows(200, seed=1)[0]).decisions_agree
 
 

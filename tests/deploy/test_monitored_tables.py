@@ -230,3 +230,15 @@ def test_a_list_to_review_has_the_cells_of_the_file(demur, folder, tmp_path):
     assert demur("monitor", folder / "model", data, *options).code == 0
     known = {row["id"]: row for row in read_rows(data)}
     assert all(row["a"] == known[row["id"]]["a"] and row["b"] == known[row["id"]]["b"] for row in read_rows(out))
+
+
+def test_an_earlier_version_of_a_grown_table_is_not_counted_again(demur, folder, tmp_path):
+    lines = (folder / "new.csv").read_text().splitlines(keepends=True)
+    for name, n_rows in (("early.csv", 50), ("late.csv", 80)):
+        (tmp_path / name).write_text("".join(lines[: n_rows + 1]))
+    state = tmp_path / "state.json"
+    for name in ("early.csv", "late.csv", "early.csv"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TableWarning)
+            assert demur("monitor", folder / "model", tmp_path / name, "--state", state).code == 0
+    assert Monitor.load(state).to_json()["rows"] == 80

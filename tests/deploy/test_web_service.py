@@ -25,7 +25,7 @@ from demur.deploy import create_app
 from demur.deploy.answers import GraphModel
 from demur.deploy.service_metrics import ServiceMetrics
 from demur.deploy.web_server import JsonFormatter
-from demur.deploy.web_service import read_api_keys
+from demur.deploy.web_service import BodyLimit, read_api_keys
 from demur.errors import InputError
 from demur.tabular import ANSWER_COLUMNS, TableModel, evaluate_table, fit_table, write_report
 
@@ -542,3 +542,24 @@ def test_the_level_decides_what_is_logged(caplog, level, n_lines):
     Client(app()).get("/health")
     ask(app(), good())
     assert len([one for one in caplog.records if one.name == "demur.access"]) == n_lines
+
+
+def test_one_text_is_not_a_list_of_keys_or_hosts():
+    for name in ("api_keys", "allowed_hosts"):
+        with pytest.raises(InputError, match=f"{name} must be a list of texts"):
+            create_app(model("lr"), **{name: "secret"})
+
+
+def test_a_body_that_a_disconnect_cuts_off_is_not_decided():
+    called = []
+
+    async def app(scope, receive, send):
+        called.append(await receive())
+
+    messages = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+
+    async def receive():
+        return messages.pop(0)
+
+    asyncio.run(BodyLimit(app, 1000, 5.0)({"type": "http", "method": "POST"}, receive, None))
+    assert not called

@@ -208,3 +208,20 @@ def test_repetitions_of_a_weighted_row_stay_on_one_side_of_a_split():
     for block in np.unique(examples.blocks.of_row):
         assert len(np.unique(examples.X[examples.blocks.of_row == block], axis=0)) == 1
     assert examples.blocks.of_row.max() + 1 == 60
+
+
+@pytest.mark.parametrize("kind", ["boolean", "category"])
+def test_booleans_of_pandas_decline_with_none(kind):
+    pandas = pytest.importorskip("pandas")
+    X, y = load_iris(return_X_y=True)
+    model = RejectOption(GaussianNB(), cost=0.05).fit(X, pandas.Series(y == 1).astype(kind))
+    assert model.classes_.tolist() == [False, True]
+    assert model.reject_label_ is None
+
+
+def test_a_group_without_calibration_rows_is_refused():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    groups = np.where(np.arange(600) < 1, "rare", "common")
+    with pytest.raises(ValueError, match="no calibration row is of the group 'rare'"):
+        RejectOption(GaussianNB(), rule=RiskControl(0.2, groups=groups)).fit(X, (X[:, 0] > 0).astype(int))

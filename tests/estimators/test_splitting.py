@@ -347,3 +347,29 @@ def test_a_splitter_cannot_put_copies_on_both_sides():
 def test_all_rows_set_aside_count_where_nothing_is_copied():
     X, y = np.random.default_rng(0).integers(3, size=(400, 2)), np.arange(400) % 2
     assert RejectOption(GaussianNB(), rule=Coverage(0.5)).fit(X, y).rule_.n_rows_ == 80
+
+
+@pytest.mark.parametrize("times", [3, 5])
+def test_most_rows_copied_several_times_are_suspected_and_kept_on_one_side(times):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 3)), rng.integers(2, size=400)
+    X, y = np.tile(X, (times, 1)), np.tile(y, times)
+    edited = rng.random(len(y)) < 0.03
+    X[edited, 0] += 1e-3 * rng.normal(size=edited.sum())
+    assert blocks_of(X, y).suspects is not None
+    parts = set_aside(5, X, y)
+    assert not set(map(tuple, X[parts.train])) & set(map(tuple, X[parts.aside]))
+
+
+def test_repeated_rare_classes_are_suspected():
+    rng = np.random.default_rng(0)
+    rare = rng.choice(300, size=2700)
+    X = np.concatenate([rng.normal(size=(3000, 3)), rng.normal(size=(300, 3))[rare]])
+    assert blocks_of(X, np.repeat([0, 1], [3000, 2700])).suspects is not None
+
+
+def test_discrete_observations_are_not_suspected():
+    rng = np.random.default_rng(0)
+    X = rng.zipf(1.6, size=(4000, 5)).clip(max=6)
+    y = (X.sum(axis=1) + rng.normal(size=4000) > 10).astype(int)
+    assert blocks_of(X, y).suspects is None

@@ -99,3 +99,17 @@ def test_counting_many_classes_asks_few_times():
     loss: Loss = Counting()
     loss(torch.zeros(1, 100_000), torch.zeros(1, dtype=torch.long))
     assert Counting.asked < 200
+
+
+def test_a_loss_with_exponentially_many_outputs_finds_its_number_of_classes():
+    class Exhaustive(type(get("ce"))):
+        def n_outputs(self, n_classes):
+            assert n_classes < 100
+            return 2 ** (n_classes - 1) - 1
+
+    assert Exhaustive()._n_classes(7) == 4
+
+
+def test_labels_may_be_of_a_wide_unsigned_type():
+    labels = torch.zeros(3, dtype=torch.uint16)
+    assert get("ce")(torch.zeros(3, 10), labels).shape == (3,)

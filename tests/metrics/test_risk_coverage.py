@@ -260,3 +260,15 @@ def test_confidences_that_differ_by_rounding_noise_tie(scale):
     assert found.aurc == pytest.approx(exact.aurc, rel=1e-12)
     intervals = [str(area_intervals(scores, wrong)["aurc"]) for scores in (votes, noisy)]
     assert intervals[0] == intervals[1]
+
+
+def test_thresholds_accept_the_rows_of_their_points_where_confidences_tie_by_rounding():
+    confidence = np.array([0.9, 0.1 + 0.2, 0.3, 0.3, 0.1])
+    curve = RiskCoverage.from_confidence(confidence, [0, 1, 1, 0, 0])
+    accepted = [(confidence > threshold).mean() for threshold in curve.thresholds]
+    np.testing.assert_allclose(accepted, curve.coverage)
+
+
+def test_ties_are_relative_to_the_confidences_beside_them():
+    confidence = np.array([1e16, 3.0, 2.0, 1.0])
+    assert len(RiskCoverage.from_confidence(confidence, [0, 1, 0, 1]).coverage) == 4

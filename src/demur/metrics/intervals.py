@@ -19,9 +19,16 @@ from scipy.special import betaincinv, digamma
 from demur.array_types import AnyArray
 from demur.costs import CostWarning, check_cost
 from demur.errors import InputError
-from demur.metrics.risk_coverage import starts_of_ties
 
-__all__ = ["Interval", "area_intervals", "bootstrap", "mean_interval", "proportion_interval", "risk_interval"]
+__all__ = [
+    "Interval",
+    "area_intervals",
+    "bootstrap",
+    "mean_interval",
+    "proportion_interval",
+    "risk_interval",
+    "starts_of_ties",
+]
 
 Floats = NDArray[np.float64]
 
@@ -215,6 +222,22 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
         name: Interval(float(area), float(low), float(high), confidence_level)
         for name, (area, low, high) in found.items()
     }
+
+
+_NOISE = 1e-12
+"""Relative differences below this come from the order of additions, not from the model."""
+
+
+def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
+    """Return where a confidence differs from the one before it by more than rounding noise.
+
+    Examples
+    --------
+    >>> starts_of_ties(np.array([0.9, 0.3, 0.1 + 0.2 - 1e-16, 0.1]))
+    array([ True,  True, False,  True])
+    """
+    size = np.abs(descending)
+    return np.append(True, descending[:-1] - descending[1:] > _NOISE * np.maximum(size[1:], size[:-1]))
 
 
 @dataclass(frozen=True, eq=False)

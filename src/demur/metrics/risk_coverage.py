@@ -11,9 +11,10 @@ from scipy.special import digamma
 
 from demur.array_types import AnyArray
 from demur.errors import InputError
+from demur.metrics.intervals import starts_of_ties
 from demur.rules import check_weights
 
-__all__ = ["RiskCoverage", "TiedGroups", "starts_of_ties"]
+__all__ = ["RiskCoverage", "TiedGroups"]
 
 Floats = NDArray[np.float64]
 
@@ -283,22 +284,6 @@ class TiedGroups:
         """Return the weight before each group and of the group, the loss before it and of it."""
         weight, loss = (np.append(0.0, total[:-1]) for total in (self.weight, self.loss))
         return weight, self.weight - weight, loss, self.loss - loss
-
-
-_NOISE = 1e-12
-"""Relative differences below this come from the order of additions, not from the model."""
-
-
-def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
-    """Return where a confidence differs from the one before it by more than rounding noise.
-
-    Examples
-    --------
-    >>> starts_of_ties(np.array([0.9, 0.3, 0.1 + 0.2 - 1e-16, 0.1]))
-    array([ True,  True, False,  True])
-    """
-    size = np.abs(descending)
-    return np.append(True, descending[:-1] - descending[1:] > _NOISE * np.maximum(size[1:], size[:-1]))
 
 
 def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, AnyArray]:

@@ -125,7 +125,10 @@ def check_calibration(
     certificate = certify(subject.loss, n_classes, target.single)
     stages = _stages(subject, slopes, seed)
     search = Search(subject, seed)
-    search.run(stages if certificate is None else [next(stages)[::4]])  # of what is proved, a sample
+    if certificate is not None:  # of what is proved, a sample
+        first = next(stages)
+        stages = iter([first[:: max(1, min(4, len(first) // 20))]])
+    search.run(stages)
     findings = search.findings()
     if not search.witnesses and not findings.n_right and not findings.timed_out and not findings.n_indifferent:
         raise LossContractError(
