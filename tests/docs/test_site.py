@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 QUESTIONS = (
     "Which loss should I use?",
     "What does c mean for me?",
-    "What is promised?",
+    "What is guaranteed?",
     "How do I change c without retraining?",
     "What happens to a rejected row?",
 )
