@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import datetime
 import html
 import json
 import logging
@@ -563,3 +564,15 @@ def test_a_body_that_a_disconnect_cuts_off_is_not_decided():
 
     asyncio.run(BodyLimit(app, 1000, 5.0)({"type": "http", "method": "POST"}, receive, None))
     assert not called
+
+
+def test_times_with_a_zone_are_refused_and_new_categories_named_for_any_number_of_rows():
+    rng = np.random.default_rng(0)
+    x, times = rng.normal(size=200), [datetime.time(int(hour)) for hour in rng.integers(24, size=200)]
+    columns = {"x": x, "kind": rng.choice(["a", "b"], 200), "at": times, "y": np.where(x > 0, "yes", "no")}
+    served = create_app(fit_table(pa.table(columns), "y", model="lr", novelty=None))
+    row = {"x": 1.0, "kind": "new", "at": "12:00"}
+    for rows in ([row], [row] * 65):
+        decided = ask(served, {"rows": rows}).json()["decisions"]
+        assert {one["reason"] for one in decided} == {"new category: kind"}
+    assert ask(served, {"row": {**row, "at": "12:00+05:00"}}).status_code == 422
