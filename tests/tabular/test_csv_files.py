@@ -138,9 +138,11 @@ def test_row_numbers_count_the_rows_of_data(blank):
 
 
 @pytest.mark.parametrize("word", ["#DIV/0!", "#N/A", "#REF!", "#VALUE!", "#NAME?", "#NUM!"])
-def test_errors_of_a_spreadsheet_are_missing(word):
+def test_errors_of_a_spreadsheet_are_missing_and_said(word):
     text = f"x,t\n1.5,a\n{word},b\n{word},#REF!\n"
-    assert table_of(text).to_pydict() == {"x": [1.5, None, None], "t": ["a", "b", "#REF!"]}
+    with pytest.warns(TableWarning, match="3 cells with a spreadsheet error"):
+        table = table_of(text)
+    assert table.to_pydict() == {"x": [1.5, None, None], "t": ["a", "b", "#REF!"]}
     chunk = next(open_chunks(io.BytesIO(text.encode()), columns={"x": pa.float64()}))
     assert chunk["x"].to_pylist() == [1.5, None, None]
 

@@ -24,15 +24,6 @@ def test_figures_by_hand():
     assert np.isnan(found[2].errors.estimate)  # it gave no answer
 
 
-def test_many_groups_share_a_line():
-    names = [f"g{k:03d}" for k in range(100) for _ in range(1 + (k < 10))]
-    found = Groups.of("site", names).figures(np.zeros(110, bool), np.zeros(110, bool))
-    assert len(found) == 40
-    assert found[-1].name == "61 other groups"
-    assert sum(one.counts.n_rows for one in found) == 110
-    assert {"g000", "g009"} <= {one.name for one in found}
-
-
 def test_intervals_cover_all_groups_together():
     """All groups alike: in at least 95 % of samples no interval misses, and none is called different."""
     rng = np.random.default_rng(0)

@@ -166,7 +166,7 @@ _LONGEST_NAME = 40
 def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     """Print what was read, which columns are used, and what was trained."""
     from demur.columns.frames import shown
-    from demur.tabular.evaluation_words import counted
+    from demur.tabular.evaluation_figures import counted
 
     facts, schema = model.facts, model.schema
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
@@ -201,16 +201,12 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
         console.print(table)
 
 
-_SHARES = ("system_accuracy", "coverage", "accepted_accuracy")
-_LEFT_TO_THE_REPORT = ("eaurc", "augrc", "deferral_area", "regret")
+_LEFT_TO_THE_REPORT = ("eaurc", "augrc", "deferral_area")
 
 
 def print_evaluation(evaluation: "Evaluation", where: str) -> None:
     """Print the figures with their intervals, and what they mean."""
-    from demur.tabular.evaluation_words import FIGURES, percent
-
-    def written(value: float, figure: str) -> str:
-        return percent(value) if figure in _SHARES else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
+    from demur.tabular.evaluation_figures import FIGURES
 
     table = plain_table(f"How it does {where}")
     for heading in ("", "value", "95 % interval", ""):
@@ -218,12 +214,11 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
     for figure, found in evaluation.figures.items():
         if figure in _LEFT_TO_THE_REPORT:
             continue
-        title, meaning = FIGURES[figure]
-        if figure == "risk" and evaluation.cost_assumed:
-            meaning = f"declining priced at {evaluation.cost:g}"
-        value = written(found.estimate, figure) if found.estimate == found.estimate else "none"
-        between = f"{written(found.low, figure)} to {written(found.high, figure)}" if found.low == found.low else ""
-        table.add_row(title, value, between, meaning)
+        one = FIGURES[figure]
+        between = f"{one.write(found.low)} to {one.write(found.high)}" if found.low == found.low else ""
+        assumed = figure == "risk" and evaluation.cost_assumed
+        meaning = f"declining priced at {evaluation.cost:g}" if assumed else one.meaning
+        table.add_row(one.title, one.write(found.estimate), between, meaning)
     console.print(table)
     if evaluation.groups is not None:
         console.print(_by_group(evaluation))
@@ -250,21 +245,20 @@ def _by_group(evaluation: "Evaluation") -> Table:
 
 def _by_expert(asking: "ExpertEvaluation") -> Table:
     """Return a line for each expert: how much it gets, and how good it is."""
-    from demur.tabular.evaluation_words import percent
+    from demur.tabular.evaluation_figures import percent
 
     table = plain_table()
     for heading in ("expert", "price", "asked", "95 % interval", "correct", "risk if always"):
         table.add_column(heading, justify="left" if heading == "expert" else "right", no_wrap=heading != "expert")
-    load = asking.load
-    for number, name in enumerate(asking.names):
-        right, always = asking.right_when_asked(number), asking.always(number)
+    for one in asking.experts:
+        always = one.risk_if_always_asked.estimate
         table.add_row(
-            _in_line(name),
-            f"{asking.prices[number]:g}",
-            percent(load.estimate[number]),
-            f"{percent(load.low[number])} to {percent(load.high[number])}",
-            percent(right.estimate),
-            f"{always.estimate:.4f}" if always.estimate == always.estimate else "no answers",
+            _in_line(one.name),
+            f"{one.price:g}",
+            percent(one.load.estimate),
+            f"{percent(one.load.low)} to {percent(one.load.high)}",
+            percent(one.right_when_asked.estimate),
+            f"{always:.4f}" if one.n_answered else "no answers",
         )
     return table
 
@@ -277,7 +271,7 @@ def _in_line(name: str) -> str:
 
 def about(model: "TableModel", data: str) -> dict[str, str]:
     """Return how a model was made, for the end of a report."""
-    from demur.tabular.evaluation_words import counted
+    from demur.tabular.evaluation_figures import counted
 
     facts = model.facts
     novelty = {} if model.novelty is None else {"Novel rows": model.novelty.explain()}

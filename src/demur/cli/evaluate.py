@@ -104,7 +104,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(judged.to_json(), indent=2))
         return
-    from demur.tabular.evaluation_words import counted
+    from demur.tabular.evaluation_figures import counted
 
     print_evaluation(judged, f"on {counted(judged.n_rows, 'row', 'rows')} of {data}")
     if report is not None:

@@ -130,7 +130,7 @@ def _check_state(
 
 def _print(watching: "Monitor") -> None:
     """Print the evidence of each check, the threshold of its alarm, and the result of the audit."""
-    from demur.tabular.evaluation_words import counted, percent
+    from demur.tabular.evaluation_figures import counted, percent
 
     found = watching.to_json()
     table = plain_table(f"After {counted(watching.n_rows, 'row', 'rows')}")

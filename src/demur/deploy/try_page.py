@@ -3,7 +3,7 @@
 from demur._version import __version__
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
-from demur.tabular.html_pages import (
+from demur.tabular.html_report import (
     SECURITY_HEADERS,
     asset,
     content_policy,

@@ -4,10 +4,10 @@ from .decide_files import Decided as Decided
 from .decide_files import DecideOptions as DecideOptions
 from .decide_files import decide_file as decide_file
 from .decide_files import decide_folder as decide_folder
+from .evaluation import Case as Case
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate_table as evaluate_table
 from .evaluation_figures import AnswerCounts as AnswerCounts
-from .evaluation_figures import Case as Case
 from .evaluation_figures import ClassFigures as ClassFigures
 from .evaluation_figures import ReliabilityBins as ReliabilityBins
 from .expert_columns import ExpertColumns as ExpertColumns

@@ -25,9 +25,10 @@ _Piece: TypeAlias = pa.Table | pa.RecordBatch
 _HEAD = 1 << 22  # the header must end within these bytes
 _BLOCK = 1 << 21  # Arrow reads 32 blocks ahead, so this bounds the memory; a row must fit into one block
 _ROW_ROOM = 8  # the block has room for rows that are this many times as long as the header
+_SHEET_ERRORS = ["#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!"]
 _SPELLINGS = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null", "None", "?", "-", "--"),
-    *("#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!"),
+    *_SHEET_ERRORS,
 )
 _MISSING = [f"{before}{word}{after}" for word in _SPELLINGS for before in ("", " ") for after in ("", " ")]
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -95,6 +96,10 @@ class CsvContent:
                 example = shown(codes[0].as_py().strip())
                 self._remark(f"column {shown(name)} holds codes such as {example}, so it is read as text")
                 table = _replaced(table, name, text[name])
+        errors = pa.array(_SHEET_ERRORS)
+        n_errors = sum(pc.sum(pc.is_in(column, errors), min_count=0).as_py() for column in text.columns)
+        if n_errors:
+            self._remark(f"{n_errors:,} cells with a spreadsheet error such as '#DIV/0!' are missing where numbers are")
         self.dayfirst, names, remark = order_of_dates(_texts(table), self.dayfirst)
         for name in names:
             dates = column_of_text(table[name], dayfirst=self.dayfirst)
