@@ -72,7 +72,7 @@ def test_the_policy_allows_our_own_script_and_style_only(hostile):
 def test_the_data_in_the_page_are_json_without_names(hostile):
     source = Page(hostile).raw["script"][0]
     assert "<" not in source
-    assert set(json.loads(source)["cells"]) == {"true", "answer", "rejections", "count"}
+    assert set(json.loads(source)) == {"costs", "states"}
     assert "alert" not in source
 
 
@@ -97,11 +97,10 @@ def test_a_fixed_cost_says_why_and_needs_no_script():
 
 
 def test_it_stays_small_however_many_rows():
-    """Rows that share class, answer and border are one cell: a hundred thousand rows of 26 classes fit easily."""
     evaluation = free(n_rows=100_000, classes=tuple(f"class {k}" for k in range(26)), sharpness=0.1)
     object.__setattr__(evaluation, "figures", free().figures)  # a cached property; its resampling is not at stake
     page = report_html(evaluation, "Large")
-    assert len(page.encode()) < 3_000_000
+    assert len(page.encode()) < 300_000
     for line in re.findall(r' d="M([^"]+)"', page):
         assert line.count("L") < 400
 
@@ -130,7 +129,6 @@ def test_of_many_classes_those_most_often_mistaken_are_shown():
     assert shown["counts"].shape == (21, 21)  # twenty, and labels that are no class; or declined
     assert evaluation.confusion[-1].sum() == 2
     named = [evaluation.class_names.index(name) for name in shown["rows"][:20]]
-    assert shown["named"] == [*named, 60]
     np.testing.assert_array_equal(shown["counts"], evaluation.confusion[np.ix_([*named, 60], [*named, 60])])
     mistakes = np.bincount([*evaluation.true[evaluation.wrong], *evaluation.decision.label[evaluation.wrong]])[:60]
     assert mistakes[named].min() >= np.delete(mistakes, named).max()

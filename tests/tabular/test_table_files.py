@@ -11,11 +11,12 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hostile import open_chunks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demur.columns import TableError, TableWarning
-from demur.tabular import TableWriter, open_chunks, open_table, read_table
+from demur.tabular import TableWriter, open_table, read_table
 from demur.tabular.csv_files import _utf8
 
 
@@ -238,8 +239,8 @@ def test_streaming_needs_little_memory(tmp_path):
         path = tmp_path / f"{n}.csv"
         path.write_bytes(b"a,b\n" + ROWS * n * 2)
         program = (
-            "import sys, pyarrow as pa; from demur.tabular import open_chunks\n"
-            "for _ in open_chunks(sys.argv[1], columns={'b': pa.string()}): pass\n"
+            "import sys, pyarrow as pa; from demur.tabular import open_table\n"
+            "for _ in open_table(sys.argv[1]).chunks({'b': pa.string()}): pass\n"
             "print(pa.default_memory_pool().max_memory())"
         )
         done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=True)

@@ -201,7 +201,7 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
         console.print(table)
 
 
-_LEFT_TO_THE_REPORT = ("eaurc", "augrc", "deferral_area")
+_LEFT_TO_THE_REPORT = ("eaurc", "augrc")
 
 
 def print_evaluation(evaluation: "Evaluation", where: str) -> None:

@@ -65,10 +65,10 @@ def refit(
         found = refit_table(fitted, *tables, audit=audit, rejected_share=rejected_share, **options)
         save(found.model, out, overwrite=force)
     if as_json:
-        from demur.tabular.evaluation_figures import as_json
+        from demur.tabular.evaluation_figures import json_ready
 
         risks = {"old_risk": found.old_risk, "new_risk": found.new_risk, "gain": found.gain}
-        numbers = {name: as_json(one) for name, one in risks.items()}
+        numbers = {name: json_ready(one) for name, one in risks.items()}
         counts = {"trained": found.n_trained, "declined": found.n_declined, "audited": found.n_audited}
         typer.echo(json.dumps({"folder": str(out), **counts, "judged": found.n_judged, **numbers}))
         return

@@ -30,7 +30,6 @@ from .review_queue import reviewed_rows as reviewed_rows
 from .review_queue import rows_to_review as rows_to_review
 from .review_queue import savings as savings
 from .table_files import TableReader as TableReader
-from .table_files import open_chunks as open_chunks
 from .table_files import open_table as open_table
 from .table_files import read_labelled as read_labelled
 from .table_files import read_table as read_table

@@ -91,8 +91,8 @@ class CsvContent:
                 table = _inferred(text, ",")
             self._remark(remark)
         for name, kind in kinds.items():
-            codes = text[name].filter(pc.match_substring_regex(text[name], _CODE)) if pa.types.is_integer(kind) else ()
-            if len(codes):
+            codes = text[name].filter(pc.match_substring_regex(text[name], _CODE))
+            if len(codes) and pa.types.is_integer(kind):
                 example = shown(codes[0].as_py().strip())
                 self._remark(f"column {shown(name)} holds codes such as {example}, so it is read as text")
                 table = _replaced(table, name, text[name])
@@ -102,10 +102,7 @@ class CsvContent:
             self._remark(f"{n_errors:,} cells with a spreadsheet error such as '#DIV/0!' are missing where numbers are")
         self.dayfirst, names, remark = order_of_dates(_texts(table), self.dayfirst)
         for name in names:
-            dates = column_of_text(table[name], dayfirst=self.dayfirst)
-            if pa.types.is_string(dates.type):
-                remark = f"column {shown(name)} holds dates that do not exist, so it is read as text"
-            table = _replaced(table, name, dates)
+            table = _replaced(table, name, column_of_text(table[name], dayfirst=self.dayfirst))
         self._remark(remark)
         return _tidy(table)
 
@@ -117,13 +114,9 @@ class CsvContent:
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return record batches with the columns as the types, each with the text of the copied columns."""
-        converted = [
-            name
-            for name, wanted in columns.items()
-            if wanted != pa.string() and (name in copied or (self.dayfirst is not None and _is_local_date(wanted)))
-        ]
+        converted = [name for name in copied if columns.get(name, pa.string()) != pa.string()]
         n_rows = 0
-        for batch in self._batches({**columns, **dict.fromkeys([*copied, *converted], pa.string())}):
+        for batch in self._batches({**columns, **dict.fromkeys(copied, pa.string())}):
             chunk = _tidy(batch.select(list(columns)))
             for name in converted:
                 try:
@@ -142,12 +135,7 @@ class CsvContent:
         options = (
             pacsv.ReadOptions(use_threads=False, block_size=self._block, column_names=names),
             pacsv.ParseOptions(delimiter=self._dialect.delimiter, newlines_in_values=True),
-            pacsv.ConvertOptions(
-                column_types=types,
-                include_columns=list(types),
-                null_values=_MISSING,
-                decimal_point=self.decimal or ".",
-            ),
+            _converting(types, self.decimal, self.dayfirst, include_columns=list(types)),
         )
         try:
             with pacsv.open_csv(self._rows, *options) as reader:
@@ -281,15 +269,19 @@ def column_of_text(
     >>> column_of_text(pa.array(["1", None, "NA"])).to_pylist()
     [1, None, None]
     """
-    dates = dayfirst is not None and (wanted is None or _is_local_date(wanted))
-    written = pa.table({"x": pc.fill_null(_iso_dates(text, bool(dayfirst)) if dates else text, "")})
-    column = _inferred(written, decimal, {} if wanted is None else {"x": wanted}).column(0)
+    written = pa.table({"x": pc.fill_null(text, "")})
+    column = _inferred(written, decimal, dayfirst, {} if wanted is None else {"x": wanted}).column(0)
     if wanted is None and pa.types.is_string(column.type):
         return text
     return column if isinstance(text, pa.ChunkedArray) else column.combine_chunks()
 
 
-def _inferred(text: pa.Table, decimal: str | None, types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
+def _inferred(
+    text: pa.Table,
+    decimal: str | None,
+    dayfirst: bool | None = None,
+    types: Mapping[str, pa.DataType] | None = None,
+) -> pa.Table:
     """Return a table of text with the types that Arrow finds in a CSV file, or with the given ones."""
     if not text.num_rows:
         return text
@@ -299,22 +291,34 @@ def _inferred(text: pa.Table, decimal: str | None, types: Mapping[str, pa.DataTy
         pa.BufferReader(file.getvalue()),
         pacsv.ReadOptions(column_names=text.column_names, use_threads=not types, block_size=max(_BLOCK, file.tell())),
         pacsv.ParseOptions(newlines_in_values=True),
-        pacsv.ConvertOptions(null_values=_MISSING, decimal_point=decimal or ".", column_types=types),
+        _converting(types, decimal, dayfirst),
     )
 
 
-def _is_local_date(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None))
+def _converting(
+    types: Mapping[str, pa.DataType] | None, decimal: str | None, dayfirst: bool | None, **more: Any
+) -> pacsv.ConvertOptions:
+    """Return how Arrow converts text: missing values, the decimal sign, and dates in local notation."""
+    dates = [pacsv.ISO8601]
+    if dayfirst is not None:
+        first, second = ("%d", "%m") if dayfirst else ("%m", "%d")
+        dates += [
+            f"{first}{sign}{second}{sign}{year}{time}"
+            for sign in "./-"
+            for year in ("%y", "%Y")
+            for time in ("", " %H:%M", " %H:%M:%S")
+        ]
+    return pacsv.ConvertOptions(
+        column_types=types, null_values=_MISSING, decimal_point=decimal or ".", timestamp_parsers=dates, **more
+    )
 
 
 _WITH_COMMA = r"^\s*[-+]?(\d+|\d*,\d+)([eE][-+]?\d+)?\s*$"
 # 1,234 may be a thousand; 0,234 and 1,5 and 1234,5 are not
 _SURELY_DECIMAL = r"^\s*[-+]?(\d*,(\d|\d\d|\d{4,})|0*,\d+|\d{4,},\d+|\d+,\d+[eE].*)\s*([eE][-+]?\d+)?\s*$"
-_LOCAL_DATE = (
-    r"^\s*(?P<first>\d{1,2})[./-](?P<second>\d{1,2})[./-](?P<year>\d{4})"
-    r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2}(?:\.\d{1,6})?))?)?\s*$"
-)
-_FIRST_LOOK = 50
+_LOCAL_DATE = r"^\d{1,2}[./-]\d{1,2}[./-]\d{4}( \d{1,2}:\d{2}(:\d{2})?)?$"
+_BEYOND_12 = {True: r"^(1[3-9]|[23]\d)[./-]", False: r"^\d{1,2}[./-](1[3-9]|[23]\d)[./-]"}
+"""Dates whose day cannot be a month, by whether the day comes first."""
 
 
 def decimal_of(columns: Mapping[str, Values], *, points: bool) -> tuple[str, str]:
@@ -380,50 +384,27 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
     (None, [], "dates such as '11/12/1999' in column 'born' may begin with the day or the month, so they are read ...
     """
     local = {name: text for name, text in columns.items() if _all_match(text, _LOCAL_DATE)}
-    evidence = {name: _orders(text) for name, text in local.items()}
-    if dayfirst is None and local:
-        found = {order for orders in evidence.values() for order in orders}
-        if len(found) != 1:
-            name, text = next(iter(local.items()))
-            example = f"dates such as {shown(text[0].as_py().strip())} in column {shown(name)}"
-            why = "begin with the day or the month by turns" if found else "may begin with the day or the month"
-            return None, [], f"{example} {why}, so they are read as text: pass --dayfirst or --no-dayfirst"
-        dayfirst = found.pop()
-    fitting = [name for name in local if (not dayfirst) not in evidence[name]]
-    if not fitting:
+    if not local:
         return dayfirst, [], ""
-    examples = [*(value for name in fitting for value in evidence[name].values()), local[fitting[0]][0].as_py()]
-    word = "day" if dayfirst else "month"
-    return dayfirst, fitting, f"dates such as {shown(examples[0].strip())} are read with the {word} first"
-
-
-def _orders(text: Values) -> dict[bool, str]:
-    """Return the orders that days beyond the 12th show (True for the day first), each with an example."""
-    parts, found = pc.extract_regex(text, _LOCAL_DATE), {}
-    for position, dayfirst in ((0, True), (1, False)):
-        beyond = pc.greater(pc.cast(pc.struct_field(parts, position), pa.int64()), 12)
-        if pc.any(beyond).as_py():
-            found[dayfirst] = text.filter(beyond)[0].as_py()
-    return found
+    name, text = next(iter(local.items()))
+    example = f"dates such as {shown(text[0].as_py())}"
+    if dayfirst is None:
+        found = {
+            first
+            for first, pattern in _BEYOND_12.items()
+            for text in local.values()
+            if pc.any(pc.match_substring_regex(text, pattern)).as_py()
+        }
+        if len(found) != 1:
+            why = "begin with the day or the month by turns" if found else "may begin with the day or the month"
+            words = f"{example} in column {shown(name)} {why}, so they are read as text"
+            return None, [], f"{words}: pass --dayfirst or --no-dayfirst"
+        dayfirst = found.pop()
+    return dayfirst, list(local), f"{example} are read with the {'day' if dayfirst else 'month'} first"
 
 
 def _all_match(text: Values, pattern: str) -> bool:
-    """Tell whether all values match; the first few show it for most columns that do not."""
-    parts = (text.slice(0, _FIRST_LOOK), text) if len(text) else ()
-    return bool(parts) and all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in parts)
-
-
-def _iso_dates(text: Values, dayfirst: bool) -> Values:
-    """Return text with dates such as 31.12.2024 written as 2024-12-31, and everything else unchanged."""
-    parts = pc.extract_regex(text, _LOCAL_DATE)
-    first, second, year, hour, minute, seconds = (pc.struct_field(parts, position) for position in range(6))
-    day, month = (first, second) if dayfirst else (second, first)
-    hour_or_0, month, day = (pc.utf8_lpad(number, 2, padding="0") for number in (hour, month, day))
-    date = pc.binary_join_element_wise(year, month, day, "-")
-    seconds = pc.if_else(pc.equal(seconds, ""), "00", seconds)
-    time = pc.binary_join_element_wise(hour_or_0, minute, seconds, ":")
-    iso = pc.if_else(pc.equal(hour, ""), date, pc.binary_join_element_wise(date, time, " "))
-    return pc.if_else(pc.is_valid(parts), iso, text)
+    return bool(len(text) and pc.all(pc.match_substring_regex(text, pattern)).as_py())
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from demur.tabular.evaluation_figures import (
     Groups,
     GuaranteeCheck,
     ReliabilityBins,
-    as_json,
     check_guarantee,
     cost_words,
     counted,
     headline,
+    json_ready,
     matrix_words,
     per_hundred,
     percent,
@@ -179,9 +179,6 @@ class Evaluation:
         rows = more.pop("rows", None)
         table = rows if rows is None or isinstance(rows, pa.Table) else pa.table(rows)
         result = cls(names, true, found, price, proba=values, rows=table, **more)
-        matrix = result.cost_matrix
-        if matrix is not None and len(matrix) != len(names):
-            raise InputError(f"the rule has costs for {len(matrix)} classes, got {len(names)} classes.")
         if result.cost_adjustable and (price is None or (result.at(price).decision.reject != found.reject).any()):
             raise InputError(f"cost_adjustable=True needs decisions of Chow's rule at the cost, got cost {cost}.")
         return result
@@ -241,11 +238,6 @@ class Evaluation:
     def risk_if_all_answered(self) -> float:
         """The mean cost of a row if every row were answered: the error rate."""
         return float(self.wrong.mean())
-
-    @property
-    def risk_if_all_rejected(self) -> float:
-        """The mean cost of a row if every row were declined: the cost itself."""
-        return math.nan if self.cost is None else self.cost
 
     @property
     def cost_matrix(self) -> NDArray[np.float64] | None:
@@ -332,7 +324,7 @@ class Evaluation:
         figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
         figures["risk_if_all_answered"] = proportion_interval(int(self.wrong.sum()), counts.n_rows)
         figures |= area_intervals(_sortable(self.decision.confidence), self.wrong)
-        return figures if asking is None else figures | {"deferral_area": asking.area}
+        return figures
 
     @cached_property
     def guarantee_check(self) -> GuaranteeCheck | None:
@@ -486,7 +478,7 @@ class Evaluation:
             "calibration": None if self.reliability is None else self.reliability.to_json(),
             "asking": None if self.asking is None else self.asking.to_json(),
         }
-        return {name: as_json(value) for name, value in found.items()}
+        return {name: json_ready(value) for name, value in found.items()}
 
     def __repr__(self) -> str:
         cost = "none" if self.cost is None else f"{self.cost:g}"

@@ -24,13 +24,13 @@ __all__ = [
     "Groups",
     "GuaranteeCheck",
     "ReliabilityBins",
-    "as_json",
     "check_guarantee",
     "compared",
     "cost_words",
     "counted",
     "headline",
     "interval_words",
+    "json_ready",
     "matrix_words",
     "per_hundred",
     "percent",
@@ -155,27 +155,26 @@ FIGURES = {
     "aurc": Figure("AURC", "area under risk-coverage"),
     "eaurc": Figure("Excess AURC", "above the AURC of the best order; 0 is perfect"),
     "augrc": Figure("AUGRC", "area under the generalized risk-coverage curve"),
-    "deferral_area": Figure("Deferral area", "mean accuracy over all shares of rows asked about"),
 }
 """All figures that an evaluation can have."""
 
 
-def as_json(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
     """Return figures as plain numbers, strings, lists and dicts, with None for what is undefined.
 
     Examples
     --------
-    >>> as_json({"risk": Interval(0.5, 0.25, np.nan, 0.95), "rows": np.array([1, 2])})
+    >>> json_ready({"risk": Interval(0.5, 0.25, np.nan, 0.95), "rows": np.array([1, 2])})
     {'risk': {'estimate': 0.5, 'low': 0.25, 'high': None}, 'rows': [1, 2]}
     """
     if isinstance(value, Interval):
         value = {"estimate": value.estimate, "low": value.low, "high": value.high}
     if isinstance(value, Mapping):
-        return {name: as_json(one) for name, one in value.items()}
+        return {name: json_ready(one) for name, one in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [as_json(one) for one in value]
+        return [json_ready(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -326,22 +325,22 @@ class ClassFigures:
     @property
     def rejection_rate(self) -> float:
         """The declined share of the class; NaN for a class without rows."""
-        return self.intervals["rejection_rate"].estimate
+        return float(self.intervals["rejection_rate"].estimate)
 
     @property
     def accepted_accuracy(self) -> float:
         """The share answered correctly among the rows of the class that were answered."""
-        return self.intervals["accepted_accuracy"].estimate
+        return float(self.intervals["accepted_accuracy"].estimate)
 
     @property
     def precision(self) -> float:
         """The share of correct ones among the answers with this class."""
-        return self.intervals["precision"].estimate
+        return float(self.intervals["precision"].estimate)
 
     @property
     def recall(self) -> float:
         """The share of the class, declined rows included, that was answered correctly."""
-        return self.intervals["recall"].estimate
+        return float(self.intervals["recall"].estimate)
 
     def to_json(self) -> ByName:
         """Return the figures with their 95 % intervals as plain numbers."""
@@ -350,8 +349,8 @@ class ClassFigures:
             "name": self.name,
             "n_rows": self.n_rows,
             "n_rejected": self.n_rejected,
-            **as_json({name: one.estimate for name, one in found.items()}),
-            "intervals": as_json({name: [one.low, one.high] for name, one in found.items()}),
+            **json_ready({name: one.estimate for name, one in found.items()}),
+            "intervals": json_ready({name: [one.low, one.high] for name, one in found.items()}),
         }
 
 
@@ -434,7 +433,7 @@ class ReliabilityBins:
             "accuracy_interval": np.column_stack([found.low, found.high]),
         }
         bins = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        return {"expected_calibration_error": self.ece, "bins": as_json(bins)}
+        return {"expected_calibration_error": self.ece, "bins": json_ready(bins)}
 
 
 @dataclass(frozen=True)
@@ -463,7 +462,7 @@ class GroupFigures:
     def to_json(self) -> ByName:
         """Return the figures as plain numbers, with None where one is undefined."""
         counts = {"rows": self.counts.n_rows, "answered": self.counts.n_answered, "wrong": self.counts.n_wrong}
-        shares = as_json({"coverage": self.coverage, "errors": self.errors, "risk": self.risk})
+        shares = json_ready({"coverage": self.coverage, "errors": self.errors, "risk": self.risk})
         return {"name": self.name, **counts, **shares, "differs": self.differs or None}
 
 

@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 from demur.array_types import AnyArray, ByName
 from demur.deferral.deferral_metrics import DeferralCurve
 from demur.metrics import Interval, mean_interval, proportion_interval
-from demur.tabular.evaluation_figures import ReliabilityBins, as_json, compared, counted, per_hundred, percent
+from demur.tabular.evaluation_figures import ReliabilityBins, compared, counted, json_ready, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
 
 __all__ = ["ExpertEvaluation", "ExpertFigures", "right_answers"]
 
 Floats = NDArray[np.float64]
-
-_MOST_RESAMPLED = 2_000_000
-"""Rows in all resamples together."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class ExpertFigures:
 
     def to_json(self) -> ByName:
         """Return the figures as plain numbers; of the calibration only its expected error."""
-        found = {name: as_json(value) for name, value in vars(self).items() if name != "calibration"}
+        found = {name: json_ready(value) for name, value in vars(self).items() if name != "calibration"}
         return found | {"calibration_error": None if self.calibration is None else self.calibration.ece}
 
 
@@ -111,12 +108,14 @@ class ExpertEvaluation:
         return len(self.ask)
 
     @cached_property
+    def filled(self) -> Floats:
+        """Whether each expert is right; where there is no answer, how likely that is."""
+        return np.where(np.isnan(self.expert_right), self.expected, self.expert_right)
+
+    @cached_property
     def right(self) -> Floats:
         """Whether the final answer is right; where the asked expert's is missing, how likely it is to be."""
-        rows, asked = np.arange(self.n_rows), np.maximum(self.ask, 0)
-        seen = self.expert_right[rows, asked]
-        expert = np.where(np.isnan(seen), self.expected[rows, asked], seen)
-        return np.where(self.ask < 0, self.model_right, expert)
+        return np.where(self.ask < 0, self.model_right, self.filled[np.arange(self.n_rows), self.ask])
 
     @cached_property
     def n_open(self) -> int:
@@ -175,16 +174,8 @@ class ExpertEvaluation:
     def curve(self) -> DeferralCurve:
         """Accuracy against the share of rows that are asked about, each of its best expert."""
         worth = self.expected - self.prices
-        best = worth.argmax(axis=1)
-        rows = np.arange(self.n_rows)
-        seen = self.expert_right[rows, best]
-        expert = np.where(np.isnan(seen), self.expected[rows, best], seen)
-        return DeferralCurve.from_confidence(self.sure - worth[rows, best], self.model_right, expert)
-
-    @cached_property
-    def area(self) -> Interval:
-        """The area under that curve."""
-        return self.curve.area_interval(n_resamples=max(50, min(500, _MOST_RESAMPLED // self.n_rows)))
+        rows, best = np.arange(self.n_rows), worth.argmax(axis=1)
+        return DeferralCurve.from_confidence(self.sure - worth[rows, best], self.model_right, self.filled[rows, best])
 
     def headline(self) -> str:
         """Summarize who answers, and at which cost, in one sentence."""
@@ -232,7 +223,7 @@ class ExpertEvaluation:
             "experts": [one.to_json() for one in self.experts],
             "n_asked": int((self.ask >= 0).sum()),
             "n_without_answer": self.n_open,
-            "risk_if_nobody_asked": as_json(self.nobody),
+            "risk_if_nobody_asked": json_ready(self.nobody),
         }
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,18 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur._version import __version__
-from demur.array_types import ByName, FloatArray
+from demur.array_types import ByName
+from demur.costs import CostWarning
 from demur.errors import MissingExtraError
 from demur.metrics import Interval, proportion_interval, risk_interval
-from demur.rules import Decision, chow_acceptance
 from demur.tabular.evaluation import Evaluation
 from demur.tabular.evaluation_figures import (
     FIGURES,
     UNDEFINED,
-    AnswerCounts,
     ReliabilityBins,
     cost_words,
-    headline,
     interval_words,
     matrix_words,
     per_hundred,
@@ -44,11 +43,9 @@ __all__ = [
     "Axis",
     "Chart",
     "asset",
-    "cells",
     "content_policy",
     "cost_grid",
     "embedded_json",
-    "n_rejections",
     "own_parts",
     "page_environment",
     "report_html",
@@ -148,26 +145,16 @@ def report_html(
     """
     environment = page_environment(_PACKAGE, needed_by="the report", extra="report")
     asking, cost = evaluation.asking, evaluation.cost
-    shown, charts, script, data = shown_confusion(evaluation), [risk_coverage_chart(evaluation)], "", None
-    grid = np.empty(0) if cost is None else cost_grid(cost)
+    charts, grid, script, data = [risk_coverage_chart(evaluation)], np.empty(0), "", None
     if asking is not None:
         charts.append(deferral_chart(asking))
-    elif cost is not None and evaluation.cost_adjustable:
-        rejections = n_rejections(evaluation.decision.confidence, grid)
-        counts = _counts_at_costs(evaluation, rejections, len(grid))
-        charts.append(cost_chart(evaluation, cost, grid, [one.risk(c) for one, c in zip(counts, grid, strict=True)]))
-        live = {
-            "n_classes": len(evaluation.class_names),
-            "named": shown["named"],
-            "chosen": int(np.searchsorted(grid, cost)),
-            "cells": cells(evaluation, rejections),
-            "costs": grid.tolist(),
-            "states": list(_states(evaluation, grid, counts, charts)),
-            "undefined": UNDEFINED,
-        }
-        script, data = asset(_PACKAGE, "report.js"), embedded_json(live)
     elif cost is not None:
-        charts.append(cost_chart(evaluation, cost, grid))
+        grid = cost_grid(cost)
+        moved = _at_costs(evaluation, grid) if evaluation.cost_adjustable else []
+        charts.append(cost_chart(evaluation, cost, grid, [one.risk for one in moved]))
+        if moved:
+            script = asset(_PACKAGE, "report.js")
+            data = embedded_json({"costs": grid.tolist(), "states": [_state(one, charts) for one in moved]})
     style = asset(_PACKAGE, "report.css")
     context = {
         "title": title,
@@ -179,7 +166,7 @@ def report_html(
         "figures": [(FIGURES[name], found) for name, found in evaluation.figures.items()],
         "tiles": {name: _tile(name, evaluation.figures[name]) for name in _TILES if name in evaluation.figures},
         "grid": grid,
-        "position": int(np.searchsorted(grid, evaluation.risk_if_all_rejected)),
+        "position": int(np.searchsorted(grid, cost or 0.0)),
         "charts": charts,
         "reliability": None if evaluation.reliability is None else reliability_chart(evaluation.reliability),
         "expert_charts": [
@@ -187,7 +174,7 @@ def report_html(
             for number, one in enumerate(() if asking is None else asking.experts)
             if one.calibration is not None
         ],
-        "shown": shown,
+        "shown": shown_confusion(evaluation),
         "made": dict(made or {}),
         "watched": watched,
         "version": __version__,
@@ -199,37 +186,30 @@ def report_html(
 def _tile(name: str, found: Interval) -> tuple[str, str, str]:
     """Return title, value and interval of a large figure."""
     title, write = _TILES[name]
-    value = UNDEFINED if math.isnan(found.estimate) else write(found.estimate)
-    return title, unbroken(value), unbroken(interval_words(found.low, found.high, write))
+    return title, unbroken(write(found.estimate)), unbroken(interval_words(found.low, found.high, write))
 
 
-def _counts_at_costs(evaluation: Evaluation, rejections: NDArray[np.int64], n_costs: int) -> list[AnswerCounts]:
-    """Return the counts at each of the costs."""
-    answered, wrong = (
-        np.cumsum(np.bincount(rows, minlength=n_costs + 1))[:-1] for rows in (rejections, rejections[evaluation.wrong])
-    )
-    return [AnswerCounts(evaluation.n_rows, int(a), int(w)) for a, w in zip(answered, wrong, strict=True)]
+def _at_costs(evaluation: Evaluation, grid: Floats) -> list[Evaluation]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
+        return [evaluation.at(float(cost)) for cost in grid]
 
 
-def _states(
-    evaluation: Evaluation, grid: Floats, counts: list[AnswerCounts], charts: "list[Chart]"
-) -> Iterator[ByName]:
-    """Yield what the page says at each of the costs: headline, large figures, and places of the markers."""
-    everything = evaluation.risk_if_all_answered
-    for cost, one in zip(grid.tolist(), counts, strict=True):
-        figures = {
-            "risk": risk_interval(one.n_wrong, one.n_rejected, one.n_rows, cost),
-            "coverage": proportion_interval(one.n_answered, one.n_rows),
-            "accepted_accuracy": proportion_interval(one.n_right, one.n_answered),
-        }
-        words = headline(one, (one.risk(cost), everything, cost), f"At cost {cost_words(cost)}")
-        places = ((one.coverage, 1 - one.accepted_accuracy), (cost, one.risk(cost)))
-        yield {
-            "cost": cost_words(cost),
-            "headline": unbroken(words),
-            "tiles": [[name, *_tile(name, found)[1:]] for name, found in figures.items()],
-            "markers": [[chart.name, chart.place(*place)] for chart, place in zip(charts, places, strict=True)],
-        }
+def _state(moved: Evaluation, charts: "list[Chart]") -> ByName:
+    """Return what the page says at another cost: headline, large figures, and places of the markers."""
+    counts, cost = moved.counts, moved.cost or 0.0
+    figures = {
+        "risk": risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, cost),
+        "coverage": proportion_interval(counts.n_answered, counts.n_rows),
+        "accepted_accuracy": proportion_interval(counts.n_right, counts.n_answered),
+    }
+    places = ((moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk))
+    return {
+        "cost": cost_words(cost),
+        "headline": unbroken(moved.headline()),
+        "tiles": [[name, *_tile(name, found)[1:]] for name, found in figures.items()],
+        "markers": [[chart.name, chart.place(*place)] for chart, place in zip(charts, places, strict=True)],
+    }
 
 
 def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
@@ -238,8 +218,7 @@ def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
     Returns
     -------
     dict
-        ``rows`` and ``columns``, the headings; ``named``, the position of each row among the classes; ``counts``;
-        ``looks``, the style of each cell.
+        ``rows`` and ``columns``, the headings; ``counts``; ``looks``, the style of each cell.
 
     Examples
     --------
@@ -269,7 +248,7 @@ def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
     ]
     away = "Declined" if evaluation.asking is None else "Asked about"
     columns = [*(names[k] for k in classes), away]
-    return {"rows": [names[k] for k in named], "columns": columns, "named": named, "counts": counts, "looks": looks}
+    return {"rows": [names[k] for k in named], "columns": columns, "counts": counts, "looks": looks}
 
 
 def cost_grid(cost: float) -> Floats:
@@ -282,42 +261,6 @@ def cost_grid(cost: float) -> Floats:
     """
     last = _STEPS // 2 if cost <= 0.5 else _STEPS - 1
     return np.union1d(np.arange(last + 1) / _STEPS, [cost])
-
-
-def n_rejections(confidence: FloatArray, grid: Floats) -> NDArray[np.int64]:
-    """Return at how many of the costs Chow's rule rejects each row: it is accepted from that position on.
-
-    Examples
-    --------
-    At cost 0.1 a confidence of 0.9 is a tie, and ties reject:
-
-    >>> n_rejections(np.array([0.95, 0.9, 0.2]), np.array([0.05, 0.1, 0.2]))
-    array([1, 2, 3])
-    """
-    total = np.zeros(len(confidence), dtype=np.int64)
-    for cost in grid:
-        total += Decision.from_acceptance(confidence, chow_acceptance(confidence, cost)).reject
-    return total
-
-
-def cells(evaluation: Evaluation, n_rejections: NDArray[np.int64]) -> dict[str, str]:
-    """Return the distinct (true class, answer, number of rejections) with their counts, as little-endian base64.
-
-    The script computes the confusion matrix of any cost from these. Rows that share all three are one cell, so that the
-    page stays small, and no single row can be read from it.
-    """
-    triples = np.stack([evaluation.true, evaluation.decision.label, n_rejections])
-    (true, answer, rejections), counts = np.unique(triples, axis=1, return_counts=True)
-    return {
-        "true": _base64(true, "<u2"),
-        "answer": _base64(answer, "<u2"),
-        "rejections": _base64(rejections, "<u2"),
-        "count": _base64(counts, "<u4"),
-    }
-
-
-def _base64(numbers: NDArray[Any], dtype: str) -> str:
-    return base64.b64encode(numbers.astype(dtype).tobytes()).decode("ascii")
 
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68, 506, 38, 284

@@ -1,8 +1,6 @@
 """Read a table from a file, a folder, standard input or a stream; the first bytes tell the format."""
 
-import bz2
 import codecs
-import gzip
 import io
 import itertools
 import lzma
@@ -12,6 +10,7 @@ import sys
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
 
@@ -27,7 +26,6 @@ __all__ = [
     "ParquetFolder",
     "Source",
     "TableReader",
-    "open_chunks",
     "open_raw",
     "open_table",
     "read_labelled",
@@ -67,17 +65,17 @@ class TableReader:
         Its columns and rows.
     close : callable
         Closes the file.
+
+    Attributes
+    ----------
+    columns : dict of str to pyarrow.DataType or None
+        The columns in order with their types; None in a CSV file, whose types depend on the rows.
     """
 
     def __init__(
         self, name: str, content: "CsvContent | ArrowContent", close: Callable[[], None] = lambda: None
     ) -> None:
-        self.name, self._content, self._close = name, content, close
-
-    @property
-    def columns(self) -> dict[str, pa.DataType | None]:
-        """The columns in order with their types; None in a CSV file, whose types depend on the rows."""
-        return self._content.columns
+        self.name, self.columns, self._content, self._close = name, content.columns, content, close
 
     @property
     def decimal(self) -> str | None:
@@ -175,10 +173,7 @@ class ArrowContent:
         """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
         for batch in self._batches(names, rows):
             chosen = batch.select(names)
-            for column in chosen.columns:
-                column.validate(full=True)
-                if pa.types.is_dictionary(column.type):
-                    column.dictionary.validate(full=True)
+            chosen.validate(full=True)
             yield chosen
 
     def chunks(
@@ -226,12 +221,12 @@ FORMATS: dict[bytes, Callable[[BinaryIO, str], ArrowContent]] = {
 }
 """The first bytes of each format with types, and what opens it; everything else is CSV."""
 
-_COMPRESSIONS: dict[bytes, Callable[[Any], Any]] = {
-    b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
-    b"BZh": bz2.BZ2File,
+_COMPRESSIONS: dict[bytes, Callable[[BinaryIO], Any]] = {
+    b"\x1f\x8b": partial(pa.CompressedInputStream, compression="gzip"),
+    b"BZh": partial(pa.CompressedInputStream, compression="bz2"),
     b"\xfd7zXZ\x00": lzma.LZMAFile,
-    b"\x28\xb5\x2f\xfd": lambda stream: pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd"),
-    b"\x04\x22\x4d\x18": lambda stream: pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "lz4"),
+    b"\x28\xb5\x2f\xfd": partial(pa.CompressedInputStream, compression="zstd"),
+    b"\x04\x22\x4d\x18": partial(pa.CompressedInputStream, compression="lz4"),
 }
 """The first bytes of each compression, and what opens it."""
 
@@ -267,9 +262,7 @@ def open_raw(source: Source) -> IO[bytes]:
         except FileNotFoundError as error:
             raise TableError(f"there is no file {shown(source)}: check the path") from error
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            problem = f"{shown(source)} cannot be opened ({reason})"
-            raise TableError(f"{problem}: check the path and its permissions") from error
+            raise TableError(f"{shown(source)} cannot be opened ({error}): check the path") from error
     if isinstance(source, io.TextIOBase) or not hasattr(source, "read"):
         kind = type(source).__name__
         raise TableError(f"a {kind} is neither a path nor a stream of bytes: give a path, or a stream of mode 'rb'")
@@ -388,12 +381,9 @@ def _content(
 ) -> CsvContent | ArrowContent:
     """Decompress a stream and find its format."""
     head, stream = _from_start(raw, name)
-    for mark, decompressed in _COMPRESSIONS.items():
-        if head.startswith(mark):
-            with _explained(name, "file"):
-                inner = decompressed(stream)
-            head, stream = _from_start(inner, name)
-            break
+    decompressed = next((opened for mark, opened in _COMPRESSIONS.items() if head.startswith(mark)), None)
+    if decompressed is not None:
+        head, stream = _from_start(decompressed(stream), name)
     if not head:
         raise TableError(f"{name} is empty: give a table with a header and at least one row")
     for mark, opened in FORMATS.items():
@@ -428,42 +418,6 @@ def read_table(
     """
     with open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
         return reader.read()
-
-
-def open_chunks(
-    source: Source,
-    *,
-    columns: Mapping[str, pa.DataType] | None = None,
-    chunk_rows: int = 65_536,
-    delimiter: str | None = None,
-    decimal: str | None = None,
-    dayfirst: bool | None = None,
-) -> Iterator[pa.RecordBatch]:
-    r"""Read a table in chunks, in bounded memory.
-
-    Parameters
-    ----------
-    source, delimiter, decimal, dayfirst
-        As in :func:`open_table`.
-    columns : dict of str to pyarrow.DataType, optional
-        The columns to read and the type of each, as :meth:`Schema.arrow_types` returns them; a value of another type
-        is an error. By default all columns are read, those of a CSV file as text.
-    chunk_rows : int, default 65536
-        The largest number of rows in a chunk.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-
-    Examples
-    --------
-    >>> import io
-    >>> chunks = open_chunks(io.BytesIO(b"x\n1\n2\n3\n"), columns={"x": pa.float64()}, chunk_rows=2)
-    >>> [chunk["x"].to_pylist() for chunk in chunks]
-    [[1.0, 2.0], [3.0]]
-    """
-    with open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
-        yield from reader.chunks(columns, chunk_rows)
 
 
 def read_labelled(
