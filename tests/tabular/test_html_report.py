@@ -14,7 +14,7 @@ from report_samples import HOSTILE, by_matrix, fixed, free
 from demur import Chow, CostMatrix, RiskControl, Threshold
 from demur.deploy import Monitor, Reference
 from demur.tabular import Evaluation, report_html, write_report
-from demur.tabular.evaluation_figures import Groups, matrix_words
+from demur.tabular.evaluation_figures import matrix_words
 from demur.tabular.html_report import shown_confusion
 
 
@@ -216,9 +216,14 @@ def test_what_a_monitor_saw_is_shown_with_its_alarms():
 
 def test_groups_have_a_table():
     proba = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
-    sites = Groups.of("site", ["<north>", "south", None])
     judged = Evaluation.of(
-        ["a", "a", "b"], Chow(0.3).decide(proba), classes=["a", "b"], cost=0.3, proba=proba, groups=sites
+        ["a", "a", "b"],
+        Chow(0.3).decide(proba),
+        classes=["a", "b"],
+        cost=0.3,
+        proba=proba,
+        group="site",
+        group_of_row=["<north>", "south", None],
     )
     page = report_html(judged, "R")
     assert "Group by group" in page

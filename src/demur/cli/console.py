@@ -220,7 +220,7 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
         meaning = f"declining priced at {evaluation.cost:g}" if assumed else one.meaning
         table.add_row(one.title, one.write(found.estimate), between, meaning)
     console.print(table)
-    if evaluation.groups is not None:
+    if evaluation.group is not None:
         console.print(_by_group(evaluation))
     if evaluation.asking is not None:
         console.print(_by_expert(evaluation.asking))
@@ -230,8 +230,7 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
 
 def _by_group(evaluation: "Evaluation") -> Table:
     """Return a line for each group, with intervals that hold for all groups together."""
-    column = "" if evaluation.groups is None else evaluation.groups.column
-    table = plain_table(f"By {column}, with 95 % intervals for all groups together")
+    table = plain_table(f"By {evaluation.group}, with 95 % intervals for all groups together")
     for heading in ("group", "rows", "answered %", "", "wrong %", "", "risk"):
         table.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=heading != "group")
     for one in evaluation.by_group:

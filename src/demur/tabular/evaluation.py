@@ -22,12 +22,12 @@ from demur.tabular.evaluation_figures import (
     AnswerCounts,
     ClassFigures,
     GroupFigures,
-    Groups,
     GuaranteeCheck,
     ReliabilityBins,
     check_guarantee,
     cost_words,
     counted,
+    figures_by_group,
     headline,
     json_ready,
     matrix_words,
@@ -103,8 +103,10 @@ class Evaluation:
         is compared with them.
     n_unlabelled : int
         Rows that were left out because they have no label.
-    groups : Groups, or None
-        The group of each row, to judge them one by one.
+    group : str, or None
+        The name of the column with the groups, which are judged one by one as well.
+    group_of_row : sequence of str, length n
+        The group of each row, or None.
     asking : ExpertEvaluation, or None
         Where the model can ask experts; a rejection then is a question.
 
@@ -140,7 +142,8 @@ class Evaluation:
     why_cost_fixed: str | None = None
     rule: Rule | None = None
     n_unlabelled: int = 0
-    groups: Groups | None = None
+    group: str | None = None
+    group_of_row: Sequence[str | None] = ()
     asking: ExpertEvaluation | None = None
 
     @classmethod
@@ -186,8 +189,7 @@ class Evaluation:
     def at(self, cost: float) -> "Evaluation":
         """Return the evaluation of the same model at another cost, where the cost is adjustable."""
         if not self.cost_adjustable:
-            made = "without a cost" if self.cost is None else f"for cost {self.cost:g}"
-            raise InputError(f"these decisions were made {made}; fit or decide again for cost {cost:g}.")
+            raise InputError(f"these decisions do not follow the cost: fit or decide again for cost {cost:g}.")
         price, old = _one_cost(cost), self.decision
         acceptance = chow_acceptance(old.confidence, np.asarray(price))
         new = Decision.from_acceptance(old.label, acceptance, old.confidence)
@@ -294,7 +296,9 @@ class Evaluation:
     @cached_property
     def by_group(self) -> list[GroupFigures]:
         """The figures of each group; empty without groups."""
-        return [] if self.groups is None else self.groups.figures(self.decision.reject, self.wrong, self.cost)
+        if self.group is None:
+            return []
+        return figures_by_group(self.group_of_row, self.decision.reject, self.wrong, self.cost)
 
     @cached_property
     def answer_confidence(self) -> FloatArray:
@@ -310,19 +314,26 @@ class Evaluation:
         return ReliabilityBins.from_confidence(self.answer_confidence[known], ~self.wrong[known])
 
     @cached_property
+    def answer_figures(self) -> dict[str, Interval]:
+        """The risk where there is a price, the coverage and the accepted accuracy, each with a 95 % interval."""
+        counts, figures = self.counts, {}
+        if self.cost is not None:
+            figures["risk"] = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, self.cost)
+        figures["coverage"] = proportion_interval(counts.n_answered, counts.n_rows)
+        figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
+        return figures
+
+    @cached_property
     def figures(self) -> dict[str, Interval]:
         """The headline figures, each with a 95 % interval, the one that the decisions were made by first.
 
         ``mean_cost`` and its two baselines where there is a cost matrix; ``risk`` where there is a price.
         """
-        counts, asking, figures = self.counts, self.asking, dict(self.mean_costs)
+        asking, figures = self.asking, dict(self.mean_costs)
         if asking is not None:
             figures |= {"system_risk": asking.risk, "system_accuracy": asking.accuracy}
-        if self.cost is not None:
-            figures["risk"] = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, self.cost)
-        figures["coverage"] = proportion_interval(counts.n_answered, counts.n_rows)
-        figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
-        figures["risk_if_all_answered"] = proportion_interval(int(self.wrong.sum()), counts.n_rows)
+        figures |= self.answer_figures
+        figures["risk_if_all_answered"] = proportion_interval(int(self.wrong.sum()), self.n_rows)
         figures |= area_intervals(_sortable(self.decision.confidence), self.wrong)
         return figures
 
@@ -472,7 +483,7 @@ class Evaluation:
             "figures": self.figures,
             "baselines": {"answer_everything": answered, "reject_everything": rejected},
             "by_class": [one.to_json() for one in self.by_class],
-            "group": None if self.groups is None else self.groups.column,
+            "group": self.group,
             "by_group": [one.to_json() for one in self.by_group],
             "confusion": self.confusion,
             "calibration": None if self.reliability is None else self.reliability.to_json(),
@@ -552,7 +563,8 @@ def evaluate_table(
         why_cost_fixed=model.why_cost_fixed,
         rule=rule,
         n_unlabelled=data.n_unlabelled,
-        groups=None if group is None else Groups.of(group, class_texts(data.rows[group]).tolist()),
+        group=group,
+        group_of_row=() if group is None else class_texts(data.rows[group]).tolist(),
         asking=asking,
     )
 

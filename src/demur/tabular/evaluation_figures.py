@@ -21,13 +21,13 @@ __all__ = [
     "ClassFigures",
     "Figure",
     "GroupFigures",
-    "Groups",
     "GuaranteeCheck",
     "ReliabilityBins",
     "check_guarantee",
     "compared",
     "cost_words",
     "counted",
+    "figures_by_group",
     "headline",
     "interval_words",
     "json_ready",
@@ -466,59 +466,46 @@ class GroupFigures:
         return {"name": self.name, **counts, **shares, "differs": self.differs or None}
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """The group of each row.
+def figures_by_group(
+    groups: Sequence[str | None], reject: NDArray[np.bool_], wrong: NDArray[np.bool_], cost: float | None = None
+) -> list[GroupFigures]:
+    """Return the figures of each group, by name; rows without one are a group as well.
+
+    The intervals of each figure hold for all groups together with 95 % confidence (Bonferroni): the widest of many is
+    not a discovery.
 
     Parameters
     ----------
-    column : str
-        The name of the column with the groups.
-    of_row : array of str, shape (n,)
+    groups : sequence of str, length n
+        The group of each row, or None.
+    reject, wrong : array of bool, shape (n,)
+        Whether the row was declined, and whether its answer is wrong or would be.
+    cost : float, optional
+        The cost of declining a row.
 
     Examples
     --------
-    >>> sites = Groups.of("site", ["north"] * 90 + ["south"] * 10)
     >>> reject, wrong = np.zeros(100, dtype=bool), np.arange(100) >= 93
-    >>> for one in sites.figures(reject, wrong, cost=0.2):
+    >>> for one in figures_by_group(["north"] * 90 + ["south"] * 10, reject, wrong, cost=0.2):
     ...     print(one.name, one.counts.n_wrong, round(one.errors.low, 2), round(one.errors.high, 2), one.differs)
     north 0 0.0 0.05 fewer
     south 7 0.31 0.95 more
     """
-
-    column: str
-    of_row: NDArray[np.str_]
-
-    @classmethod
-    def of(cls, column: str, values: Sequence[str | None]) -> "Groups":
-        """Name the group of each row; rows without one are a group as well."""
-        return cls(column, np.array(["(none)" if value is None else str(value) for value in values], dtype=np.str_))
-
-    def figures(
-        self, reject: NDArray[np.bool_], wrong: NDArray[np.bool_], cost: float | None = None
-    ) -> list[GroupFigures]:
-        """Return the figures of each group, by name.
-
-        The intervals of each figure hold for all groups together with 95 % confidence (Bonferroni): the widest of many
-        is not a discovery.
-        """
-        names, codes = np.unique(self.of_row, return_inverse=True)
-        level = 1 - 0.05 / len(names)
-        n_rows, n_answered, n_wrong = (
-            np.bincount(codes[rows], minlength=len(names)) for rows in (slice(None), ~reject, ~reject & wrong)
-        )
-        errors_of_all = float(n_wrong.sum() / max(n_answered.sum(), 1))
-        found = []
-        for name, *numbers in zip(names.tolist(), n_rows.tolist(), n_answered.tolist(), n_wrong.tolist(), strict=True):
-            counts = AnswerCounts(*numbers)
-            coverage = proportion_interval(counts.n_answered, counts.n_rows, level)
-            errors = proportion_interval(counts.n_wrong, counts.n_answered, level)
-            risk = None
-            if cost is not None:
-                risk = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, cost, level)
-            differs = "more" if errors.low > errors_of_all else "fewer" if errors.high < errors_of_all else ""
-            found.append(GroupFigures(name, counts, coverage, errors, risk, differs))
-        return found
+    names, codes = np.unique(["(none)" if name is None else name for name in groups], return_inverse=True)
+    level = 1 - 0.05 / len(names)
+    tables = [np.bincount(codes[rows], minlength=len(names)) for rows in (slice(None), ~reject, ~reject & wrong)]
+    errors_of_all = float(tables[2].sum() / max(tables[1].sum(), 1))
+    found = []
+    for name, *numbers in zip(names.tolist(), *(table.tolist() for table in tables), strict=True):
+        counts = AnswerCounts(*numbers)
+        coverage = proportion_interval(counts.n_answered, counts.n_rows, level)
+        errors = proportion_interval(counts.n_wrong, counts.n_answered, level)
+        risk = None
+        if cost is not None:
+            risk = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, cost, level)
+        differs = "more" if errors.low > errors_of_all else "fewer" if errors.high < errors_of_all else ""
+        found.append(GroupFigures(name, counts, coverage, errors, risk, differs))
+    return found
 
 
 _SURPRISING = 0.01

@@ -20,7 +20,7 @@ from demur._version import __version__
 from demur.array_types import ByName
 from demur.costs import CostWarning
 from demur.errors import MissingExtraError
-from demur.metrics import Interval, proportion_interval, risk_interval
+from demur.metrics import Interval
 from demur.tabular.evaluation import Evaluation
 from demur.tabular.evaluation_figures import (
     FIGURES,
@@ -197,17 +197,12 @@ def _at_costs(evaluation: Evaluation, grid: Floats) -> list[Evaluation]:
 
 def _state(moved: Evaluation, charts: "list[Chart]") -> ByName:
     """Return what the page says at another cost: headline, large figures, and places of the markers."""
-    counts, cost = moved.counts, moved.cost or 0.0
-    figures = {
-        "risk": risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, cost),
-        "coverage": proportion_interval(counts.n_answered, counts.n_rows),
-        "accepted_accuracy": proportion_interval(counts.n_right, counts.n_answered),
-    }
+    cost = moved.cost or 0.0
     places = ((moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk))
     return {
         "cost": cost_words(cost),
         "headline": unbroken(moved.headline()),
-        "tiles": [[name, *_tile(name, found)[1:]] for name, found in figures.items()],
+        "tiles": [[name, *_tile(name, found)[1:]] for name, found in moved.answer_figures.items()],
         "markers": [[chart.name, chart.place(*place)] for chart, place in zip(charts, places, strict=True)],
     }
 

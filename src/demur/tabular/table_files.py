@@ -129,8 +129,6 @@ class TableReader:
         missing = [name for name in (*columns, *copied) if name not in self.columns]
         if missing:
             raise TableError(f"{self.name} has no column {listed(missing)}: it has {listed(self.columns)}")
-        if rows < 1:
-            raise TableError(f"a chunk of {rows} rows cannot be read: ask for at least one")
         empty = True
         for batch, copies in self._content.chunks(columns, copied, rows):
             for start in range(0, batch.num_rows, rows):
