@@ -90,9 +90,9 @@ class CsvContent:
             if self.decimal == ",":
                 table = _inferred(text, ",")
             self._remark(remark)
-        for name, kind in kinds.items():
+        for name in (name for name, kind in kinds.items() if pa.types.is_integer(kind)):
             codes = text[name].filter(pc.match_substring_regex(text[name], _CODE))
-            if len(codes) and pa.types.is_integer(kind):
+            if len(codes):
                 example = shown(codes[0].as_py().strip())
                 self._remark(f"column {shown(name)} holds codes such as {example}, so it is read as text")
                 table = _replaced(table, name, text[name])

@@ -150,11 +150,13 @@ def report_html(
         charts.append(deferral_chart(asking))
     elif cost is not None:
         grid = cost_grid(cost)
-        moved = _at_costs(evaluation, grid) if evaluation.cost_adjustable else []
-        charts.append(cost_chart(evaluation, cost, grid, [one.risk for one in moved]))
-        if moved:
-            script = asset(_PACKAGE, "report.js")
-            data = embedded_json({"costs": grid.tolist(), "states": [_state(one, charts) for one in moved]})
+        states = _states(evaluation, grid) if evaluation.cost_adjustable else []
+        charts.append(cost_chart(evaluation, cost, grid, [state["markers"][1][1] for state in states]))
+        for state in states:
+            places = zip(charts, state["markers"], strict=True)
+            state["markers"] = [[chart.name, chart.place(*values)] for chart, values in places]
+        if states:
+            script, data = asset(_PACKAGE, "report.js"), embedded_json({"costs": grid.tolist(), "states": states})
     style = asset(_PACKAGE, "report.css")
     context = {
         "title": title,
@@ -189,21 +191,19 @@ def _tile(name: str, found: Interval) -> tuple[str, str, str]:
     return title, unbroken(write(found.estimate)), unbroken(interval_words(found.low, found.high, write))
 
 
-def _at_costs(evaluation: Evaluation, grid: Floats) -> list[Evaluation]:
+def _states(evaluation: Evaluation, grid: Floats) -> list[dict[str, Any]]:
+    """Return what the page says at each cost: headline, large figures, and the markers of both charts in values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
-        return [evaluation.at(float(cost)) for cost in grid]
+        return [_state(evaluation.at(cost), cost) for cost in grid.tolist()]
 
 
-def _state(moved: Evaluation, charts: "list[Chart]") -> ByName:
-    """Return what the page says at another cost: headline, large figures, and places of the markers."""
-    cost = moved.cost or 0.0
-    places = ((moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk))
+def _state(moved: Evaluation, cost: float) -> dict[str, Any]:
     return {
         "cost": cost_words(cost),
         "headline": unbroken(moved.headline()),
         "tiles": [[name, *_tile(name, found)[1:]] for name, found in moved.answer_figures.items()],
-        "markers": [[chart.name, chart.place(*place)] for chart, place in zip(charts, places, strict=True)],
+        "markers": [(moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk)],
     }
 
 
