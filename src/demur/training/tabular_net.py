@@ -147,7 +147,8 @@ class TabularNet(Architecture):
                 self.parts = nn.ParameterDict({name: nn.Parameter(part[0].clone()) for name, part in parts.items()})
 
             def forward(self, x: Tensor) -> Tensor:
-                return folded_scores(net, {name: part.unsqueeze(0) for name, part in self.parts.items()}, x)[0]
+                scores: Tensor = folded_scores(net, {name: part[None] for name, part in self.parts.items()}, x)
+                return scores[0]
 
         return TabularModule()
 
