@@ -185,7 +185,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
         if isinstance(base, StoredProbabilities):
             self.estimator_ = base
-            kept, proba = np.arange(len(labels)), self._proba(X)
+            kept, proba = np.arange(len(labels)), proba_of(self.estimator_, X, self.classes_)
         else:
             rows, found = self._fit_model(base, X, labels, folds, fit_params)
             kept, first = np.unique(rows, return_index=True)
