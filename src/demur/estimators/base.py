@@ -111,6 +111,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
         Log probabilities (two classes: log odds) where there are probabilities, else the trained scores.
         """
+        scores: NDArray[np.float64]
         if self.has_proba:
             scores = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
         else:

@@ -392,8 +392,7 @@ class CandidateSearch:
         self.n_classes = int(self.y.max()) + 1
         self._fitted: list[CrossFitted] = []
         self._dense_of_fold: dict[int, Any] = {}
-        self._numbers: NDArray[np.float64] | None = None
-        self.numbers: ColumnTransformer | None = None
+        self.numbers = numbers_view(task.categorical).fit(self.codes) if task.categorical.any() else None
 
     def run(self, wanted: Sequence[CandidateModel]) -> list[CrossFitted]:
         """Cross-fit the candidates, each in its slice of the time; the first in any case."""
@@ -464,11 +463,7 @@ class CandidateSearch:
 
     def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
         """Train the networks of all folds as one stack, which then stays as it is."""
-        if self._numbers is None:
-            self._numbers = self.codes
-            if self.task.categorical.any():
-                self.numbers = numbers_view(self.task.categorical).fit(self.codes)
-                self._numbers = np.asarray(self.numbers.transform(self.codes), dtype=np.float64)
+        numbers = self.codes if self.numbers is None else np.asarray(self.numbers.transform(self.codes), np.float64)
         n_train = len(self.folds[0][0])
         n_members = max(len(self.folds) * _members_per_fold(n_train), 2)
         usual = recipe_for(n_train)
@@ -479,12 +474,12 @@ class CandidateSearch:
             model.embeddings, recipe=recipe, deadline=time.monotonic() + seconds if np.isfinite(seconds) else None,
             progress=lambda steps: self._advance(100 * steps / total, name),
         )  # fmt: skip
-        data = FoldData(Rows(self._numbers, self.y, self.weight), self.folds)
+        data = FoldData(Rows(numbers, self.y, self.weight), self.folds)
         grid = grid_of("ce", self.n_classes, 0.02, 0.2)
         found = fit_fold_networks(data, grid, seeds.tolist(), self.n_classes, 0.2, train)
         run = cast(TabularTraining, found.run)
         epochs = recipe.epochs if run.complete else np.isfinite(run.training_loss).sum(1).mean()
-        model.adopt(found, self._numbers.shape[1], self.n_classes)
+        model.adopt(found, numbers.shape[1], self.n_classes)
         return self._calibrated(candidate, found.held_out.scores, epochs / recipe.epochs, 1.0, model, 0.0)
 
     def _calibrated(

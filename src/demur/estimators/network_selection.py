@@ -352,7 +352,10 @@ def _normalised(estimates: AnyArray) -> NDArray[np.float64]:
     """Return probabilities in double precision, each row divided by its sum; equal ones where the sum is 0."""
     proba = estimates.astype(np.float64)
     total = proba.sum(axis=1, keepdims=True)
-    return np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total != 0)
+    normalised: NDArray[np.float64] = np.divide(
+        proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total != 0
+    )
+    return normalised
 
 
 _VISITS = 400_000
@@ -556,7 +559,8 @@ def fit_fold_networks(
                 rows.append(test)
                 found.append((decision.label, decision.reject, scores))
         which = np.concatenate(rows)
-        return HeldOut(which, data.rows.y[which], *map(np.concatenate, zip(*found, strict=True)), data.weight[which])
+        label, reject, scores = map(np.concatenate, zip(*found, strict=True))
+        return HeldOut(which, data.rows.y[which], label, reject, scores, data.weight[which])
 
     candidates, outcomes = [], []
     for number, entry in enumerate(grid):

@@ -160,8 +160,9 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         return np.asarray(listed, dtype=np.float64)
 
 
-def _refuse_first(wrong: NDArray[np.bool_], words: str, values: _Numbers | None = None) -> None:
+def _refuse_first(found: Any, words: str, values: _Numbers | None = None) -> None:
     """Raise an error about the first row that is wrong; the words may show its value."""
+    wrong = np.asarray(found, dtype=bool)
     if wrong.any():
         row = int(wrong.argmax())
         more = f" (one of {int(wrong.sum()):,} such rows)" if wrong.sum() > 1 else ""

@@ -28,6 +28,7 @@ from demur.estimators.base import (
     row_weights,
 )
 from demur.estimators.network_selection import (
+    FittedNetworks,
     FoldData,
     FoldNetworks,
     GridEntry,
@@ -178,6 +179,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     True
     """
 
+    fit_cost_: float
+    networks_: FittedNetworks
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(

@@ -276,7 +276,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         held_out, proba = self._fit_model(base, seen, labels[train], folds_within(folds, train), own, calibrate)
         self.equal_rows_ = blocks.equal_rows
         self.label_shift_: LabelShift | None = None
-        self.calibrator_ = self.known_rows_ = self.fitted_rule_ = None
+        self.calibrator_ = self.known_rows_ = None
+        self.fitted_rule_: Any = None
         if calibrate and not (isinstance(base, AutoClassifier) and self.calibration == "auto"):
             rows = train[held_out]
             self.calibrator_ = self._calibrate(proba, codes[rows], None if weight is None else weight[rows])
@@ -484,7 +485,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if by_group is not None:
             rule = rule.of_rows(rows[kept])
         codes = np.searchsorted(self.classes_, labels[rows])
-        self.fitted_rule_: Any = clone(rule).fit(proba[kept], codes[kept], **given)
+        self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)
         if by_group is not None:
             missing = {str(group) for group in by_group} - set(self.fitted_rule_.group_certificates_)
             if missing:

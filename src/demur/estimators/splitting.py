@@ -252,7 +252,8 @@ def folds_of(
     rows = [(np.asarray(train), np.asarray(test)) for train, test in found]
     if not hasattr(cv, "split"):
         return rows
-    return [(train[~np.isin(blocks.of_row[train], blocks.of_row[test])], test) for train, test in rows]
+    apart = [(train[~np.isin(blocks.of_row[train], blocks.of_row[test])], test) for train, test in rows]
+    return [fold for fold in apart if len(fold[0])]
 
 
 def set_aside(cv: Any, y: AnyArray, blocks: Blocks, folds: Sequence[Fold] = ()) -> Partition:
