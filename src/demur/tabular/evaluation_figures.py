@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -139,7 +139,7 @@ class Figure:
 
     title: str
     meaning: str
-    write: Callable[[float], str] = _digits
+    write: Callable[[float], str] = field(default_factory=lambda: _digits)
 
 
 FIGURES = {
