@@ -1,0 +1,493 @@
+"""Synthetic data with known class probabilities and best decisions: Gaussian classes, and a linear deferral problem."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from scipy.stats import qmc
+
+from demur.errors import InputError, InputTypeError
+from demur.rules import Chow
+
+__all__ = [
+    "BayesSummary",
+    "DeferralRows",
+    "Estimate",
+    "GaussianClasses",
+    "LinearDeferral",
+    "make_gaussian_classes",
+    "make_linear_deferral",
+    "paper_gaussians",
+]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Seed = int | np.random.Generator | None
+"""As for :func:`numpy.random.default_rng`."""
+
+
+class Estimate(NamedTuple):
+    """A number and its standard error.
+
+    Examples
+    --------
+    >>> print(Estimate(0.123456789, 0.00012))
+    0.123457 ± 0.0001
+    """
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.6g} ± {self.error:.1g}"
+
+
+@dataclass(frozen=True)
+class BayesSummary:
+    """What the Bayes-optimal rule (Chow's, with the true posterior) achieves at one cost.
+
+    Parameters
+    ----------
+    cost : float
+        The price c of one rejection.
+    risk : Estimate
+        The smallest 0-1-c risk that any classifier with a reject option can reach, E[min(1 - max eta, c)].
+    rejection_rate, coverage : Estimate
+        The share of examples that are declined, and the share that are answered.
+    accepted_accuracy : Estimate
+        The share of right answers among those given; NaN where nothing is accepted.
+    """
+
+    cost: float
+    risk: Estimate
+    rejection_rate: Estimate
+    coverage: Estimate
+    accepted_accuracy: Estimate
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class GaussianClasses:
+    r"""Classes with Gaussian inputs, :math:`x \mid y \sim \mathcal N(\mu_y, \sigma^2 I)`.
+
+    Parameters
+    ----------
+    means : array of shape (n_classes, n_features)
+        The centres of the classes.
+    variance : float, default 0.2
+        The variance of each feature within a class.
+    prior : array of shape (n_classes,), optional
+        The class frequencies; equal by default.
+
+    Examples
+    --------
+    With centres at -1 and 1 the log-odds are 10 x, so at c = 0.2 the rule rejects where 10 |x| <= log 4:
+
+    >>> two = GaussianClasses([[-1.0], [1.0]])
+    >>> two.posterior([[0.0], [0.1 * np.log(4)]]).round(4)
+    array([[0.5, 0.5], [0.2, 0.8]])
+    >>> round(two.bayes_summary(cost=0.2).rejection_rate.value, 4)
+    0.0216
+    """
+
+    means: Floats
+    variance: float
+    prior: Floats
+
+    def __init__(self, means: ArrayLike, variance: float = 0.2, prior: ArrayLike | None = None) -> None:
+        centres = np.array(means, dtype=np.float64)
+        if centres.ndim != 2 or centres.shape[0] < 2 or centres.shape[1] < 1:
+            raise InputError(
+                f"means must have shape (n_classes, n_features) with at least two classes, got {centres.shape}."
+            )
+        if not np.isfinite(centres).all():
+            raise InputError("means must be finite, got NaN or infinity.")
+        if not isinstance(variance, (int, float, np.number)) or not 0 < variance < np.inf:
+            raise InputError(
+                f"variance must be one positive number (the covariance is variance * I), got {variance!r}."
+            )
+        frequencies = _check_prior(prior, len(centres))
+        for array in (centres, frequencies):
+            array.setflags(write=False)
+        object.__setattr__(self, "means", centres)
+        object.__setattr__(self, "variance", float(variance))
+        object.__setattr__(self, "prior", frequencies)
+
+    def posterior(self, X: ArrayLike) -> Floats:
+        r"""Return the exact class probabilities :math:`\eta(x)`, shape (n, n_classes).
+
+        :math:`|x|^2` is common to all classes, so the log-odds are linear in x and nothing underflows, however
+        far x lies from every centre.
+        """
+        points = np.asarray(X, dtype=np.float64)
+        if points.ndim != 2 or points.shape[1] != self.means.shape[1]:
+            raise InputError(f"X must have shape (n, {self.means.shape[1]}) like the means, got {points.shape}.")
+        if not np.isfinite(points).all():
+            raise InputError("X must be finite, got NaN or infinity.")
+        origin = self.means.mean(axis=0)
+        centres = self.means - origin
+        logits = ((points - origin) @ centres.T - (centres**2).sum(axis=1) / 2) / self.variance + np.log(self.prior)
+        return np.asarray(softmax(logits, axis=1))
+
+    def sample(
+        self, *, n: int | None = None, n_per_class: int | ArrayLike | None = None, seed: Seed = None
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Draw examples, in random order.
+
+        Parameters
+        ----------
+        n : int, optional
+            Draw this many independent examples, with classes drawn from the prior.
+        n_per_class : int or array of n_classes int, optional
+            Draw exactly this many of each class instead, whatever the prior, as the paper does for training.
+        seed : int, numpy.random.Generator or None
+            As for :func:`numpy.random.default_rng`; equal integers give equal samples.
+
+        Returns
+        -------
+        X : array of shape (n, n_features)
+        y : array of shape (n,)
+            Classes 0, ..., n_classes - 1.
+
+        Examples
+        --------
+        >>> X, y = GaussianClasses([[-1.0, 0.0], [1.0, 0.0]]).sample(n_per_class=20, seed=0)
+        >>> X.shape, np.bincount(y).tolist()
+        ((40, 2), [20, 20])
+        """
+        if (n is None) == (n_per_class is None):
+            raise InputTypeError("give either n (independent draws) or n_per_class (exact counts), and not both.")
+        rng = np.random.default_rng(seed)
+        n_classes, n_features = self.means.shape
+        if n is not None:
+            y = rng.choice(n_classes, size=_check_count("n", n), p=self.prior)
+        else:
+            given: list[object] = np.atleast_1d(np.asarray(n_per_class)).tolist()
+            counts = [_check_count("n_per_class", count) for count in given]
+            if len(counts) not in (1, n_classes):
+                raise InputError(f"n_per_class must be one number or {n_classes}, one per class, got {counts}.")
+            y = rng.permutation(np.repeat(np.arange(n_classes), counts if len(counts) > 1 else counts[0]))
+        noise = rng.standard_normal((len(y), n_features))
+        return self.means[y] + np.sqrt(self.variance) * noise, y
+
+    def bayes_risk(self, cost: float) -> float:
+        """Return the smallest 0-1-c risk that any classifier can reach; :meth:`bayes_summary` adds its error."""
+        return self.bayes_summary(cost).risk.value
+
+    def bayes_summary(self, cost: float, *, n_draws: int = 2**20, seed: int = 0) -> BayesSummary:
+        """Return risk, rejection rate, coverage and accuracy of the Bayes-optimal rule, each with its standard error.
+
+        The figures are means over scrambled Sobol points of each class, in the smallest space that holds the centres.
+        In a plane, the risk is accurate to about 1e-6 and the rejection rate to about 1e-4.
+
+        Parameters
+        ----------
+        cost : float
+            The price c of one rejection.
+        n_draws : int
+            Largest number of points; it is rounded down so that each class has the same power of two.
+        seed : int
+
+        Examples
+        --------
+        >>> best = GaussianClasses([[-1.0, 0.0], [1.0, 0.0]]).bayes_summary(cost=0.2)
+        >>> round(best.rejection_rate.value, 3), best.risk.error < 1e-5
+        (0.022, True)
+        """
+        if np.ndim(cost) != 0:
+            raise InputError(f"cost must be a single number here, got an array of shape {np.shape(cost)}.")
+        rule, seen = Chow(cost), self._in_span_of_means()
+        n_classes, n_dimensions = seen.means.shape
+        doublings = int(np.log2(max(1, _check_count("n_draws", n_draws) // (SCRAMBLES * n_classes))))
+        found = np.zeros((SCRAMBLES, 3))
+        for scramble in range(SCRAMBLES):
+            generator = np.random.default_rng([seed, scramble])
+            sobol = qmc.Sobol(n_dimensions, seed=generator)
+            points = qmc.MultivariateNormalQMC(np.zeros(n_dimensions), engine=sobol).random(2**doublings)
+            for mean, frequency in zip(seen.means, seen.prior, strict=True):
+                decision = rule.decide(seen.posterior(mean + points))
+                accept = ~decision.reject  # the label is not drawn: its mean given x is the posterior
+                right = np.where(accept, decision.confidence, 0.0)
+                price = np.where(accept, 1 - decision.confidence, cost)
+                found[scramble] += frequency * np.array([price.mean(), accept.mean(), right.mean()])
+        risk, covered, right = (_mean(values) for values in found.T)
+        answered = found[found[:, 1] > 0]
+        return BayesSummary(
+            cost=float(cost),
+            risk=risk,
+            rejection_rate=Estimate(1 - covered.value, covered.error),
+            coverage=covered,
+            accepted_accuracy=_mean(answered[:, 2] / answered[:, 1]),
+        )
+
+    def _in_span_of_means(self) -> "GaussianClasses":
+        """Return the classes in the smallest space that holds the centres, in standard deviations; eta is the same."""
+        centres = (self.means - self.means.mean(axis=0)) / np.sqrt(self.variance)
+        _, sizes, directions = np.linalg.svd(centres, full_matrices=False)
+        rank = max(1, int(np.sum(sizes > 1e-9)))
+        return GaussianClasses(centres @ directions[:rank].T, 1.0, self.prior)
+
+
+PAPER_MEANS = (
+    (2.28, -0.4),
+    (1.41, -1.92),
+    (-1.63, 2.93),
+    (2.34, 2.82),
+    (-1.85, -2.26),
+    (-1.76, 2.73),
+    (-0.26, -0.36),
+    (-1.66, 1.38),
+)
+"""Of :func:`paper_gaussians`, whose docstring says where they come from."""
+
+
+def make_gaussian_classes(
+    n_classes: int = 8, n_features: int = 2, *, spread: float = 3.0, variance: float = 0.2, seed: Seed = None
+) -> GaussianClasses:
+    """Place centres at random, uniformly in the cube [-spread, spread]^n_features, with equal class frequencies.
+
+    Examples
+    --------
+    >>> make_gaussian_classes(5, 3, seed=0).means.shape
+    (5, 3)
+    """
+    _check_count("n_classes", n_classes)
+    _check_count("n_features", n_features)
+    if not 0 < spread < np.inf:
+        raise InputError(f"spread must be a positive number, got {spread!r}.")
+    means = np.random.default_rng(seed).uniform(-spread, spread, size=(n_classes, n_features))
+    return GaussianClasses(means, variance)
+
+
+def paper_gaussians() -> GaussianClasses:
+    """Return eight classes in the plane, variance 0.2 and equal frequencies, as in the paper's synthetic experiment.
+
+    The paper draws the eight means at random and does not print them. These come from
+    ``make_gaussian_classes(8, 2, spread=3.0, seed=3925)``, rounded to two decimals; of the seeds 0 to 19,999 it is
+    the one whose Bayes-optimal rejection rates come nearest, in squared distance, to the rates of the
+    cross-entropy network in the paper's Table 2 (``benchmarks/choose_gaussian_means.py`` repeats the search):
+
+    ====  ===============  ===========
+    cost  Table 2, CE (%)  here (%)
+    ====  ===============  ===========
+    0.05  33.9             33.4
+    0.2   28.3             28.5
+    0.4   17.3             17.6
+    ====  ===============  ===========
+
+    Two of the centres nearly coincide, half a standard deviation apart: most of what is rejected at c = 0.4 is theirs.
+
+    Examples
+    --------
+    >>> classes = paper_gaussians()
+    >>> [round(100 * classes.bayes_summary(cost).rejection_rate.value, 1) for cost in (0.05, 0.2, 0.4)]
+    [33.4, 28.5, 17.6]
+    """
+    return GaussianClasses(PAPER_MEANS, variance=0.2)
+
+
+def _check_prior(prior: ArrayLike | None, n_classes: int) -> Floats:
+    if prior is None:
+        return np.full(n_classes, 1.0 / n_classes)
+    values = np.array(prior, dtype=np.float64)
+    if values.shape != (n_classes,):
+        raise InputError(f"prior must have one entry for each of the {n_classes} classes, got shape {values.shape}.")
+    if not (values > 0).all() or abs(values.sum() - 1) > 1e-6:
+        raise InputError(f"prior must be positive and sum to 1, got {values.tolist()}, which sums to {values.sum():g}.")
+    return np.asarray(values / values.sum())
+
+
+def _check_count(name: str, value: object) -> int:
+    """Check that a number of things is a positive integer, and return it."""
+    if not isinstance(value, (int, np.integer)) or value <= 0:
+        raise InputError(f"{name} must be a positive integer, got {value!r}.")
+    return int(value)
+
+
+SCRAMBLES = 8
+"""Independent sets of Sobol points; the deviation between them gives the standard errors."""
+
+
+def _mean(values: Floats) -> Estimate:
+    if len(values) < SCRAMBLES:
+        return Estimate(np.nan, np.nan)
+    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))))
+
+
+_PROBES = 10_000
+_LEAST, _MOST = 0.2, 0.8
+_TRIES = 10_000
+
+
+class DeferralRows(NamedTuple):
+    """Rows with their classes, and what the person says of them."""
+
+    X: Floats
+    y: Integers
+    human: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class LinearDeferral:
+    r"""Two classes, one human expert, and a plane that bounds the rows on which a model needs the expert.
+
+    On one side of the plane, r(x) = 1 and the class is a fair coin toss, independent of x. On the other side, r(x) = 0
+    and the class is that of a linear classifier m(x) with probability 1 - e_m, and a coin toss otherwise, so that m
+    errs with probability e_m / 2. The person errs with probability e_d where r(x) = 1 and e_n where r(x) = 0, for both
+    classes.
+
+    Parameters
+    ----------
+    rejector, classifier : arrays of shape (n_features + 1,)
+        The planes of r and m: weights, then the constant.
+    errors : (e_d, e_n, e_m)
+    centres, deviations : arrays of shape (n_components, n_features), or None
+        Of the Gaussian mixture that the features are drawn from; None for uniform features in [0, 1].
+
+    Examples
+    --------
+    The person is needed where the first feature is large; the second tells the class elsewhere:
+
+    >>> problem = LinearDeferral(np.array([1, 0, -0.5]), np.array([0, 1, -0.5]), errors=(0.1, 0.3, 0.2))
+    >>> problem.posterior([[0.9, 0.9], [0.1, 0.9]])
+    array([[0.5, 0.5], [0.1, 0.9]])
+    >>> problem.human_accuracy([[0.9, 0.9], [0.1, 0.9]])
+    array([0.9, 0.7])
+    >>> round(problem.bayes_risk([[0.9, 0.9], [0.1, 0.9]]), 12)  # the person where needed, the classifier elsewhere
+    0.1
+    """
+
+    rejector: Floats
+    classifier: Floats
+    errors: tuple[float, float, float]
+    centres: Floats | None = None
+    deviations: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.errors) != 3 or not all(0 <= rate <= 1 for rate in self.errors):
+            raise InputError(f"errors must be three numbers in [0, 1] (e_d, e_n, e_m), got {self.errors!r}.")
+
+    def features(self, n: int, seed: Seed = None) -> Floats:
+        """Draw the features of n rows."""
+        rng = np.random.default_rng(seed)
+        n_features = len(self.rejector) - 1
+        if self.centres is None or self.deviations is None:
+            return rng.uniform(size=(n, n_features))
+        component = rng.integers(len(self.centres), size=n)
+        drawn: Floats = self.centres[component] + self.deviations[component] * rng.normal(size=(n, n_features))
+        return drawn
+
+    def sample(self, n: int, seed: Seed = None) -> DeferralRows:
+        """Draw n rows with their classes and the person's answers.
+
+        Examples
+        --------
+        >>> make_linear_deferral(seed=0).sample(5, seed=0).X.shape
+        (5, 30)
+        """
+        rng = np.random.default_rng(seed)
+        X = self.features(n, rng)
+        y = (rng.random(n) < self.posterior(X)[:, 1]).astype(np.int64)
+        right = rng.random(n) < self.human_accuracy(X)
+        return DeferralRows(X, y, np.where(right, y, 1 - y))
+
+    def needs_human(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Return r(x): whether the class is a coin toss to a model."""
+        return _side(self.rejector, X)
+
+    def posterior(self, X: ArrayLike) -> Floats:
+        """Return the exact class probabilities, of shape (n, 2)."""
+        error = np.where(self.needs_human(X), 0.5, self.errors[2] / 2)
+        second = np.where(_side(self.classifier, X), 1 - error, error)
+        return np.column_stack([1 - second, second])
+
+    def human_accuracy(self, X: ArrayLike) -> Floats:
+        """Return the exact probability that the person is right, of shape (n,)."""
+        return np.where(self.needs_human(X), 1 - self.errors[0], 1 - self.errors[1])
+
+    def system_risk(self, X: ArrayLike, label: ArrayLike, ask: ArrayLike, price: float = 0.0) -> float:
+        """Return the exact expected cost of decisions on these rows: mistakes, and the price where the person is asked.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        label : array of int
+            The class that the model would answer.
+        ask : array of int
+            0 where the person is asked, -1 where the model answers, as in ``Decision.ask``.
+        price : float
+        """
+        rows = np.arange(len(np.asarray(label)))
+        answering = 1 - self.posterior(X)[rows, np.asarray(label)]
+        asking = price + 1 - self.human_accuracy(X)
+        return float(np.where(np.asarray(ask) >= 0, asking, answering).mean())
+
+    def bayes_risk(self, X: ArrayLike, price: float = 0.0) -> float:
+        """Return the least expected cost that any system can have on these rows."""
+        answering = 1 - self.posterior(X).max(axis=1)
+        return float(np.minimum(answering, price + 1 - self.human_accuracy(X)).mean())
+
+
+def make_linear_deferral(
+    n_features: int = 30,
+    n_components: int = 15,
+    errors: tuple[float, float, float] = (0.0, 0.3, 0.0),
+    *,
+    features: Literal["uniform", "mixture"] = "uniform",
+    seed: Seed = None,
+) -> LinearDeferral:
+    r"""Draw a random :class:`LinearDeferral` problem.
+
+    Weights and constants of the planes are uniform in :math:`\pm 1/\sqrt{d}`. A plane is drawn again until between 20 %
+    and 80 % of the rows lie on each side; for the classifier's plane, only rows that do not need the person count. A
+    mixture has means from N(0, I) and standard deviations uniform in [0, 1].
+
+    Parameters
+    ----------
+    n_features : int
+    n_components : int
+        Number of components of a mixture.
+    errors : (e_d, e_n, e_m)
+        Error rates, as in :class:`LinearDeferral`.
+    features : {"uniform", "mixture"}
+        Distribution of the features: uniform in [0, 1], or a Gaussian mixture.
+    seed : int, Generator or None
+
+    Examples
+    --------
+    >>> problem = make_linear_deferral(10, 20, (0.1, 0.3, 0.2), features="mixture", seed=1)
+    >>> rows = problem.sample(20_000, seed=0)
+    >>> bool(0.2 < problem.needs_human(rows.X).mean() < 0.8)
+    True
+    """
+    if features not in ("uniform", "mixture"):
+        raise InputError(f'features must be "uniform" or "mixture", got {features!r}.')
+    if n_features < 1 or n_components < 1:
+        raise InputError(f"n_features and n_components must be at least 1, got {n_features} and {n_components}.")
+    rng = np.random.default_rng(seed)
+    centres = deviations = None
+    if features == "mixture":
+        centres, deviations = rng.normal(size=(n_components, n_features)), rng.uniform(size=(n_components, n_features))
+    nothing = np.zeros(n_features + 1)
+    X = LinearDeferral(nothing, nothing, errors, centres, deviations).features(_PROBES, rng)
+    rejector = _plane(X, rng)
+    classifier = _plane(X[~_side(rejector, X)], rng)
+    return LinearDeferral(rejector, classifier, errors, centres, deviations)
+
+
+def _plane(X: Floats, rng: np.random.Generator) -> Floats:
+    bound = X.shape[1] ** -0.5
+    for _ in range(_TRIES):
+        plane: Floats = rng.uniform(-bound, bound, size=X.shape[1] + 1)
+        if _LEAST <= _side(plane, X).mean() <= _MOST:
+            return plane
+    raise InputError(f"no plane with 20 to 80 % of the rows on each side was found in {_TRIES:,} draws.")
+
+
+def _side(plane: Floats, X: ArrayLike) -> NDArray[np.bool_]:
+    values = np.asarray(X, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != len(plane) - 1:
+        raise InputError(f"X must have shape (n, {len(plane) - 1}), got {values.shape}.")
+    side: NDArray[np.bool_] = values @ plane[:-1] + plane[-1] > 0
+    return side
