@@ -12,7 +12,7 @@ from demur.cli.app import app
 from demur.cli.console import CallError
 from demur.deferral import available_joint, get_joint
 from demur.errors import InputError
-from demur.paper.deferral_experiment import DeferralProtocol, DeferralRun, deferral_page
+from demur.paper.deferral_experiment import DeferralProtocol, DeferralRun
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,23 +28,6 @@ def test_every_cell_of_the_stored_comparison_is_there():
     tables, protocol = DeferralRun(ROOT / "results" / "deferral", None).records(), DeferralProtocol()
     assert len(tables) == 5 * protocol.trials * (len(available_joint()) + 1)
     assert all(record["spec"]["train_rows"] == protocol.train_rows for record in tables)
-
-
-def test_the_verdict_on_two_stages_is_counted_from_the_records():
-    def record(problem, method, accuracy):
-        spec = {"train_rows": 10, "hidden_units": 1, "epochs": 1}
-        return {
-            "part": "tables", "problem": problem, "method": method, "trial": 0, "spec": spec, "accuracy": accuracy,
-            "expert": 0.5, "seconds": 1.0, "environment": {"device": "cpu", "demur": "0", "torch": "0"},
-        }  # fmt: skip
-
-    rows = [record("vehicle", "ms", 0.7), record("vehicle", "ova", 0.8), record("vehicle", "two-stage", 0.8)]
-    rows += [record("yeast", "ms", 0.7), record("yeast", "ova", 0.7), record("yeast", "two-stage", 0.69)]
-    page = deferral_page(rows)
-    assert "in the mean*: holds. Its error less the mean of theirs is -0.0200" in page
-    assert "below on 1 of 2 data sets" in page
-    rows[2] = record("vehicle", "two-stage", 0.5)
-    assert "does not hold" in deferral_page(rows)
 
 
 def test_a_half_written_line_is_passed_over(tmp_path):

@@ -10,12 +10,10 @@ import torch
 
 from demur.paper import pages
 from demur.paper.experiments import chosen_experiments, parse_settings
+from demur.paper.jobs import Watch, make_plan, matching, run_here, run_on_cluster
 from demur.paper.problems import DataPlace
 from demur.paper.records import Store
-from demur.paper.run_jobs import Watch, run_here, run_on_cluster
-from demur.paper.tables import find_published
-from demur.paper.trial_jobs import make_plan, matching
-from demur.paper.trial_means import collect
+from demur.paper.trial_means import collect, find_published
 from demur.workers import connect_dask
 
 pytestmark = pytest.mark.slow

@@ -23,11 +23,11 @@ from demur.cli.console import (
 
 if TYPE_CHECKING:
     from demur.paper.experiments import Experiment
+    from demur.paper.jobs import Watch
     from demur.paper.pages import Outcome
     from demur.paper.problems import DataPlace
     from demur.paper.records import Record
-    from demur.paper.run_jobs import Watch
-    from demur.paper.trial_jobs import TrialJob
+    from demur.paper.trials import TrialJob
 
 __all__ = ["reproduce"]
 
@@ -97,7 +97,7 @@ def reproduce(
     from demur.paper.experiments import chosen_experiments, parse_settings, restrict, with_losses
     from demur.paper.figures import check_matplotlib
     from demur.paper.problems import DataPlace
-    from demur.paper.tables import find_published
+    from demur.paper.trial_means import find_published
 
     place = DataPlace(data, stand_ins=quick)
     default = "published" if protocol == "published" else "modern" if which == "modern" else "paper"
@@ -153,7 +153,7 @@ def _compute(
     experiments: "list[Experiment]", folder: Path, place: "DataPlace", device: str, scheduler: str | None
 ) -> str | None:
     """Compute what is not stored yet; return an error message if some jobs failed."""
-    from demur.paper.run_jobs import JobsFailedError, compute_records
+    from demur.paper.jobs import JobsFailedError, compute_records
 
     with _exit_codes(None):
         try:
@@ -185,7 +185,7 @@ def _exit_codes(failure: str | None) -> Iterator[None]:
 @contextmanager
 def _watching() -> "Iterator[Watch]":
     """Show progress: a bar on a terminal, elsewhere one line per finished job."""
-    from demur.paper.run_jobs import Watch
+    from demur.paper.jobs import Watch
     from demur.progress import progress_bar
 
     if is_watched():

@@ -1,0 +1,331 @@
+"""The jobs of an experiment that are left, run on this machine or on a Dask cluster; each record is stored at once."""
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from demur.errors import UserError
+from demur.paper.experiments import Experiment
+from demur.paper.problems import DataIdentity, DataPlace, ensure, identify
+from demur.paper.records import Record, Store
+from demur.paper.trials import TrialJob, Workplace, compute, grid_size, spec_of
+from demur.training import resolve_device
+from demur.workers import connect_dask, n_cores, optional_dask
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = [
+    "JobsFailedError",
+    "Plan",
+    "Watch",
+    "compute_records",
+    "make_jobs",
+    "make_plan",
+    "matching",
+    "run_here",
+    "run_on_cluster",
+]
+
+
+NETWORKS_PER_JOB = {"cpu": 225, "cuda": 1800}
+"""Largest number of networks of a job: a few minutes of work on a CPU, enough to fill a GPU."""
+
+
+def make_jobs(
+    experiment: Experiment,
+    identities: dict[str, DataIdentity],
+    done: Collection[tuple[str, str, int]] = (),
+    *,
+    networks_per_job: int = NETWORKS_PER_JOB["cpu"],
+) -> list[TrialJob]:
+    """Divide the trials that are not done into jobs, problem by problem; a continued run computes the same jobs.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    identities : dict
+        Identity of the data of each problem.
+    done : collection of (problem, method, trial)
+    networks_per_job : int
+
+    Examples
+    --------
+    >>> from demur.paper.experiments import BENCHMARK
+    >>> data = {name: DataIdentity("") for name in BENCHMARK.problems}
+    >>> jobs = make_jobs(BENCHMARK, data)
+    >>> len(jobs), sum(job.n_networks for job in jobs)
+    (70, 9750)
+    """
+    jobs = []
+    for problem in experiment.problems:
+        for method in experiment.all_methods:
+            block = max(1, networks_per_job // grid_size(method, experiment.protocol))
+            for start in range(0, experiment.protocol.trials, block):
+                stop = min(start + block, experiment.protocol.trials)
+                trials = tuple(trial for trial in range(start, stop) if (problem, method.name, trial) not in done)
+                if trials:
+                    data = identities[problem]
+                    jobs.append(TrialJob(experiment.name, problem, method, trials, experiment.protocol, data))
+    return jobs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of an experiment that are not done.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    store : Store
+    place : DataPlace
+    jobs : list of TrialJob
+    """
+
+    experiment: Experiment
+    store: Store
+    place: DataPlace
+    jobs: list[TrialJob]
+
+    @property
+    def work(self) -> float:
+        """The remaining work, in rows seen by networks."""
+        return sum(job.work for job in self.jobs)
+
+
+def make_plan(
+    experiment: Experiment,
+    store: Store,
+    place: DataPlace,
+    *,
+    device_type: str = "cpu",
+    warn: Callable[[str], object] = str,
+) -> Plan:
+    """Return the jobs that are left, and report damaged records, which are computed again.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    store : Store
+    place : DataPlace
+    device_type : {"cpu", "cuda"}
+        Determines the size of the jobs.
+    warn : callable, optional
+        Called with a message about each damaged record.
+    """
+    identities = {problem: identify(problem, experiment.protocol, place) for problem in experiment.problems}
+    done = {
+        (record.spec["problem"], record.spec["method"]["name"], trial)
+        for record in matching(experiment, store, identities)
+        for trial in record.trials
+    }
+    for path, reason in store.damaged.items():
+        warn(f"the record {path} is damaged: {reason}. It is ignored, and computed again if needed.")
+    jobs = make_jobs(experiment, identities, done, networks_per_job=NETWORKS_PER_JOB[device_type])
+    return Plan(experiment, store, place, jobs)
+
+
+def matching(
+    experiment: Experiment, store: Store, identities: dict[str, DataIdentity] | None = None
+) -> Iterator[Record]:
+    """Yield the stored records of an experiment; with identities, only those made with the same data."""
+    wanted = {
+        (problem, method.name): spec_of(experiment.name, problem, method, experiment.protocol)
+        for problem in experiment.problems
+        for method in experiment.all_methods
+    }
+    for record in store.records():
+        problem, name = record.spec["problem"], record.spec["method"]["name"]
+        if {key: value for key, value in record.spec.items() if key != "data"} != wanted.get((problem, name)):
+            continue
+        if identities is None or identities[problem].sha256 == record.spec.get("data"):
+            yield record
+
+
+class JobsFailedError(UserError):
+    """Some jobs failed; the records of the others are stored."""
+
+    exit_code = 1
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Callbacks of a run; each does nothing by default.
+
+    Parameters
+    ----------
+    planned : callable
+        Called with the number of jobs and the total work, in rows seen by networks.
+    advance : callable
+        Called with the work just done, from any thread.
+    finished : callable
+        Called with a finished job and its record.
+    warn : callable
+        Called with a message for the user.
+    """
+
+    planned: Callable[[int, float], None] = _nothing
+    advance: Callable[[float], None] = _nothing
+    finished: Callable[[TrialJob, Record], None] = _nothing
+    warn: Callable[[str], None] = _nothing
+
+
+def compute_records(
+    experiments: Sequence[Experiment],
+    out: str | os.PathLike[str],
+    place: DataPlace,
+    *,
+    device: str = "auto",
+    scheduler: str | None = None,
+    watch: Watch | None = None,
+) -> None:
+    """Compute the jobs of some experiments that are not in the store yet.
+
+    It needs neither matplotlib nor the packages of the command line, so it can run on a machine that has only the core
+    dependencies; ``demur reproduce --tables-only`` draws from the copied records.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+    out : path
+        The records go to ``out/records``.
+    place : DataPlace
+    device : str
+        As for :func:`demur.training.resolve_device`.
+    scheduler : str, optional
+        As for :func:`demur.workers.connect_dask`; by default the jobs run in this process.
+    watch : Watch, optional
+
+    Raises
+    ------
+    JobsFailedError
+        If some jobs failed.
+    DatasetError, StoreError, InputError
+        If data are missing, the folder is not writable, or the device or the scheduler is unknown.
+    """
+    watch = watch or Watch()
+    device_type = resolve_device(device).type
+    plans = []
+    for experiment in experiments:
+        store = Store(out, experiment.name)
+        store.check_writable()
+        plans.append(make_plan(experiment, store, place, device_type=device_type, warn=watch.warn))
+        for problem in dict.fromkeys(job.problem for job in plans[-1].jobs):
+            ensure(problem, experiment.protocol, place)
+    watch.planned(sum(len(plan.jobs) for plan in plans), sum(plan.work for plan in plans))
+    failures = []
+    for plan in plans:
+        try:
+            if scheduler is None:
+                run_here(plan, resolve_device(device), watch)
+            elif plan.jobs:
+                with connect_dask(scheduler) as client:
+                    run_on_cluster(plan, client, device, watch)
+        except JobsFailedError as error:
+            failures.append(str(error))
+    if failures:
+        raise JobsFailedError(" ".join(failures))
+
+
+def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> None:
+    """Compute the jobs of a plan in this process, one after another.
+
+    A job that fails is reported, and the next one starts. A record that cannot be written ends the run.
+
+    Raises
+    ------
+    JobsFailedError
+        If some job failed.
+    StoreError
+        If a record could not be written.
+    """
+    watch, workplace = watch or Watch(), Workplace(device, plan.place)
+
+    def advance(rows: float, network_epochs: int) -> None:
+        watch.advance(network_epochs * rows)
+
+    jobs = ((job, partial(advance, job.work_per_network_epoch)) for job in plan.jobs)
+    _store(plan, ((job, partial(compute, job, workplace, progress)) for job, progress in jobs), watch)
+
+
+def _store(plan: Plan, jobs: Iterable[tuple[TrialJob, Callable[[], Record]]], watch: Watch) -> None:
+    """Store the record that each function returns; a job that fails is reported at once and again at the end."""
+    failed = []
+    for job, result in jobs:
+        try:
+            record = result()
+        except Exception as error:  # one job's failure must not lose the others
+            failed.append(f"{job.method.name} on {job.problem}")
+            watch.warn(f"{failed[-1]} failed: {type(error).__name__}: {error}")
+            continue
+        plan.store.write(record)
+        watch.finished(job, record)
+    if failed:
+        raise JobsFailedError(
+            f"{len(failed)} of the jobs failed ({', '.join(failed)}); the others are stored. Run the same command "
+            "again to retry the failed ones."
+        )
+
+
+def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | None = None) -> None:
+    """Compute the jobs of a plan on a cluster; this process stores every record as soon as it arrives.
+
+    The job of a worker that dies is given to another one. Workers read the data from the same folder as this process.
+
+    Parameters
+    ----------
+    plan : Plan
+    client : distributed.Client
+    device : str
+        As for :func:`demur.training.resolve_device`, resolved by each worker.
+    watch : Watch, optional
+
+    Raises
+    ------
+    JobsFailedError
+        If some job failed.
+    StoreError
+        If a record could not be written.
+    """
+    watch, n_workers = watch or Watch(), _stacks_per_worker(client)
+    jobs = {
+        client.submit(_compute, job, plan.place, device, n_workers, pure=False): job
+        for job in sorted(plan.jobs, key=lambda job: -job.work)  # largest first
+    }
+
+    def finished() -> Iterator[tuple[TrialJob, Callable[[], Record]]]:
+        for future in optional_dask().as_completed(jobs):
+            watch.advance(jobs[future].work)
+            yield jobs[future], future.result
+
+    try:
+        _store(plan, finished(), watch)
+    finally:
+        client.cancel(list(jobs))  # type: ignore[no-untyped-call] # Dask is untyped
+
+
+_here = threading.local()
+
+
+def _compute(job: TrialJob, place: DataPlace, device: str, n_workers: int) -> Record:
+    """Compute a job on a worker; each of its threads keeps the data of its problem."""
+    workplace = getattr(_here, "workplace", None)
+    if workplace is None or workplace.place != place:
+        workplace = _here.workplace = Workplace(resolve_device(device), place, n_workers)
+    return compute(job, workplace)
+
+
+def _stacks_per_worker(client: "Client") -> int:
+    """Return the number of stacks that a worker trains at a time: its share of the local cores, or one."""
+    if not isinstance(client.cluster, optional_dask().LocalCluster):
+        return 1
+    return max(1, n_cores() // max(1, len(client.cluster.workers)))
