@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from demur.cli.app import app
 from demur.cli.console import CallError
-from demur.paper import pages, run_jobs
+from demur.paper import jobs, pages
 from demur.paper.claims import Verdict
 from demur.paper.records import Store
 
@@ -154,7 +154,7 @@ def test_an_interrupt_says_how_to_continue(monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_jobs, "compute", stop)
+    monkeypatch.setattr(jobs, "compute", stop)
     result = call(*SMALL)
     assert result.exit_code == 1
     assert "the same command continues" in result.output

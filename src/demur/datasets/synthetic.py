@@ -1,7 +1,7 @@
 """Synthetic data with known class probabilities and best decisions: Gaussian classes, and a linear deferral problem."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -342,8 +342,6 @@ class LinearDeferral:
     rejector, classifier : arrays of shape (n_features + 1,)
         The planes of r and m: weights, then the constant.
     errors : (e_d, e_n, e_m)
-    centres, deviations : arrays of shape (n_components, n_features), or None
-        Of the Gaussian mixture that the features are drawn from; None for uniform features in [0, 1].
 
     Examples
     --------
@@ -361,22 +359,14 @@ class LinearDeferral:
     rejector: Floats
     classifier: Floats
     errors: tuple[float, float, float]
-    centres: Floats | None = None
-    deviations: Floats | None = None
 
     def __post_init__(self) -> None:
         if len(self.errors) != 3 or not all(0 <= rate <= 1 for rate in self.errors):
             raise InputError(f"errors must be three numbers in [0, 1] (e_d, e_n, e_m), got {self.errors!r}.")
 
     def features(self, n: int, seed: Seed = None) -> Floats:
-        """Draw the features of n rows."""
-        rng = np.random.default_rng(seed)
-        n_features = len(self.rejector) - 1
-        if self.centres is None or self.deviations is None:
-            return rng.uniform(size=(n, n_features))
-        component = rng.integers(len(self.centres), size=n)
-        drawn: Floats = self.centres[component] + self.deviations[component] * rng.normal(size=(n, n_features))
-        return drawn
+        """Draw the features of n rows, uniformly in [0, 1]."""
+        return np.random.default_rng(seed).uniform(size=(n, len(self.rejector) - 1))
 
     def sample(self, n: int, seed: Seed = None) -> DeferralRows:
         """Draw n rows with their classes and the person's answers.
@@ -430,50 +420,31 @@ class LinearDeferral:
 
 
 def make_linear_deferral(
-    n_features: int = 30,
-    n_components: int = 15,
-    errors: tuple[float, float, float] = (0.0, 0.3, 0.0),
-    *,
-    features: Literal["uniform", "mixture"] = "uniform",
-    seed: Seed = None,
+    n_features: int = 30, errors: tuple[float, float, float] = (0.0, 0.3, 0.0), *, seed: Seed = None
 ) -> LinearDeferral:
     r"""Draw a random :class:`LinearDeferral` problem.
 
     Weights and constants of the planes are uniform in :math:`\pm 1/\sqrt{d}`. A plane is drawn again until between 20 %
-    and 80 % of the rows lie on each side; for the classifier's plane, only rows that do not need the person count. A
-    mixture has means from N(0, I) and standard deviations uniform in [0, 1].
+    and 80 % of the rows lie on each side; for the classifier's plane, only rows that do not need the person count.
 
     Parameters
     ----------
     n_features : int
-    n_components : int
-        Number of components of a mixture.
     errors : (e_d, e_n, e_m)
         Error rates, as in :class:`LinearDeferral`.
-    features : {"uniform", "mixture"}
-        Distribution of the features: uniform in [0, 1], or a Gaussian mixture.
     seed : int, Generator or None
 
     Examples
     --------
-    >>> problem = make_linear_deferral(10, 20, (0.1, 0.3, 0.2), features="mixture", seed=1)
+    >>> problem = make_linear_deferral(10, (0.1, 0.3, 0.2), seed=1)
     >>> rows = problem.sample(20_000, seed=0)
     >>> bool(0.2 < problem.needs_human(rows.X).mean() < 0.8)
     True
     """
-    if features not in ("uniform", "mixture"):
-        raise InputError(f'features must be "uniform" or "mixture", got {features!r}.')
-    if n_features < 1 or n_components < 1:
-        raise InputError(f"n_features and n_components must be at least 1, got {n_features} and {n_components}.")
     rng = np.random.default_rng(seed)
-    centres = deviations = None
-    if features == "mixture":
-        centres, deviations = rng.normal(size=(n_components, n_features)), rng.uniform(size=(n_components, n_features))
-    nothing = np.zeros(n_features + 1)
-    X = LinearDeferral(nothing, nothing, errors, centres, deviations).features(_PROBES, rng)
+    X = rng.uniform(size=(_PROBES, _check_count("n_features", n_features)))
     rejector = _plane(X, rng)
-    classifier = _plane(X[~_side(rejector, X)], rng)
-    return LinearDeferral(rejector, classifier, errors, centres, deviations)
+    return LinearDeferral(rejector, _plane(X[~_side(rejector, X)], rng), errors)
 
 
 def _plane(X: Floats, rng: np.random.Generator) -> Floats:

@@ -18,7 +18,7 @@ from demur.paper.figures import check_matplotlib, draw_figures
 from demur.paper.jobs import matching
 from demur.paper.population import PopulationErrors, population_errors
 from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify, training_rows
-from demur.paper.records import Store, StoreError, trace
+from demur.paper.records import Store, trace
 from demur.paper.trial_means import METRICS, TEST, Numbers, Published, Results, Value, agreement, collect
 from demur.theory import check_calibration
 from demur.whole_file import write_whole
@@ -229,8 +229,6 @@ def write_outputs(
         If there is no record at all.
     MissingExtraError
         If matplotlib is not installed.
-    StoreError
-        If a file could not be written.
     """
     check_matplotlib()
     outcome = _gather(out, experiments, published, place)
@@ -239,7 +237,7 @@ def write_outputs(
     if benchmark is not None or synthetic is not None:
         files |= {"README.md": _page(outcome), "tables.md": _tables_page(outcome)}
     if modern is not None:
-        files["modern.md" if files else "README.md"] = _modern_page(modern, outcome.warning())
+        files["README.md"] = _modern_page(modern, outcome.warning())
         files["modern.csv"] = results_csv(modern, Numbers())
     if benchmark is not None:
         files["benchmark.csv"] = results_csv(benchmark, outcome.published.benchmark)
@@ -249,14 +247,8 @@ def write_outputs(
         )
     files |= draw_figures(synthetic, benchmark, outcome.known.bayes)
     for name, content in files.items():
-        path = out / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, content, overwrite=True)
-        except OSError as error:
-            raise StoreError(
-                f"cannot write {path}: {error.strerror or error}. Free some space, then run the command again."
-            ) from error
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out / name, content, overwrite=True)
     return outcome
 
 
@@ -333,7 +325,7 @@ demur reproduce {which} --published DIR --out {out} --tables-only
 
 {table}
 
-Versions: {versions}. Peak memory of a process: {memory:,} MB."""
+Versions: {versions}."""
 
 
 def _page(outcome: Outcome) -> str:
@@ -411,8 +403,7 @@ def _provenance(outcome: Outcome) -> str:
     ]
     table = markdown_table(["", "networks", "diverged", "training, s", "everything else, s", "device"], rows)
     versions = "; ".join(dict.fromkeys(version for run in runs.values() for version in run.versions))
-    memory = max(run.peak_memory_mb for run in runs.values())
-    text = HOW_IT_WAS_MADE.format(which=which, out=out, table=table, versions=versions, memory=memory)
+    text = HOW_IT_WAS_MADE.format(which=which, out=out, table=table, versions=versions)
     return text if outcome.benchmark is None else f"{text}\n\n{_data_table(outcome.benchmark)}"
 
 

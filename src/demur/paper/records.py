@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -73,7 +72,6 @@ class Environment(TypedDict):
     device_type: str
     cores: int
     system: str
-    peak_memory_mb: int | None
 
 
 @dataclass(frozen=True)
@@ -299,18 +297,7 @@ def describe_environment(device: torch.device) -> Environment:
         "device_type": device.type,
         "cores": n_cores(),
         "system": f"{platform.system()} {platform.machine()}",
-        "peak_memory_mb": _peak_memory_mb(),
     }
-
-
-def _peak_memory_mb() -> int | None:
-    """Return the peak memory of this process in MB (10^6 bytes); None if the system does not report it."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6)
 
 
 def _processor() -> str:
@@ -333,8 +320,6 @@ class Provenance:
         Sums over the jobs.
     devices, versions : tuple of str
         Without repetitions.
-    peak_memory_mb : int
-        Largest peak memory of any process.
     """
 
     networks: int
@@ -343,7 +328,6 @@ class Provenance:
     seconds_other: float
     devices: tuple[str, ...]
     versions: tuple[str, ...]
-    peak_memory_mb: int
 
 
 def trace(records: Sequence[Record]) -> Provenance:
@@ -364,5 +348,4 @@ def trace(records: Sequence[Record]) -> Provenance:
         seconds_other=sum(record.seconds_other for record in records),
         devices=tuple(dict.fromkeys(devices)),
         versions=tuple(dict.fromkeys(versions)),
-        peak_memory_mb=max((environment["peak_memory_mb"] or 0 for environment in environments), default=0),
     )
