@@ -9,9 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from demur.cli.app import app
-from demur.cli.console import CallError
 from demur.deferral import available_joint, get_joint
-from demur.errors import InputError
+from demur.errors import InputError, UserError
 from demur.paper.deferral_experiment import DeferralProtocol, DeferralRun
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +44,7 @@ def test_settings_are_checked(setting, tmp_path):
     ("arguments", "message"),
     [
         (["--tables-only"], "there are no records"),
-        (["--scheduler", "local:2"], "--scheduler cannot be used with deferral"),
+        (["--scheduler", "local:2"], "cannot be used with deferral"),
         (["--problems", "lettre"], "unknown data set 'lettre'"),
         (["--methods", "mss"], "unknown method 'mss'"),
     ],
@@ -53,7 +52,7 @@ def test_settings_are_checked(setting, tmp_path):
 def test_wrong_calls_are_refused_in_words(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["reproduce", "deferral", *arguments])
-    assert isinstance(done.exception, CallError)  # main() makes exit code 2 of it
+    assert isinstance(done.exception, UserError)  # main() makes exit code 2 of it
     assert message in str(done.exception)
 
 

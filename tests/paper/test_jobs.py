@@ -30,13 +30,10 @@ class Watcher:
     """Remembers what it is told; may stop the run after some jobs, as a kill would."""
 
     def __init__(self, stop_after=None):
-        self.jobs, self.messages, self.work, self.stop_after = [], [], 0.0, stop_after
-        self.watch = Watch(advance=self.advance, finished=self.finished, warn=self.messages.append)
+        self.jobs, self.messages, self.stop_after = [], [], stop_after
+        self.watch = Watch(finished=self.finished, warn=self.messages.append)
 
-    def advance(self, work):
-        self.work += work
-
-    def finished(self, job, record):
+    def finished(self, job, record, place):
         self.jobs.append((job.problem, job.method.name, job.trials))
         if len(self.jobs) == self.stop_after:
             raise KeyboardInterrupt
@@ -46,7 +43,6 @@ def compute(experiment, out, place, watcher=None):
     watcher = watcher or Watcher()
     plan = make_plan(experiment, Store(out, experiment.name), place, warn=watcher.messages.append)
     plan.store.check_writable()
-    watcher.total = plan.work
     run_here(plan, CPU, watcher.watch)
     return watcher
 
@@ -57,7 +53,6 @@ def done(tmp_path_factory, benchmark, synthetic, place):
     out = tmp_path_factory.mktemp("done")
     for experiment in (benchmark, synthetic):
         watcher = compute(experiment, out, place)
-        assert watcher.work == pytest.approx(watcher.total)
         assert not watcher.messages
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pages, "draw_figures", lambda *results: {})
@@ -158,10 +153,10 @@ def test_an_unusable_folder_is_refused_before_anything_is_computed(benchmark, tm
 def test_a_failing_job_is_reported_and_the_others_go_on(benchmark, place, tmp_path, monkeypatch):
     original = jobs.compute
 
-    def sometimes(job, workplace, progress):
+    def sometimes(job, workplace):
         if job.method.name == "CE":
             raise MemoryError("too large")
-        return original(job, workplace, progress)
+        return original(job, workplace)
 
     monkeypatch.setattr(jobs, "compute", sometimes)
     watcher = Watcher()

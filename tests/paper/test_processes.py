@@ -37,7 +37,7 @@ def test_kill_minus_nine(tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run(command(whole), env=ENVIRONMENT, check=True, capture_output=True)
     victim = subprocess.Popen(command(broken), env=ENVIRONMENT, stderr=subprocess.PIPE)
-    while not victim.stderr.readline().startswith(b"[1/6"):  # then the first job is finished
+    while not victim.stderr.readline().startswith(b"[1/6]"):  # then the first job is finished
         assert victim.poll() is None
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
@@ -76,7 +76,7 @@ class Killer:
     def __init__(self, client):
         self.client, self.killed, self.jobs = client, None, []
 
-    def finished(self, job, record):
+    def finished(self, job, record, place):
         self.jobs.append(job)
         if self.killed is not None:
             return

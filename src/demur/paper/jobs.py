@@ -92,11 +92,6 @@ class Plan:
     place: DataPlace
     jobs: list[TrialJob]
 
-    @property
-    def work(self) -> float:
-        """The remaining work, in rows seen by networks."""
-        return sum(job.work for job in self.jobs)
-
 
 def make_plan(
     experiment: Experiment,
@@ -163,19 +158,13 @@ class Watch:
 
     Parameters
     ----------
-    planned : callable
-        Called with the number of jobs and the total work, in rows seen by networks.
-    advance : callable
-        Called with the work just done, from any thread.
     finished : callable
-        Called with a finished job and its record.
+        Called with a finished job, its record, and its place in the experiment, such as "3/70".
     warn : callable
         Called with a message for the user.
     """
 
-    planned: Callable[[int, float], None] = _nothing
-    advance: Callable[[float], None] = _nothing
-    finished: Callable[[TrialJob, Record], None] = _nothing
+    finished: Callable[[TrialJob, Record, str], None] = _nothing
     warn: Callable[[str], None] = _nothing
 
 
@@ -221,7 +210,6 @@ def compute_records(
         plans.append(make_plan(experiment, store, place, device_type=device_type, warn=watch.warn))
         for problem in dict.fromkeys(job.problem for job in plans[-1].jobs):
             ensure(problem, experiment.protocol, place)
-    watch.planned(sum(len(plan.jobs) for plan in plans), sum(plan.work for plan in plans))
     failures = []
     for plan in plans:
         try:
@@ -248,19 +236,14 @@ def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> No
     StoreError
         If a record could not be written.
     """
-    watch, workplace = watch or Watch(), Workplace(device, plan.place)
-
-    def advance(rows: float, network_epochs: int) -> None:
-        watch.advance(network_epochs * rows)
-
-    jobs = ((job, partial(advance, job.work_per_network_epoch)) for job in plan.jobs)
-    _store(plan, ((job, partial(compute, job, workplace, progress)) for job, progress in jobs), watch)
+    workplace = Workplace(device, plan.place)
+    _store(plan, ((job, partial(compute, job, workplace)) for job in plan.jobs), watch or Watch())
 
 
 def _store(plan: Plan, jobs: Iterable[tuple[TrialJob, Callable[[], Record]]], watch: Watch) -> None:
     """Store the record that each function returns; a job that fails is reported at once and again at the end."""
     failed = []
-    for job, result in jobs:
+    for number, (job, result) in enumerate(jobs, 1):
         try:
             record = result()
         except Exception as error:  # one job's failure must not lose the others
@@ -268,7 +251,7 @@ def _store(plan: Plan, jobs: Iterable[tuple[TrialJob, Callable[[], Record]]], wa
             watch.warn(f"{failed[-1]} failed: {type(error).__name__}: {error}")
             continue
         plan.store.write(record)
-        watch.finished(job, record)
+        watch.finished(job, record, f"{number}/{len(plan.jobs)}")
     if failed:
         raise JobsFailedError(
             f"{len(failed)} of the jobs failed ({', '.join(failed)}); the others are stored. Run the same command "
@@ -296,19 +279,15 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
     StoreError
         If a record could not be written.
     """
-    watch, n_workers = watch or Watch(), _stacks_per_worker(client)
+    n_workers = _stacks_per_worker(client)
     jobs = {
         client.submit(_compute, job, plan.place, device, n_workers, pure=False): job
         for job in sorted(plan.jobs, key=lambda job: -job.work)  # largest first
     }
 
-    def finished() -> Iterator[tuple[TrialJob, Callable[[], Record]]]:
-        for future in optional_dask().as_completed(jobs):
-            watch.advance(jobs[future].work)
-            yield jobs[future], future.result
-
     try:
-        _store(plan, finished(), watch)
+        finished = optional_dask().as_completed(jobs)
+        _store(plan, ((jobs[future], future.result) for future in finished), watch or Watch())
     finally:
         client.cancel(list(jobs))  # type: ignore[no-untyped-call] # Dask is untyped
 

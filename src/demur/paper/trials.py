@@ -6,7 +6,7 @@ The grid of hyper-parameters and the choice are those of :class:`demur.RejectCla
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -91,14 +91,9 @@ class TrialJob:
         return len(self.trials) * grid_size(self.method, self.protocol)
 
     @property
-    def work_per_network_epoch(self) -> float:
-        """Number of rows that a network sees in an epoch."""
-        return (1 - validation_share(self.problem, self.protocol)) * training_rows(self.problem, self.protocol)
-
-    @property
     def work(self) -> float:
-        """Number of rows that all networks see during training, for the progress bar."""
-        return self.n_networks * self.protocol.epochs * self.work_per_network_epoch
+        """Number of rows that all networks see during training."""
+        return self.n_networks * self.protocol.epochs * training_rows(self.problem, self.protocol)
 
 
 def grid_size(method: Method, protocol: Protocol) -> int:
@@ -158,15 +153,8 @@ class Workplace:
         return self._at_hand[1]
 
 
-def compute(job: TrialJob, workplace: Workplace, progress: Callable[[int], None] | None = None) -> Record:
+def compute(job: TrialJob, workplace: Workplace) -> Record:
     """Compute a job.
-
-    Parameters
-    ----------
-    job : TrialJob
-    workplace : Workplace
-    progress : callable, optional
-        Called with the number of network-epochs just finished.
 
     Raises
     ------
@@ -178,7 +166,7 @@ def compute(job: TrialJob, workplace: Workplace, progress: Callable[[int], None]
     splits = {trial: split_rows(len(problem.X), job.problem, trial, job.protocol) for trial in job.trials}
     grid = make_grid(job.method, problem.n_classes, job.protocol, splits)
     training_started = time.perf_counter()
-    trained = _train(job, problem, grid.networks, workplace, progress)
+    trained = _train(job, problem, grid.networks, workplace)
     training = time.perf_counter() - training_started
     chosen = [answer for part in grid.parts for answer in _choose(job, problem, part, trained, splits[part.trial])]
     if job.protocol.thresholds != "validation":
@@ -285,7 +273,6 @@ def _train(
     problem: Problem,
     networks: Sequence[NetworkSpec],
     workplace: Workplace,
-    progress: Callable[[int], None] | None,
 ) -> Trained:
     protocol, loss = job.protocol, resolve(job.method.loss).for_classes(problem.n_classes)
     own_units = loss.has_rejector and protocol.rejector == "separate"
@@ -300,7 +287,6 @@ def _train(
         learning_rate=protocol.learning_rate,
         device=workplace.device,
         n_workers=workplace.n_workers,
-        progress=progress,
     )
     if workplace.device.type == "cuda":
         torch.cuda.synchronize(workplace.device)
