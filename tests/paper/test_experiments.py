@@ -8,8 +8,8 @@ import pytest
 from demur.errors import InputError
 from demur.losses import get
 from demur.paper.experiments import BENCHMARK, SYNTHETIC, Method, quick, restrict, with_losses
-from demur.paper.jobs import make_jobs
 from demur.paper.problems import DataIdentity
+from demur.paper.trial_jobs import make_jobs
 from demur.paper.trials import grid_size, make_grid, spec_of, split_rows
 
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from demur.errors import InputError, MissingExtraError
-from demur.paper import jobs, pages, records
+from demur.paper import pages, records, trial_jobs
 from demur.paper.experiments import BENCHMARK, quick, with_losses
-from demur.paper.jobs import JobsFailedError, Watch, make_plan, matching, run_here
 from demur.paper.pages import write_outputs
 from demur.paper.problems import DataPlace
 from demur.paper.records import Record, Store, StoreError
+from demur.paper.trial_jobs import JobsFailedError, Watch, make_plan, matching, run_here
 from demur.paper.trial_means import collect, find_published
 from demur.paper.trials import Workplace
 from demur.paper.trials import compute as compute_job
@@ -151,14 +151,14 @@ def test_an_unusable_folder_is_refused_before_anything_is_computed(benchmark, tm
 
 @pytest.mark.usefixtures("without_figures")
 def test_a_failing_job_is_reported_and_the_others_go_on(benchmark, place, tmp_path, monkeypatch):
-    original = jobs.compute
+    original = trial_jobs.compute
 
     def sometimes(job, workplace):
         if job.method.name == "CE":
             raise MemoryError("too large")
         return original(job, workplace)
 
-    monkeypatch.setattr(jobs, "compute", sometimes)
+    monkeypatch.setattr(trial_jobs, "compute", sometimes)
     watcher = Watcher()
     with pytest.raises(JobsFailedError, match=r"2 of the jobs failed \(CE on vehicle, CE on yeast\)"):
         compute(benchmark, tmp_path, place, watcher)

@@ -10,9 +10,9 @@ import torch
 
 from demur.paper import pages
 from demur.paper.experiments import chosen_experiments, parse_settings
-from demur.paper.jobs import Watch, make_plan, matching, run_here, run_on_cluster
 from demur.paper.problems import DataPlace
 from demur.paper.records import Store
+from demur.paper.trial_jobs import Watch, make_plan, matching, run_here, run_on_cluster
 from demur.paper.trial_means import collect, find_published
 from demur.workers import connect_dask
 

@@ -76,8 +76,8 @@ def reproduce(
         return
     from demur.paper.experiments import chosen_experiments, parse_settings, restrict, with_losses
     from demur.paper.figures import check_matplotlib
-    from demur.paper.jobs import Watch, compute_records
     from demur.paper.problems import DataPlace
+    from demur.paper.trial_jobs import Watch, compute_records
     from demur.paper.trial_means import find_published
 
     place = DataPlace(data, stand_ins=quick)

@@ -1,9 +1,9 @@
 """The paper's experiments: declared as data, run job by job, stored, and compared with the published numbers."""
 
 from demur.paper.experiments import BENCHMARK, EXPERIMENTS, MODERN, SYNTHETIC, Experiment, Method, Protocol, quick
-from demur.paper.jobs import Plan, Watch, compute_records, make_plan, run_here
 from demur.paper.problems import DataPlace
 from demur.paper.records import Store
+from demur.paper.trial_jobs import Plan, Watch, compute_records, make_plan, run_here
 
 __all__ = [
     "BENCHMARK",

@@ -15,10 +15,10 @@ from demur.losses import Loss, get
 from demur.paper.claims import BENCHMARK_CLAIMS, SYNTHETIC_CLAIMS, Finding, Judged, Known, judge, list_of
 from demur.paper.experiments import Choice, Experiment, SyntheticProtocol, published_benchmark
 from demur.paper.figures import check_matplotlib, draw_figures
-from demur.paper.jobs import matching
 from demur.paper.population import PopulationErrors, population_errors
 from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify, training_rows
 from demur.paper.records import Store, trace
+from demur.paper.trial_jobs import matching
 from demur.paper.trial_means import METRICS, TEST, Numbers, Published, Results, Value, agreement, collect
 from demur.theory import check_calibration
 from demur.whole_file import write_whole
