@@ -184,7 +184,7 @@ def test_a_rule_of_ones_own(demur, folder):
         (("own:shapeless",), "one loss per row"),
         (("own:nan",), "NaN or infinity"),
         (("own:detached",), "not differentiable"),
-        (("ce", "--figure", "no/such/folder/x.png"), "there is no folder"),
+        (("ce", "--figure", "no/such/folder/x.png"), "No such file or directory"),
         (("ce", "--rule", "softmax"), "brings its own decision rule"),
         (("ce", "--outputs", 7), "says itself that it takes 3 scores"),
         (("own:brier", "--outputs", 6), "needs a rule of its own"),

@@ -201,7 +201,7 @@ def test_numbers_beyond_what_models_compare_are_refused_by_name(fit, tmp_path):
         (("--target", "Y"), "no column 'Y'"),
         (("--model", "hbg"), "did you mean 'hgb'?"),
         (("--model", "ova+hin", "--coverage", "0.9"), "ova+hin gives no probabilities"),
-        (("--cost-matrix", "costs.csv", "--cost", "0.2"), "are different ways to choose what to decline"),
+        (("--cost-matrix", "costs.csv", "--cost", "0.2"), "cannot be given together"),
         (("--cost-matrix", "missing.csv"), "there is no file 'missing.csv'"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_pipeline_is_wrapped_and_used_by_every_command(demur, folder, tmp_path
 def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):
     result = demur("predict", folder / "option", folder / "new.csv", "--allow-extra")
     assert result.code == 0, result
-    assert "Its columns are read by their names, and the labels are in 'class'" in result.errors
+    assert "Its columns are read by their names, the labels from 'class'" in result.errors
     assert len(result.text.splitlines()) == 401
 
 
@@ -69,7 +69,7 @@ def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):
     ("arguments", "words"),
     [
         (("predict", "matrix", "new.csv"), "was not fitted on named columns"),
-        (("predict", "rule", "new.csv"), "holds a Chow, which is not a classifier"),
+        (("predict", "rule", "new.csv"), "holds a Chow that was saved from Python: "),
         (
             ("predict", "pipeline", "new.csv", "--allow-extra"),
             "row 1, holds 'cat', which is not a number",

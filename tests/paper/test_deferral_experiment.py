@@ -44,7 +44,6 @@ def test_settings_are_checked(setting, tmp_path):
     ("arguments", "message"),
     [
         (["--tables-only"], "there are no records"),
-        (["--scheduler", "local:2"], "cannot be used with deferral"),
         (["--problems", "lettre"], "unknown data set 'lettre'"),
         (["--methods", "mss"], "unknown method 'mss'"),
     ],

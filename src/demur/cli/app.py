@@ -23,8 +23,6 @@ from demur.errors import UserError
 
 __all__ = ["app", "main", "run"]
 
-EXIT_WRONG_CALL = 2
-
 app = typer.Typer(
     name="demur",
     help="Classifiers that decline to answer where declining costs less than a likely mistake.",
@@ -64,10 +62,10 @@ def run() -> None:
         sys.exit(0)
     except (UserError, OSError) as error:
         notes.print(f"demur: {' '.join(str(error).split())}", markup=False)
-        sys.exit(getattr(error, "exit_code", EXIT_WRONG_CALL))
+        sys.exit(getattr(error, "exit_code", 2))
     except MemoryError:
         notes.print("demur: there is not enough memory: give fewer rows at once, or a smaller model.")
-        sys.exit(EXIT_WRONG_CALL)
+        sys.exit(2)
 
 
 def main() -> None:

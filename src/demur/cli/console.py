@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,7 +80,7 @@ def print_json(document: object) -> None:
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table; numbers are on the right, the first and the last column on the left."""
-    table = Table(title=title or None, title_justify="left", title_style="bold", pad_edge=False, box=SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False, box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if 0 < place < len(headings) - 1 else "left")
     for row in rows:
@@ -103,12 +102,9 @@ def check_new_model(path: Path, force: bool) -> None:
 
 
 def check_free(path: Path, option: str, force: bool) -> None:
-    """Refuse a path that cannot be written to."""
+    """Refuse a path that exists, unless it may be replaced."""
     if path.exists() and not force:
         raise InputError(f"{path} exists already: choose another {option}, or pass --force to replace it.")
-    folder = next(one for one in path.absolute().parents if one.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"{folder} is not a folder that can be written to: choose another {option}.")
 
 
 def load_table_model(path: Path | str) -> "TableModel":
@@ -121,17 +117,12 @@ def load_table_model(path: Path | str) -> "TableModel":
         return model
     from demur.tabular.external_models import schema_of_estimator
 
-    kind = f"{path} holds a {type(model).__name__}"
-    if not hasattr(model, "predict"):
-        raise InputError(f"{kind}, which is not a classifier: give the folder of one.")
+    kind = f"{path} holds a {type(model).__name__} that was saved from Python"
     try:
         wrapped = TableModel.wrap(model, schema_of_estimator(model))
     except UserError as error:
-        raise InputError(f"{kind} that was saved from Python: {error}") from error
-    note(
-        f"{kind} that was saved from Python. Its columns are read by their names, and the labels are in "
-        f"{wrapped.target!r}; demur wrap changes this."
-    )
+        raise InputError(f"{kind}: {error}") from error
+    note(f"{kind}. Its columns are read by their names, the labels from {wrapped.target!r}; demur wrap changes this.")
     return wrapped
 
 
@@ -216,9 +207,8 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
 def about(model: "TableModel", data: str) -> dict[str, str]:
     """Return how a model was made, for the end of a report."""
     facts = model.facts
-    rows = {"Trained on": facts.get("rows"), "Calibrated on": facts.get("calibrated_on")}
-    made = {"Model": facts.get("model_in_words", "a model")}
-    made |= {what: f"{number:,} rows" for what, number in rows.items() if number}
+    trained = {"Trained on": f"{facts['rows']:,} rows"} if "rows" in facts else {}
+    made = {"Model": facts.get("model_in_words", "a model"), **trained}
     return {**made, "Judged on": data, "Date": datetime.date.today().isoformat()}
 
 

@@ -11,14 +11,11 @@ from demur.errors import InputError
 
 __all__ = ["demo"]
 
-_COST = 0.1
-_SECONDS = 10.0
-"""For the training: the demonstration is to be over soon."""
-
 
 def demo(
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="New folder to write to.", show_default="demur-demo, or -2, ...")
+        Path | None,
+        typer.Option("--out", "-o", help="New folder to write to.", show_default="demur-demo, or demur-demo-1, ..."),
     ] = None,
 ) -> None:
     """Run fit, evaluate and predict on scikit-learn's handwritten digits (about a minute).
@@ -26,20 +23,20 @@ def demo(
     Example: demur demo
     """
     if out is None:
-        names = ("demur-demo", *(f"demur-demo-{number}" for number in range(2, 10_000)))
+        names = (f"demur-demo{-number or ''}" for number in range(10_000))
         out = next(path for path in map(Path, names) if not path.exists())
     if out.exists():
         raise InputError(f"{out} exists already: choose another --out.")
     console.print(
         "[bold]A reject option[/bold]: a wrong answer costs 1, declining to answer costs c. "
-        f"Where the model is less than 1 - c sure, declining is cheaper. Here c = {_COST:g}.\n"
+        "Where the model is less than 1 - c sure, declining is cheaper. Here c = 0.1.\n"
     )
     from demur.cli.app import app
 
     _write_digits(out)
     model, report, decisions = out / "model", out / "report.html", out / "decisions.csv"
     for call in (
-        f"fit {out}/train.csv --target digit --cost {_COST:g} --holdout 0 --time-budget {_SECONDS:g} --out {model}",
+        f"fit {out}/train.csv --target digit --cost 0.1 --holdout 0 --time-budget 10 --out {model}",
         f"evaluate {model} {out}/test.csv --report {report}",
         f"predict {model} {out}/new.csv --out {decisions}",
         f"predict {model} {out}/new.csv --cost 0.3 --out {out}/decisions-0.3.csv",
@@ -48,13 +45,11 @@ def demo(
         app(shlex.split(call), standalone_mode=False)
     say("\nAnother cost needs no training. The first decisions:")
     say("\n".join(decisions.read_text(encoding="utf-8").splitlines()[:4]))
-    console.print("\n[bold]Look at[/bold]")
-    for path, what in (
-        (report, "the report: move the cost, and see what declining saves"),
-        (decisions, "the decisions for 100 images; prediction is empty where the model declines"),
-        (model, "the model, for demur predict, serve and export"),
-    ):
-        say(f"  {path}  {what}")
+    say(
+        f"\nOpen {report} in a browser: move the cost, and see what declining saves.\n"
+        f"{decisions} has the decisions for 100 images; prediction is empty where the model declines.\n"
+        f"{model} is the model, for demur predict, serve and export."
+    )
 
 
 def _write_digits(folder: Path) -> None:

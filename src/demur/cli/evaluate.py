@@ -25,15 +25,11 @@ from demur.errors import InputError
 
 __all__ = ["evaluate"]
 
-Data = Annotated[str, typer.Argument(help="Table of labelled rows that the model has not seen.")]
-Group = Annotated[str | None, DATA(help="Column of groups to evaluate separately.")]
-MonitorState = Annotated[Path | None, OUTPUT(help="State file of demur monitor, to show in the report.")]
-
 
 def evaluate(
     model: ModelFolder,
-    data: Data,
-    group: Group = None,
+    data: Annotated[str, typer.Argument(help="Table of labelled rows that the model has not seen.")],
+    group: Annotated[str | None, DATA(help="Column of groups to evaluate separately.")] = None,
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
@@ -41,7 +37,7 @@ def evaluate(
     cost: OtherCost = None,
     price: Prices = None,
     report: Report = None,
-    monitor: MonitorState = None,
+    monitor: Annotated[Path | None, OUTPUT(help="State file of demur monitor, to show in the report.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +50,6 @@ def evaluate(
     if report is not None:
         check_free(report, "--report", force)
     from demur.tabular import evaluate_table, read_labelled
-    from demur.tabular.evaluation_words import counted
 
     prices = read_prices(price) or None
     fitted = load_table_model(model)
@@ -85,6 +80,6 @@ def evaluate(
     if as_json:
         print_json(judged.to_json())
         return
-    print_evaluation(judged, f"on {counted(judged.n_rows, 'row', 'rows')} of {data}")
+    print_evaluation(judged, f"on {judged.n_rows:,} rows of {data}")
     if report is not None:
         say(f"Wrote {report}")

@@ -46,10 +46,9 @@ def export(
     if check is None:
         return
     agreement = compare_onnx(loaded, target, read_table(check))
-    same = agreement.n_rows - agreement.n_labels - agreement.n_rejects
     say(
-        f"onnxruntime and demur decide the same on {same:,} of {agreement.n_rows:,} rows of {check}; confidences "
-        f"differ by at most {agreement.confidence:.1g}."
+        f"onnxruntime and demur decide the same on {agreement.n_rows - agreement.n_labels - agreement.n_rejects:,} of "
+        f"{agreement.n_rows:,} rows of {check}; confidences differ by at most {agreement.confidence:.1g}."
     )
     if not agreement.decisions_agree:
         raise typer.Exit(1)

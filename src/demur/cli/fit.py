@@ -1,6 +1,7 @@
 """``demur fit``: from a table to a model with a reject option."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,8 +50,11 @@ if TYPE_CHECKING:
 __all__ = ["fit", "rule_of"]
 
 EXPERTS = panel("Experts")
-_NOT_WITH_PROBA = ("data", "model", "dayfirst", "time_split", "expert", "risk_group")
-_NOT_WITH_EXPERT = ("cost", "coverage", "max_risk", "cost_matrix")
+_EXCLUDES = {
+    "proba": ("data", "model", "dayfirst", "time_split", "expert", "risk_group"),
+    "expert": ("cost", "coverage", "max_risk", "cost_matrix"),
+    "cost_matrix": ("cost", "coverage", "max_risk"),
+}
 _ONLY_WITH = {"proba_kind": "proba", "calibration": "proba", "capacity": "expert", "risk_group": "max_risk"}
 
 Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
@@ -126,7 +130,6 @@ def fit(
     if source is None:
         raise InputError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
     options = _options(given)
-    options["rule"] = rule_of(cost, coverage, max_risk, delta, cost_matrix)
     check_new_model(out, force)
     from demur.tabular import fit_file, fit_proba
 
@@ -150,12 +153,10 @@ def fit(
 def _check(given: Mapping[str, Any]) -> None:
     """Refuse options that cannot be used together, before any time is spent."""
     flags = {name: "DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in given}
-    for name in _NOT_WITH_PROBA if given["proba"] else ():
-        if given[name] is not None:
-            raise InputError(f"--proba and {flags[name]} cannot be given together: no model is trained.")
-    for name in _NOT_WITH_EXPERT if given["expert"] else ():
-        if given[name] is not None:
-            raise InputError(f"--expert and {flags[name]} exclude each other: each expert has a price of its own.")
+    for name, others in _EXCLUDES.items():
+        for other in others:
+            if given[name] is not None and given[other] is not None:
+                raise InputError(f"{flags[name]} and {flags[other]} cannot be given together: leave one out.")
     for name, other in _ONLY_WITH.items():
         if given[name] is not None and given[other] is None:
             raise InputError(f"{flags[name]} needs {flags[other]}: give both, or leave {flags[name]} out.")
@@ -170,6 +171,11 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: given[name] for name in ("test", "holdout", "group_split", "delimiter", "decimal", "seed")}
     options["cost"] = 0.2 if given["cost"] is None else given["cost"]
     options |= {"keep": given["keep"] or (), "drop": given["drop"] or ()}
+    options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
+    if given["cost_matrix"] is not None:
+        from demur.tabular.fit_file import read_cost_matrix
+
+        options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
     if given["proba"] is not None:
         calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
         return options | {"kind": given["proba_kind"], "calibration": calibration}
@@ -197,22 +203,12 @@ def _novelty_rate(novelty: str) -> float | str | None:
         raise InputError(f"--novelty must be auto, off or a share such as 0.01, got {novelty!r}.") from None
 
 
-def rule_of(
-    cost: float | None,
-    coverage: float | None,
-    max_risk: float | None,
-    delta: float,
-    cost_matrix: Path | None = None,
-) -> "Rule | Callable[[list[str]], Rule] | None":
+def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, delta: float) -> "Rule | None":
     """Return the rule that the options ask for; None for Chow's rule at a cost."""
-    options = {"--cost": cost, "--coverage": coverage, "--max-risk": max_risk, "--cost-matrix": cost_matrix}
+    options = {"--cost": cost, "--coverage": coverage, "--max-risk": max_risk}
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} are different ways to choose what to decline: give one of them.")
-    if cost_matrix is not None:
-        from demur.tabular.fit_file import read_cost_matrix
-
-        return lambda classes: read_cost_matrix(cost_matrix, classes)
     from demur.guarantees import Coverage, RiskControl
 
     if coverage is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from demur.cli.console import console, note, print_json, print_table, say
+from demur.cli.console import note, print_json, print_table, say
 from demur.cli.options import OUTPUT, AsJson, panel
 from demur.errors import InputError, MissingExtraError
 
@@ -49,23 +49,26 @@ def check(
 
     Example: demur check apc+log --classes 8 --cost 0.2
     """
-    if figure is not None and not figure.parent.is_dir():
-        raise InputError(f"there is no folder {figure.parent} for the figure; create it first.")
-    costs = _prices(cost) if cost_matrix is None else _matrix(cost_matrix)
+    costs = _numbers("--cost", cost) if cost_matrix is None else _matrix(cost_matrix)
     from demur.losses import resolve
     from demur.losses.registry import load_object
     from demur.theory import calibration_function, check_calibration
 
     given: Any = load_object(rule) if rule is not None and ":" in rule else rule
     subject = resolve(loss, rule=given)
-    changes = {"alpha": alpha, "beta": _number_or_name(beta), "tau": tau, "differentiable": False if kinks else None}
+    changes = {
+        "alpha": alpha,
+        "beta": beta if beta is None or beta.isalpha() else _numbers("--beta", beta),
+        "tau": tau,
+        "differentiable": False if kinks else None,
+    }
     changes = {name: value for name, value in changes.items() if value is not None}
     for name in changes.keys() - {field.name for field in dataclasses.fields(subject)}:
         option = "kinks" if name == "differentiable" else name
         raise InputError(f"{subject.name} has no {option}; leave --{option} out.")
     subject = dataclasses.replace(subject, **changes)
     report = check_calibration(subject, classes, costs, outputs=outputs, seconds=seconds)
-    bounds: dict[str, list[float]] | None = None
+    bounds = None
     if report.bound is not None:
         tightest = calibration_function(subject, report.n_classes, report.cost)(EXCESSES).tolist()
         theorem = [report.bound.xi(excess) for excess in EXCESSES]
@@ -89,12 +92,12 @@ def check(
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
-def _prices(text: str) -> float | list[float]:
+def _numbers(option: str, text: str) -> float | list[float]:
     """Return one number, or several that are separated by commas."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--cost: {text!r} is not a number, or numbers with commas between them.") from None
+        raise InputError(f"{option}: {text!r} is not a number, or numbers with commas between them.") from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 
@@ -110,13 +113,6 @@ def _matrix(file: Path) -> Any:
         return np.loadtxt(file, delimiter=",", ndmin=2, skiprows=int(named), usecols=columns)
     except ValueError as error:
         raise InputError(f"{file} is not a matrix of numbers with commas between them: {error}") from error
-
-
-def _number_or_name(beta: str | None) -> float | str | None:
-    try:
-        return None if beta is None else float(beta)
-    except ValueError:
-        return beta
 
 
 def methods(
@@ -143,8 +139,8 @@ def methods(
             "family": loss.family,
             "classes": "2" if loss.binary_only else "any",
             "calibrated": "yes" if two and (three or loss.binary_only) else "K = 2 only" if two else "no",
-            "why": loss.why,
             "refit_when_cost_changes": loss.trained_for_cost,
+            "why": loss.why,
             "paper": loss.equation,
         }
         rows.append(row)
@@ -152,10 +148,10 @@ def methods(
     if as_json:
         print_json(rows)
         return
-    shown = ("name", "family", "classes", "calibrated")
-    cells = [[*(row[name] for name in shown), "yes" if row["refit_when_cost_changes"] else "no"] for row in rows]
-    print_table("Losses that demur can train with", ("method", *shown[1:], "refit for new c"), cells)
-    console.print("[bold]Why, and where in the paper[/bold]")
+    cells = [[*list(row.values())[:4], "yes" if row["refit_when_cost_changes"] else "no"] for row in rows]
+    headings = ("method", "family", "classes", "calibrated", "refit for new c")
+    print_table("Losses that demur can train with", headings, cells)
+    say("Why, and where in the paper")
     for (why, paper), group in groupby(rows, key=lambda row: (row["why"], row["paper"])):
         say(f"  {', '.join(row['name'] for row in group)}: {why} ({paper})")
     say(

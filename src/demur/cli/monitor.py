@@ -77,11 +77,14 @@ def monitor(
     """
     if reviewed and to_review is not None:
         raise InputError("--to-review lists new rows to label; it cannot be used with --reviewed.")
-    from demur.deploy import Monitor, MonitoredTables
-    from demur.tabular import TableWriter
+    from demur.deploy import Monitor, MonitoredTables, Reference
+    from demur.tabular import TableWriter, evaluate_table, read_labelled
 
-    fitted = load_table_model(model)
-    known = None if reference is None else _reference(fitted, reference)
+    fitted, known = load_table_model(model), None
+    if reference is not None:
+        table = read_labelled(reference, fitted.schema, fitted.classes.tolist(), strict=False)
+        evaluation = evaluate_table(fitted, table, where=reference)
+        known = Reference.of_evaluation(evaluation, is_probability=fitted.has_proba)
     settings = {"max_risk": max_risk, "delta": delta, "audit": audit}
     given = {name: value for name, value in settings.items() if value is not None}
     tables = MonitoredTables(state, fitted, lambda: Monitor.of_model(fitted, known, **given))
@@ -89,8 +92,10 @@ def monitor(
     if reviewed:
         tables.review(data, delimiter=delimiter)
     else:
-        writing = {"overwrite": force, "inputs": [data], "spreadsheet_safe": True}
-        with nullcontext() if to_review is None else TableWriter(to_review, **writing) as writer:
+        review = None
+        if to_review is not None:
+            review = TableWriter(to_review, overwrite=force, inputs=[data], spreadsheet_safe=True)
+        with review or nullcontext() as writer:
             write = None if writer is None else writer.write
             tables.watch(data, chunk_rows=chunk_rows, delimiter=delimiter, strict=not allow_extra, to_review=write)
     watching = tables.monitor()
@@ -102,14 +107,6 @@ def monitor(
             say(f"Wrote {to_review}")
     if watching.alarms:
         raise typer.Exit(EXIT_ALARM)
-
-
-def _reference(model: "TableModel", path: str) -> "Reference":
-    from demur.deploy import Reference
-    from demur.tabular import evaluate_table, read_labelled
-
-    table = read_labelled(path, model.schema, model.classes.tolist(), strict=False)
-    return Reference.of_evaluation(evaluate_table(model, table, where=path), is_probability=model.has_proba)
 
 
 def _check_state(

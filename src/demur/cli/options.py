@@ -149,11 +149,7 @@ def read_limits(texts: Sequence[str] | None) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for name, text in _pairs("--capacity", texts):
         number = None if text.lower() == "none" else _number("--capacity", text)
-        if number is not None and number.is_integer():
-            number = int(number)
-        elif number is not None and number > 1:
-            raise InputError(f"--capacity must be a whole number of rows, or a share below 1, got {name}={text}.")
-        found[name] = number
+        found[name] = int(number) if number is not None and number.is_integer() else number
     return found
 
 
@@ -164,10 +160,8 @@ def _pairs(
     names = set()
     for text in texts or ():
         name, equals, rest = (part.strip() for part in text.partition("="))
-        if not equals or not name:
-            raise InputError(f"{option} must be {form}, got {text!r}.")
-        if name in names:
-            raise InputError(f"{option} names {name!r} twice: give each expert once; several columns as a,b.")
+        if not equals or not name or name in names:
+            raise InputError(f"{option} must be {form}, once for each expert, got {text!r}.")
         names.add(name)
         yield name, rest
 

@@ -1,14 +1,13 @@
 """``demur predict``: decisions for new rows."""
 
 import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from demur.cli.console import is_watched, load_table_model, notes, say
+from demur.cli.console import console, is_watched, load_table_model, notes
 from demur.cli.options import (
     COMPUTING,
     DECISION,
@@ -78,6 +77,7 @@ def predict(
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
+    from demur.progress import progress_bar
     from demur.tabular import DecideOptions, decide_file, decide_folder
 
     options = DecideOptions(
@@ -93,33 +93,27 @@ def predict(
         decimal=decimal,
         dayfirst=dayfirst,
     )
-    if scheduler is not None and (not Path(data).is_dir() or out == "-"):
-        raise InputError("--scheduler works on a folder of Parquet files, and needs --out with the name of a folder.")
     fitted = load_table_model(model)
-    with _counter("rows" if scheduler is None else "files") as progress:
+    if scheduler is not None:
+        limits = {**fitted.experts.limits, **(options.capacity or {})}.values()
+        whole = review_budget is not None or spreadsheet_safe or any(limit is not None for limit in limits)
+        if whole or out == "-" or not Path(data).is_dir():
+            raise InputError(
+                "--scheduler decides the files of a folder separately: give a folder of Parquet files and --out, leave "
+                "out --review-budget and --spreadsheet-safe, and lift limits of experts with --capacity NAME=none."
+            )
+    unit = "rows" if scheduler is None else "files"
+    with progress_bar(unit, None) if is_watched() else nullcontext(lambda steps: None) as progress:
         if scheduler is None:
-            writing = {"overwrite": force, "spreadsheet_safe": spreadsheet_safe}
-            total = decide_file(fitted, data, out, options, **writing, progress=progress)
+            total = decide_file(
+                fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=progress
+            )
         else:
-            limits = {**fitted.experts.limits, **(options.capacity or {})}
-            if review_budget is not None or spreadsheet_safe or any(limit is not None for limit in limits.values()):
-                raise InputError(
-                    "--scheduler decides each Parquet file separately: leave out --review-budget and "
-                    "--spreadsheet-safe, and lift the limits of experts with --capacity NAME=none."
-                )
             load = functools.partial(load_table_model, str(model.resolve()))
             places = Path(data).resolve(), Path(out).resolve()
             total = decide_folder(load, *places, options, scheduler=scheduler, overwrite=force, progress=progress)
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     what = "for experts" if fitted.asks_experts else "declined"
-    if out == "-":
-        notes.print(f"Wrote {total.rows:,} decisions: {total.rejected:,} {what}{share}.")
-    else:
-        say(f"Wrote {total.rows:,} decisions to {out}: {total.rejected:,} {what}{share}.")
-
-
-def _counter(unit: str) -> AbstractContextManager[Callable[..., Any]]:
-    """Return a progress bar on a terminal; the total is not known before the end."""
-    from demur.progress import progress_bar
-
-    return progress_bar(unit, None) if is_watched() else nullcontext(lambda steps: None)
+    where = "" if out == "-" else f" to {out}"
+    summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
+    (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)

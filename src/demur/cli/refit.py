@@ -9,22 +9,17 @@ from demur.cli.options import DATA, AsJson, Delimiter, Force, ModelFolder, OutFo
 
 __all__ = ["refit"]
 
-Reviewed = Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")]
-TrainingData = Annotated[str, DATA(help="Table that the model was fitted on.")]
-Audit = Annotated[float, DATA(help="Share of answered rows drawn for review.", callback=share(one=True))]
-RejectedShare = Annotated[
-    float | None,
-    DATA(help="Share of rows that were declined, if no answered row was reviewed.", callback=share()),
-]
-
 
 def refit(
     model: ModelFolder,
-    reviewed: Reviewed,
-    data: TrainingData,
+    reviewed: Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")],
+    data: Annotated[str, DATA(help="Table that the model was fitted on.")],
     out: OutFolder,
-    audit: Audit = 0.02,
-    rejected_share: RejectedShare = None,
+    audit: Annotated[float, DATA(help="Share of answered rows drawn for review.", callback=share(one=True))] = 0.02,
+    rejected_share: Annotated[
+        float | None,
+        DATA(help="Share of rows that were declined, if no answered row was reviewed.", callback=share()),
+    ] = None,
     delimiter: Delimiter = None,
     time_budget: TimeBudget = 90.0,
     force: Force = False,

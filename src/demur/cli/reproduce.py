@@ -63,8 +63,6 @@ def reproduce(
         raise InputError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
     names = [[name.strip() for name in text.split(",") if name.strip()] for text in (problems, methods)]
     if which == "deferral":
-        if scheduler or published:
-            raise InputError("--scheduler and --published cannot be used with deferral.")
         from demur.paper.deferral_experiment import DeferralRun
 
         folder = out or Path("results", "deferral-quick" if quick else "deferral")
@@ -110,14 +108,9 @@ def _finished(job: "TrialJob", record: "Record", place: str) -> None:
 
 def _print(folder: Path, outcome: "Outcome") -> None:
     """Print the caveats, and then the verdicts."""
-    from demur.paper.pages import best_counts
-
     for line in outcome.warnings():
         say(line.replace("**", ""))
     if outcome.claims:
         rows = [[one.claim.statement, f"{one.ours.verdict} ({one.ours.counts})"] for one in outcome.claims]
         print_table("The paper's statements, tested on these figures", ("statement", "verdict"), rows)
-    if outcome.modern is not None:
-        title = "Cells (data set x cost) in which a loss is the best or equivalent to the best"
-        print_table(title, ("loss", "cells"), best_counts(outcome.modern))
     say(f"Tables, figures and the page: {folder / 'README.md'}")

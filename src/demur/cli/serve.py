@@ -23,8 +23,6 @@ __all__ = ["LogLevel", "serve"]
 ACCESS = panel("Access")
 SERVER = panel("Server")
 
-_SHORTEST_KEY = 16
-
 
 class LogLevel(StrEnum):
     """Lowest level to log."""
@@ -79,14 +77,13 @@ def serve(
 
     Example: demur serve model/
     """
-    if report is None and (model / "report.html").is_file():
-        report = model / "report.html"
+    default = model / "report.html"
     from demur.deploy.web_server import log_settings, run_server
     from demur.deploy.web_service import read_api_keys
 
     keys = read_api_keys(api_key_file, os.environ.get("DEMUR_API_KEY"))
     options = {
-        "report": report,
+        "report": report or (default if default.is_file() else None),
         "max_rows": max_rows,
         "max_bytes": max_bytes,
         "allowed_hosts": (*_own_names(host), *(allow_host or ())),
@@ -101,8 +98,6 @@ def serve(
     if not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
         asked = "with one of its keys can use this model" if keys else "can use this model; there is no password"
         note(f"whoever reaches {shown} {asked}.")
-    if any(len(key) < _SHORTEST_KEY for key in keys):
-        note(f"a key of fewer than {_SHORTEST_KEY} characters can be guessed: make a longer one.")
 
     def started() -> None:
         say(f"Serving the model in {model}.")

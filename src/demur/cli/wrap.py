@@ -26,24 +26,21 @@ from demur.errors import InputError
 
 __all__ = ["wrap"]
 
-Classifier = Annotated[Path, typer.Argument(help="Folder of a fitted classifier or pipeline, from demur.save.")]
-Data = Annotated[str, typer.Argument(help="Table with the classifier's columns, to detect their types.")]
-Target = Annotated[str | None, DATA("--target", "-t", help="Name of the label column.", show_default="class")]
-Calibrate = Annotated[
-    bool, MODEL("--calibrate", help="Calibrate on DATA: labelled rows that the model was not trained on.")
-]
-
 
 def wrap(
-    model: Classifier,
-    data: Data,
+    model: Annotated[Path, typer.Argument(help="Folder of a fitted classifier or pipeline, from demur.save.")],
+    data: Annotated[str, typer.Argument(help="Table with the classifier's columns, to detect their types.")],
     out: OutFolder,
-    target: Target = None,
+    target: Annotated[
+        str | None, DATA("--target", "-t", help="Name of the label column.", show_default="class")
+    ] = None,
     drop: Drop = None,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
-    calibrate: Calibrate = False,
+    calibrate: Annotated[
+        bool, MODEL("--calibrate", help="Calibrate on DATA: labelled rows that the model was not trained on.")
+    ] = False,
     cost: Cost = None,
     coverage: Coverage = None,
     max_risk: MaxRisk = None,
@@ -62,10 +59,8 @@ def wrap(
         raise InputError("--coverage and --max-risk need labelled rows: give --calibrate and a table with labels.")
     from demur.columns import Schema
     from demur.deploy import load, save
-    from demur.rules import Rule
     from demur.tabular import TableModel, open_table
 
-    assert rule is None or isinstance(rule, Rule)  # without a matrix, no rule waits for the classes
     estimator = load(model)
     if isinstance(estimator, TableModel):
         raise InputError(f"{model} is a model of a table already; use it as it is.")

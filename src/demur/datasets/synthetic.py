@@ -211,7 +211,7 @@ class GaussianClasses:
                 right = np.where(accept, decision.confidence, 0.0)
                 price = np.where(accept, 1 - decision.confidence, cost)
                 found[scramble] += frequency * np.array([price.mean(), accept.mean(), right.mean()])
-        risk, covered, right = (_mean(values) for values in found.T)
+        risk, covered, _ = (_mean(values) for values in found.T)
         answered = found[found[:, 1] > 0]
         return BayesSummary(
             cost=float(cost),
