@@ -19,7 +19,7 @@ from demur.deploy.model_parts import dump
 from demur.deploy.model_parts import load as undump
 from demur.deploy.onnx import onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
-from demur.deploy.request_types import answer_type, question_type
+from demur.deploy.request_types import RequestError, answer_schema, question_type
 from demur.tabular import fit_table
 
 EXPERTS = {"nurse": ("nurse says", 0.05), "consultant": ("cons", 0.2)}
@@ -95,7 +95,7 @@ def test_the_service_says_whom_to_ask(model):
     assert {one["ask"] for one in free["decisions"]} <= {"consultant", "nurse", None}
     assert sum(one["ask"] == "consultant" for one in free["decisions"]) >= 4
     assert free["prices"] == {"nurse": 0.05, "consultant": 0.0}
-    assert "ask" in answer_type(model).__annotations__["decisions"].__args__[0].__annotations__
+    assert "ask" in answer_schema(model)["properties"]["decisions"]["items"]["properties"]
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,10 @@ def test_the_service_says_whom_to_ask(model):
     ],
 )
 def test_the_service_refuses_in_words(model, more, words):
-    question = {"row": {"a": 1, "b": 1, "c": 1}, **more}
-    with pytest.raises(ValidationError, match=words):
-        TypeAdapter(question_type(model, max_rows=10)).validate_python(question)
+    question, service = {"row": {"a": 1, "b": 1, "c": 1}, **more}, Answerer(model)
+    checks = TypeAdapter(question_type(model, max_rows=10))
+    with pytest.raises((ValidationError, RequestError), match=words):
+        asyncio.run(service.answer(checks.validate_python(question)))
 
 
 def test_a_model_with_experts_has_no_graph(deferring):
