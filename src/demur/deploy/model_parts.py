@@ -141,12 +141,6 @@ _BASES: Mapping[str, type] = {"rule": rules.Rule, "loss": losses.Loss, "margin":
 _ARCHIVED = "demur"
 """The module that an archive names for a class of the lists above: ``demur`` and ``loss:CrossEntropy``, for example."""
 
-_MOST_UNPACKED = 100
-"""How many times its own size an archive may unpack to; decision trees compress about ten times."""
-
-_SMALL = 1 << 24
-"""Archives that unpack to no more than 16 MiB are not held to that ratio."""
-
 
 def archive_names() -> dict[str, str]:
     """Return the name in archives of each class that a model may hold, by its module and name.
@@ -208,15 +202,12 @@ def dump(model: Estimator) -> bytes:
     if problem is not None:
         raise _located(model, "model", problem, names)
     own = {path: (_ARCHIVED, name) for path, name in names.items()}
-    smaller = _renamed(data, own, zipfile.ZIP_DEFLATED)
-    return smaller if _unpacks_within_limits(smaller) else _renamed(data, own, zipfile.ZIP_STORED)
+    return _renamed(data, own, zipfile.ZIP_DEFLATED)
 
 
 def load(data: bytes) -> Any:
     """Return the model in an archive; nothing is built unless all its types are on the lists."""
     try:
-        if not _unpacks_within_limits(data):
-            raise ModelFileError("the model unpacks to far more bytes than it has; it was not written by demur.")
         names = archive_names()
         own = {}
         for node in _nodes(_schema(data)):
@@ -255,12 +246,6 @@ def _skops() -> Any:
 def one_line(error: Exception) -> str:
     """Return the message of an error on one line."""
     return " ".join(str(error).split())
-
-
-def _unpacks_within_limits(data: bytes) -> bool:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        size = sum(info.file_size for info in archive.infolist())
-    return size <= max(_SMALL, _MOST_UNPACKED * len(data))
 
 
 def _schema(data: bytes) -> ByName:

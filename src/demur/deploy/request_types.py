@@ -11,7 +11,6 @@ from demur.array_types import ByName
 from demur.columns import Column, TableError
 from demur.columns.frames import shown
 from demur.tabular import TableModel
-from demur.tabular.class_labels import as_column
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_model import LARGEST
 
@@ -23,16 +22,6 @@ TypeForm: TypeAlias = Any
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
 """Formats of OpenAPI's registry that few tools know, as the document shows them; dates without a time are read too."""
-
-_MOST_CLASSES = 100
-"""Classes that the OpenAPI document lists one by one."""
-
-_REASON = (
-    'Why the model declines: "ambiguous" (between classes), or "novel" (unlike the training rows) and the columns '
-    "whose values are outside the training data; null where it answers."
-)
-_COST = "The cost that decided; null where the model's rule has no single one."
-_WHY = f'"{DECLINED}", "{AUDIT}" for an answered row that was drawn for review, or null: no review needed.'
 
 
 class RequestError(TableError):
@@ -238,33 +227,25 @@ def answer_schema(model: TableModel, *, audits: bool = False) -> ByName:
     audits : bool, default False
         Whether each decision says why it is to be reviewed.
     """
-    classes = as_column(model.classes, model.label_type).to_pylist()
     kind = "string" if model.label_type == "text" else model.label_type
-    label = {"enum": classes} if len(classes) <= _MOST_CLASSES else {"type": kind}
-    number, price = {"type": "number"}, {"type": ["number", "null"], "description": _COST}
-    parts: list[ByName] = [
-        {"description": "The class, or null where the model declines.", "anyOf": [label, {"type": "null"}]},
-        {"type": "boolean", "description": "Whether the model declines."},
-        {**number, "description": f"The {'probability' if model.has_proba else 'trained score'} of the first choice."},
-        label,
-        label,
-        {"type": ["string", "null"], "description": _REASON},
-    ]
+    number, label, optional = {"type": "number"}, {"type": kind}, {"type": [kind, "null"]}
+    parts: list[ByName] = [optional, {"type": "boolean"}, number, label, label, {"type": ["string", "null"]}]
     if model.asks_experts:
-        asked = "The expert to ask, or null where the model answers."
-        parts += [{"enum": [*model.experts.columns, None], "description": asked}, number]
+        parts += [{"enum": [*model.experts.columns, None]}, number]
     decision = dict(zip(model.answer_columns(), parts, strict=True))
     if audits:
-        decision[WHY] = {"enum": [DECLINED, AUDIT, None], "description": _WHY}
-    proba = {"type": "object", "additionalProperties": number, "description": "The probability of each class."}
+        decision[WHY] = {"enum": [DECLINED, AUDIT, None], "description": "Why the row is to be reviewed."}
+    by_class = {"type": "object", "additionalProperties": number}
+    text = {"type": "string"}
     whole: ByName = {
-        "decisions": {"type": "array", "items": _object_schema(decision, proba=proba)},
-        "cost": price,
-        "model": _object_schema({"name": {"type": "string"}, "target": {"type": "string"}}),
+        "decisions": {"type": "array", "items": _object_schema(decision, proba=by_class)},
+        "cost": {
+            "type": ["number", "null"],
+            "description": "The cost that decided; null where there is no single one.",
+        },
+        "model": _object_schema({"name": text, "target": text}),
     }
-    if model.asks_experts:
-        whole["prices"] = {"type": "object", "additionalProperties": number}
-    return _object_schema(whole)
+    return _object_schema({**whole, "prices": by_class} if model.asks_experts else whole)
 
 
 def _object_schema(parts: ByName, **optional: ByName) -> ByName:

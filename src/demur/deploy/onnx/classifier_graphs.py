@@ -1,4 +1,4 @@
-"""Classifiers and transformers as ONNX operators.
+"""Classifiers, transformers and calibrators as ONNX operators.
 
 skl2onnx translates what it covers in double precision. The functions here cover demur's own estimators, and what
 skl2onnx lacks or computes differently from scikit-learn: trees, binary discriminant analysis, scores without
@@ -23,6 +23,7 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import (
     LogisticRegression,
     LogisticRegressionCV,
@@ -48,12 +49,13 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from torch import Tensor
 
 from demur.array_types import AnyArray, Estimator
-from demur.deploy.onnx.decision_graphs import at_temperature, calibrated, shifted
+from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.deploy.onnx.onnx_graph import ExportError, Graph
 from demur.deploy.onnx.tree_graphs import boosting_scores, forest_proba, gradient_boosting_scores
 from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
 from demur.estimators.cross_fitting import CodedLabels
 from demur.estimators.precomputed_probabilities import LEAST_LEFT
+from demur.label_shift import LabelShift
 
 __all__ = ["network_decision", "option_proba", "proba", "transformed"]
 
@@ -86,10 +88,62 @@ def option_proba(graph: Graph, X: str, model: RejectOption) -> str:
     """Return ``predict_proba`` of a RejectOption."""
 
     def function(p: Tensor) -> Tensor:
-        return shifted(calibrated(p, model.calibrator_), model.label_shift_)
+        return _shifted(_calibrated(p, model.calibrator_), model.label_shift_)
 
     found = proba(graph, X, model.estimator_, model.classes_)
     return graph.traced(function, (found, (2, len(model.classes_))))[0]
+
+
+_SMALLEST = 1e-12
+"""As in :mod:`demur.calibration`."""
+
+
+def _at_temperature(p: Tensor, temperature: float) -> Tensor:
+    """Return probabilities at a temperature."""
+    return torch.softmax(torch.log(p.clamp_min(_SMALLEST)) / temperature, 1)
+
+
+def _calibrated(p: Tensor, calibrator: Any) -> Tensor:
+    """Return the calibrated probabilities; unchanged if the calibrator is None."""
+    if calibrator is None:
+        return p
+    if type(calibrator) is TemperatureScaling:
+        return _at_temperature(p, calibrator.temperature_)
+    if type(calibrator) is not OneVsRestCalibration:
+        raise _no_calibration(calibrator)
+    values = torch.stack([_curve(p[:, k], model) for k, model in enumerate(calibrator.models_)], 1).clamp(0.0, 1.0)
+    total = values.sum(1, keepdim=True)
+    return torch.where(total > 0, values / torch.where(total > 0, total, 1.0), p)
+
+
+def _curve(p: Tensor, model: Estimator) -> Tensor:
+    if isinstance(model, float):  # the class was everywhere or nowhere among the calibration rows
+        return p * 0 + model
+    if type(model) is IsotonicRegression and model.out_of_bounds == "clip":
+        x, y = (torch.as_tensor(one, dtype=torch.float64) for one in (model.X_thresholds_, model.y_thresholds_))
+        inside = p.clamp(float(x[0]), float(x[-1]))
+        place = (inside[:, None] >= x).to(torch.int64).sum(1) - 1
+        slopes = torch.cat([torch.diff(y) / torch.diff(x), torch.zeros(1, dtype=x.dtype)])
+        return y[place] + slopes[place] * (inside - x[place])
+    if type(model) is LogisticRegression:
+        inside = p.clamp(_SMALLEST, 1 - _SMALLEST)
+        return torch.sigmoid(torch.log(inside / (1 - inside)) * float(model.coef_[0, 0]) + float(model.intercept_[0]))
+    raise _no_calibration(model)
+
+
+def _no_calibration(given: object) -> ExportError:
+    return ExportError(
+        f"calibration by {type(given).__name__} is not supported; use 'temperature', 'isotonic' or 'sigmoid'."
+    )
+
+
+def _shifted(p: Tensor, shift: LabelShift | None) -> Tensor:
+    """Return the probabilities under the new class frequencies, if they have changed."""
+    if shift is None:
+        return p
+    old, new = (np.asarray(prior) / np.sum(prior) for prior in (shift.train_prior, shift.new_prior_))
+    weighted = p.clamp_min(0.0) * torch.as_tensor(new / old)
+    return weighted / weighted.sum(1, keepdim=True)
 
 
 def _linked(scores: Tensor) -> Tensor:
@@ -161,7 +215,7 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
 
 
 def _at(scaling: Any) -> Callable[[Tensor], Tensor]:
-    return lambda p: at_temperature(p, scaling.temperature_)
+    return lambda p: _at_temperature(p, scaling.temperature_)
 
 
 def _networks(graph: Graph, X: str, model: RejectClassifier) -> str:
@@ -188,7 +242,7 @@ def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]
             return found.label.to(torch.int64), found.confidence.double(), acceptance.double()
         p = loss.inverse_link(scores).mean(0)
         if networks.temperature is not None:
-            p = at_temperature(p, networks.temperature.temperature_)
+            p = _at_temperature(p, networks.temperature.temperature_)
         confidence = p.amax(1)
         # among equally likely classes (saturated links), the one with the best mean score
         by_score = torch.where(p == confidence[:, None], loss.class_scores(scores, n_classes).mean(0), -torch.inf)

@@ -2,24 +2,27 @@
 
 import json
 import os
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from demur._version import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.columns import Schema, as_table
 from demur.columns.column import Column
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba, transformed
-from demur.deploy.onnx.decision_graphs import rule_form
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, require
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
+from demur.rules import Chow, CostMatrix, ThresholdRule
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
 from demur.whole_file import write_whole
@@ -274,14 +277,13 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
     """Add the decision, declare its outputs, and return the rule in words and its cost."""
     proba, shape = None, (2, len(classes))
     if isinstance(model, RejectOption):
-        form, proba = rule_form(model.rule_, model.cost), option_proba(graph, X, model)
-        inputs = [(proba, shape)] if form.cost is None else [(proba, shape), (_cost_input(graph, form.cost), ())]
-        label, confidence, acceptance = graph.traced(form.decide, *inputs)
-        words, cost = form.words, form.cost
+        decide, words, cost = _rule(model.rule_, model.cost)
+        proba = option_proba(graph, X, model)
+        inputs = [(proba, shape)] if cost is None else [(proba, shape), (_cost_input(graph, cost), ())]
+        label, confidence, acceptance = graph.traced(decide, *inputs)
     elif model.loss_.has_link:
         label, confidence, proba = network_decision(graph, X, model)
-        form = rule_form(None, model.cost)
-        words, cost = form.words, form.cost
+        _, words, cost = _rule(None, model.cost)
         acceptance = graph.op("Sub", confidence, graph.op("Sub", np.array(1.0), _cost_input(graph, model.cost)))
     else:
         label, confidence, acceptance = network_decision(graph, X, model)
@@ -299,6 +301,45 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
         order = "Class probabilities, in the order of the classes in the metadata."
         graph.output(proba, "proba", np.float64, ["rows", len(classes)], order)
     return words, cost
+
+
+_Decide: TypeAlias = Callable[..., tuple[Tensor, Tensor, Tensor]]
+"""From probabilities, and from the cost if it is an input of the graph, to label, confidence and acceptance."""
+
+
+def _rule(rule: Any, cost: float) -> tuple[_Decide, str, float | None]:
+    """Return how a rule decides, the same in words, and the cost that is an input; None is Chow's rule at ``cost``."""
+    if rule is None or type(rule) is Chow:
+        price = _one_for_all(cost if rule is None else rule.cost, 0)
+        return _chow, "Answers where the confidence exceeds 1 - cost (Chow's rule).", float(price)
+    if type(rule) is CostMatrix:
+        costs = torch.as_tensor(_one_for_all(rule.costs, 2))
+        return (lambda p: _cheapest(p, costs)), rule.explain(), None
+    if isinstance(rule, ThresholdRule) and type(rule)._decide is ThresholdRule._decide:  # also one of the user's own
+        threshold = float(_one_for_all(rule.threshold_, 0))
+        return (lambda p: (p.argmax(1), p.amax(1), p.amax(1) - threshold)), rule.explain(), None
+    raise ExportError(
+        f"the rule {type(rule).__name__} is not one of demur's own; use Chow, Threshold, CostMatrix, Coverage or "
+        "RiskControl, or derive it from ThresholdRule."
+    )
+
+
+def _one_for_all(value: Any, n_axes: int) -> Any:
+    if np.ndim(value) != n_axes:
+        raise ExportError(f"the rule has values of shape {np.shape(value)}, one per row; give one for all rows.")
+    return np.asarray(value, dtype=np.float64)
+
+
+def _chow(p: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    confidence = p.amax(1)
+    return p.argmax(1), confidence, confidence - (1 - cost)
+
+
+def _cheapest(p: Tensor, costs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # not p @ costs, into which onnxruntime would move a factor of p, rounded to single precision
+    expected = torch.addmm(torch.zeros(costs.shape[1], dtype=p.dtype), p, costs)
+    saved = expected[:, -1] - expected[:, :-1].amin(1)
+    return expected[:, :-1].argmin(1), saved, saved
 
 
 def _cost_input(graph: Graph, cost: float) -> str:
