@@ -218,34 +218,31 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         raise ModelFileError(f"cannot replace {path}: {foreign}; remove it yourself, or choose another path.")
 
 
+_REPLACEABLE = (
+    _MANIFEST,
+    _MODEL,
+    _REPORT,
+    f"{_MANIFEST}.sig",
+    f"{_MANIFEST}.minisig",
+    "arrays.safetensors",
+    "sklearn.skops",
+)
+"""Files of a model, its report, its signature by ssh-keygen or minisign, and the files of demur 0.1."""
+
+
 def _foreign_content(path: Path) -> str | None:
     """Return why a folder may not be replaced; None if it holds a demur model and nothing else."""
     if not path.is_dir():
         return "it is a file"
     names = {child.name for child in path.iterdir()}
-    others = sorted(names - {_MANIFEST, _MODEL, _REPORT, *_SIGNATURES, *_OF_VERSION_1})
+    others = sorted(names.difference(_REPLACEABLE))
     if others:
         return f"it holds {others[0]!r}, which is not part of a model"
-    if not names:
-        return None
-    if _REPORT in names and _BY_DEMUR not in (path / _REPORT).read_bytes():
+    if names and (_MANIFEST not in names or _FORMAT not in (path / _MANIFEST).read_text(errors="replace")):
+        return "it is not a demur model"
+    if _REPORT in names and b"<dt>Written by</dt><dd>demur " not in (path / _REPORT).read_bytes():
         return f"it holds {_REPORT!r}, which demur has not written"
-    try:
-        document = json.loads((path / _MANIFEST).read_bytes())
-        genuine = isinstance(document, dict) and document.get("format") == _FORMAT
-    except (OSError, ValueError):
-        genuine = False
-    return None if genuine else "it is not a demur model"
-
-
-_SIGNATURES = (f"{_MANIFEST}.sig", f"{_MANIFEST}.minisig")
-"""Signatures by ssh-keygen and minisign, which are of the model that is replaced."""
-
-_BY_DEMUR = b"<dt>Written by</dt><dd>demur "
-"""Part of every report that demur writes."""
-
-_OF_VERSION_1 = ("arrays.safetensors", "sklearn.skops")
-"""Files of demur 0.1, which this version can replace but not read."""
+    return None
 
 
 @contextlib.contextmanager
