@@ -400,7 +400,7 @@ def test_keys_of_a_file(tmp_path):
     file.write_text("# rotated in May\nnew-key\n\n old-key \n")
     assert read_api_keys(file, "unused") == ("new-key", "old-key")
     assert read_api_keys(None, None) == ()
-    for content, words in (("", "holds no key"), ("# only\n", "holds no key"), ("a b\n", "line 1: a key may hold")):
+    for content, words in (("", "holds no key"), ("# only\n", "holds no key"), ("a b\n", "a key may hold")):
         file.write_text(content)
         with pytest.raises(InputError, match=words) as refused:
             read_api_keys(file, None)

@@ -471,6 +471,7 @@ class Monitor:
         kinds = (rejected, reference.confidence_counts, reference.class_counts)
         self._drifts = {name: DriftBets(counts) for name, counts in zip(DRIFTS, kinds, strict=True)}
         self._risk = RiskBets(max_risk)
+        self._checks: dict[str, _Bets] = {**self._drifts, RISK: self._risk}
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
         self.alarms: list[Alarm] = []
         self.sources: list[ByName] = []
@@ -608,7 +609,6 @@ class Monitor:
     def to_json(self) -> ByName:
         """Return all figures as plain numbers."""
         risk = self.risk
-        capitals = {name: bets.log_capital for name, bets in self._drifts.items()} | {RISK: self._risk.log_capital}
         return {
             "rows": self.n_rows,
             "rejected_share": self.n_rejected / self.n_rows if self.n_rows else None,
@@ -619,7 +619,7 @@ class Monitor:
             "reviewed_declined": self.n_reviewed,
             "declined_rightly": self.n_missed / self.n_reviewed if self.n_reviewed else None,
             "delta": self.delta,
-            "evidence": {name: _capital(float(capital)) for name, capital in capitals.items()},
+            "evidence": {name: _capital(float(bets.log_capital)) for name, bets in self._checks.items()},
             "threshold": self.threshold,
             "alarms": [asdict(alarm) for alarm in self.alarms],
         }
@@ -631,8 +631,7 @@ class Monitor:
             "reference": self.reference.to_json(),
             "settings": {name: getattr(self, name) for name in _SETTINGS},
             "counts": {name: getattr(self, name) for name in _COUNTS},
-            "drifts": {name: bets.to_json() for name, bets in self._drifts.items()},
-            "risk": self._risk.to_json(),
+            "checks": {name: bets.to_json() for name, bets in self._checks.items()},
             "alarms": [asdict(alarm) for alarm in self.alarms],
             "sources": self.sources,
         }
@@ -646,9 +645,8 @@ class Monitor:
             if state["format"] != _FORMAT:
                 raise InputError(f"{path} has the format {state['format']!r} of another version of demur.")
             monitor = cls(Reference.from_json(state["reference"]), **state["settings"])
-            for name, bets in monitor._drifts.items():
-                bets.restore(state["drifts"][name])
-            monitor._risk.restore(state["risk"])
+            for name, bets in monitor._checks.items():
+                bets.restore(state["checks"][name])
             for name in _COUNTS:
                 setattr(monitor, name, int(state["counts"][name]))
             monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]

@@ -451,11 +451,9 @@ def read_api_keys(path: Path | None, environment: str | None) -> tuple[str, ...]
         text = str(environment) if path is None else path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise InputError(f"{where} is not text: write one key per line.") from None
-    lines = [line.strip() for line in text.splitlines()]
-    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    keys = tuple(key for line in text.splitlines() if (key := line.strip()) and not key.startswith("#"))
     if not keys:
         raise InputError(f"{where} holds no key: write one into it, or leave it out.")
-    for number, line in enumerate(lines, 1):
-        if line in keys and not _KEY.fullmatch(line):
-            raise InputError(f"{where}, line {number}: a key may hold printable ASCII characters only, without spaces.")
+    if not all(_KEY.fullmatch(key) for key in keys):
+        raise InputError(f"{where}: a key may hold printable ASCII characters only, without spaces.")
     return keys
