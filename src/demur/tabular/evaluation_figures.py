@@ -28,6 +28,7 @@ __all__ = [
     "cost_words",
     "counted",
     "figures_by_group",
+    "four_digits",
     "headline",
     "interval_words",
     "json_ready",
@@ -115,7 +116,14 @@ def interval_words(low: float, high: float, write: Callable[[float], str]) -> st
     return "" if math.isnan(low) else f"95 % interval {write(low)} to {write(high)}"
 
 
-def _digits(value: float) -> str:
+def four_digits(value: float) -> str:
+    """Write a number to four digits after the point, or to one if it is large.
+
+    Examples
+    --------
+    >>> four_digits(0.12345), four_digits(12345.678)
+    ('0.1235', '12,345.7')
+    """
     if math.isnan(value):
         return UNDEFINED
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
@@ -139,7 +147,7 @@ class Figure:
 
     title: str
     meaning: str
-    write: Callable[[float], str] = field(default_factory=lambda: _digits)
+    write: Callable[[float], str] = field(default_factory=lambda: four_digits)
 
 
 FIGURES = {

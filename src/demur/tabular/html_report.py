@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import math
 import os
 import re
@@ -45,7 +44,6 @@ __all__ = [
     "asset",
     "content_policy",
     "cost_grid",
-    "embedded_json",
     "own_parts",
     "page_environment",
     "report_html",
@@ -156,7 +154,7 @@ def report_html(
             places = zip(charts, state["markers"], strict=True)
             state["markers"] = [[chart.name, chart.place(*values)] for chart, values in places]
         if states:
-            script, data = asset(_PACKAGE, "report.js"), embedded_json({"costs": grid.tolist(), "states": states})
+            script, data = asset(_PACKAGE, "report.js"), {"costs": grid.tolist(), "states": states}
     style = asset(_PACKAGE, "report.css")
     context = {
         "title": title,
@@ -506,17 +504,6 @@ def own_parts(page: str) -> tuple[list[str], list[str]]:
     """
     styles, scripts = (re.findall(f"<{tag}>(.+?)</{tag}>", page, re.DOTALL) for tag in ("style", "script"))
     return styles, scripts
-
-
-def embedded_json(data: Mapping[str, object]) -> str:
-    r"""Write JSON that cannot end the element it stands in, whatever the strings in it.
-
-    Examples
-    --------
-    >>> embedded_json({"name": "</script>"})
-    '{"name":"\\u003c/script>"}'
-    """
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def unbroken(text: str) -> str:
