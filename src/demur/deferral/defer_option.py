@@ -26,8 +26,8 @@ from demur.deferral.expert_reliability import (
 from demur.deferral.experts import Ballots, Expert, answers_to_learn_from, check_names, read_experts
 from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import checked_labels
-from demur.estimators.cross_fitting import fit_clone, proba_of
+from demur.estimators.base import checked_labels, proba_of
+from demur.estimators.cross_fitting import fit_clone
 from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 from demur.rules import check_proba

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from demur.array_types import AnyArray, Features, FloatArray
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
-from demur.estimators.base import check_two_classes, checked_labels, row_weights
+from demur.estimators.base import check_two_classes, checked_labels, proba_of, row_weights
 from demur.estimators.candidates import (
     CANDIDATES,
     CandidateModel,
@@ -27,7 +27,6 @@ from demur.estimators.candidates import (
     candidate_named,
     dense_view,
 )
-from demur.estimators.cross_fitting import proba_of
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_encoding import TableEncoding
@@ -191,7 +190,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         views = self._views(matrix, set(self.views_))
         starts = range(0, len(matrix), _ROWS_AT_A_TIME)
         pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
-        mixture = np.concatenate(on_workers(self._mixture, pieces))
+        mixture = np.concatenate(on_workers(self._mixture, pieces)) if len(pieces) > 1 else self._mixture(views)
         return np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
 
     def _mixture(self, views: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:

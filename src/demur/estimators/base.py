@@ -11,12 +11,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
-from demur.array_types import AnyArray, ByName, CostLike, Features
+from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.estimators.splitting import Blocks, blocks_of
@@ -33,6 +34,7 @@ __all__ = [
     "checked_examples",
     "checked_labels",
     "choose_reject_label",
+    "proba_of",
     "row_weights",
 ]
 
@@ -342,3 +344,34 @@ class TrainsNetworks:
 
 _NUMBERS: ByName = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan", "accept_sparse": "csr"}
 """Input of networks: numbers, which may be missing, also in a sparse matrix."""
+
+
+def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> NDArray[np.float64]:
+    """Return probabilities with one column per class in ``classes``, zero for classes the estimator does not know.
+
+    Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
+    classes, softmax for more. Such scores are not log odds by themselves; calibration gives them their scale.
+    """
+    if hasattr(estimator, "predict_proba"):
+        proba = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    elif hasattr(estimator, "decision_function"):
+        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+        if scores.ndim == 1:
+            proba = np.column_stack([expit(-scores), expit(scores)])
+        elif scores.shape[1] == len(estimator.classes_):
+            proba = softmax(scores, axis=1)
+        else:
+            raise InputError(
+                f"decision_function of {type(estimator).__name__} has {scores.shape[1]} columns for "
+                f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."
+            )
+    else:
+        raise InputTypeError(
+            f"{type(estimator).__name__} has neither predict_proba nor decision_function, so that no rule can tell how "
+            "sure it is; use another classifier."
+        )
+    if len(estimator.classes_) == len(classes):
+        return proba
+    aligned = np.zeros((len(proba), len(classes)))
+    aligned[:, np.searchsorted(classes, estimator.classes_)] = proba
+    return aligned

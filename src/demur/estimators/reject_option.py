@@ -30,9 +30,10 @@ from demur.estimators.base import (
     check_two_classes,
     checked_labels,
     choose_reject_label,
+    proba_of,
     row_weights,
 )
-from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.estimators.table_encoding import KnownRows
 from demur.label_shift import LabelShift
