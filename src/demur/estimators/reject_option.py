@@ -26,6 +26,7 @@ from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import (
+    KnownRows,
     RejectingClassifier,
     check_two_classes,
     checked_labels,
@@ -35,7 +36,6 @@ from demur.estimators.base import (
 )
 from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
-from demur.estimators.table_encoding import KnownRows
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
 
