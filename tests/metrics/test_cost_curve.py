@@ -92,8 +92,8 @@ def test_a_cost_at_which_nothing_is_answered():
         ([[0.5, np.nan]], [0], None, "NaN or infinity"),
         (np.empty((0, 2)), [], None, r"with n >= 1, got \(0, 2\) and \(0,\)"),
         ([[0.5, 0.5]], [0, 1], None, r"got \(1, 2\) and \(2,\)"),
-        ([[0.5, 0.5]], [2], None, r"y contains 2, which is not a column of proba \(columns: 0, 1\); pass classes="),
-        ([[0.5, 0.5]], ["a"], ["b", "c"], "y contains 'a', which is not a column"),
+        ([[0.5, 0.5]], [2], None, "y contains 2, which is none of the 2 columns of proba; pass classes="),
+        ([[0.5, 0.5]], ["a"], ["b", "c"], "y contains 'a', which is none of"),
         ([[0.5, 0.5]], [0], [0, 1, 2], "classes must name the 2 columns"),
     ],
 )

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, FloatArray
+from demur.array_types import FloatArray
 from demur.costs import check_cost
 from demur.errors import InputError
-from demur.metrics.risk_coverage import Floats, RiskCoverage
+from demur.metrics.risk_coverage import Floats, RiskCoverage, as_given
 from demur.rules import check_proba
 
 __all__ = ["CostCurve", "confidence_and_errors"]
@@ -102,15 +102,15 @@ class CostCurve:
     def risk_at(self, cost: ArrayLike) -> Any:
         """Return the 0-1-c risk at each cost in [0, 1)."""
         prices, risk, coverage = check_cost(cost), *self._at(cost, 0.0, "generalized_risk", "coverage")
-        return _as_given(risk + prices * (1 - coverage), cost)
+        return as_given(risk + prices * (1 - coverage), cost)
 
     def coverage_at(self, cost: ArrayLike) -> Any:
         """Return the share of rows answered at each cost."""
-        return _as_given(self._at(cost, 0.0, "coverage")[0], cost)
+        return as_given(self._at(cost, 0.0, "coverage")[0], cost)
 
     def accuracy_at(self, cost: ArrayLike) -> Any:
         """Return the share of right answers among those given at each cost; NaN where none is given."""
-        return _as_given(1 - self._at(cost, np.nan, "risk")[0], cost)
+        return as_given(1 - self._at(cost, np.nan, "risk")[0], cost)
 
     def mean_risk(self, low: float = 0.0, high: float = 0.5) -> float:
         """Return the exact mean of the 0-1-c risk over costs spread evenly between ``low`` and ``high``.
@@ -173,16 +173,7 @@ def confidence_and_errors(
     unknown = ~np.isin(true, names)
     if unknown.any():
         raise InputError(
-            f"y contains {true[unknown].tolist()[0]!r}, which is not a column of proba (columns: {_shown(names)}); pass"
-            " classes= if y holds class names."
+            f"y contains {true[unknown].tolist()[0]!r}, which is none of the {len(names)} columns of proba; pass "
+            "classes= if y holds class names."
         )
     return values.max(axis=1), np.asarray(names[values.argmax(axis=1)] != true)
-
-
-def _shown(names: AnyArray) -> str:
-    some = ", ".join(repr(name) for name in names.tolist()[:10])
-    return some + (", ..." if len(names) > 10 else "")
-
-
-def _as_given(values: AnyArray, like: ArrayLike) -> Any:
-    return float(values) if np.ndim(like) == 0 else values
