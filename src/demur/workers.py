@@ -1,4 +1,4 @@
-"""Worker threads that each run single-threaded kernels, and clients of Dask clusters.
+"""Running work: threads that each run single-threaded kernels, clients of Dask clusters, a progress bar.
 
 Small tensor operations gain nothing from several threads, and become slow if other programs use the cores too. Several
 workers with independent work gain from every core.
@@ -33,6 +33,7 @@ __all__ = [
     "native_threads",
     "on_workers",
     "optional_dask",
+    "progress_bar",
     "single_threaded_kernels",
 ]
 
@@ -183,6 +184,17 @@ def free_cores() -> int:
     except (AttributeError, OSError):  # not on Windows
         return cores
     return max(1, round(cores - others))
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error, and yield a function that advances it and may describe the current step."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda steps, now=None: bar.update(task, advance=steps, description=f"{what} {now}" if now else None)
 
 
 _ROWS_FOR_THREADS = 50_000

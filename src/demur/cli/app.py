@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from demur._version import __version__
+from demur import __version__
 from demur.cli.check import check
 from demur.cli.console import EXIT_WRONG_CALL, CallError, complain
 from demur.cli.demo import demo

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from demur._version import __version__
+from demur import __version__
 from demur.errors import UserError
 
 if TYPE_CHECKING:

@@ -186,7 +186,7 @@ def _exit_codes(failure: str | None) -> Iterator[None]:
 def _watching() -> "Iterator[Watch]":
     """Show progress: a bar on a terminal, elsewhere one line per finished job."""
     from demur.paper.run_jobs import Watch
-    from demur.progress import progress_bar
+    from demur.workers import progress_bar
 
     if is_watched():
         with ExitStack() as stack:

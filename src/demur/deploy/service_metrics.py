@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from demur._version import __version__
+from demur import __version__
 
 __all__ = ["ServiceMetrics"]
 

@@ -1,6 +1,6 @@
 """The pages of a service: a form to try the model, and its report."""
 
-from demur._version import __version__
+from demur import __version__
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.html_pages import (

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from demur._version import __version__
+from demur import __version__
 from demur.deploy.answers import Answerer
 from demur.deploy.request_types import RequestError, answer_type, question_type, sentence
 from demur.deploy.service_metrics import ServiceMetrics

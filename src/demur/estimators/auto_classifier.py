@@ -32,8 +32,7 @@ from demur.estimators.candidates import (
 from demur.estimators.cross_fitting import proba_of
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_encoding import TableEncoding
-from demur.progress import progress_bar
-from demur.workers import native_threads
+from demur.workers import native_threads, progress_bar
 
 __all__ = ["AutoClassifier", "UninformativeModelWarning", "mixture_weights"]
 

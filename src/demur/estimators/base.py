@@ -21,8 +21,8 @@ from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
 from demur.errors import InputError, InputTypeError
 from demur.estimators.splitting import Blocks, blocks_from
 from demur.metrics import zero_one_c_risk
-from demur.progress import progress_bar
 from demur.rules import Decision
+from demur.workers import progress_bar
 
 __all__ = [
     "AroundAnEstimator",

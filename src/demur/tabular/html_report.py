@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from demur._version import __version__
+from demur import __version__
 from demur.array_types import ByName, FloatArray
 from demur.deferral import ExpertCalibration
 from demur.metrics import Interval, proportion_interval, risk_interval

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -197,27 +196,24 @@ def test_a_report_that_demur_did_not_write_is_kept(model):
 
 
 def fail_at(monkeypatch, where, failure):
-    """Let a step of saving fail: writing, the exchange, or the second of the two renames that stand in for it."""
+    """Let a step of saving fail: writing, or one of the two renames."""
 
     def fail(*_):
         raise failure
 
     if where == "fsync":
         return monkeypatch.setattr(os, "fsync", fail)
-    if where == "exchange":
-        return monkeypatch.setattr(whole_file, "_exchange", fail)
     rename, calls = whole_file.Path.rename, []
 
     def fail_at_the_second(source, target):
         calls.append(target)
         return fail() if len(calls) == 2 else rename(source, target)
 
-    monkeypatch.setattr(whole_file, "_exchange", lambda *_: False)
     return monkeypatch.setattr(whole_file.Path, "rename", fail_at_the_second)
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
-@pytest.mark.parametrize("where", ["fsync", "exchange", "rename"])
+@pytest.mark.parametrize("where", ["fsync", "rename"])
 def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path, monkeypatch, failure, where):
     save(Chow(0.2), tmp_path / "model")
     fail_at(monkeypatch, where, failure)
@@ -229,7 +225,6 @@ def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path, monke
 
 
 def test_a_save_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeypatch):
-    """Where two folders cannot be exchanged in one step, the path is empty for a moment."""
     save(Chow(0.2), tmp_path / "model")
 
     class Killed(BaseException):
@@ -244,25 +239,12 @@ def test_a_save_that_is_killed_between_two_renames_is_recovered(tmp_path, monkey
             raise Killed
         return rename(source, target)
 
-    monkeypatch.setattr(whole_file, "_exchange", lambda *_: False)
     monkeypatch.setattr(whole_file.Path, "rename", die)
     with pytest.raises(Killed):
         save(Threshold(0.5), tmp_path / "model", overwrite=True)
     monkeypatch.undo()
     assert not (tmp_path / "model").exists()
     assert load(tmp_path / "model") == Chow(0.2)
-    assert os.listdir(tmp_path) == ["model"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two folders in one step")
-def test_on_linux_the_path_is_never_empty(tmp_path, monkeypatch):
-    save(Chow(0.2), tmp_path / "model")
-    exchanged = []
-    exchange = whole_file._exchange
-    monkeypatch.setattr(whole_file, "_exchange", lambda *pair: exchanged.append(exchange(*pair)) or exchanged[-1])
-    save(Threshold(0.5), tmp_path / "model", overwrite=True)
-    assert exchanged == [True]
-    assert load(tmp_path / "model") == Threshold(0.5)
     assert os.listdir(tmp_path) == ["model"]
 
 
