@@ -138,10 +138,6 @@ class Margin(Loss):
     def name(self) -> str:
         return f"margin+{self.phi.name}"
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth
-
     def n_outputs(self, n_classes: int) -> int:
         return 1
 
@@ -154,9 +150,6 @@ class Margin(Loss):
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.cat([self.phi.inverse_link(-scores), self.phi.inverse_link(scores)], -1)
-
-    def margin_functions(self) -> tuple[MarginFunction, ...]:
-        return (self.phi,)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
         return Proof(

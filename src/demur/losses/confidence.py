@@ -113,10 +113,6 @@ class OneVsAll(ConfidenceLoss):
     def name(self) -> str:
         return f"ova+{self.phi.name}"
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return one_versus_all(self.phi, scores, y)
 
@@ -126,9 +122,6 @@ class OneVsAll(ConfidenceLoss):
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return self.phi.inverse_link(scores)
-
-    def margin_functions(self) -> tuple[MarginFunction, ...]:
-        return (self.phi,)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
         return Proof(

@@ -47,10 +47,6 @@ class CostSensitiveOneVsAll(Loss):
     def name(self) -> str:
         return f"csova+{self.phi.name}"
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth
-
     def n_outputs(self, n_classes: int) -> int:
         return n_classes
 

@@ -114,10 +114,6 @@ class FunctionLoss(Loss):
     def _check_values(self, scores: Tensor) -> None:
         """Check nothing: how many scores a function takes cannot be told from one call."""
 
-    def _checked_labels(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the labels as they are: a function may want more than class numbers."""
-        return y
-
 
 def _accepts(function: LossFunction, n_arguments: int) -> bool:
     """Return whether a function, or the forward method of a torch module, can be called with so many arguments."""

@@ -64,8 +64,8 @@ class Trainable(ABC):
     """The name of the loss in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
 
     def margin_functions(self) -> tuple[MarginFunction, ...]:
-        """Return the margin functions that the loss is made of."""
-        return ()
+        """Return the margin functions that the loss is made of: those among its fields."""
+        return tuple(value for value in vars(self).values() if isinstance(value, MarginFunction))
 
     @abstractmethod
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
@@ -154,8 +154,8 @@ class Loss(Trainable):
 
     @property
     def smooth(self) -> bool:
-        """True if the loss is continuously differentiable in the scores; a class may set it to False."""
-        return True
+        """True if the loss is continuously differentiable in the scores: if its margin functions are, by default."""
+        return all(phi.smooth for phi in self.margin_functions())
 
     @abstractmethod
     def n_outputs(self, n_classes: int) -> int:

@@ -59,10 +59,6 @@ class PairwiseLoss(Loss):
         """The function of the rejector's part: psi, or phi where psi is None."""
         return self.phi if self.psi is None else self.psi
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth and self.psi_or_phi.smooth
-
     def n_outputs(self, n_classes: int) -> int:
         return n_classes + 1
 

@@ -80,10 +80,6 @@ class PredictorRejector(_WithRejector):
             if not all_between(value, 0):
                 raise InputError(f"{name} must be positive, got {value}.")
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth
-
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == torch.as_tensor(self.beta)))
 

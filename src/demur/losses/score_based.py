@@ -82,16 +82,6 @@ class MozannarSontag(PlusOneLoss):
         answering = (cost + self.alpha * (1 - cost)) * (total - score_of_label(scores, y))
         return answering + (1 - cost) * (total - scores[..., -1])
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        assert cost is not None
-        answer = (weight * (cost + self.alpha * (1 - cost))).expand(y.shape)
-        reject = (weight * (1 - cost)).expand(y.shape)
-        gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
-        gradient.mul_(((answer + reject) / gradient.sum(-1)).unsqueeze(-1))
-        gradient.scatter_add_(-1, y.unsqueeze(-1), -answer.unsqueeze(-1))
-        gradient[..., -1] -= reject
-        return gradient
-
     def proof(self, n_classes: int, cost: float) -> Proof | None:
         if not self.calibrated_for(n_classes):
             return None
@@ -272,10 +262,6 @@ class VermaNalisnick(PlusOneLoss):
     @property
     def name(self) -> str:
         return "vn" if self.phi == Logistic() else f"vn+{self.phi.name}"
-
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert cost is not None
