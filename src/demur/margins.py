@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from inspect import isfunction
 from math import log
 from typing import Any, ClassVar, TypeVar
 
@@ -27,12 +28,46 @@ __all__ = [
     "NoInverseLinkError",
     "Squared",
     "SquaredHinge",
+    "Stated",
     "available_margins",
     "get_margin",
+    "is_unchanged",
     "own_fact",
     "register_margin",
     "unregister_margin",
 ]
+
+
+class Stated:
+    """A class that remembers the methods it was defined with: the facts that it states are about those."""
+
+    _defined: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._defined = _methods(cls)
+
+
+def is_unchanged(thing: Stated) -> bool:
+    """Return whether no method of an object or of its classes was replaced since they were defined.
+
+    Examples
+    --------
+    >>> phi = Logistic()
+    >>> is_unchanged(phi)
+    True
+    >>> object.__setattr__(phi, "inverse_link", torch.tanh)
+    >>> is_unchanged(phi)
+    False
+    """
+    classes = [cls for cls in type(thing).__mro__ if "_defined" in vars(cls)]
+    names = {name for cls in classes for name in cls._defined}
+    return names.isdisjoint(vars(thing)) and all(_methods(cls) == cls._defined for cls in classes)
+
+
+def _methods(cls: type) -> dict[str, Any]:
+    public = (name for name in vars(cls) if name == "__call__" or not name.startswith("__"))
+    return {name: vars(cls)[name] for name in public if isfunction(vars(cls)[name])}
 
 
 class NoInverseLinkError(InputTypeError):
@@ -40,7 +75,7 @@ class NoInverseLinkError(InputTypeError):
 
 
 @dataclass(frozen=True)
-class MarginFunction(ABC):
+class MarginFunction(Stated, ABC):
     """A convex function phi of a margin z, large where z is negative.
 
     Subclasses are frozen dataclasses that implement :meth:`__call__`; those with an inverse link also

@@ -10,7 +10,7 @@ from demur.losses.pairwise import AdditivePairwise, PairwiseLoss
 from demur.losses.proof import CLEAR, Proof, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
-from demur.rules import Decision, chow_acceptance
+from demur.rules import Decision
 
 __all__ = ["Margin", "ModifiedHinge", "PlusBound"]
 
@@ -42,7 +42,6 @@ class PlusBound(PairwiseLoss):
     why = "at K = 2 one beta meets both sides of Corollary 5"
     closed_forms = AdditivePairwise.closed_forms
     exact_pair = AdditivePairwise.exact_pair
-    _of_pair = AdditivePairwise._of_pair
 
     @property
     def name(self) -> str:
@@ -155,8 +154,6 @@ class Margin(Loss):
         return Proof(
             "the slopes of one score",
             f"At every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
-            lambda scores, y: self.phi(torch.where(y == 1, scores[:, 0], -scores[:, 0])),
-            lambda scores: chow_acceptance(self.phi.inverse_link(scores[:, 0].abs()), cost),
             turns_at_threshold(self.phi, cost),
         )
 

@@ -18,7 +18,6 @@ from demur.losses.loss import (
 from demur.losses.proof import CLEAR, Proof, on_simplex, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge, divergence
-from demur.rules import chow_acceptance
 
 __all__ = ["CrossEntropy", "OneVsAll"]
 
@@ -128,8 +127,6 @@ class OneVsAll(ConfidenceLoss):
             "the slopes of one score",
             f"For every K and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's "
             "rule.",
-            lambda scores, y: one_versus_all(self.phi, scores, y),
-            lambda scores: chow_acceptance(self.phi.inverse_link(scores.amax(-1)), cost),
             turns_at_threshold(self.phi, cost),
         )
 

@@ -59,15 +59,9 @@ class CostSensitiveOneVsAll(Loss):
         return Decision.from_acceptance(scores.argmax(-1), torch.minimum(best[..., 0], -best[..., 1]))
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        def acceptance(scores: Tensor) -> Tensor:
-            ordered = scores.sort(-1, descending=True).values
-            return torch.minimum(ordered[:, 0], -ordered[:, 1])
-
         return Proof(
             "a slope at the score 0",
             f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the slope of "
             f"class k's part at 0 is phi'(0) (eta_k - {1 - cost:g}), so that score k is positive iff eta_k is larger.",
-            lambda scores, y: weighted_one_versus_all(self.phi, scores, y, cost),
-            acceptance,
             (falls_at_zero(self.phi),),
         )

@@ -132,17 +132,10 @@ class AbstainingClassifier(PlusOneLoss):
             """Return H(eta) - alpha (1 + max eta), which falls as max eta grows from 1/2."""
             return -top * log(top) - (1 - top) * log(1 - top) - alpha * (1 + top)
 
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            p = torch.softmax(scores, -1)
-            answering = p[:, :-1].sum(-1)
-            return -answering * (score_of_label(p, y) / answering).log() - alpha * answering.log()
-
         turns = ahead(1 - cost - CLEAR) > 1e-13 and ahead(1 - cost + CLEAR) < -1e-13  # a thousand rounding errors
         return Proof(
             "the entropy of two classes",
             f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as "
             "Chow's rule: it declines iff H(eta) >= alpha (1 + max eta), and the difference falls as max eta grows.",
-            value,
-            lambda scores: scores[:, :-1].amax(-1) - scores[:, -1],
             (f"H(eta) - alpha (1 + max eta) changes its sign within {CLEAR:g} of {1 - cost:g}" if turns else None,),
         )

@@ -15,7 +15,7 @@ from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.proof import Proof
-from demur.margins import MarginFunction, NoInverseLinkError
+from demur.margins import MarginFunction, NoInverseLinkError, Stated
 from demur.rules import Decision, chow_acceptance
 
 __all__ = [
@@ -51,7 +51,7 @@ _MOST_CLASSES = 1 << 40
 """Where the search for the number of classes ends."""
 
 
-class Trainable(ABC):
+class Trainable(Stated, ABC):
     """What networks can be trained with: the engines ask for nothing else.
 
     ``y`` is the target of each example, of shape (...) if it is a class, or (..., n) if a loss wants more of its

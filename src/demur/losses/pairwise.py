@@ -153,24 +153,12 @@ class PairwiseLoss(Loss):
         at = cost * beta / float(self.alpha)
         turns = low + 1e-13 < at < high - 1e-13  # a thousand rounding errors
 
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            g = self.class_scores(scores, 2)
-            lead = (g[:, 1] - g[:, 0]) / (1 if scores.shape[-1] > 2 else 2)  # of class 1; (f, r) has f and -f
-            r = scores[:, -1]
-            return self._of_pair(torch.where(y == 1, lead, -lead), r) + cost * self.psi_or_phi(beta * r)
-
         return Proof(
             "the slope at r = 0",
             f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser rejects iff "
             "Chow's rule does, and answers the likelier class.",
-            value,
-            lambda scores: scores[:, -1],
             (f"the slope changes its sign within {CLEAR:g} of max eta = {1 - cost:g}" if turns else None,),
         )
-
-    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
-        """Return the part of one pair of classes, with the difference of their scores."""
-        raise NotImplementedError
 
     def _arguments(self, scores: Tensor, y: Tensor, shift: Tensor | float = 0.0) -> Tensor:
         """Return alpha (g_y - shift - g_y') for every class y', of shape (..., n_classes)."""
@@ -281,9 +269,6 @@ class AdditivePairwise(PairwiseLoss):
     def proof(self, n_classes: int, cost: float) -> Proof | None:
         return self._two_class_proof(cost) if n_classes == 2 else None
 
-    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
-        return self.phi(self.alpha * (difference - r))
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]
         pairs = _without_own(self.phi(self._arguments(scores, y, shift=r)), y)
@@ -344,9 +329,6 @@ class MultiplicativePairwise(PairwiseLoss):
 
     def proof(self, n_classes: int, cost: float) -> Proof | None:
         return self._two_class_proof(cost) if n_classes == 2 else None
-
-    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
-        return self.phi(self.alpha * difference) * self.psi_or_phi(-self.alpha * r)
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]

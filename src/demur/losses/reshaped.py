@@ -16,7 +16,6 @@ from demur.losses.confidence import ConfidenceLoss
 from demur.losses.loss import Hyper, score_of_label
 from demur.losses.proof import Proof, on_simplex
 from demur.losses.registry import register
-from demur.rules import chow_acceptance
 
 __all__ = ["Brier", "Focal", "GeneralisedCrossEntropy", "LabelSmoothing"]
 
@@ -61,21 +60,10 @@ class LabelSmoothing(ConfidenceLoss):
         return eta / eta.sum(-1, keepdim=True)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            target = torch.full_like(scores, self.epsilon / n_classes)
-            target[torch.arange(len(y)), y] += 1 - self.epsilon
-            return -(target * torch.log_softmax(scores, -1)).sum(-1)
-
-        def acceptance(scores: Tensor) -> Tensor:
-            excess = (torch.softmax(scores, -1) - self.epsilon / n_classes).clamp(min=0)
-            return excess.amax(-1) / excess.sum(-1) - (1 - cost)
-
         return Proof(
             "Gibbs' inequality",
             f"At every eta the risk is least where the softmax of the scores is eta mixed with {self.epsilon:g} of the "
             "uniform distribution, and nowhere else; the link undoes that, and the rule on it is Chow's.",
-            value,
-            acceptance,
         )
 
 
@@ -200,15 +188,8 @@ class Brier(ConfidenceLoss):
         return torch.softmax(scores, -1)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            difference = torch.softmax(scores, -1)
-            difference[torch.arange(len(y)), y] -= 1
-            return difference.square().sum(-1)
-
         return Proof(
             "a squared distance",
             "At every eta the risk is a constant plus the squared distance of the softmax from eta: least there, and "
             "nowhere else; the rule on it is Chow's.",
-            value,
-            lambda scores: chow_acceptance(torch.softmax(scores, -1).amax(-1), cost),
         )

@@ -218,18 +218,10 @@ class AsymmetricSoftmax(PlusOneLoss):
         return answering + (1 - cost) * phi(ahead) + cost * phi(-ahead)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            g, d = scores[:, :-1], scores[:, -1]
-            ahead = d - torch.logsumexp(g.sort(-1).values[:, :-1], -1)
-            part = (1 - cost) * torch.log1p(torch.exp(-ahead)) + cost * torch.log1p(torch.exp(ahead))
-            return part - score_of_label(torch.log_softmax(g, -1), y)
-
         return Proof(
             "Gibbs' inequality, twice",
             f"At every eta with max eta other than {1 - cost:g}, every minimiser has the softmax eta over the classes "
             "and s = 1 - c, so that the last score is the largest iff Chow's rule rejects.",
-            value,
-            lambda scores: scores[:, :-1].amax(-1) - scores[:, -1],
         )
 
 
@@ -269,15 +261,9 @@ class VermaNalisnick(PlusOneLoss):
         return one_versus_all(self.phi, g, y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            d = scores[:, -1]
-            return one_versus_all(self.phi, scores[:, :-1], y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
-
         return Proof(
             "the slopes of one score",
             f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the last "
             "score minimises the function of a class with probability 1 - c, between those below and those above it.",
-            value,
-            lambda scores: scores[:, :-1].amax(-1) - scores[:, -1],
             turns_at_threshold(self.phi, cost),
         )
