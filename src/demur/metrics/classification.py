@@ -66,7 +66,7 @@ def normalized(counts: AnyArray, normalize: str | None) -> AnyArray:
     if normalize not in _SUMMED:
         raise InputError(f"normalize must be None, 'true', 'pred' or 'all', got {normalize!r}.")
     sums = counts.sum(axis=_SUMMED[normalize], keepdims=True)
-    return np.divide(counts, sums, out=np.zeros(counts.shape), where=sums > 0)
+    return np.asarray(np.divide(counts, sums, out=np.zeros(counts.shape), where=sums > 0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -208,7 +208,7 @@ class CostCurveDisplay(CurveDisplay):
             label = labelled(self.name, f"mean risk = {self.curve.mean_risk(0, max_cost):#.3g}")
         (self.line_,) = axes.plot(costs, getattr(self.curve, f"{quantity}_at")(costs), **{"label": label, **line})
         if quantity == "risk":
-            style = {"color": self.line_.get_color(), "linestyle": "--", "linewidth": 1}
+            style: dict[str, Any] = {"color": self.line_.get_color(), "linestyle": "--", "linewidth": 1}
             axes.axhline(self.curve.error_rate, label=labelled(self.name, "answer all"), **style)
             if not any(one.get_label() == "reject all" for one in axes.lines):
                 axes.plot([0, max_cost], [0, max_cost], color="0.6", linestyle=":", label="reject all")

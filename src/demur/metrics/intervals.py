@@ -209,7 +209,10 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
     order = np.argsort(-scores, kind="stable")
     starts = np.flatnonzero(starts_of_ties(scores[order]))
     found = ranked_areas(errors[order].astype(np.float64), starts, tail)
-    return {name: Interval(*map(float, numbers), confidence_level) for name, numbers in found.items()}
+    return {
+        name: Interval(float(area), float(low), float(high), confidence_level)
+        for name, (area, low, high) in found.items()
+    }
 
 
 _NOISE = 1e-12

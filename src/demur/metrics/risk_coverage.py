@@ -104,7 +104,7 @@ class RiskCoverage:
     @cached_property
     def coverage(self) -> Floats:
         """The share of rows accepted at each point, ascending; the last is 1."""
-        return self.groups.weight / self.groups.weight[-1]
+        return np.asarray(self.groups.weight / self.groups.weight[-1])
 
     @cached_property
     def risk(self) -> Floats:
@@ -114,7 +114,7 @@ class RiskCoverage:
     @cached_property
     def generalized_risk(self) -> Floats:
         """Risk times coverage at each point: the loss of the accepted rows, over all rows."""
-        return self.groups.loss / self.groups.weight[-1]
+        return np.asarray(self.groups.loss / self.groups.weight[-1])
 
     @cached_property
     def thresholds(self) -> Floats:
