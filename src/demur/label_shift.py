@@ -10,7 +10,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from demur.errors import InputError
-from demur.rules import check_proba
+from demur.rules import check_rows
 
 __all__ = ["LabelShift", "LabelShiftWarning", "correct_proba", "estimate_prior"]
 
@@ -221,10 +221,7 @@ def _standard_errors(ratios: Floats, prior: Floats) -> Floats:
 
 
 def _check(proba: ArrayLike, train_prior: ArrayLike) -> tuple[Floats, Floats]:
-    values = check_proba(proba).astype(np.float64)
-    if values.ndim != 2 or len(values) == 0:
-        raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
-    values = np.clip(values, 0, None)
+    values = np.clip(check_rows(proba).astype(np.float64), 0, None)
     values /= values.sum(axis=1, keepdims=True)
     return values, _check_prior("train_prior", train_prior, values.shape[1], positive=True)
 

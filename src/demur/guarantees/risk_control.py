@@ -16,7 +16,7 @@ from scipy.special import betainc, betaincinv
 from demur.array_types import AnyArray
 from demur.errors import InputError
 from demur.guarantees.coverage import FittedThreshold, check_confidence, check_share
-from demur.rules import check_classes, check_proba, register_rule
+from demur.rules import check_classes, check_rows, register_rule
 
 __all__ = [
     "NoGuaranteeError",
@@ -176,9 +176,7 @@ class RiskControl(FittedThreshold):
         NoGuaranteeError
             If no threshold can give the guarantee.
         """
-        values = check_proba(proba)
-        if values.ndim != 2:
-            raise InputError(f"proba must have shape (n, n_classes), got {values.shape}.")
+        values = check_rows(proba)
         true = check_classes(y, values.shape)
         return self.fit_confidence(values.max(axis=1), values.argmax(axis=1) != true, clusters, copies)
 
@@ -248,9 +246,6 @@ class RiskControl(FittedThreshold):
         """The threshold found by ``fit``: rows with a larger confidence are answered, ties reject."""
         return self.certificate_.threshold
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "certificate_")
-
     def explain(self) -> str:
         answers = "the answers given"
         if getattr(self, "per_cluster_", False):
@@ -259,7 +254,7 @@ class RiskControl(FittedThreshold):
             f"with probability at least {1 - self.delta:.4g} over the calibration sample, at most "
             f"{self.target_risk:.4g} of {answers} are wrong"
         )
-        if not self.__sklearn_is_fitted__():
+        if not hasattr(self, "certificate_"):
             return f"Will answer as many rows as it can such that {guarantee}; not fitted yet."
         seen, by_group = self.certificate_, getattr(self, "group_certificates_", {})
         together = "together, not about each class or group"
