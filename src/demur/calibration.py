@@ -1,21 +1,22 @@
 """Calibration of probabilities: of the answers given with a probability of 80 %, four in five are right."""
 
 import warnings
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import Estimator, FloatArray
 from demur.errors import InputError
 from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, same_state
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling"]
+
+Floats = NDArray[np.float64]
 
 _WIDEST = float(np.log(1e3))
 """The search for a temperature covers a factor of 1,000 on both sides of the typical range of a row's logits."""
@@ -60,9 +61,6 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     demur.errors.InputError: probabilities must lie in [0, 1], got 4. Scores need an inverse link first. If these are
     logits, use TemperatureScaling(from_logits=True).
     """
-
-    __metadata_request__fit: ClassVar = {"proba": UNUSED}
-    __metadata_request__transform: ClassVar = {"proba": UNUSED}
 
     def __init__(self, temperature: float | None = None, *, from_logits: bool = False) -> None:
         self.temperature = temperature
@@ -136,13 +134,12 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
 
 
 class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Calibrate each class's probability by itself with a scikit-learn model, then divide by the sum.
+    """Calibrate each class's probability by itself, then divide by the sum.
 
     Parameters
     ----------
-    model : {"isotonic", "sigmoid"} or a scikit-learn regressor or classifier
-        "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999). A
-        regressor is fitted to 0 and 1 as a function of the probability.
+    model : {"isotonic", "sigmoid"}
+        "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999).
 
     Attributes
     ----------
@@ -160,10 +157,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     True
     """
 
-    __metadata_request__fit: ClassVar = {"proba": UNUSED}
-    __metadata_request__transform: ClassVar = {"proba": UNUSED}
-
-    def __init__(self, model: Estimator = "isotonic") -> None:
+    def __init__(self, model: Literal["isotonic", "sigmoid"] = "isotonic") -> None:
         self.model = model
 
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -196,31 +190,26 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
         calibrated: FloatArray = np.where(total > 0, result / np.where(total > 0, total, 1), values)
         return calibrated
 
-    def _fit_one(self, column: NDArray[np.float64], target: NDArray[np.float64], weight: ArrayLike) -> Any:
+    def _fit_one(self, column: Floats, target: Floats, weight: Floats) -> Any:
         if target.min() == target.max():
             return float(target[0])
-        if self.model == "isotonic":
-            model: Estimator = IsotonicRegression(out_of_bounds="clip")
-        elif self.model == "sigmoid":
-            model = LogisticRegression(C=1e6)
-        else:
-            model = clone(self.model)
-        weights = {"sample_weight": weight} if has_fit_parameter(model, "sample_weight") else {}
-        return model.fit(self._input(model, column), target, **weights)
+        if self.model not in ("isotonic", "sigmoid"):
+            raise InputError(f"model must be 'isotonic' or 'sigmoid', got {self.model!r}.")
+        model = IsotonicRegression(out_of_bounds="clip") if self.model == "isotonic" else LogisticRegression(C=1e6)
+        return model.fit(self._input(column), target, sample_weight=weight)
 
-    def _predict_one(self, model: Estimator, column: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _predict_one(self, model: Estimator, column: Floats) -> Floats:
         if isinstance(model, float):
             return np.full_like(column, model)
-        inputs = self._input(model, column)
-        found = model.predict_proba(inputs)[:, 1] if hasattr(model, "predict_proba") else model.predict(inputs)
-        return np.asarray(found, dtype=np.float64)
+        if self.model == "isotonic":
+            return np.asarray(model.predict(self._input(column)))
+        return np.asarray(model.predict_proba(self._input(column))[:, 1])
 
-    @staticmethod
-    def _input(model: Estimator, column: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not hasattr(model, "predict_proba"):
+    def _input(self, column: Floats) -> Floats:
+        if self.model == "isotonic":
             return column.reshape(-1, 1)
         clipped = np.clip(column, _SMALLEST, 1 - _SMALLEST)
-        return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1), dtype=np.float64)
+        return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
 
 
 def at_temperature(proba: FloatArray, temperature: float) -> FloatArray:
@@ -250,7 +239,7 @@ def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
     return np.moveaxis(by_class, 0, -1)
 
 
-def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: NDArray[np.float64]) -> float:
+def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats) -> float:
     from scipy.optimize import minimize_scalar  # it takes a while to import
 
     rows = np.arange(len(logs))

@@ -1,12 +1,11 @@
 """Label shift: class frequencies at prediction that differ from those in training, found without labels and undone."""
 
 import warnings
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from demur.errors import InputError
@@ -115,9 +114,6 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     >>> shift.transform([[0.5, 0.5]]).round(3)
     array([[0.25, 0.75]])
     """
-
-    __metadata_request__fit: ClassVar = {"proba": UNUSED}
-    __metadata_request__transform: ClassVar = {"proba": UNUSED}
 
     def __init__(self, train_prior: ArrayLike) -> None:
         self.train_prior = train_prior

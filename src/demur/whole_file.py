@@ -1,45 +1,27 @@
 """Files and folders that are written completely or not at all, even if the machine stops in between."""
 
+import glob
 import os
-import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock
 
 __all__ = ["locked", "move_into_place", "part_of", "recover", "write_whole"]
 
-_ABANDONED = 24 * 3600
-"""Seconds after which a temporary file or folder counts as left behind by a process that was killed."""
-
 
 def part_of(path: Path) -> Path:
-    """Return a hidden temporary name beside a path, and remove temporaries of this path that are older than a day.
+    """Return a hidden temporary name beside a path.
 
     Examples
     --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> stale = folder / ".notes.txt.0123456789ab.part"
-    >>> stale.touch()
-    >>> os.utime(stale, (0, 0))
-    >>> part_of(folder / "notes.txt").suffix, stale.exists()
-    ('.part', False)
+    >>> part_of(Path("notes.txt")).name.startswith(".notes.txt.")
+    True
     """
-    for stale in _temporaries(path, "part|replaced") if path.exists() else _temporaries(path, "part"):
-        with suppress(OSError):  # another process may have removed it
-            if time.time() - stale.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-
-
-def _temporaries(path: Path, suffix: str) -> list[Path]:
-    own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.({suffix})")
-    return [one for one in path.parent.glob(".*") if own.fullmatch(one.name)]
 
 
 @contextmanager
@@ -151,7 +133,7 @@ def recover(path: Path) -> None:
     """
     if path.exists() or path.is_symlink() or not path.name or not path.parent.is_dir():
         return
-    aside = _temporaries(path, "replaced")
+    aside = list(path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}.replaced"))
     if aside:
         max(aside, key=lambda one: one.stat().st_mtime_ns).rename(path)
 

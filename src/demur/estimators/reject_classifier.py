@@ -504,7 +504,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
                 only = "is for the default networks, of losses with a link"
                 raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
         loss = resolve(self.loss)
-        if not loss.defined_at_zero_cost() and self.cost == 0:
+        if self.cost == 0:
             loss.check_cost(self.cost)
         several = self.n_members is not None and self.n_members > 1
         if not loss.has_link and (several or self.calibration == "temperature"):

@@ -4,10 +4,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import AnyArray, FloatArray
+from demur.array_types import AnyArray
 from demur.errors import InputError, InputTypeError
 from demur.rules import Decision, ThresholdRule, check_proba, register_rule
 
@@ -23,11 +22,10 @@ class FittedThreshold(ThresholdRule):
     needs_fit = True
     about_answers: ClassVar[bool] = True
     """Whether ``fit`` looks at answers only, so that rows that are declined in any case are left out."""
-    __metadata_request__fit: ClassVar = {"proba": UNUSED}  # it stands where scikit-learn has X
 
-    def _decide(self, proba: FloatArray) -> Decision[AnyArray]:
+    def decide(self, proba: ArrayLike) -> Decision[AnyArray]:
         check_is_fitted(self)
-        return super()._decide(proba)
+        return super().decide(proba)
 
 
 @register_rule

@@ -88,9 +88,6 @@ class ModifiedHinge(Loss):
     def n_outputs(self, n_classes: int) -> int:
         return 1
 
-    def defined_at_zero_cost(self) -> bool:
-        return False
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         assert cost is not None
         f = scores[..., 0]

@@ -178,10 +178,6 @@ class Loss(Trainable):
         """Return one number per class whose largest is the answer, of shape (..., n_classes), unchecked."""
         return scores[..., :n_classes]
 
-    def defined_at_zero_cost(self) -> bool:
-        """Return whether the loss is finite at c = 0, where rejecting is free."""
-        return True
-
     def calibrated_for(self, n_classes: int) -> bool:
         """Return whether the loss claims calibration for rejection with this many classes."""
         return n_classes == 2 or not self.binary_only
@@ -317,12 +313,12 @@ class Loss(Trainable):
             )
 
     def check_cost(self, cost: CostLike) -> None:
-        """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
+        """Refuse a cost that is missing, out of range, or 0 for a loss that is trained for it."""
         if cost is None:
             raise InputTypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")
         values = check_cost(at_least_single(cost).detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
-        if not self.defined_at_zero_cost() and (values == 0).any():
-            raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
+        if self.trained_for_cost and (values == 0).any():
+            raise InputError(f"{self.name} cannot be trained for a cost of 0; use a small positive cost.")
 
 
 def check_scores(scores: Tensor) -> None:

@@ -65,15 +65,6 @@ class PairwiseLoss(Loss):
     def calibrated_for(self, n_classes: int) -> bool:
         return n_classes == 2 and isinstance(self.beta, str)
 
-    def defined_at_zero_cost(self) -> bool:
-        if not isinstance(self.beta, str):
-            return True
-        try:
-            beta = self.beta_value(3, torch.zeros((), dtype=torch.float64))
-        except NoClosedFormError:
-            return True
-        return bool(torch.isfinite(torch.as_tensor(beta)).all())
-
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return rejector_rule(scores)
 

@@ -254,19 +254,6 @@ def test_a_model_that_cannot_be_saved_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_what_killed_saves_have_left_behind_is_swept_after_a_day(tmp_path):
-    save(Threshold(0.5), tmp_path / "model")
-    hexes = ("model.0123456789ab.part", "model.0123456789ab.replaced", "model.ba9876543210.part")
-    for name in (*hexes, "notes.0123456789ab.part", "model.thesis.part"):
-        (tmp_path / f".{name}").mkdir()
-        (tmp_path / f".{name}" / "model.skops").write_text("half")
-        if "ba9876543210" not in name:  # which another process may be writing now
-            os.utime(tmp_path / f".{name}", (0, 0))
-    save(Chow(0.2), tmp_path / "model", overwrite=True)
-    kept = {".model.ba9876543210.part", ".notes.0123456789ab.part", ".model.thesis.part"}
-    assert set(os.listdir(tmp_path)) == {"model", *kept}
-
-
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
 def test_a_model_is_signed_and_verified_as_security_md_shows(tmp_path):
     text = Path(__file__).parents[3].joinpath("SECURITY.md").read_text()
