@@ -244,7 +244,7 @@ def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weigh
 
     rows = np.arange(len(logs))
     # Weights that sum to less than the number of rows are not counts.
-    total = max(float(weights.sum()), np.count_nonzero(weights))
+    total = max(float(weights.sum()), float(np.count_nonzero(weights)))
 
     def penalised_log_loss(log_temperature: float) -> float:
         scaled = logs / np.exp(log_temperature)

@@ -60,7 +60,7 @@ def is_unchanged(thing: Stated) -> bool:
     >>> is_unchanged(phi)
     False
     """
-    classes = [cls for cls in type(thing).__mro__ if "_defined" in vars(cls)]
+    classes = [cls for cls in type(thing).__mro__ if issubclass(cls, Stated) and cls is not Stated]
     names = {name for cls in classes for name in cls._defined}
     return names.isdisjoint(vars(thing)) and all(_methods(cls) == cls._defined for cls in classes)
 

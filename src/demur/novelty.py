@@ -51,7 +51,7 @@ _HALF = float(np.sqrt(0.5))
 _MORE = 1 + 1e-9
 """The factor by which one distance must exceed another, because of rounding."""
 _ZERO = 1e-12
-"""Squared distances below this are rounding errors."""
+"""Squared distances, and distances from a range, below this are rounding errors."""
 
 _STRETCH = 1.5
 _NEAR = 0.5
@@ -70,14 +70,12 @@ class TrainingRows:
     ----------
     typical : array of shape (n_features,)
         The median of each column, which stands for a missing value.
-    low, high, unit : arrays of shape (n_features,)
-        The range of each number and its length, or the size of the value where there is only one; categories have
-        no range.
     numeric, categorical : arrays of int
         The positions of either kind of column.
     body, start, width : arrays of shape (n_numeric,)
-        The width of the middle 98 %. The scaled value of x is (arcsinh((x - typical) / body) - start) / width, linear
-        in the middle and logarithmic in long tails; it is in [0, 1] in training.
+        The width of the middle 98 %, or of the range. The scaled value of x is
+        (arcsinh((x - typical) / body) - start) / width: linear in the middle, logarithmic in long tails, and in [0, 1]
+        in training.
     seen : array of bool, shape (n_categorical, n_codes)
     indicators : array of int, shape (n, 2)
         The categories that have a coordinate: position of the column, and code.
@@ -87,9 +85,6 @@ class TrainingRows:
     """
 
     typical: Floats
-    low: Floats
-    high: Floats
-    unit: Floats
     numeric: Ints
     categorical: Ints
     body: Floats
@@ -108,7 +103,6 @@ class TrainingRows:
         unit = np.where(high > low, high - low, np.maximum(np.abs(low), 1.0))
         body = np.where(last > first, last - first, unit)[numeric]
         start, end = (np.arcsinh((edge - typical)[numeric] / body) for edge in (low, high))
-        low[categorical], high[categorical] = -np.inf, np.inf
         codes = X[:, categorical]
         rows, columns = np.nonzero(codes >= 0)
         known = codes[rows, columns].astype(np.int64)
@@ -118,13 +112,12 @@ class TrainingRows:
         indicators[:, 0] = categorical[indicators[:, 0]]
         n_kept = max(_FEWEST_KEPT, min(_MOST_KEPT, _MOST_NUMBERS // max(len(numeric) + len(indicators), 1)))
         nothing = np.empty((0, 0))
-        space = cls(
-            typical, low, high, unit, numeric, categorical, body, start, np.where(end > start, end - start, 1.0), seen,
-            indicators, nothing, nothing,
-        )  # fmt: skip
-        kept = space.points(X[rng.permutation(len(X))[:n_kept]])
-        return replace(space, kept=kept, squares=(kept**2).sum(axis=1))
+        width = np.where(end > start, end - start, 1.0)
+        ranges = cls(typical, numeric, categorical, body, start, width, seen, indicators, nothing, nothing)
+        kept = ranges.points(X[rng.permutation(len(X))[:n_kept]])
+        return replace(ranges, kept=kept, squares=(kept**2).sum(axis=1))
 
+    @np.errstate(over="ignore")
     def points(self, X: Floats) -> Floats:
         """Return the coordinates of rows: scaled numbers and indicators of categories."""
         filled = np.where(np.isnan(X), self.typical, X)
@@ -151,10 +144,11 @@ class TrainingRows:
         found[found < _ZERO] = 0.0
         return found
 
-    def outside(self, X: Floats) -> Floats:
-        """Return how far each value lies outside: 0 inside, 1 for one range beyond, 2 for an unseen category."""
-        beyond = np.fmax(np.maximum(self.low - X, X - self.high) / self.unit, 0.0)  # 0 where X is missing
-        found: Floats = np.log2(1 + beyond)
+    def outside(self, X: Floats, points: Floats) -> Floats:
+        """Return how far each value lies outside: by its scaled value beyond [0, 1], 2 for an unseen category."""
+        found = np.zeros(X.shape)
+        scaled = points[:, : len(self.numeric)]
+        found[:, self.numeric] = np.maximum(np.maximum(-scaled, scaled - 1), 0.0)
         if len(self.categorical):
             codes = X[:, self.categorical]
             inside = (codes >= 0) & (codes < self.seen.shape[1])
@@ -168,9 +162,9 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     The score of a row is :math:`\max(d / d_0, o)`. Here d is the distance to the nearest training row, each number
     divided by its range in training, with :math:`d_0` the 99 % quantile of that distance among training rows; and o
-    is the sum over its values of how far each lies outside: :math:`\log_2(1 + e)` for a number e ranges beyond its
-    range, 2 for an unseen category, 0 for a missing value. Of n training rows, each scored from
-    the other folds, let m have a score of at least that of a new row; its p-value is
+    is the sum over its values of how far each lies outside: for a number, by how many ranges, with large values on a
+    logarithmic scale; 2 for an unseen category, 0 for a missing value. Of n training rows, each scored from the other
+    folds, let m have a score of at least that of a new row; its p-value is
 
     .. math:: p = (m + 1) / (n + 1).
 
@@ -257,10 +251,8 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """Return which rows are novel, at ``rate`` or at another rate."""
         rows, training = self._checked(X), self.training_rows_
         most_outside, radius = self._limits(self.rate if rate is None else rate)
-        near = radius**2 * _MORE
-        with np.errstate(over="ignore", invalid="ignore"):
-            far = training.nearest(training.points(rows), near) > near
-            return np.asarray(far | (training.outside(rows).sum(axis=1) > most_outside))
+        near, points = radius**2 * _MORE, training.points(rows)
+        return (training.nearest(points, near) > near) | (training.outside(rows, points).sum(axis=1) > most_outside)
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return the p-value of each row: the share of rows with at least its score, the row itself included."""
@@ -272,8 +264,8 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def outside(self, X: ArrayLike) -> Mask:
         """Return which values lie beyond the range of training, or are unseen categories."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(self.training_rows_.outside(self._checked(X)) > 0)
+        rows = self._checked(X)
+        return self.training_rows_.outside(rows, self.training_rows_.points(rows)) > _ZERO
 
     def explain(self) -> str:
         """Describe which rows are called novel, and how often by mistake."""
@@ -328,8 +320,8 @@ def _as_rows(X: ArrayLike) -> Floats:
 
 def _parts(training: TrainingRows, rows: Floats) -> tuple[Floats, Floats]:
     """Return for each row its distance to the nearest kept row, and the sum of how far its values lie outside."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.sqrt(training.nearest(training.points(rows))), training.outside(rows).sum(axis=1)
+    points = training.points(rows)
+    return np.sqrt(training.nearest(points)), training.outside(rows, points).sum(axis=1)
 
 
 def _quantiles(column: Floats) -> tuple[float, ...]:

@@ -517,7 +517,7 @@ def _rejecting_can_pay(matrix: NDArray[np.float64]) -> bool:
         b_eq=[1.0],
         bounds=[(0, 1)] * n_classes + [(None, None)],
     )
-    return bool(-result.fun > 1e-9)
+    return bool((result.fun or 0.0) < -1e-9)
 
 
 def _to_numpy(array: Any) -> AnyArray:

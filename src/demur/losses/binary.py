@@ -42,6 +42,7 @@ class PlusBound(PairwiseLoss):
     why = "at K = 2 one beta meets both sides of Corollary 5"
     closed_forms = AdditivePairwise.closed_forms
     exact_pair = AdditivePairwise.exact_pair
+    proof = PairwiseLoss.proof
 
     @property
     def name(self) -> str:
@@ -59,9 +60,6 @@ class PlusBound(PairwiseLoss):
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return Decision.from_acceptance(_positive(scores[..., 0]), scores[..., 1])
-
-    def proof(self, n_classes: int, cost: float) -> Proof | None:
-        return self._two_class_proof(cost)
 
 
 @register()

@@ -129,13 +129,15 @@ class PairwiseLoss(Loss):
         ]
         return mpmath.fsum(pairs) + mpmath.mpf(repr(float(cost))) * rejecting[0]
 
-    def _two_class_proof(self, cost: float) -> Proof | None:
-        r"""Prove calibration for two classes.
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        r"""Prove calibration for two classes; a subclass that is covered by the argument states it as its own.
 
         With the class scores at their best, the slope of the risk in r at r = 0 has the sign of x ratio(x) - c beta /
         alpha, where x = 1 - max eta and ratio is the closed form of beta / alpha for two classes. For the functions
         with a closed form, x ratio(x) increases on (0, 1/2]: it is 2 sqrt(x (1-x)), 4 x (1-x) or the entropy of x.
         """
+        if n_classes != 2:
+            return None
         try:
             low, high = (x * float(self.beta_ratio("rej", 2, x)) for x in (cost - CLEAR, cost + CLEAR))
         except NoClosedFormError:
@@ -242,6 +244,7 @@ class AdditivePairwise(PairwiseLoss):
     """
 
     equation = "Eq. 8, Corollary 5"
+    proof = PairwiseLoss.proof
     closed_forms: ClassVar = {("exp", "exp"): _exponential_ratio, ("log", "log"): _additive_logistic_ratio}
 
     kernel = "apc"
@@ -256,9 +259,6 @@ class AdditivePairwise(PairwiseLoss):
     def order_theorem(self) -> tuple[str, Callable[[Tensor], Tensor]]:
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
         return "Theorem 16", lambda r: self.alpha * r
-
-    def proof(self, n_classes: int, cost: float) -> Proof | None:
-        return self._two_class_proof(cost) if n_classes == 2 else None
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]
@@ -300,6 +300,7 @@ class MultiplicativePairwise(PairwiseLoss):
     """
 
     equation = "Eq. 7, Corollary 5"
+    proof = PairwiseLoss.proof
     closed_forms: ClassVar = {
         ("exp", "exp"): _exponential_ratio,
         ("log", "log"): _multiplicative_logistic_ratio,
@@ -317,9 +318,6 @@ class MultiplicativePairwise(PairwiseLoss):
     def order_theorem(self) -> tuple[str, Callable[[Tensor], Tensor]]:
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
         return "Theorem 17", torch.zeros_like
-
-    def proof(self, n_classes: int, cost: float) -> Proof | None:
-        return self._two_class_proof(cost) if n_classes == 2 else None
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         r = scores[..., -1]

@@ -19,7 +19,7 @@ _SLACK = 1e-3
 """As for the sum of probabilities: rounding may take the largest above one."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class CostCurve:
     r"""0-1-c risk, coverage and accuracy of Chow's rule as exact functions of the cost c.
 
@@ -142,13 +142,6 @@ class CostCurve:
         """Return these figures of the risk-coverage curve where Chow's rule at each cost stands on it."""
         place = self.curve.n_points_above(1 - check_cost(cost))
         return [np.append(without_answers, getattr(self.curve, name))[place] for name in names]
-
-    def __repr__(self) -> str:
-        groups = self.curve.groups
-        return (
-            f"CostCurve({groups.n_rows:,} rows, {len(groups.confidence):,} breakpoints, "
-            f"mean risk for c in [0, 1/2] = {self.mean_risk():.4g})"
-        )
 
 
 def confidence_and_errors(
