@@ -132,14 +132,10 @@ def test_a_cost_curve_from_three_sides(data, model):
         assert labels[1:] == ["Rejecting (answer all)", "reject all"]
 
 
-@pytest.mark.parametrize("quantity", ["coverage", "accuracy"])
-def test_coverage_and_accuracy_against_the_cost(data, model, quantity):
-    X, y = data
-    display = CostCurveDisplay.from_estimator(model, X, y, quantity=quantity, max_cost=0.3)
-    expected = getattr(display.curve, f"{quantity}_at")(display.line_.get_xdata())
-    np.testing.assert_allclose(display.line_.get_ydata(), expected)
+def test_a_cost_curve_up_to_another_cost(data, model):
+    display = CostCurveDisplay.from_estimator(model, *data, max_cost=0.3)
     assert display.ax_.get_xlim() == (0, 0.3)
-    assert len(display.ax_.lines) == 1
+    assert display.line_.get_label() == f"Rejecting (mean risk = {display.curve.mean_risk(0, 0.3):#.3g})"
 
 
 def test_a_confusion_matrix_from_three_sides(data, model):
@@ -176,10 +172,8 @@ def test_errors(data, model):
         RiskCoverageDisplay.from_estimator(ridge, X, y)
     with pytest.raises(TypeError, match="RidgeClassifier has neither decide nor predict_proba"):
         CostCurveDisplay.from_estimator(ridge, X, y)
-    with pytest.raises(ValueError, match="quantity must be one of 'risk', 'generalized_risk', got 'accuracy'"):
+    with pytest.raises(ValueError, match="quantity must be 'risk' or 'generalized_risk', got 'accuracy'"):
         RiskCoverageDisplay.from_estimator(model, X, y, quantity="accuracy")
-    with pytest.raises(ValueError, match="quantity must be one of 'risk', 'coverage', 'accuracy', got 'error'"):
-        CostCurveDisplay.from_estimator(model, X, y, quantity="error")
     with pytest.raises(ValueError, match=r"has shape \(K, K \+ 1\), got \(2, 2\)"):
         RejectConfusionMatrixDisplay(np.eye(2))
 

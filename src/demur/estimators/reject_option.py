@@ -546,10 +546,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return TemperatureScaling().fit(proba, y, weight)
         if self.calibration in ("isotonic", "sigmoid"):
             return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
-        if not hasattr(self.calibration, "transform"):
+        if not hasattr(self.calibration, "transform") or hasattr(self.calibration, "predict"):
             raise InputError(
-                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or an object with fit and '
-                f"transform, got {self.calibration!r}."
+                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or a '
+                f"calibrator with fit(proba, y) and transform(proba), got {self.calibration!r}."
             )
         own = clone(self.calibration, safe=False)
         weighted = weight is not None and has_fit_parameter(own, "sample_weight")

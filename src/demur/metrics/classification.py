@@ -89,26 +89,17 @@ class ClassScores:
     support: Floats
     counts: Floats
 
-    def average(self, kind: Literal["macro", "weighted", "micro"] = "macro") -> dict[str, float]:
+    def average(self, kind: Literal["macro", "weighted"] = "macro") -> dict[str, float]:
         """Return precision, recall, F1 and coverage over all classes.
 
         Parameters
         ----------
-        kind : {"macro", "weighted", "micro"}
-            The plain mean over classes; the mean weighted by support; or one figure from the summed counts, where
-            precision is the accuracy of the answers given and recall the share of all examples answered rightly.
-            A class whose score is undefined (NaN) is left out of the mean of that score.
+        kind : {"macro", "weighted"}
+            The plain mean over classes, or the mean weighted by support. A class whose score is undefined (NaN) is left
+            out of the mean of that score.
         """
-        if kind not in ("macro", "weighted", "micro"):
-            raise InputError(f"kind must be 'macro', 'weighted' or 'micro', got {kind!r}.")
-        if kind == "micro":
-            answers, right, total = self.counts[:, :-1].sum(), np.trace(self.counts), self.counts.sum()
-            return {
-                "precision": float(_ratio(right, answers)),
-                "recall": float(_ratio(right, total)),
-                "f1": float(_ratio(2 * right, answers + total)),
-                "coverage": float(_ratio(answers, total)),
-            }
+        if kind not in ("macro", "weighted"):
+            raise InputError(f"kind must be 'macro' or 'weighted', got {kind!r}.")
         found = {}
         for name in ("precision", "recall", "f1", "coverage"):
             values = getattr(self, name)
@@ -152,8 +143,8 @@ def precision_recall_f1(
     >>> scores = precision_recall_f1([0, 0, 1, 1, 1], [0, 0, 1, 0, -1])
     >>> scores.precision.round(3), scores.recall.round(3), scores.f1.round(3), scores.coverage.round(3)
     (array([0.667, 1.   ]), array([1.   , 0.333]), array([0.8, 0.5]), array([1.   , 0.667]))
-    >>> scores.average("micro")["recall"]
-    0.6
+    >>> round(scores.average()["recall"], 3)
+    0.667
     """
     counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)
     right, answers, support = np.diag(counts), counts[:, :-1].sum(axis=0), counts.sum(axis=1)

@@ -22,8 +22,7 @@ __all__ = ["CostCurveDisplay", "LossCurveDisplay", "RejectConfusionMatrixDisplay
 _MOST_POINTS = 5000
 """More points than this cannot be told apart on a screen."""
 _N_COSTS = 1000
-_OF_ANSWERS = {"risk": "risk of the answers given", "generalized_risk": "generalized risk (risk times coverage)"}
-_OF_COSTS = {"risk": "0-1-c risk", "coverage": "coverage", "accuracy": "accuracy of the answers given"}
+_YLABEL = {"risk": "risk of the answers given", "generalized_risk": "generalized risk (risk times coverage)"}
 
 
 class CurveDisplay(ABC):
@@ -140,14 +139,15 @@ class RiskCoverageDisplay(CurveDisplay):
         **line
             Passed on to matplotlib's ``plot``.
         """
-        _check_choice(quantity, _OF_ANSWERS)
+        if quantity not in _YLABEL:
+            raise InputError(f"quantity must be 'risk' or 'generalized_risk', got {quantity!r}.")
         axes = axes_or_new(ax)
         area = f"AURC = {self.curve.aurc:#.3g}" if quantity == "risk" else f"AUGRC = {self.curve.augrc:#.3g}"
         values = getattr(self.curve, quantity)
         shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_POINTS)).astype(int))
         style = {"label": labelled(self.name, area), "marker": "o" if len(values) == 1 else None, **line}
         (self.line_,) = axes.plot(self.curve.coverage[shown], values[shown], **style)
-        axes.set(xlabel="coverage (share of rows answered)", ylabel=_OF_ANSWERS[quantity], xlim=(0, 1))
+        axes.set(xlabel="coverage (share of rows answered)", ylabel=_YLABEL[quantity], xlim=(0, 1))
         if values.min() >= 0:
             axes.set_ylim(bottom=0, auto=True)  # a second curve on the same axes may be higher
         axes.legend(loc="best", frameon=False)
@@ -156,7 +156,7 @@ class RiskCoverageDisplay(CurveDisplay):
 
 
 class CostCurveDisplay(CurveDisplay):
-    """Draw the 0-1-c risk, the coverage or the accuracy against the rejection cost.
+    """Draw the 0-1-c risk against the rejection cost.
 
     Parameters
     ----------
@@ -178,44 +178,29 @@ class CostCurveDisplay(CurveDisplay):
 
     curve_type = CostCurve
 
-    def plot(
-        self,
-        ax: "Axes | None" = None,
-        *,
-        quantity: Literal["risk", "coverage", "accuracy"] = "risk",
-        max_cost: float = 0.5,
-        **line: Any,
-    ) -> Self:
-        """Draw the curve, labelled with its own mean over the costs drawn.
-
-        With the risk, the risks of answering every row and of rejecting every row are drawn too.
+    def plot(self, ax: "Axes | None" = None, *, max_cost: float = 0.5, **line: Any) -> Self:
+        """Draw the risk, labelled with its mean over the costs drawn, beside those of answering all and of none.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             A new figure by default.
-        quantity : {"risk", "coverage", "accuracy"}
         max_cost : float, default 0.5
             Costs from 0 up to this one are drawn.
         **line
             Passed on to matplotlib's ``plot``.
         """
-        _check_choice(quantity, _OF_COSTS)
         axes = axes_or_new(ax)
         costs = np.linspace(0, max_cost, _N_COSTS, endpoint=False)
-        label = self.name
-        if quantity == "risk":
-            label = labelled(self.name, f"mean risk = {self.curve.mean_risk(0, max_cost):#.3g}")
-        (self.line_,) = axes.plot(costs, getattr(self.curve, f"{quantity}_at")(costs), **{"label": label, **line})
-        if quantity == "risk":
-            style: dict[str, Any] = {"color": self.line_.get_color(), "linestyle": "--", "linewidth": 1}
-            axes.axhline(self.curve.error_rate, label=labelled(self.name, "answer all"), **style)
-            if not any(one.get_label() == "reject all" for one in axes.lines):
-                axes.plot([0, max_cost], [0, max_cost], color="0.6", linestyle=":", label="reject all")
-            axes.set_ylim(bottom=0, auto=True)  # a second curve on the same axes may be higher
-        axes.set(xlabel="rejection cost c", ylabel=_OF_COSTS[quantity], xlim=(0, max_cost))
-        if axes.get_legend_handles_labels()[1]:
-            axes.legend(loc="best", frameon=False)
+        label = labelled(self.name, f"mean risk = {self.curve.mean_risk(0, max_cost):#.3g}")
+        (self.line_,) = axes.plot(costs, self.curve.risk_at(costs), **{"label": label, **line})
+        style: dict[str, Any] = {"color": self.line_.get_color(), "linestyle": "--", "linewidth": 1}
+        axes.axhline(self.curve.error_rate, label=labelled(self.name, "answer all"), **style)
+        if not any(one.get_label() == "reject all" for one in axes.lines):
+            axes.plot([0, max_cost], [0, max_cost], color="0.6", linestyle=":", label="reject all")
+        axes.set(xlabel="rejection cost c", ylabel="0-1-c risk", xlim=(0, max_cost))
+        axes.set_ylim(bottom=0, auto=True)  # a second curve on the same axes may be higher
+        axes.legend(loc="best", frameon=False)
         self.ax_, self.figure_ = axes, axes.figure
         return self
 
@@ -417,11 +402,6 @@ def axes_or_new(ax: "Axes | None", size: tuple[float, float] = (5.5, 4.0)) -> "A
 def labelled(name: str | None, figure: str) -> str:
     """Return the label of a curve: its name, if any, and its own number."""
     return figure if name is None else f"{name} ({figure})"
-
-
-def _check_choice(quantity: str, choices: dict[str, str]) -> None:
-    if quantity not in choices:
-        raise InputError(f"quantity must be one of {', '.join(map(repr, choices))}, got {quantity!r}.")
 
 
 def _confidence_and_errors_of(estimator: Estimator, X: Features, y: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
