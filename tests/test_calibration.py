@@ -213,7 +213,7 @@ def test_calibrators_refuse_other_shapes_and_bad_weights():
         OneVsRestCalibration().fit([0.5, 0.5], [0])
     with pytest.raises(ValueError, match=r"shape \(n, 3\), as in fit, got \(1, 2\)"):
         OneVsRestCalibration().fit(*sample(0)).transform([[0.5, 0.5]])
-    with pytest.raises(ValueError, match="sample_weight must not be negative"):
+    with pytest.raises(ValueError, match="sample_weight must be finite and not negative"):
         TemperatureScaling().fit([[0.5, 0.5], [0.2, 0.8]], [0, 1], [1, -1])
 
 

@@ -28,7 +28,6 @@ __all__ = [
     "NoInverseLinkError",
     "Squared",
     "SquaredHinge",
-    "Stated",
     "available_margins",
     "get_margin",
     "is_unchanged",
@@ -38,18 +37,10 @@ __all__ = [
 ]
 
 
-class Stated:
-    """A class that remembers the methods it was defined with: the facts that it states are about those."""
+def is_unchanged(thing: object) -> bool:
+    """Return whether the methods of an object and of its classes come from the packages that define the classes.
 
-    _defined: ClassVar[dict[str, Any]]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls._defined = _methods(cls)
-
-
-def is_unchanged(thing: Stated) -> bool:
-    """Return whether no method of an object or of its classes was replaced since they were defined.
+    Facts that a margin function or a loss states are about those methods, and not about others in their place.
 
     Examples
     --------
@@ -60,14 +51,10 @@ def is_unchanged(thing: Stated) -> bool:
     >>> is_unchanged(phi)
     False
     """
-    classes = [cls for cls in type(thing).__mro__ if issubclass(cls, Stated) and cls is not Stated]
-    names = {name for cls in classes for name in cls._defined}
-    return names.isdisjoint(vars(thing)) and all(_methods(cls) == cls._defined for cls in classes)
-
-
-def _methods(cls: type) -> dict[str, Any]:
-    public = (name for name in vars(cls) if name == "__call__" or not name.startswith("__"))
-    return {name: vars(cls)[name] for name in public if isfunction(vars(cls)[name])}
+    classes = type(thing).__mro__
+    methods = [(cls, method) for cls in classes for method in vars(cls).values() if isfunction(method)]
+    own = all(method.__module__.split(".")[0] == cls.__module__.split(".")[0] for cls, method in methods)
+    return own and not any(isfunction(getattr(type(thing), name, None)) for name in vars(thing))
 
 
 class NoInverseLinkError(InputTypeError):
@@ -75,7 +62,7 @@ class NoInverseLinkError(InputTypeError):
 
 
 @dataclass(frozen=True)
-class MarginFunction(Stated, ABC):
+class MarginFunction(ABC):
     """A convex function phi of a margin z, large where z is negative.
 
     Subclasses are frozen dataclasses that implement :meth:`__call__`; those with an inverse link also

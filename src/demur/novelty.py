@@ -265,7 +265,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def outside(self, X: ArrayLike) -> Mask:
         """Return which values lie beyond the range of training, or are unseen categories."""
         rows = self._checked(X)
-        return self.training_rows_.outside(rows, self.training_rows_.points(rows)) > _ZERO
+        return np.asarray(self.training_rows_.outside(rows, self.training_rows_.points(rows)) > _ZERO)
 
     def explain(self) -> str:
         """Describe which rows are called novel, and how often by mistake."""

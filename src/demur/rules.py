@@ -475,10 +475,8 @@ def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[n
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != (n_examples,):
         raise InputError(f"sample_weight must have shape ({n_examples},), one per example, got {weights.shape}.")
-    if not np.isfinite(weights).all():
-        raise InputError("sample_weight must be finite, got NaN or infinity.")
-    if (weights < 0).any():
-        raise InputError(f"sample_weight must not be negative, got {weights.min():g}.")
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise InputError(f"sample_weight must be finite and not negative, got {weights.min():g}.")
     if not weights.any():
         raise InputError("sample_weight is zero for every example; at least one must count.")
     return weights

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -69,13 +69,8 @@ def on_workers(
         if n_workers <= 1:
             return [function(item) for item in items]
         with ThreadPoolExecutor(n_workers, initializer=_start_worker) as pool:
-            futures = [pool.submit(function, item) for item in items]
             try:
-                wait(futures, return_when=FIRST_EXCEPTION)
-                for future in futures:
-                    if future.done():
-                        future.result()
-                return [future.result() for future in futures]
+                return list(pool.map(function, items))
             except BaseException:
                 if stop is not None:
                     stop.set()

@@ -139,7 +139,7 @@ def test_a_cost_must_be_legal_and_fit():
     ("weights", "message"),
     [
         ([1.0], r"sample_weight must have shape \(2,\), one per example, got \(1,\)"),
-        ([1.0, -2.0], "sample_weight must not be negative, got -2"),
+        ([1.0, -2.0], "sample_weight must be finite and not negative, got -2"),
         ([0.0, 0.0], "sample_weight is zero for every example"),
         ([1.0, math.nan], "sample_weight must be finite"),
     ],

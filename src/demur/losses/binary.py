@@ -51,7 +51,7 @@ class PlusBound(PairwiseLoss):
     def n_outputs(self, n_classes: int) -> int:
         return 2
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         f, r = scores[..., 0], scores[..., 1]
         return self.phi(self.alpha * (_sign(y, f) * f - r)) + self._rejecting(r, 2, cost)
 
@@ -86,8 +86,7 @@ class ModifiedHinge(Loss):
     def n_outputs(self, n_classes: int) -> int:
         return 1
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         f = scores[..., 0]
         z = _sign(y, f) * f
         return F.relu(1 - z) + ((1 - cost) / cost - 1) * F.relu(-z)
@@ -135,7 +134,7 @@ class Margin(Loss):
     def n_outputs(self, n_classes: int) -> int:
         return 1
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         f = scores[..., 0]
         return self.phi(_sign(y, f) * f)
 

@@ -59,10 +59,10 @@ class CrossEntropy(ConfidenceLoss):
     why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
     softmax_link = True
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return torch.logsumexp(scores, -1) - score_of_label(scores, y)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         # Written so that every operation keeps the memory layout of the scores, which softmax does not.
         gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
         gradient.mul_((weight / gradient.sum(-1)).unsqueeze(-1))
@@ -117,10 +117,10 @@ class OneVsAll(ConfidenceLoss):
     def name(self) -> str:
         return f"ova+{self.phi.name}"
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return one_versus_all(self.phi, scores, y)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         sign = signs_of_label(scores, y)
         return self.phi.slope(sign * scores, sign * weight.unsqueeze(-1))
 
@@ -184,8 +184,7 @@ class CostSensitiveOneVsAll(Loss):
     def n_outputs(self, n_classes: int) -> int:
         return n_classes
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return weighted_one_versus_all(self.phi, scores, y, cost)
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:

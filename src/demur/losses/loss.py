@@ -15,7 +15,7 @@ from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.proof import Proof
-from demur.margins import MarginFunction, NoInverseLinkError, Stated
+from demur.margins import MarginFunction, NoInverseLinkError
 from demur.rules import Decision, chow_acceptance
 
 __all__ = [
@@ -51,7 +51,7 @@ _MOST_CLASSES = 1 << 40
 """Where the search for the number of classes ends."""
 
 
-class Trainable(Stated, ABC):
+class Trainable(ABC):
     """What networks can be trained with: the engines ask for nothing else.
 
     ``y`` is the target of each example, of shape (...) if it is a class, or (..., n) if a loss wants more of its
@@ -68,10 +68,10 @@ class Trainable(Stated, ABC):
         return tuple(value for value in vars(self).values() if isinstance(value, MarginFunction))
 
     @abstractmethod
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        """Return the loss of each example, unchecked."""
+    def forward(self, scores: Tensor, y: Tensor, cost: CostLike) -> Tensor:
+        """Return the loss of each example, unchecked; the cost is None where it is not needed."""
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: CostLike, weight: Tensor) -> Tensor:
         """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
 
         Autograd computes it. A loss may override this with a formula, which a test compares with autograd.

@@ -159,12 +159,10 @@ class PairwiseLoss(Loss):
         own = self.alpha * (score_of_label(g, y) - shift)
         return torch.addcmul(own.unsqueeze(-1), g, -torch.as_tensor(over_classes(self.alpha), dtype=g.dtype))
 
-    def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
         return cost * self.psi_or_phi(self.beta_value(n_classes, cost) * r)
 
-    def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
         beta = self.beta_value(n_classes, cost)
         return cost * beta * self.psi_or_phi.slope(beta * r)
 
@@ -260,12 +258,12 @@ class AdditivePairwise(PairwiseLoss):
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
         return "Theorem 16", lambda r: self.alpha * r
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         r = scores[..., -1]
         pairs = _without_own(self.phi(self._arguments(scores, y, shift=r)), y)
         return pairs.sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         r = scores[..., -1]
         arguments = self._arguments(scores, y, shift=r)
         slopes = self.phi.slope(arguments, (weight * self.alpha).unsqueeze(-1)).scatter_(-1, y.unsqueeze(-1), 0.0)
@@ -319,13 +317,13 @@ class MultiplicativePairwise(PairwiseLoss):
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
         return "Theorem 17", torch.zeros_like
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         r = scores[..., -1]
         pairs = _without_own(self.phi(self._arguments(scores, y)), y)
         answering = pairs.sum(-1) * self.psi_or_phi(-self.alpha * r)
         return answering + self._rejecting(r, pairs.shape[-1], cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         r = scores[..., -1]
         at, outer = -self.alpha * r, weight * self.alpha
         arguments = self._arguments(scores, y)

@@ -80,8 +80,7 @@ class PredictorRejector(_WithRejector):
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == torch.as_tensor(self.beta)))
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         g, r = scores[..., :-1], scores[..., -1]
         error = -torch.expm1(score_of_label(g, y) - torch.logsumexp(g, -1))
         return error * self.phi(-self.alpha * r) + cost * self.phi(self.beta * r)
@@ -119,8 +118,7 @@ class TwoStage(_WithRejector):
     equation = "Mao, Mohri & Zhong 2023, two stages"
     why = "the classifier is cross-entropy's; its rejector weighs 1 - max eta against c"
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         g, r = scores[..., :-1], scores[..., -1]
         mistaken = (g.argmax(-1) != y).to(g.dtype)
         answering = torch.logsumexp(g, -1) - score_of_label(g, y)

@@ -316,7 +316,7 @@ class FunctionLoss(Loss):
     def n_outputs(self, n_classes: int) -> int:
         return self.outputs or n_classes + (self.decision_rule in ("rejector", "reject-score"))
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         each = cost.expand(y.shape).reshape(-1) if isinstance(cost, Tensor) and scores.ndim != 2 else cost
         rows = scores.reshape(-1, scores.shape[-1]), y.reshape(-1)
         values = self.function(*rows, each) if self.takes_cost else self.function(*rows)

@@ -50,7 +50,7 @@ class LabelSmoothing(ConfidenceLoss):
         if not 0 <= self.epsilon < 1:
             raise InputError(f"epsilon must be in [0, 1), got {self.epsilon}.")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         target = (1 - self.epsilon) * score_of_label(scores, y) + self.epsilon * scores.mean(-1)
         return torch.logsumexp(scores, -1) - target
 
@@ -100,7 +100,7 @@ class Focal(ConfidenceLoss):
         if not self.gamma >= 0:
             raise InputError(f"gamma must be at least 0, got {self.gamma}.")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         total = torch.logsumexp(scores, -1)
         rest = torch.logsumexp(scores.scatter(-1, y.unsqueeze(-1), -torch.inf), -1)
         return torch.exp(self.gamma * (rest - total)) * (total - score_of_label(scores, y))
@@ -152,7 +152,7 @@ class GeneralisedCrossEntropy(ConfidenceLoss):
         if not 0 < self.q < 1:
             raise InputError(f"q must be in (0, 1), got {self.q}; q = 0 is 'ce', and at q = 1 there is no link.")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return -torch.expm1(self.q * (score_of_label(scores, y) - torch.logsumexp(scores, -1))) / self.q
 
     def inverse_link(self, scores: Tensor) -> Tensor:
@@ -180,7 +180,7 @@ class Brier(ConfidenceLoss):
     equation = "Brier 1950"
     why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         p = torch.softmax(scores, -1)
         return 1 - 2 * score_of_label(p, y) + p.square().sum(-1)
 

@@ -92,8 +92,7 @@ class MozannarSontag(PlusOneLoss):
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == 1))
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         total = torch.logsumexp(scores, -1)
         answering = (cost + self.alpha * (1 - cost)) * (total - score_of_label(scores, y))
         return answering + (1 - cost) * (total - scores[..., -1])
@@ -133,7 +132,7 @@ class CaoRejection(PlusOneLoss):
         if not 0 <= self.q < 1:
             raise InputError(f"q must be in [0, 1), got {self.q}; at q = 1 it is 'mao+mae'.")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return _two_terms(scores, y, cost, mu=1 + self.q)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
@@ -177,14 +176,14 @@ class MaoScores(PlusOneLoss):
     def name(self) -> str:
         return "mao+" + {0.0: "exp", 1.0: "log", 2.0: "mae"}.get(self.mu, f"{self.mu:g}")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return _two_terms(scores, y, cost, mu=self.mu)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
         return on_simplex(lambda surprise: _of_surprise(surprise, self.mu), cost, over_actions=True)
 
 
-def _two_terms(scores: Tensor, y: Tensor, cost: Hyper | None, mu: float) -> Tensor:
+def _two_terms(scores: Tensor, y: Tensor, cost: Hyper, mu: float) -> Tensor:
     """Return the loss of answering y plus 1 - c times the loss of declining, of the cross-entropy family."""
     assert cost is not None
     total = torch.logsumexp(scores, -1)
@@ -224,8 +223,7 @@ class AsymmetricSoftmax(PlusOneLoss):
     equation = "Cao et al. 2023"
     why = "the class part is proper, and the reject score is above the best class iff max eta <= 1 - c"
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         g, d = scores[..., :-1], scores[..., -1]
         others = g.scatter(-1, g.argmax(-1, keepdim=True), -torch.inf)
         ahead = d - torch.logsumexp(others, -1)  # the log odds of s
@@ -271,8 +269,7 @@ class VermaNalisnick(PlusOneLoss):
     def name(self) -> str:
         return "vn" if self.phi == Logistic() else f"vn+{self.phi.name}"
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         g, d = scores[..., :-1], scores[..., -1]
         return one_versus_all(self.phi, g, y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
 
@@ -321,8 +318,7 @@ class DeepGamblers(PlusOneLoss):
     def variants_to_decide(self) -> list[Loss]:
         return [replace(self, tau=tau) for tau in (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)]
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         payoff = torch.log1p(-torch.as_tensor(cost, dtype=scores.dtype))
         won = torch.logaddexp(score_of_label(scores, y), scores[..., -1] + payoff)
         return torch.logsumexp(scores, -1) - won
@@ -376,8 +372,7 @@ class AbstainingClassifier(PlusOneLoss):
         alpha = -(torch.xlogy(c, c) + torch.xlogy(1 - c, 1 - c)) / (2 - c)
         return alpha if isinstance(cost, Tensor) else float(alpha)
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         g = scores[..., :-1]
         classes, total = torch.logsumexp(g, -1), torch.logsumexp(scores, -1)
         answering = torch.exp(classes - total) * (classes - score_of_label(g, y))

@@ -1,7 +1,7 @@
 """Proofs of calibration: what makes the verdict CALIBRATED a theorem.
 
 A loss states its argument itself (:mod:`demur.losses.proof`). What is tested here is that the loss, its rule and its
-margin functions are those that the argument is about: no method was replaced since the class was defined.
+margin functions are those that the argument is about: no method was replaced.
 """
 
 from dataclasses import dataclass
