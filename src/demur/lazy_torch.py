@@ -6,9 +6,14 @@ that importing those modules loads nothing.
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-__all__ = ["F", "Tensor", "nn", "torch"]
+__all__ = ["F", "Tensor", "nn", "torch", "without_gradients"]
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 if TYPE_CHECKING:
     import torch as torch
@@ -39,3 +44,14 @@ else:
         """Stands for ``torch.Tensor`` in annotations and in ``isinstance``."""
 
     torch, nn, F = _Lazy("torch"), _Lazy("torch.nn"), _Lazy("torch.nn.functional")
+
+
+def without_gradients(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Decorate a function to run under ``torch.no_grad()``."""
+
+    @wraps(function)
+    def run(*arguments: _Parameters.args, **named: _Parameters.kwargs) -> _Result:
+        with torch.no_grad():
+            return function(*arguments, **named)
+
+    return run
