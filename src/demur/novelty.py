@@ -252,7 +252,8 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         rows, training = self._checked(X), self.training_rows_
         most_outside, radius = self._limits(self.rate if rate is None else rate)
         near, points = radius**2 * _MORE, training.points(rows)
-        return (training.nearest(points, near) > near) | (training.outside(rows, points).sum(axis=1) > most_outside)
+        far = training.nearest(points, near) > near
+        return np.asarray(far | (training.outside(rows, points).sum(axis=1) > most_outside))
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return the p-value of each row: the share of rows with at least its score, the row itself included."""

@@ -59,7 +59,7 @@ class CrossEntropy(ConfidenceLoss):
     why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
     softmax_link = True
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return torch.logsumexp(scores, -1) - score_of_label(scores, y)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
