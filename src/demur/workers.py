@@ -182,12 +182,17 @@ def free_cores() -> int:
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[..., None]]:
-    """Show a bar on standard error, and yield a function that advances it and may describe the current step."""
-    from rich.console import Console
-    from rich.progress import Progress
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error, and yield a function that advances it and may describe the current step.
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    If the total is not known, the bar shows the number of steps and their speed.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    text = "{task.description}" if total is not None else "{task.completed:,} {task.description}"
+    columns = (TextColumn(text), BarColumn(), TaskProgressColumn(show_speed=True), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda steps, now=None: bar.update(task, advance=steps, description=f"{what} {now}" if now else None)
 
