@@ -30,8 +30,7 @@ from demur.estimators.candidates import (
 )
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
-from demur.progress import progress_bar
-from demur.workers import native_threads, on_workers
+from demur.workers import native_threads, on_workers, progress_bar
 
 if TYPE_CHECKING:
     from demur.columns import Schema

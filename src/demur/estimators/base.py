@@ -23,8 +23,8 @@ from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators.splitting import Blocks, blocks_of
 from demur.metrics import zero_one_c_risk
 from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty, check_rate
-from demur.progress import progress_bar
 from demur.rules import Decision
+from demur.workers import progress_bar
 
 if TYPE_CHECKING:
     from demur.columns import Schema
