@@ -50,7 +50,7 @@ def warnings_as_notes() -> Iterator[None]:
     """Print warnings for users as notes on standard error, each once; other kinds are for programmers."""
     shown = set()
 
-    def show(message: Warning | str, *_: Any) -> None:
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
         text = " ".join(str(message).split())
         if text not in shown:
             shown.add(text)
@@ -142,8 +142,8 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
     say(f"  Classes and their rows: {named}{more}.")
     if facts.get("rows_without_label"):
-        rows = counted(facts["rows_without_label"], "row without a label was", "rows without a label were")
-        say(f"  {rows} left out.")
+        left = counted(facts["rows_without_label"], "row without a label was", "rows without a label were")
+        say(f"  {left} left out.")
     sentences = schema.describe()
     for sentence in sentences[:_MOST_NOTES]:
         say(f"  {sentence}")
