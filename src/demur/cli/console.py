@@ -167,6 +167,7 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
 
 
 _SHARES = ("system_accuracy", "coverage", "accepted_accuracy")
+_IN_THE_REPORT = ("eaurc", "augrc", "deferral_area", "regret")
 
 
 def print_evaluation(evaluation: "Evaluation", where: str) -> None:
@@ -175,6 +176,8 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
 
     rows = []
     for figure, found in evaluation.figures.items():
+        if figure in _IN_THE_REPORT:
+            continue
         title, meaning = FIGURES[figure]
         if figure == "risk" and evaluation.cost_assumed:
             meaning = f"declining priced at {evaluation.cost:g}"
