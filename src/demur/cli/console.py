@@ -137,7 +137,9 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
 
     facts, schema = model.facts, model.schema
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
-    say(f"{data}: trained on {counted(facts['rows'], 'row', 'rows')} of {len(counts):,} classes.")
+    aside = facts.get("rows_for_the_rule", 0)
+    more = f"; {counted(aside, 'more row was', 'more rows were')} set aside for the rule" if aside else ""
+    say(f"{data}: trained on {counted(facts['rows'], 'row', 'rows')} of {len(counts):,} classes{more}.")
     named = ", ".join(f"{_printable(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
     say(f"  Classes and their rows: {named}{more}.")
