@@ -55,7 +55,7 @@ def test_answers_are_not_features_and_the_system_is_judged(place):
     found = json.loads((place / "fit.json").read_text())
     model = load(place / "model")
     assert model.schema.names == ("temp", "pulse")
-    assert model.schema.set_aside["nurse_says"] == "it is what 'nurse' says"
+    assert model.schema.set_aside["nurse_says"] == "it holds answers of 'nurse'"
     assert model.experts.prices == {"nurse": 0.05, "consultant": 0.2}
     assert found["answers"]["nurse"]["rows"] > 100
     judged = found["evaluation"]
@@ -225,7 +225,7 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
         ([*EXPERTS, "--keep", "nurse_says"], "cannot also be used otherwise: it is kept as a feature"),
         (
             [*EXPERTS, "--group-split", "nurse_says"],
-            "cannot also be used otherwise: it says which rows belong together",
+            "cannot also be used otherwise: its groups of rows stay together",
         ),
         ([*EXPERTS, "--proba", "p.csv"], "cannot be given together"),
         (["--capacity", "nurse=3"], "--capacity needs --expert"),

@@ -270,7 +270,7 @@ def rule_of(
         return RiskControl(max_risk, delta)
     if cost_matrix is None:
         return None
-    from demur.tabular.fit_file import read_cost_matrix
+    from demur.tabular.fitting import read_cost_matrix
 
     return lambda classes: read_cost_matrix(cost_matrix, classes)
 

@@ -11,7 +11,6 @@ from demur.cli.console import (
     console,
     is_watched,
     load_table_model,
-    note,
     warnings_as_notes,
     wrong_call_if_refused,
 )
@@ -23,9 +22,6 @@ __all__ = ["refit"]
 Reviewed: TypeAlias = Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")]
 TrainingData: TypeAlias = Annotated[str, panel("Data", help="Table that the model was fitted on.")]
 Audit: TypeAlias = Annotated[float, panel("Data", help="Share of answered rows drawn for review.")]
-RejectedShare: TypeAlias = Annotated[
-    float | None, panel("Data", help="Share of rows that were declined, if no answered row was reviewed.")
-]
 
 
 def refit(
@@ -34,7 +30,6 @@ def refit(
     data: TrainingData,
     out: OutFolder,
     audit: Audit = 0.02,
-    rejected_share: RejectedShare = None,
     delimiter: Delimiter = None,
     time_budget: TimeBudget = 90.0,
     force: ReplaceModel = False,
@@ -48,7 +43,6 @@ def refit(
     Example: demur refit model/ reviewed.csv --data train.csv --out newer/
     """
     check_share("--audit", audit, zero=False, one=True)
-    check_share("--rejected-share", rejected_share, zero=False)
     check_free(out, "--out", force)
     with wrong_call_if_refused(), warnings_as_notes():
         from demur.deploy import save
@@ -62,7 +56,7 @@ def refit(
             read_labelled(name, fitted.schema, classes, delimiter=delimiter, strict=False) for name in (data, reviewed)
         ]
         options: dict[str, Any] = {"time_budget": time_budget or None, "verbose": int(is_watched())}
-        found = refit_table(fitted, *tables, audit=audit, rejected_share=rejected_share, **options)
+        found = refit_table(fitted, *tables, audit=audit, **options)
         save(found.model, out, overwrite=force)
     if as_json:
         from demur.tabular.evaluation_figures import interval_json
@@ -74,8 +68,6 @@ def refit(
         return
     counted = f"{found.n_declined:,} declined rows and {found.n_audited:,} audited rows"
     console.print(f"Fitted again on {found.n_trained:,} training rows, {counted} that were reviewed.", markup=False)
-    if not found.n_audited:
-        note("no answered row was reviewed: the training rows stand for those. Review a random sample of the answers.")
     if found.old_risk is not None and found.new_risk is not None and found.gain is not None:
         console.print(
             f"On {found.n_judged:,} reviewed rows that were held out, weighted to stand for all rows, a row costs "

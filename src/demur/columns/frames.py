@@ -176,46 +176,20 @@ def _column(values: Any) -> Values:
             return plain_array(column)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
-    there = [None if _is_missing(value) else value for value in values]
-    # Arrow refuses integers beyond 64 bits, which are numbers all the same.
-    numbers = all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in there if v is not None)
-    type_, convert = (pa.float64(), float) if numbers else (pa.string(), str)
-    return pa.array([None if value is None else convert(value) for value in there], type_)
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas.NA compares as itself, and arrays compare elementwise
-        return type(value).__name__ == "NAType"
+    missing = ("None", "nan", "<NA>", "NaT")
+    there = (None if not isinstance(value, str) and str(value) in missing else str(value) for value in values)
+    return pa.array(list(there), pa.string())
 
 
 def _columns_of_rows(X: Features) -> list[AnyArray]:
     if hasattr(X, "tocsr"):
         raise TableError("the table is a sparse matrix, which is not read: give X.toarray()")
-    if isinstance(X, list | tuple):
-        return _columns_of_lists(X)
-    array = np.asarray(X)
-    if array.ndim == 0:
-        raise TableError(f"a {type(X).__name__} is not a table: give a data frame, an array or a list of rows")
-    if array.ndim != 2:
-        problem = f"an array of shape {array.shape} is not a table"
-        raise TableError(f"{problem}: give rows and columns, as in X.reshape(-1, 1)")
-    if array.dtype.kind == "c":
-        raise TableError("the table holds complex numbers: give their real and imaginary parts as two columns")
+    # NumPy would turn the numbers beside a name into names.
+    array = np.array(X, dtype=object) if isinstance(X, list | tuple) else np.asarray(X)
+    if array.ndim != 2 or array.dtype.kind == "c":
+        problem = f"a {type(X).__name__} of shape {array.shape} and type {array.dtype} is not a table"
+        raise TableError(f"{problem}: give a data frame, an array of rows and columns, or a list of rows of one length")
     return [np.ascontiguousarray(column) for column in array.T]
-
-
-def _columns_of_lists(rows: Sequence[Any]) -> list[AnyArray]:
-    """Return the columns of lists of values: NumPy would turn the numbers beside a name into names."""
-    for position, row in enumerate(rows, 1):
-        if isinstance(row, str | bytes | dict) or not hasattr(row, "__len__"):
-            kind = type(row).__name__
-            raise TableError(f"row {position:,} is a {kind} and not a list of values: give a list of rows")
-        if len(row) != len(rows[0]):
-            problem = f"row {position:,} has {len(row):,} values where the first has {len(rows[0]):,}"
-            raise TableError(f"{problem}: give rows of the same length")
-    return [np.array([*column, None], dtype=object)[:-1] for column in zip(*rows, strict=True)]
 
 
 def check_names(names: tuple[str, ...], name: str) -> None:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from demur.columns.column import no_such_value
 from demur.columns.frames import TableError, TableWarning, Values, check_names, shown
+from demur.columns.schema import no_such_value
 from demur.tabular.table_sources import TableReader
 
 __all__ = ["CsvReader", "Dialect", "column_of_text", "decimal_of", "order_of_dates", "sniff"]

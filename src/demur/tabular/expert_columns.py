@@ -83,6 +83,11 @@ class ExpertColumns:
         """All columns with answers."""
         return tuple(column for columns in self.columns.values() for column in columns)
 
+    @property
+    def owners(self) -> dict[str, str]:
+        """The expert of each column with answers."""
+        return {column: name for name, columns in self.columns.items() for column in columns}
+
     def found_in(self, header: Collection[str], where: str = "the table") -> "ExpertColumns":
         """Return the same with columns that are there; "a,b" stands for two columns where no column is called so."""
         found = {}
@@ -97,8 +102,8 @@ class ExpertColumns:
             found[name] = own
         return ExpertColumns.of({name: (own, self.prices[name]) for name, own in found.items()}, self.limits)
 
-    def check(self, target: str, others: Mapping[str, str], classes: Collection[str]) -> None:
-        """Refuse a column that is the target or has another use, and an expert who is named like a class."""
+    def check(self, target: str, others: Mapping[str, str]) -> None:
+        """Refuse a column that is the target or has another use."""
         for name, columns in self.columns.items():
             if target in columns:
                 raise TableError(
@@ -108,8 +113,11 @@ class ExpertColumns:
             for column in set(columns) & set(others):
                 problem = f"the column {shown(column)} holds the answers of {shown(name)}"
                 raise TableError(f"{problem}, and cannot also be used otherwise: {others[column]}")
-            if name in classes:
-                raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
+
+    def check_names(self, classes: Collection[str]) -> None:
+        """Refuse an expert who is named like a class."""
+        for name in set(self.columns) & set(classes):
+            raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
 
     def present(self, columns: Collection[str]) -> bool:
         """Return whether a table has a column with answers of at least one expert."""
@@ -156,24 +164,19 @@ def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
 
 
 def _answers(column: Values, known: set[str], name: str, where: str, first: int) -> NDArray[np.object_]:
-    """Return answers as class names: as they are written, without spaces around, or as they would be read."""
-    if isinstance(column, pa.Array):
-        column = pa.chunked_array([column])
+    """Return answers as class names: as they are written, without spaces around, or as a CSV file is read."""
+    column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
     texts = class_texts(column)
-    as_read = None
-    for row, text in enumerate(texts.tolist()):
-        if text is None or text in known:
+    as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
+    found: NDArray[np.object_] = np.full(len(texts), None, dtype=object)
+    for row, (text, value) in enumerate(zip(texts.tolist(), as_read.tolist(), strict=True)):
+        if text is None:
             continue
-        plain = text.strip()
-        if plain not in known and plain.lower() not in _GAPS:
-            if as_read is None:
-                as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
-            plain = as_read[row]
-            if plain not in known:
-                hint = did_you_mean(text, known)
-                raise TableError(
-                    f"{where}: column {shown(name)}, row {first + row + 1:,}, holds {shown(text)}, which is not one of "
-                    f"the classes {listed(sorted(known))}{hint}: leave the cell empty where there is no answer"
-                )
-        texts[row] = plain if plain in known else None
-    return texts
+        found[row] = next((one for one in (text, text.strip(), value) if one in known), None)
+        if found[row] is None and text.strip().lower() not in _GAPS:
+            raise TableError(
+                f"{where}: column {shown(name)}, row {first + row + 1:,}, holds {shown(text)}, which is not one of the "
+                f"classes {listed(sorted(known))}{did_you_mean(text, known)}: leave the cell empty where there is no "
+                "answer"
+            )
+    return found

@@ -9,9 +9,8 @@ from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
 
-from demur.columns.column import as_type
 from demur.columns.frames import TableError, check_names, listed, plain_table, shown
-from demur.columns.schema import Schema
+from demur.columns.schema import Schema, as_type
 from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import CsvReader, column_of_text
 from demur.tabular.table_sources import Source, TableReader, explained, open_source, source_name

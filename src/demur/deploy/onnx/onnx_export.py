@@ -17,7 +17,7 @@ from torch import Tensor
 from demur._version import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.columns import Schema, as_table
-from demur.columns.column import Column
+from demur.columns.schema import Column
 from demur.deferral import DeferOption
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba, transformed
 from demur.deploy.onnx.classifier_graphs import proba as classifier_proba

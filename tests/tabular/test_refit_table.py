@@ -8,7 +8,7 @@ from demur import RiskControl
 from demur.columns import TableError
 from demur.errors import InputError
 from demur.tabular import fit_table, refit_table, review_weights
-from demur.tabular.refitting import _mean, _repetitions, stratified_mean
+from demur.tabular.review_queue import _repetitions, _weighted_mean
 
 
 def draw(rng, n_rows, shift=0.0):
@@ -82,17 +82,11 @@ def test_the_interval_of_the_risk_covers_it(wrong_when_answered, share_declined,
         n_audited = max(rng.binomial((~declined).sum(), audit), 5)
         first = rng.choice([0.0, cost, 1.0], max(int(0.2 * declined.sum()), 1), p=[right, declined_again, 0.1])
         second = (rng.uniform(size=max(int(0.2 * n_audited), 1)) < wrong_when_answered).astype(float)
-        means = [_mean(values, np.array([0.0, cost, 1.0])) for values in (first, second)]
-        found = stratified_mean(means, (declined.sum(), n_audited / audit), (declined.sum(), n_audited))
+        sizes = declined.sum() / len(first), n_audited / audit / len(second)
+        weights = np.repeat(sizes, [len(first), len(second)])
+        found = _weighted_mean(np.concatenate([first, second]), weights, np.array([0.0, cost, 1.0]))
         covered.append(found.low <= truth <= found.high)
     assert np.mean(covered) >= 0.93
-
-
-def test_a_stratum_without_judged_rows_may_cost_anything():
-    nothing, all_right = _mean(np.array([]), np.array([0.0, 0.2, 1.0])), _mean(np.zeros(200), np.array([0.0, 1.0]))
-    found = stratified_mean([nothing, all_right], [50, 950], [50, 19])
-    assert found.low == pytest.approx(0, abs=0.02)
-    assert found.high > 0.05
 
 
 def test_repetitions_add_up_to_the_weights():
@@ -123,16 +117,15 @@ def test_rows_that_wait_for_a_label_and_new_classes(model, old, desk):
 
 
 def test_what_cannot_be_corrected_is_refused(model, old, desk):
-    with pytest.raises(TableError, match="no reviewed row has a label"):
+    with pytest.raises(TableError, match="no answered row has a reviewer's label"):
         refit_table(model, old, desk.set_column(2, "y", pa.nulls(desk.num_rows, pa.string())))
     with pytest.raises(TableError, match="holds 'perhaps'"):
         refit_table(model, old, desk.set_column(3, "why", pa.array(["perhaps"] * desk.num_rows)))
     only_declined = desk.filter(pa.compute.equal(desk["why"], "declined"))
-    with pytest.raises(InputError, match="give rejected_share"):
+    with pytest.raises(TableError, match="review a random sample of the answers as well"):
         refit_table(model, old, only_declined)
-    assert refit_table(model, old, only_declined, rejected_share=0.4).n_judged == 0
     promised = fit_table(draw(np.random.default_rng(5), 1500), "y", model="lr", rule=RiskControl(0.3))
-    with pytest.raises(InputError, match="for a model that decides by a cost"):
+    with pytest.raises(InputError, match="that decides by a cost"):
         refit_table(promised, old, desk)
 
 
@@ -150,8 +143,6 @@ def test_the_corrected_model_is_better_than_one_that_takes_reviewed_rows_as_they
         reviewed = stream.filter(pa.array(declined | (rng.uniform(size=3000) < 0.1)))
         naive = fit_table(pa.concat_tables([old, reviewed]), "y", model="lr")
         corrected = refit_table(model, old, reviewed, audit=0.1).model
-        few = stream.filter(pa.array(declined))
-        without_audit = refit_table(model, old, few, rejected_share=float(declined.mean())).model
-        risks.append([risk(one, test) for one in (naive, corrected, without_audit)])
+        risks.append([risk(one, test) for one in (naive, corrected)])
     better = np.array(risks)[:, :1] - np.array(risks)[:, 1:]
     assert (better.mean(axis=0) > 3 * better.std(axis=0, ddof=1) / np.sqrt(len(risks))).all()
