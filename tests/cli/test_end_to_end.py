@@ -262,7 +262,7 @@ def test_rows_of_one_group_stay_on_one_side(fit, tmp_path):
     assert result.code == 0, result
     assert "the rows of each group of machine stay on one side" in result.errors
     assert "did you mean 'machine'?" in fit(data, "--group-split", "machin", "--force").complaint
-    assert "cannot also be the column of groups or times" in fit(data, "--group-split", "y", "--force").complaint
+    assert "cannot be the target" in fit(data, "--group-split", "y", "--force").complaint
 
 
 # time, seeds and names
@@ -282,11 +282,11 @@ def test_the_latest_rows_are_judged(fit, tmp_path):
     assert result.code == 0, result
     assert "evaluated on the latest" in result.errors
     assert "did you mean 'day'?" in fit(data, "--time-split", "dya", "--force").complaint
-    assert "cannot also be the column of groups or times" in fit(data, "--time-split", "y", "--force").complaint
+    assert "cannot be the target" in fit(data, "--time-split", "y", "--force").complaint
     words = csv_of(rows_of(day=["soon", "late"] * 100), tmp_path / "words.csv")
-    assert "no order in time" in fit(words, "--time-split", "day", "--force").complaint
+    assert "name a column of numbers or dates without gaps" in fit(words, "--time-split", "day", "--force").complaint
     gaps = csv_of(rows_of(day=[None, *day[1:]]), tmp_path / "gaps.csv")
-    assert "is empty in 1 of the 200 rows" in fit(gaps, "--time-split", "day", "--force").complaint
+    assert "name a column of numbers or dates without gaps" in fit(gaps, "--time-split", "day", "--force").complaint
 
 
 @pytest.mark.slow

@@ -81,11 +81,10 @@ def test_all_containers_give_the_same_table(kind):
     np.testing.assert_array_equal(schema.encode(table), [[1.5, 0], [np.nan, 1], [2.5, np.nan]])
 
 
-def test_arrays_keep_their_type_and_take_names():
+def test_arrays_keep_their_type():
     assert as_table(np.array([[True], [False]])).schema.types == [pa.bool_()]
     assert as_table(np.array([["1", "a"]])).schema.types == [pa.string()] * 2
     assert as_table(np.array([["2024-01-02"]], dtype="M8[D]"))["x0"].to_pylist() == [datetime.date(2024, 1, 2)]
-    assert as_table(np.eye(2), names=["a", "b"]).to_pydict() == {"a": [1, 0], "b": [0, 1]}
     assert as_table(np.array([[NAN]]))["x0"].null_count == 1
 
 
@@ -112,8 +111,3 @@ def test_sparse_matrices_are_refused():
 
     with pytest.raises(TableError, match="toarray"):
         as_table(csr_array(np.eye(2)))
-
-
-def test_as_many_names_as_columns():
-    with pytest.raises(TableError, match="3 names for 2 columns"):
-        as_table(np.eye(2), names=["a", "b", "c"])

@@ -8,7 +8,7 @@ from demur import RiskControl
 from demur.columns import TableError
 from demur.errors import InputError
 from demur.tabular import fit_table, refit_table, review_weights
-from demur.tabular.review_queue import _repetitions, _weighted_mean
+from demur.tabular.review_queue import _repetitions
 
 
 def draw(rng, n_rows, shift=0.0):
@@ -68,27 +68,6 @@ def test_weighted_means_of_reviewed_rows_are_those_of_the_stream():
     assert estimate == pytest.approx(truth, abs=0.01)
 
 
-@pytest.mark.parametrize("wrong_when_answered", [0.0, 0.02, 0.3])
-@pytest.mark.parametrize(("share_declined", "audit", "n_rows"), [(0.3, 0.02, 3000), (0.05, 0.1, 1500), (0.6, 0.1, 600)])
-def test_the_interval_of_the_risk_covers_it(wrong_when_answered, share_declined, audit, n_rows):
-    """A dozen audited rows that are all right prove little: an interval from their variance alone would be a point."""
-    rng, cost = np.random.default_rng(0), 0.2
-    right, declined_again = 0.6, 0.3  # what the new model does with the rows that the old one declined
-    of_declined = cost * declined_again + (1 - right - declined_again)
-    truth = share_declined * of_declined + (1 - share_declined) * wrong_when_answered
-    covered = []
-    for _ in range(400):
-        declined = rng.uniform(size=n_rows) < share_declined
-        n_audited = max(rng.binomial((~declined).sum(), audit), 5)
-        first = rng.choice([0.0, cost, 1.0], max(int(0.2 * declined.sum()), 1), p=[right, declined_again, 0.1])
-        second = (rng.uniform(size=max(int(0.2 * n_audited), 1)) < wrong_when_answered).astype(float)
-        sizes = declined.sum() / len(first), n_audited / audit / len(second)
-        weights = np.repeat(sizes, [len(first), len(second)])
-        found = _weighted_mean(np.concatenate([first, second]), weights, np.array([0.0, cost, 1.0]))
-        covered.append(found.low <= truth <= found.high)
-    assert np.mean(covered) >= 0.93
-
-
 def test_repetitions_add_up_to_the_weights():
     rows = _repetitions(np.array([1.0, 0.5, 0.5, 2.25, 0.75]))
     assert len(rows) == 5
@@ -99,9 +78,6 @@ def test_the_new_model_knows_what_it_was_made_of(model, old, desk):
     found = refit_table(model, old, desk, audit=0.1)
     assert found.n_trained == 400
     assert found.n_declined + found.n_audited == desk.num_rows
-    assert found.n_judged > 20
-    assert found.old_risk.low < found.old_risk.estimate < found.old_risk.high
-    assert found.gain.estimate == pytest.approx(found.old_risk.estimate - found.new_risk.estimate)
     assert found.model.facts["refitted"]["audited"] > 0
     assert "reference" not in found.model.facts  # a monitor must not compare with rows of another time
     assert found.model.cost == model.cost

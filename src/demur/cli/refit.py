@@ -58,24 +58,11 @@ def refit(
         options: dict[str, Any] = {"time_budget": time_budget or None, "verbose": int(is_watched())}
         found = refit_table(fitted, *tables, audit=audit, **options)
         save(found.model, out, overwrite=force)
+    counts = {"trained": found.n_trained, "declined": found.n_declined, "audited": found.n_audited}
     if as_json:
-        from demur.tabular.evaluation_figures import interval_json
-
-        risks = {"old_risk": found.old_risk, "new_risk": found.new_risk, "gain": found.gain}
-        numbers = {name: None if one is None else interval_json(one) for name, one in risks.items()}
-        counts = {"trained": found.n_trained, "declined": found.n_declined, "audited": found.n_audited}
-        typer.echo(json.dumps({"folder": str(out), **counts, "judged": found.n_judged, **numbers}))
+        typer.echo(json.dumps({"folder": str(out), **counts}))
         return
     counted = f"{found.n_declined:,} declined rows and {found.n_audited:,} audited rows"
     console.print(f"Fitted again on {found.n_trained:,} training rows, {counted} that were reviewed.", markup=False)
-    if found.old_risk is not None and found.new_risk is not None and found.gain is not None:
-        console.print(
-            f"On {found.n_judged:,} reviewed rows that were held out, weighted to stand for all rows, a row costs "
-            f"{found.old_risk.estimate:.3f} by the old model and {found.new_risk.estimate:.3f} by the new one: "
-            f"{found.gain.estimate:.3f} less (95 % interval {found.gain.low:.3f} to {found.gain.high:.3f}).",
-            markup=False,
-        )
-    else:
-        console.print("There are too few reviewed rows to judge it on: evaluate it on new rows with labels.")
-    words = f"Wrote {out}. Monitor it with new rows: demur monitor {out} NEW.csv --reference ROWS.csv"
+    words = f"Wrote {out}. Next: compare both models on new labelled rows, demur evaluate {out} ROWS.csv"
     console.print(words, markup=False, soft_wrap=True)

@@ -1,7 +1,7 @@
 """Data frames, arrays and lists of rows as Arrow tables, and the error for tables that cannot be read."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -100,16 +100,13 @@ def plain_array(values: Values) -> Values:
     DataType(string)
     """
     type_ = values.type
-    if pa.types.is_string_view(type_):
-        return pc.cast(values, pa.string())
     if isinstance(type_, pa.BaseExtensionType):
-        storage = type_.storage_type
-        return plain_array(values.cast(storage) if isinstance(values, pa.ChunkedArray) else values.storage)
+        return plain_array(values.cast(type_.storage_type))
     if pa.types.is_dictionary(type_) and pa.types.is_string_view(type_.value_type):
         chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
         decoded = [plain_array(chunk.dictionary).take(chunk.indices) for chunk in chunks]
         return pa.chunked_array(decoded, pa.string()) if isinstance(values, pa.ChunkedArray) else decoded[0]
-    return values
+    return pc.cast(values, pa.string()) if pa.types.is_string_view(type_) else values
 
 
 def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
@@ -124,16 +121,15 @@ def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     return type(table).from_arrays(columns, names=table.schema.names)
 
 
-def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
+def as_table(X: Features) -> pa.Table:
     """Return a data frame, an array or a list of rows as an Arrow table.
 
-    A column that mixes types, such as numbers and text, becomes text.
+    A column that mixes types, such as numbers and text, becomes text. The columns of an array or a list are called
+    ``x0``, ``x1`` and so on.
 
     Parameters
     ----------
     X : pandas or polars DataFrame, pyarrow Table or RecordBatch, array of shape (n, d), or list of rows
-    names : sequence of str, optional
-        The columns of an array or of a list of rows; without it ``x0``, ``x1`` and so on.
 
     Raises
     ------
@@ -142,10 +138,8 @@ def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
 
     Examples
     --------
-    >>> as_table([[1, "a"], [2.5, None], ["?", "b"]], names=["size", "kind"]).to_pydict()
-    {'size': ['1', '2.5', '?'], 'kind': ['a', None, 'b']}
-    >>> as_table(np.eye(2)).column_names
-    ['x0', 'x1']
+    >>> as_table([[1, "a"], [2.5, None], ["?", "b"]]).to_pydict()
+    {'x0': ['1', '2.5', '?'], 'x1': ['a', None, 'b']}
     """
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         columns, names = [_column(X.iloc[:, position]) for position in range(X.shape[1])], X.columns
@@ -159,9 +153,7 @@ def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
         columns, names = table.columns, table.column_names
     else:
         columns = [_column(values) for values in _columns_of_rows(X)]
-        names = [f"x{position}" for position in range(len(columns))] if names is None else names
-        if len(names) != len(columns):
-            raise TableError(f"there are {len(names)} names for {len(columns)} columns: give one name for each")
+        names = [f"x{position}" for position in range(len(columns))]
     texts = [str(name) for name in names]
     check_names(tuple(texts), "the table")
     return pa.Table.from_arrays(columns, names=texts)

@@ -27,25 +27,12 @@ _SECONDS_PER_DAY = 86_400
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
-def _is_number(type_: pa.DataType) -> bool:
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration)
-    return any(is_kind(type_) for is_kind in kinds)
-
-
-def _is_date(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_date(type_) or pa.types.is_timestamp(type_))
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
-
-
-_IS_KIND: dict[Kind, Callable[[pa.DataType], bool]] = {
-    "boolean": pa.types.is_boolean,
-    "number": _is_number,
-    "date": _is_date,
-    "time": pa.types.is_time,
-    "category": _is_text,
+_TESTS: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "boolean": (pa.types.is_boolean,),
+    "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration),
+    "date": (pa.types.is_date, pa.types.is_timestamp),
+    "time": (pa.types.is_time,),
+    "category": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
 }
 
 
@@ -59,7 +46,7 @@ def kind_of_type(type_: pa.DataType) -> Kind | None:
     """
     if pa.types.is_dictionary(type_):
         return "category" if kind_of_type(type_.value_type) else None
-    return next((kind for kind, test in _IS_KIND.items() if test(type_)), None)
+    return next((kind for kind, tests in _TESTS.items() if any(test(type_) for test in tests)), None)
 
 
 @dataclass(frozen=True)
@@ -122,8 +109,7 @@ class Column:
 
 def _as_float(values: Values) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
-    infinite = np.isinf(array)
-    return np.where(infinite, np.nan, array) if infinite.any() else array
+    return np.where(np.isinf(array), np.nan, array)
 
 
 def as_type(values: Values, wanted: pa.DataType, column: str, where: str) -> Values:
@@ -249,10 +235,11 @@ class Schema:
         TableError
             If a named column does not exist or is free text, there are no rows, or no column is left to learn from.
         """
-        for name in (target, *keep, *drop):
-            if name is not None and name not in table.column_names:
-                hint, names = did_you_mean(name, table.column_names), listed(table.column_names)
-                raise TableError(f"there is no column {shown(name)} in the table{hint}: it has {names}")
+        there = table.column_names
+        for name in {target, *keep, *drop} - {None, *there}:
+            raise TableError(
+                f"there is no column {shown(name)} in the table{did_you_mean(name, there)}: {listed(there)}"
+            )
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
         schema = cls._of(table, target, keep, drop)

@@ -44,8 +44,7 @@ def label_type(column: Values, name: str) -> str:
     if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
         return "text"
     numbers = [value for value in pc.unique(column).to_pylist() if value is not None and value == value]
-    fits = not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**63)
-    if fits and all(int(value) == value for value in numbers):
+    if all(-(2**63) <= value < 2**63 and int(value) == value for value in numbers):
         return "integer"
     if len(numbers) > _MOST_NUMBERS:
         raise TableError(
@@ -63,9 +62,7 @@ def class_texts(column: Values) -> NDArray[np.object_]:
     >>> class_texts(pa.chunked_array([[3.0, None, 2.5]])).tolist()
     ['3', None, '2.5']
     """
-    texts = [_text(value) for value in _plain(column).to_pylist()]
-    result: NDArray[np.object_] = np.array(texts, dtype=object)
-    return result
+    return np.array([_text(value) for value in _plain(column).to_pylist()], dtype=object)
 
 
 def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:

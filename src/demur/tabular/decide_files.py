@@ -20,7 +20,7 @@ from demur.array_types import ByName
 from demur.columns.frames import TableError, listed, shown
 from demur.deferral import Capacity
 from demur.rules import Decision
-from demur.tabular.review_queue import check_budget, rows_to_review, savings
+from demur.tabular.review_queue import rows_to_review, savings
 from demur.tabular.table_files import ParquetFolder, open_table
 from demur.tabular.table_model import TableModel
 from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
@@ -44,11 +44,8 @@ _IN_FLIGHT = 3
 class Decided:
     """The number of rows that were read, and how many of them were declined."""
 
-    rows: int = 0
-    rejected: int = 0
-
-    def __add__(self, other: "Decided") -> "Decided":
-        return Decided(self.rows + other.rows, self.rejected + other.rejected)
+    rows: int
+    rejected: int
 
 
 @dataclass(frozen=True)
@@ -167,10 +164,8 @@ def _limits(model: TableModel, options: DecideOptions) -> dict[str, float]:
     """Return the limits that apply: the model's own, replaced by those that are given."""
     if options.capacity and not model.asks_experts:
         raise TableError("this model has no experts, so there is nothing to limit: fit it with experts")
-    if options.review_budget is not None:
-        check_budget(options.review_budget)
-        if model.asks_experts:
-            raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
+    if options.review_budget is not None and model.asks_experts:
+        raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
     both: dict[str, float | None] = {**model.experts.limits, **(options.capacity or {})}
     Capacity({name: limit or 0 for name, limit in both.items()}).check_names(list(model.experts.columns))
     return {name: limit for name, limit in both.items() if limit is not None}
@@ -214,11 +209,6 @@ def _review(answers: pa.Table, saves: NDArray[np.float64], reviewed: NDArray[np.
 def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> list[str]:
     """Refuse a table or options that are not for this model; return the names of the columns to keep."""
     model.schema.check(reader.columns, strict=options.strict, where=reader.name)
-    model.check_prices(options.prices)
-    if options.cost is not None:
-        model.check_cost(options.cost)
-    if options.proba:
-        model.check_proba()
     names = list(reader.columns) if options.keep is None else list(dict.fromkeys(options.keep))
     missing = [name for name in names if name not in reader.columns]
     if missing:
@@ -242,7 +232,7 @@ def _decide(
     progress: Callable[[int], object] = lambda rows: None,
 ) -> Decided:
     plan = plan or _Plan()
-    said = {name: reader.columns[name] or pa.string() for name in model.experts.names if name in reader.columns}
+    said = {name: reader.columns[name] or pa.string() for name in model.experts.owners if name in reader.columns}
 
     def numbered() -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
         first = 0
@@ -250,7 +240,7 @@ def _decide(
             yield first, chunk, copies
             first += chunk.num_rows
 
-    def answer(part: tuple[int, pa.RecordBatch, pa.RecordBatch]) -> tuple[pa.RecordBatch, Decided]:
+    def answer(part: tuple[int, pa.RecordBatch, pa.RecordBatch]) -> pa.RecordBatch:
         first, chunk, copies = part
         rows = slice(first, first + chunk.num_rows)
         place: ByName = {"where": reader.name, "first": first, "ask": None if plan.ask is None else plan.ask[rows]}
@@ -259,16 +249,16 @@ def _decide(
             answers = _review(answers, plan.saves[rows], plan.reviewed[rows])
         columns = {name: copies.column(name) for name in kept}
         columns |= {name: answers.column(name).combine_chunks() for name in answers.column_names}
-        rejected = int(answers.column("rejected").to_numpy().sum())
-        return pa.record_batch(columns), Decided(chunk.num_rows, rejected)
+        return pa.record_batch(columns)
 
-    total = Decided()
+    rows = rejected = 0
     with writer:
-        for batch, count in _in_order(answer, numbered()):
+        for batch in _in_order(answer, numbered()):
             writer.write(batch)
-            total += count
-            progress(count.rows)
-    return total
+            rows += batch.num_rows
+            rejected += pc.sum(batch.column("rejected")).as_py()
+            progress(batch.num_rows)
+    return Decided(rows, rejected)
 
 
 def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:
@@ -330,7 +320,7 @@ def decide_folder(
     dask = optional_dask()
     _check_target(read, final, overwrite)
     folder, chosen = ParquetFolder(read), options or DecideOptions()
-    part, total = part_of(final), Decided()
+    part, done = part_of(final), []
     part.mkdir(parents=True)
     try:
         with connect_dask(scheduler) as client:
@@ -340,12 +330,12 @@ def decide_folder(
                 out.parent.mkdir(parents=True, exist_ok=True)
                 jobs.append(client.submit(_decide_one, load_model, folder, path, out, chosen, pure=False))
             for job in dask.as_completed(jobs):
-                total += job.result()
+                done.append(job.result())
                 progress(1)
         move_into_place(part, final)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return total
+    return Decided(sum(one.rows for one in done), sum(one.rejected for one in done))
 
 
 def _check_target(read: Path, final: Path, overwrite: bool) -> None:

@@ -1,12 +1,11 @@
 """Models made elsewhere: fitted classifiers of scikit-learn's interface, and files with their probabilities."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Estimator
@@ -78,35 +77,31 @@ def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, 
     array([[1.0, 'cat'],
            [nan, 'newt']], dtype=object)
     """
+    if reads == "numbers":
+        numbers = schema.encode(table, where=where)
+        return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
     schema.check_present(table, where)
     values = {column.name: _values(column, table.column(column.name), where) for column in schema.columns}
-    if reads == "frame":
-        try:
-            import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
-        except ImportError:
-            raise MissingExtraError("this model reads a data frame: pip install pandas where it is used.") from None
-        return pd.DataFrame(values)
     if reads == "texts":
         return next(iter(values.values()))
-    matrix: AnyArray = np.empty((table.num_rows, len(values)), dtype=np.float64 if reads == "numbers" else object)
-    for position, column in enumerate(values.values()):
-        matrix[:, position] = column
-    return matrix
+    if reads == "objects":
+        return np.column_stack([column.astype(object) for column in values.values()])
+    try:
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
+    except ImportError:
+        raise MissingExtraError("this model reads a data frame: pip install pandas where it is used.") from None
+    return pd.DataFrame(values)
 
 
 def _values(column: Column, values: Any, where: str) -> AnyArray:
-    """Return a column as pandas would hold it: NaN for what is missing, in text as well."""
+    """Return a column as pandas reads it from a file: NaN for what is missing, in text as well."""
     if column.kind == "number":
-        numbers = column.encode(values, where)
-        return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
+        return column.encode(values, where)
     typed = as_type(values, column.arrow_type, column.name, where)
-    if column.kind == "time":
-        typed = pc.cast(pc.cast(typed, pa.int64()), pa.duration("us"))
-    if column.kind in ("date", "time") or (column.kind == "boolean" and not typed.null_count):
+    if column.kind in ("date", "time"):
         return np.asarray(typed)
-    found: NDArray[np.object_] = np.empty(len(typed), dtype=object)
-    found[:] = [np.nan if value is None else value for value in typed.to_pylist()]
-    return found
+    found = np.array([np.nan if value is None else value for value in typed.to_pylist()], dtype=object)
+    return found if column.kind == "category" or typed.null_count else found.astype(bool)
 
 
 def _columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:
@@ -119,24 +114,23 @@ def _columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:
                 f"the model was fitted on {listed(missing)}, and the table has the columns {listed(schema.names)}: "
                 "give a table with the columns that the model was fitted on"
             )
-        unused = {name: "the model was not fitted on it" for name in by_name if name not in set(names)}
-        remarks = {name: words for name, words in schema.remarks.items() if name not in unused}
-        aside = {**schema.set_aside, **unused}
-        chosen = tuple(by_name[name] for name in names)
+        chosen = tuple(by_name.pop(name) for name in names)
+        aside = {**schema.set_aside, **dict.fromkeys(by_name, "the model was not fitted on it")}
+        remarks = {name: words for name, words in schema.remarks.items() if name not in by_name}
         return replace(schema, columns=chosen, set_aside=aside, remarks=remarks), "frame"
     first = _inner(estimator)
     while steps := getattr(first, "steps", None) or getattr(first, "transformer_list", None):
         first = steps[0][1]
-    kinds = {column.kind for column in schema.columns}
-    reads_text = hasattr(first, "build_analyzer")
-    width = 1 if reads_text else width
-    if (width is not None and width != len(schema.columns)) or (reads_text and kinds != {"category"}):
-        fitted_on = "one column of text" if reads_text else f"a matrix of {width:,} columns"
+    kinds = [column.kind for column in schema.columns]
+    if hasattr(first, "build_analyzer") and kinds == ["category"]:
+        return schema, "texts"
+    if hasattr(first, "build_analyzer") or width not in (None, len(kinds)):
+        fitted_on = "one column of text" if width is None else f"a matrix of {width:,} columns"
         raise TableError(
             f"{_name(estimator)} was fitted on {fitted_on}, and the table has {listed(schema.names)}: give the columns "
             "that it was fitted on, in that order, and the target"
         )
-    return schema, "texts" if reads_text else "numbers" if kinds <= {"number", "boolean"} else "objects"
+    return schema, "numbers" if {*kinds} <= {"number", "boolean"} else "objects"
 
 
 def schema_of_estimator(estimator: Estimator) -> Schema:
@@ -286,9 +280,9 @@ def fit_proba(path: Source, target: str, *, kind: str | None = None, **options: 
     """
     file = TrainingFile.read(path, target, FitOptions(**options))
     data, spec = file.data, file.spec
-    found = class_columns(data.rows, target, data.classes, keep=spec.keep, drop=spec.roles)
-    classes = list(found.by_class)
-    schema = Schema(tuple(Column(name, "number") for name in found.by_class.values()), target, found.set_aside)
+    by_class, aside = class_columns(data.rows, target, data.classes, keep=spec.keep, drop=spec.roles)
+    classes = list(by_class)
+    schema = Schema(tuple(Column(name, "number") for name in by_class.values()), target, aside)
     values = schema.encode(data.rows)
     given, notes = _probabilities(values, classes, kind, data)
     unseen = sorted(set(classes) - set(data.classes))
@@ -323,26 +317,10 @@ def _probabilities(
     return estimator, notes
 
 
-@dataclass(frozen=True)
-class ClassColumns:
-    """The column of each class, and the columns of no class.
-
-    Parameters
-    ----------
-    by_class : dict of str to str
-        From each class, in order, to its column.
-    set_aside : dict of str to str
-        The other columns, each with the reason.
-    """
-
-    by_class: Mapping[str, str]
-    set_aside: Mapping[str, str]
-
-
 def class_columns(
     table: pa.Table, target: str, labels: Sequence[str], *, keep: Collection[str] = (), drop: Collection[str] = ()
-) -> ClassColumns:
-    """Find the column of each class by its name.
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the column of each class, found by its name, and the reason for each other column to be set aside.
 
     A column of numbers whose name is no label is a class without rows if all columns have the same text before or
     after the label, or if ``keep`` names it.
@@ -358,14 +336,13 @@ def class_columns(
     Examples
     --------
     >>> table = pa.table({"id": [1], "p_cat": [0.2], "p_dog": [0.7], "p_newt": [0.1], "y": ["cat"]})
-    >>> found = class_columns(table, "y", ["cat", "dog"])
-    >>> found.by_class, found.set_aside
+    >>> class_columns(table, "y", ["cat", "dog"])
     ({'cat': 'p_cat', 'dog': 'p_dog', 'newt': 'p_newt'}, {'id': 'it is not named like a class'})
     """
     names = [name for name in table.column_names if name != target and name not in drop]
     before, after = _affixes(names, labels, target)
     by_class: dict[str, str] = {}
-    aside = {}
+    aside: dict[str, str] = {}
     for name in names:
         is_named = name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)
         text = _canonical(name[len(before) : len(name) - len(after)], labels)
@@ -377,7 +354,7 @@ def class_columns(
             raise TableError(f"{shown(by_class[text])} and {shown(name)} are both about {shown(text)}: leave one")
         else:
             by_class[text] = name
-    return ClassColumns(dict(sorted(by_class.items())), aside)
+    return dict(sorted(by_class.items())), aside
 
 
 def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[str, str]:

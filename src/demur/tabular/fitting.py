@@ -122,8 +122,6 @@ class FitOptions:
             raise InputError(f"holdout must be a share from 0 to below 1, got {self.holdout:g}.")
         if self.experts is not None and self.rule is not None:
             raise InputError("with experts their prices decide what to ask: leave out the rule, or the experts.")
-        if self.experts is None and self.capacity:
-            raise InputError("capacity limits how many questions experts get: name the experts as well.")
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
             raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {self.seed!r}.")
 
@@ -211,9 +209,9 @@ class TrainingFile:
             if spec.experts is not None:
                 from demur.tabular.expert_columns import ExpertColumns
 
-                experts = ExpertColumns.of(spec.experts, spec.capacity).found_in(reader.columns, reader.name)
-                uses = dict.fromkeys(spec.keep, "it is kept as a feature")
-                experts.check(target, uses | replace(spec, experts=None).roles)
+                uses = {target: "it is the target"} | dict.fromkeys(spec.keep, "it is kept as a feature")
+                uses |= replace(spec, experts=None).roles
+                experts = ExpertColumns.of(spec.experts, spec.capacity, reader.columns, reader.name, uses)
                 spec = replace(spec, experts=experts)
             for name in (*spec.keep, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])):
                 if name not in reader.columns:
@@ -250,12 +248,9 @@ class TrainingFile:
         train, held_out = self._split(replace(schema, **self.notation), compared, groups, classes)
         started, of_train = time.perf_counter(), None if groups is None else groups[train]
         model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, given=given)
+        model.facts["rows_without_label"] = data.n_unlabelled
         aside = {**model.schema.set_aside, **spec.roles}
-        model = replace(
-            model,
-            schema=replace(model.schema, set_aside=aside, **self.notation),
-            facts={**model.facts, "rows_without_label": data.n_unlabelled},
-        )
+        model = replace(model, schema=replace(model.schema, set_aside=aside, **self.notation))
         where = data.name if spec.test is None else source_name(spec.test)
         return FittedFile(model, held_out, where, time.perf_counter() - started), train
 
@@ -285,8 +280,8 @@ class TrainingFile:
         times = column.encode(self.data.rows[name], self.data.name)
         if column.kind not in ("number", "date", "time") or np.isnan(times).any():
             raise TableError(
-                f"column {shown(name)} is of kind {column.kind}, with {int(np.isnan(times).sum()):,} empty cells in "
-                "rows with a label: name a column of numbers or dates without gaps, or leave such rows out"
+                f"rows cannot be ordered by the column {shown(name)}, which holds a {column.kind} or gaps: name a "
+                "column of numbers or dates without gaps"
             )
         return times
 
@@ -365,7 +360,7 @@ def fit_table(
     if spec.experts:
         from demur.tabular.expert_columns import ExpertColumns
 
-        spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity).found_in(table.column_names))
+        spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity, table.column_names))
     if groups is not None:
         known = [label is not None for label in class_texts(table[target])]
         groups = np.asarray(groups)
@@ -388,6 +383,8 @@ def _fit_rows(
 
     ``classes`` are those of the whole file: an expert may answer a class that these rows do not have.
     """
+    from sklearn.exceptions import ConvergenceWarning
+
     check_classes(data.labels, data.target)
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes})
@@ -400,25 +397,23 @@ def _fit_rows(
     numbers = np.arange(float(len(data.labels))).reshape(-1, 1)
     compared = data.rows.select(learned(data.rows).names) if given is None else numbers
     parts = _rows_for_rule(rule, compared, data.labels, groups)
-    train = data.take(parts.train)
-    own = learned(train.rows)
+    own = learned(data.take(parts.train).rows)
     codes = own.encode(data.rows)
     codes[np.abs(codes) > LARGEST] = np.nan
+    training = _Training(spec, own, codes, data.labels, groups, parts, rule)
     with warnings.catch_warnings():
-        from sklearn.exceptions import ConvergenceWarning
-
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
         if spec.experts:
-            fitted = _fit_with_experts(data, spec, own, codes, groups, known)
+            fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
         else:
-            fitted = _fit_with_rule(data, replace(spec, rule=rule), own, codes, groups, parts, given)
+            fitted = training.fit_with_rule(given)
+    counts = {name: int((data.labels[parts.train] == name).sum()) for name in fitted.classes.tolist()}
     facts = {
         "model": spec.model if given is None else "given",
         "model_in_words": words,
         "rows": len(parts.train),
         "rows_for_the_rule": len(parts.aside),
-        "rows_without_label": data.n_unlabelled,
-        "classes": {name: int((train.labels == name).sum()) for name in fitted.classes.tolist()},
+        "classes": counts,
     }
     kind = writable_type(fitted.classes, label_type(data.rows[data.target], data.target))
     return replace(fitted, label_type=kind, facts={**facts, **fitted.facts})
@@ -442,150 +437,133 @@ def _rows_for_rule(
     return Partition(train, aside, parts.equal_rows, blocks.copies(aside, train))
 
 
-def _fit_with_rule(
-    data: LabelledTable,
-    spec: FitOptions,
-    schema: Schema,
-    codes: NDArray[np.float64],
-    groups: AnyArray | None,
-    parts: "Partition",
-    given: Any,
-) -> "TableModel":
-    """Fit a classifier that declines on the training rows, then its rule on the rows set aside for it."""
-    from demur.estimators import RejectClassifier, RejectOption
-    from demur.estimators.splitting import blocks_of
-    from demur.novelty import FEWEST_ROWS, Novelty
-    from demur.tabular.table_model import TableModel, free_label
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Encoded rows, split into those to train on and those that the rule is fitted on."""
 
-    rule, train, aside, labels = spec.rule, parts.train, parts.aside, data.labels
-    assert rule is None or isinstance(rule, Rule)
-    of_train: ByName = {} if groups is None else {"groups": groups[train]}
-    if given is None:
-        needs_proba = rule is not None
-        classifier, dense, features = _estimator(spec, schema.categorical, codes, train, needs_proba=needs_proba)
-        calibration, novelty = "auto", None
-        if spec.novelty is not None and (spec.novelty != "auto" or len(train) >= FEWEST_ROWS):
-            blocks = blocks_of(codes[train], labels[train], **of_train)
-            novelty = Novelty(spec.novelty).fit(codes[train], schema.categorical, blocks.of_row)
-    else:
-        classifier, calibration = _frozen(given, codes[train], labels[train], spec.calibration)
-        dense, features, novelty = None, codes, None  # the features of the given model are not known
-    if rule is not None or not isinstance(classifier, RejectClassifier):
-        own = None if len(aside) else rule
-        classifier = RejectOption(classifier, cost=spec.cost, rule=own, calibration=calibration, novelty=None)
-    classifier.set_params(reject_label=free_label(labels)).fit(features[train], labels[train], **of_train)
-    if len(aside):
-        _fit_rule(classifier, rule, features, labels, groups, parts, None if novelty is None else novelty.novel(codes))
-    if given is None:
-        return TableModel(schema, classifier, dense, novelty=novelty)
-    temperature = getattr(classifier.calibrator_, "temperature_", given.temperature)
-    return TableModel(schema, classifier, facts={"proba_kind": given.kind, "temperature": temperature}, reads="numbers")
+    spec: FitOptions
+    schema: Schema
+    codes: NDArray[np.float64]
+    labels: NDArray[np.str_]
+    groups: AnyArray | None
+    parts: "Partition"
+    rule: Rule | None
 
+    def fit_with_rule(self, given: Any) -> "TableModel":
+        """Fit a classifier that declines, or calibrate ``given`` probabilities, and fit the rule."""
+        from demur.estimators import RejectClassifier, RejectOption
+        from demur.tabular.table_model import TableModel, free_label
 
-def _fit_rule(
-    classifier: Any,
-    rule: Rule,
-    features: NDArray[np.float64],
-    labels: NDArray[np.str_],
-    groups: AnyArray | None,
-    parts: "Partition",
-    novel: NDArray[np.bool_] | None,
-) -> None:
-    """Fit the rule of a classifier on the rows set aside; ``novel`` rows are declined whatever the rule says."""
-    from sklearn.base import clone
+        rule, aside = self.rule, self.parts.aside
+        if given is None:
+            classifier, dense, features = self._estimator(needs_proba=rule is not None)
+            calibration, novelty = "auto", self._novelty()
+        else:  # whose features are not known
+            classifier, calibration = self._frozen(given)
+            dense, features, novelty = None, self.codes, None
+        if rule is not None or not isinstance(classifier, RejectClassifier):
+            own = None if len(aside) else rule
+            classifier = RejectOption(classifier, cost=self.spec.cost, rule=own, calibration=calibration, novelty=None)
+        train = self.parts.train
+        classifier.set_params(reject_label=free_label(self.labels))
+        classifier.fit(features[train], self.labels[train], **self._of("groups", self.groups, train))
+        if len(aside):
+            self._fit_rule(classifier, features, None if novelty is None else novelty.novel(self.codes))
+        if given is None:
+            return TableModel(self.schema, classifier, dense, novelty=novelty)
+        temperature = getattr(classifier.calibrator_, "temperature_", given.temperature)
+        facts = {"proba_kind": given.kind, "temperature": temperature}
+        return TableModel(self.schema, classifier, facts=facts, reads="numbers")
 
-    aside, rule_groups = parts.aside, getattr(rule, "groups", None)
-    dependent: ByName = {"copies": np.zeros(len(aside), dtype=bool) if parts.copies is None else parts.copies}
-    dependent |= {} if groups is None else {"groups": groups[aside]}
-    dependent |= {} if novel is None else {"novel": novel[aside]}
-    if rule_groups is not None:
-        if len(rule_groups) != len(labels):
-            raise InputError(f"the rule has {len(rule_groups):,} groups for {len(labels):,} rows with a label.")
-        rule = clone(rule).set_params(groups=np.asarray(rule_groups)[aside])
-    classifier.set_params(rule=rule).fit_rule(features[aside], labels[aside], **dependent)
-    if rule_groups is not None:  # a saved model does not tell which row was in which group
-        classifier.rule.groups = classifier.fitted_rule_.groups = None
+    def _of(self, name: str, values: AnyArray | None, rows: NDArray[np.int64]) -> ByName:
+        return {} if values is None else {name: values[rows]}
 
+    def _novelty(self) -> Any:
+        from demur.estimators.splitting import blocks_of
+        from demur.novelty import FEWEST_ROWS, Novelty
 
-def _frozen(
-    given: Any, values: NDArray[np.float64], labels: NDArray[np.str_], calibration: str | None
-) -> tuple[Any, str | None]:
-    """Return given probabilities as a classifier that is not fitted again, and the calibration that is left to do.
+        rate, train = self.spec.novelty, self.parts.train
+        if rate is None or (rate == "auto" and len(train) < FEWEST_ROWS):
+            return None
+        blocks = blocks_of(self.codes[train], self.labels[train], **self._of("groups", self.groups, train))
+        return Novelty(rate).fit(self.codes[train], self.schema.categorical, blocks.of_row)
 
-    Logits get their temperature here: as probabilities, large ones would be 0 and 1.
-    """
-    from sklearn.frozen import FrozenEstimator
+    def _fit_rule(self, classifier: Any, features: NDArray[np.float64], novel: NDArray[np.bool_] | None) -> None:
+        """Fit the rule on the rows set aside; ``novel`` rows are declined whatever the rule says."""
+        from sklearn.base import clone
 
-    from demur.calibration import TemperatureScaling
-    from demur.estimators.precomputed_probabilities import LOG_KINDS
+        rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
+        of_rule = getattr(rule, "groups", None)
+        if of_rule is not None:
+            rule = clone(rule).set_params(groups=np.asarray(of_rule)[aside])
+        dependent = {**self._of("groups", self.groups, aside), **self._of("novel", novel, aside)}
+        copies = np.zeros(len(aside), dtype=bool) if copies is None else copies
+        classifier.set_params(rule=rule).fit_rule(features[aside], self.labels[aside], copies=copies, **dependent)
+        if of_rule is not None:  # a saved model does not tell which row was in which group
+            classifier.rule.groups = classifier.fitted_rule_.groups = None
 
-    if given.kind in LOG_KINDS and calibration in ("auto", "temperature"):
-        scaling, codes = TemperatureScaling(from_logits=True), np.searchsorted(given.classes_, labels)
-        given.temperature, calibration = scaling.fit(given.logits(values), codes).temperature_, None
-    return FrozenEstimator(given), calibration
+    def _frozen(self, given: Any) -> tuple[Any, str | None]:
+        """Return given probabilities as a classifier that is not fitted again, and the calibration that is left to do.
 
+        Logits get their temperature here: as probabilities, large ones would be 0 and 1.
+        """
+        from sklearn.frozen import FrozenEstimator
 
-def _fit_with_experts(
-    data: LabelledTable,
-    spec: FitOptions,
-    schema: Schema,
-    codes: NDArray[np.float64],
-    groups: AnyArray | None,
-    known: Collection[str],
-) -> "TableModel":
-    """Fit a classifier that asks experts."""
-    from demur.deferral import DeferOption
-    from demur.tabular.expert_columns import ExpertColumns, given_answers
-    from demur.tabular.table_model import TableModel, free_label
+        from demur.calibration import TemperatureScaling
+        from demur.estimators.precomputed_probabilities import LOG_KINDS
 
-    experts: ExpertColumns = spec.experts
-    experts.check_names(known)
-    labels, classes = data.labels, np.unique(data.labels)
-    answers, counted = experts.answers(data.rows, known, where=data.name), {}
-    wrong = np.where(labels == classes[0], classes[1], classes[0])
-    for name, people in answers.items():
-        given = given_answers(people)
-        # A class that these rows do not have is wrong in any case, as any other class than the label is.
-        unknown = np.nonzero(given & ~np.isin(people.astype(str), classes))
-        people[unknown] = wrong[unknown[0]]
-        right = given & (people == labels[:, None])
-        counted[name] = {"rows": int(given.any(axis=1).sum()), "answers": int(given.sum()), "right": int(right.sum())}
-    if spec.time_budget is not None:
-        spec = replace(spec, time_budget=spec.time_budget / (1 + len(experts.prices)))
-    every = np.arange(len(codes))
-    estimator, dense, features = _estimator(spec, schema.categorical, codes, every, needs_proba=True)
-    classifier = DeferOption(estimator, dict(experts.prices)).set_params(reject_label=free_label(classes))
-    classifier.fit(features, labels, answers=answers, groups=groups)
-    return TableModel(schema, classifier, dense, facts={"answers": counted}, experts=experts)
+        calibration, train = self.spec.calibration, self.parts.train
+        if given.kind in LOG_KINDS and calibration in ("auto", "temperature"):
+            y = np.searchsorted(given.classes_, self.labels[train])
+            scaling = TemperatureScaling(from_logits=True).fit(given.logits(self.codes[train]), y)
+            given.temperature, calibration = scaling.temperature_, None
+        return FrozenEstimator(given), calibration
 
+    def fit_with_experts(self, answers: dict[str, NDArray[np.object_]]) -> "TableModel":
+        """Fit a classifier that asks experts, given their answers of shape (n_rows, n_people)."""
+        from demur.deferral import DeferOption
+        from demur.tabular.expert_columns import ExpertColumns, given_answers
+        from demur.tabular.table_model import TableModel, free_label
 
-def _estimator(
-    spec: FitOptions,
-    categorical: NDArray[np.bool_],
-    codes: NDArray[np.float64],
-    train: NDArray[np.int64],
-    needs_proba: bool,
-) -> tuple[Any, Any, NDArray[np.float64]]:
-    """Return the unfitted classifier, what turns codes into its features (None: nothing), and the features."""
-    from demur.estimators import AutoClassifier, RejectClassifier
-    from demur.estimators.candidates import candidate_named, dense_view
-    from demur.losses import resolve
+        experts: ExpertColumns = self.spec.experts
+        labels, classes, counted = self.labels, np.unique(self.labels), {}
+        wrong = np.where(labels == classes[0], classes[1], classes[0])
+        for name, people in answers.items():
+            given = given_answers(people)
+            # A class that these rows do not have is wrong in any case, as any other class than the label is.
+            unknown = np.nonzero(given & ~np.isin(people.astype(str), classes))
+            people[unknown] = wrong[unknown[0]]
+            right, rows = given & (people == labels[:, None]), int(given.any(axis=1).sum())
+            counted[name] = {"rows": rows, "answers": int(given.sum()), "right": int(right.sum())}
+        estimator, dense, features = self._estimator(needs_proba=True, share=1 / (1 + len(experts.prices)))
+        classifier = DeferOption(estimator, dict(experts.prices)).set_params(reject_label=free_label(classes))
+        classifier.fit(features, labels, answers=answers, groups=self.groups)
+        return TableModel(self.schema, classifier, dense, facts={"answers": counted}, experts=experts)
 
-    settings: ByName = {"random_state": spec.seed, "verbose": spec.verbose}
-    if spec.model == "auto" or candidate_named(spec.model) is not None:
-        names = None if spec.model == "auto" else [spec.model]
-        settings |= {"categorical_features": categorical, "time_budget": spec.time_budget}
-        return AutoClassifier(names, **settings), None, codes
-    loss = resolve(spec.model)
-    if needs_proba and not loss.has_link:
-        raise InputError(
-            f"{spec.model} gives no probabilities, which a rule needs: use a cost, or another model such as ce."
-        )
-    loss = loss if ":" in spec.model else spec.model
-    calibration = None if needs_proba else "auto"
-    networks = RejectClassifier(loss, cost=spec.cost, calibration=calibration, novelty=None, **settings)
-    dense = dense_view(categorical).fit(codes[train])
-    return networks, dense, np.asarray(dense.transform(codes), dtype=np.float64)
+    def _estimator(self, needs_proba: bool, share: float = 1.0) -> tuple[Any, Any, NDArray[np.float64]]:
+        """Return the unfitted classifier, what turns codes into its features (None: nothing), and the features.
+
+        ``share`` is that of the time budget.
+        """
+        from demur.estimators import AutoClassifier, RejectClassifier
+        from demur.estimators.candidates import candidate_named, dense_view
+        from demur.losses import resolve
+
+        spec, categorical, codes = self.spec, self.schema.categorical, self.codes
+        settings: ByName = {"random_state": spec.seed, "verbose": spec.verbose}
+        if spec.model == "auto" or candidate_named(spec.model) is not None:
+            names = None if spec.model == "auto" else [spec.model]
+            budget = None if spec.time_budget is None else spec.time_budget * share
+            return AutoClassifier(names, categorical_features=categorical, time_budget=budget, **settings), None, codes
+        loss = resolve(spec.model)
+        if needs_proba and not loss.has_link:
+            raise InputError(
+                f"{spec.model} gives no probabilities, which a rule needs: use a cost, or another model such as ce."
+            )
+        settings |= {"cost": spec.cost, "calibration": None if needs_proba else "auto", "novelty": None}
+        networks = RejectClassifier(loss if ":" in spec.model else spec.model, **settings)
+        dense = dense_view(categorical).fit(codes[self.parts.train])
+        return networks, dense, np.asarray(dense.transform(codes), dtype=np.float64)
 
 
 def model_names() -> dict[str, str]:

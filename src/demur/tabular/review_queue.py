@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.columns.frames import TableError, shown
 from demur.errors import InputError
-from demur.metrics import Interval, mean_interval
 from demur.rules import Chow, CostMatrix
 from demur.tabular.class_labels import LabelledTable, class_texts, writable_type
 from demur.tabular.table_model import TableModel
@@ -32,8 +31,6 @@ Mask = NDArray[np.bool_]
 WHY, DECLINED, AUDIT = "why", "declined", "audit"
 """The column with the reason for a review, and its values; it is empty for rows that are not reviewed."""
 
-_HELD_OUT = 0.2
-_FEWEST_JUDGED = 20
 _MOST_ROWS = 200_000
 """Rows that weights may multiply the table to; beyond it all weights shrink alike."""
 
@@ -279,28 +276,19 @@ def review_weights(declined: Mask, labelled: Mask, audit: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Refitted:
-    """A model that was fitted again, and its risk on the stream.
+    """A model that was fitted again.
 
     Parameters
     ----------
     model : TableModel
     n_trained, n_declined, n_audited : int
         Old rows, declined rows that were reviewed, and answered ones of the audit.
-    n_judged : int
-        Reviewed rows that were held out of the fit to evaluate it; 0 where there are too few.
-    old_risk, new_risk, gain : Interval or None
-        Mean cost of a row of the stream by the old model and by the new one, and the difference, old minus new:
-        weighted means of the reviewed rows held out, with 95 % intervals.
     """
 
     model: TableModel
     n_trained: int
     n_declined: int
     n_audited: int
-    n_judged: int
-    old_risk: Interval | None = None
-    new_risk: Interval | None = None
-    gain: Interval | None = None
 
 
 def refit_table(
@@ -345,68 +333,41 @@ def refit_table(
     """
     from demur.tabular.fitting import fit_table
 
-    cost = _cost(model)
-    old = LabelledTable.of(table, model.target, "the training table").rows
-    reviewed, known = reviewed_rows(reviewed, model, where="the reviewed table")
-    declined = np.asarray(model.decide(reviewed).reject) if known is None else known
-    labelled = np.array([text is not None for text in class_texts(reviewed[model.target])], dtype=bool)
-    weights, judged = review_weights(declined, labelled, audit), _held_out(declined, labelled)
-    used = labelled & ~judged
-    if not (used & ~declined).any():
-        raise TableError(
-            f"no answered row has a reviewer's label in {model.target!r}: review a random sample of the answers as well"
-        )
-    rows = pa.concat_tables([_plain(old, model), _plain(reviewed.filter(used), model)])
-    repeated = _repetitions(np.append(np.ones(len(old)), weights[used] * (weights.sum() / weights[used].sum())))
-    fitted = fit_table(
-        rows.take(pa.array(repeated)),
-        model.target,
-        groups=repeated,
-        keep=model.schema.names,
-        model=str(model.facts["model"]),
-        cost=cost,
-        novelty=None if model.novelty is None else model.novelty.rate,
-        time_budget=time_budget,
-        verbose=verbose,
-    )
-    new = {"declined": int((used & declined).sum()), "audited": int((used & ~declined).sum())}
-    fitted = replace(
-        fitted,
-        schema=replace(fitted.schema, decimal=model.schema.decimal, dayfirst=model.schema.dayfirst),
-        label_type=writable_type(fitted.classes, model.label_type),
-        facts={**fitted.facts, "rows": len(old) + int(used.sum()), "refitted": new},
-    )
-    n_reviewed = int((declined & labelled).sum()), int((~declined & labelled).sum())
-    found = Refitted(fitted, len(old), *n_reviewed, int(judged.sum()))
-    if not judged.any():
-        return found
-    held_out = reviewed.filter(judged)
-    labels = class_texts(held_out[model.target])
-    before, after = (_losses(one, held_out, labels, cost) for one in (model, fitted))
-    possible = np.array([0.0, cost, 1.0])
-    risks = [_weighted_mean(losses, weights[judged], possible) for losses in (before, after)]
-    gain = _weighted_mean(before - after, weights[judged], np.subtract.outer(possible, possible))
-    return replace(found, old_risk=risks[0], new_risk=risks[1], gain=gain)
-
-
-def _cost(model: TableModel) -> float:
     rule = getattr(model.classifier, "rule_", None)
     if model.cost is None or not (rule is None or isinstance(rule, Chow)) or "rows" not in model.facts:
         raise InputError(
             "refit is for a model that demur trained and that decides by a cost: a guarantee or another rule must be "
             "fitted on rows as they come, with demur fit."
         )
-    return model.cost
-
-
-def _held_out(declined: Mask, labelled: Mask) -> Mask:
-    """Choose reviewed rows to evaluate on, of both kinds; none where there are too few."""
-    rng, held = np.random.default_rng(0), np.zeros(len(declined), dtype=bool)
-    for stratum in (declined & labelled, ~declined & labelled):
-        rows = rng.permutation(np.flatnonzero(stratum))
-        held[rows[: int(_HELD_OUT * len(rows))]] = True
-    # Without audited rows, only the declined ones would be judged.
-    return held if held.sum() >= _FEWEST_JUDGED and (held & ~declined).any() else np.zeros_like(held)
+    old = LabelledTable.of(table, model.target, "the training table").rows
+    reviewed, known = reviewed_rows(reviewed, model, where="the reviewed table")
+    declined = np.asarray(model.decide(reviewed).reject) if known is None else known
+    labelled = np.array([text is not None for text in class_texts(reviewed[model.target])], dtype=bool)
+    if not (labelled & ~declined).any():
+        raise TableError(
+            f"no answered row has a reviewer's label in {model.target!r}: review a random sample of the answers as well"
+        )
+    rows = pa.concat_tables([_plain(old, model), _plain(reviewed.filter(labelled), model)])
+    repeated = _repetitions(np.append(np.ones(len(old)), review_weights(declined, labelled, audit)[labelled]))
+    fitted = fit_table(
+        rows.take(pa.array(repeated)),
+        model.target,
+        groups=repeated,
+        keep=model.schema.names,
+        model=str(model.facts["model"]),
+        cost=model.cost,
+        novelty=None if model.novelty is None else model.novelty.rate,
+        time_budget=time_budget,
+        verbose=verbose,
+    )
+    counts = {"declined": int((labelled & declined).sum()), "audited": int((labelled & ~declined).sum())}
+    fitted = replace(
+        fitted,
+        schema=replace(fitted.schema, decimal=model.schema.decimal, dayfirst=model.schema.dayfirst),
+        label_type=writable_type(fitted.classes, model.label_type),
+        facts={**fitted.facts, "rows": rows.num_rows, "refitted": counts},
+    )
+    return Refitted(fitted, len(old), counts["declined"], counts["audited"])
 
 
 def _repetitions(weights: Floats) -> NDArray[np.int64]:
@@ -420,19 +381,3 @@ def _plain(table: pa.Table, model: TableModel) -> pa.Table:
     """Return the columns of the model with labels as text, so that two tables fit together."""
     labels = pa.array(class_texts(table[model.target]).tolist(), pa.string())
     return table.select(model.schema.names).append_column(model.target, labels)
-
-
-def _losses(model: TableModel, rows: pa.Table, labels: NDArray[np.object_], cost: float) -> Floats:
-    decision = model.decide(rows)
-    return np.asarray(np.where(decision.reject, cost, model.classes[decision.label] != labels), dtype=np.float64)
-
-
-def _weighted_mean(values: Floats, weights: Floats, possible: Floats) -> Interval:
-    """Return a weighted mean with a 95 % interval that allows for values that are possible and were not seen.
-
-    A value times its relative weight has finitely many possible values, so that :func:`mean_interval` applies.
-    """
-    relative = weights / weights.mean()
-    support = np.unique(np.round(np.multiply.outer(np.unique(relative), possible), 9))
-    nearest = np.abs((relative * values)[:, None] - support).argmin(axis=1)
-    return mean_interval(support, np.bincount(nearest, minlength=len(support)))

@@ -333,24 +333,35 @@ class TableModel:
         decision, scores, codes = self._decide(table, cost, prices, where)
         if ask is not None:
             decision = replace(decision, ask=ask, reject=ask >= 0)
-        label = decision.label
         others = np.array(scores, dtype=np.float64)
-        others[np.arange(len(scores)), label] = -np.inf
-        names = as_column(self.classes, self.label_type)
-        columns = [
-            names.take(pa.array(label, mask=decision.reject)),
-            pa.array(decision.reject),
-            pa.array(answer_confidence(decision, scores if self.has_proba else None, self.cost_adjustable)),
-            names.take(pa.array(label)),
-            names.take(pa.array(others.argmax(axis=1))),
-            pa.array(self._reasons(decision, codes), pa.string()),
-        ]
+        others[np.arange(len(scores)), decision.label] = -np.inf
+        names, proba_ = as_column(self.classes, self.label_type), scores if self.has_proba else None
+        answers = {
+            "prediction": names.take(pa.array(decision.label, mask=decision.reject)),
+            "rejected": decision.reject,
+            "confidence": answer_confidence(decision, proba_, self.cost_adjustable),
+            "first_choice": names.take(pa.array(decision.label)),
+            "second_choice": names.take(pa.array(others.argmax(axis=1))),
+            "reason": pa.array(self._reasons(decision, codes), pa.string()),
+        }
         if self.asks_experts and codes is not None:
-            columns += self._asking(table, decision, names, codes, (where, first))
-        answers = pa.table(columns, names=list(self.answer_columns(table.schema.names)))
-        for position, name in enumerate(self.proba_columns if proba else ()):
-            answers = answers.append_column(name, pa.array(scores[:, position]))
-        return answers
+            answers |= self._asking(decision)
+            if self.experts.present(table.schema.names):
+                said = self.experts.answers(table, self.classes.tolist(), where=where, first=first)
+                system = self.classifier.final_answers(self._features(codes), decision, said)
+                answers[SYSTEM_ANSWER] = names.take(pa.array(np.maximum(system, 0), mask=system < 0))
+        if proba:
+            answers |= dict(zip(self.proba_columns, scores.T, strict=True))
+        return pa.table(answers)
+
+    def _asking(self, decision: Decision[AnyArray]) -> ByName:
+        """Return who is asked, and the expected cost."""
+        asked, costs = decision.ask, decision.costs
+        assert asked is not None
+        assert costs is not None
+        action = np.where(asked < 0, decision.label, len(self.classes) + asked)
+        experts = pa.array(list(self.experts.columns)).take(pa.array(np.maximum(asked, 0), mask=asked < 0))
+        return dict(zip(ASKING_COLUMNS, (experts, costs[np.arange(len(action)), action]), strict=True))
 
     def _reasons(self, decision: Decision[AnyArray], codes: NDArray[np.float64] | None) -> list[str | None]:
         novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
@@ -363,35 +374,10 @@ class TableModel:
         for row, cells in zip(rows.tolist(), np.where(novel[rows, None], outside, unseen[rows]), strict=True):
             names = [self.schema.names[k] for k in np.flatnonzero(cells)]
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            words = ", ".join(names[:_MOST_NAMED]) + more
-            if novel[row]:
-                reasons[row] = f"novel: {words}" if names else "novel"
-            else:
-                reasons[row] = f"{'ambiguous; ' if decision.reject[row] else ''}new category: {words}"
+            kinds = [reasons[row], None if novel[row] else "new category"]
+            columns = f": {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
+            reasons[row] = "; ".join(kind for kind in kinds if kind) + columns
         return reasons
-
-    def _asking(
-        self,
-        table: _Rows,
-        decision: Decision[AnyArray],
-        names: pa.Array,
-        codes: NDArray[np.float64],
-        place: tuple[str, int],
-    ) -> list[pa.Array]:
-        """Return who is asked, the expected cost, and the system's answer where the experts' are in the table."""
-        asked, costs = decision.ask, decision.costs
-        assert asked is not None
-        assert costs is not None
-        action = np.where(asked < 0, decision.label, len(self.classes) + asked)
-        columns = [
-            pa.array(list(self.experts.columns)).take(pa.array(np.maximum(asked, 0), mask=asked < 0)),
-            pa.array(costs[np.arange(len(action)), action]),
-        ]
-        if self.experts.present(table.schema.names):
-            said = self.experts.answers(table, self.classes.tolist(), where=place[0], first=place[1])
-            system = self.classifier.final_answers(self._features(codes), decision, said)
-            columns.append(names.take(pa.array(np.maximum(system, 0), mask=system < 0)))
-        return columns
 
     @property
     def proba_columns(self) -> tuple[str, ...]:
