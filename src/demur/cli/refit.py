@@ -1,38 +1,24 @@
 """``demur refit``: fit a model again with reviewed rows."""
 
-import json
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
 import typer
 
-from demur.cli.console import (
-    check_free,
-    check_share,
-    console,
-    is_watched,
-    load_table_model,
-    warnings_as_notes,
-    wrong_call_if_refused,
-)
-from demur.cli.options import AsJson, Delimiter, ModelFolder, OutFolder, ReplaceModel, TimeBudget, panel
+from demur.cli.console import check_new_model, is_watched, load_table_model, print_json, say
+from demur.cli.options import DATA, AsJson, Delimiter, Force, ModelFolder, OutFolder, TimeBudget, share
 
 __all__ = ["refit"]
 
 
-Reviewed: TypeAlias = Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")]
-TrainingData: TypeAlias = Annotated[str, panel("Data", help="Table that the model was fitted on.")]
-Audit: TypeAlias = Annotated[float, panel("Data", help="Share of answered rows drawn for review.")]
-
-
 def refit(
     model: ModelFolder,
-    reviewed: Reviewed,
-    data: TrainingData,
+    reviewed: Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")],
+    data: Annotated[str, DATA(help="Table that the model was fitted on.")],
     out: OutFolder,
-    audit: Audit = 0.02,
+    audit: Annotated[float, DATA(help="Share of answered rows drawn for review.", callback=share(one=True))] = 0.02,
     delimiter: Delimiter = None,
     time_budget: TimeBudget = 90.0,
-    force: ReplaceModel = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a model again with reviewed rows, and correct for the selection of these rows.
@@ -42,27 +28,23 @@ def refit(
 
     Example: demur refit model/ reviewed.csv --data train.csv --out newer/
     """
-    check_share("--audit", audit, zero=False, one=True)
-    check_free(out, "--out", force)
-    with wrong_call_if_refused(), warnings_as_notes():
-        from demur.deploy import save
-        from demur.deploy.model_folder import check_target
-        from demur.tabular import read_labelled, refit_table
+    check_new_model(out, force)
+    from demur.deploy import save
+    from demur.tabular import read_labelled, refit_table
 
-        check_target(out, overwrite=force)
-        fitted = load_table_model(model)
-        classes = fitted.classes.tolist()
-        tables = [
-            read_labelled(name, fitted.schema, classes, delimiter=delimiter, strict=False) for name in (data, reviewed)
-        ]
-        options: dict[str, Any] = {"time_budget": time_budget or None, "verbose": int(is_watched())}
-        found = refit_table(fitted, *tables, audit=audit, **options)
-        save(found.model, out, overwrite=force)
-    counts = {"trained": found.n_trained, "declined": found.n_declined, "audited": found.n_audited}
+    fitted = load_table_model(model)
+    classes = fitted.classes.tolist()
+    tables = [
+        read_labelled(name, fitted.schema, classes, delimiter=delimiter, strict=False) for name in (data, reviewed)
+    ]
+    found = refit_table(fitted, *tables, audit=audit, time_budget=time_budget or None, verbose=int(is_watched()))
+    save(found.model, out, overwrite=force)
     if as_json:
-        typer.echo(json.dumps({"folder": str(out), **counts}))
+        counts = {"trained": found.n_trained, "declined": found.n_declined, "audited": found.n_audited}
+        print_json({"folder": str(out), **counts})
         return
-    counted = f"{found.n_declined:,} declined rows and {found.n_audited:,} audited rows"
-    console.print(f"Fitted again on {found.n_trained:,} training rows, {counted} that were reviewed.", markup=False)
-    words = f"Wrote {out}. Next: compare both models on new labelled rows, demur evaluate {out} ROWS.csv"
-    console.print(words, markup=False, soft_wrap=True)
+    say(
+        f"Fitted again on {found.n_trained:,} training rows, {found.n_declined:,} declined rows and "
+        f"{found.n_audited:,} audited rows that were reviewed."
+    )
+    say(f"Wrote {out}. Next: compare both models on new labelled rows, demur evaluate {out} ROWS.csv")

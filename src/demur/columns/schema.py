@@ -236,7 +236,7 @@ class Schema:
             If a named column does not exist or is free text, there are no rows, or no column is left to learn from.
         """
         there = table.column_names
-        for name in {target, *keep, *drop} - {None, *there}:
+        for name in {*([] if target is None else [target]), *keep, *drop} - {*there}:
             raise TableError(
                 f"there is no column {shown(name)} in the table{did_you_mean(name, there)}: {listed(there)}"
             )

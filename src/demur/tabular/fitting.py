@@ -428,7 +428,7 @@ def _rows_for_rule(
     if rule is None or not rule.needs_fit:
         return Partition(np.arange(len(labels)), np.array([], dtype=np.int64), 0)
     blocks = blocks_of(compared, labels, groups)
-    parts = set_aside(_FOLDS, compared, labels, groups=groups, blocks=blocks)
+    parts = set_aside(_FOLDS, labels, blocks)
     lonely = parts.aside[~np.isin(labels[parts.aside], labels[parts.train])]
     if not len(lonely):
         return parts
@@ -455,9 +455,10 @@ class _Training:
         from demur.tabular.table_model import TableModel, free_label
 
         rule, aside = self.rule, self.parts.aside
+        calibration: str | None = "auto"
         if given is None:
             classifier, dense, features = self._estimator(needs_proba=rule is not None)
-            calibration, novelty = "auto", self._novelty()
+            novelty = self._novelty()
         else:  # whose features are not known
             classifier, calibration = self._frozen(given)
             dense, features, novelty = None, self.codes, None

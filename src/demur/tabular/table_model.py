@@ -365,7 +365,8 @@ class TableModel:
 
     def _reasons(self, decision: Decision[AnyArray], codes: NDArray[np.float64] | None) -> list[str | None]:
         novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
-        reasons = np.where(novel, "novel", np.where(decision.reject, "ambiguous", None)).tolist()
+        pairs = zip(novel.tolist(), decision.reject.tolist(), strict=True)
+        reasons = ["novel" if strange else "ambiguous" if reject else None for strange, reject in pairs]
         unseen = np.zeros((len(novel), 0), dtype=bool) if codes is None else self._unseen(codes)
         rows = np.flatnonzero(novel | unseen.any(axis=1))
         if codes is None or not len(rows):
