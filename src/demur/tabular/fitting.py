@@ -597,8 +597,10 @@ def check_model(name: str) -> str:
     from demur.losses import resolve
 
     candidate = candidate_named(name)
-    if candidate is not None and not candidate.is_installed:
-        raise MissingExtraError(f"the model {name!r} needs a package: pip install demur[boost]")
+    if candidate is not None:
+        if not candidate.is_installed:
+            raise MissingExtraError(f"the model {name!r} needs a package: pip install demur[boost]")
+        return candidate.name
     if ":" in name:
         return f"networks trained with {resolve(name).name}"
     names = model_names()
