@@ -15,8 +15,8 @@ from demur.errors import InputError, InputTypeError, MissingExtraError, UserErro
 from demur.rules import Rule
 from demur.tabular.class_labels import LabelledTable, class_texts, label_type
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
+from demur.tabular.table_files import Source
 from demur.tabular.table_model import Reads, TableModel, free_label
-from demur.tabular.table_sources import Source
 
 __all__ = ["REFUSALS", "class_columns", "fit_proba", "model_input", "refusal", "schema_of_estimator", "wrap_estimator"]
 

@@ -26,8 +26,7 @@ from demur.tabular.class_labels import (
     label_type,
     writable_type,
 )
-from demur.tabular.table_files import open_table, read_labelled, read_table
-from demur.tabular.table_sources import Source, source_name
+from demur.tabular.table_files import Source, open_table, read_labelled, read_table, source_name
 
 if TYPE_CHECKING:
     from demur.estimators.splitting import Partition
