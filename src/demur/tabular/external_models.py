@@ -297,17 +297,21 @@ def _probabilities(
     values: NDArray[np.float64], classes: list[str], kind: str | None, data: LabelledTable
 ) -> tuple[Any, list[str]]:
     """Return the classifier that reads the numbers, and a note about their kind."""
-    from demur.estimators.precomputed_probabilities import PROBA_KINDS, PrecomputedProbabilities, find_kind
+    from demur.estimators.precomputed_probabilities import (
+        PROBA_KINDS,
+        PrecomputedProbabilities,
+        find_kind,
+        rounding_of,
+    )
 
     notes, tolerance, kinds = [], None, ", ".join(PROBA_KINDS)
     if kind is not None and kind not in PROBA_KINDS:
         raise InputError(f"there is no kind {kind!r} of numbers; choose one of {kinds}.")
     try:
         if kind is None:
-            empty = np.isnan(values).all(axis=1)
-            found = find_kind(values[~empty])
-            kind, tolerance = found.kind, found.tolerance
-            notes.append(f"the numbers are taken for {kind} ({found.words}): --proba-kind says otherwise.")
+            known = values[~np.isnan(values).all(axis=1)]
+            kind, tolerance = find_kind(known), rounding_of(known)
+            notes.append(f"the numbers are taken for {kind} ({PROBA_KINDS[kind]}): --proba-kind says otherwise.")
         estimator = PrecomputedProbabilities(np.array(classes), kind, tolerance)
         estimator.predict_proba(values)
     except InputError as error:
