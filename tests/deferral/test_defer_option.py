@@ -188,7 +188,6 @@ def test_gaps_may_be_written_in_any_way():
         np.ma.array(names[expert], mask=gap),
         pd.DataFrame({"other": 1, "nurse": pd.array(np.where(gap, None, names[expert]), dtype="string")}),
         {"nurse": text},
-        Votes(np.eye(2)[expert] * ~gap[:, None]).counts[:, None, :],
         {"nurse": Votes(np.eye(2)[expert] * ~gap[:, None])},
     ]
     for way in ways:
@@ -330,10 +329,10 @@ def test_three_classes_by_name():
         ({"answers": {"doctor": np.zeros(60)}}, "answers of 'doctor' were given; the experts are nurse"),
         ({"answers": pd.DataFrame({"doctor": np.zeros(60)})}, "answers has no column 'nurse'"),
         ({"answers": {"nurse": Votes(-np.ones((60, 2)))}}, "must be counts"),
-        ({"experts": {"nurse": -0.1}}, "must not be negative, got -0.1"),
+        ({"experts": {"nurse": -0.1}}, "at least 0, got -0.1"),
         ({"experts": {"nurse": np.nan}}, "must be a finite number"),
         ({"experts": {"nurse": "cheap"}}, "must be numbers, got 'cheap'"),
-        ({"experts": {}}, "experts is empty"),
+        ({"experts": {}}, "must be a mapping from names to prices"),
         ({"experts": ["nurse"]}, "must be a mapping from names to prices"),
         ({"experts": {"model": 0.1}}, "cannot be called 'model'"),
         ({"experts": {"yes": 0.1}, "y": np.array(["no", "yes"] * 30)}, "the expert 'yes' is named like a class"),
@@ -358,11 +357,11 @@ def test_hostile_input_is_refused_in_words(change, message):
 @pytest.mark.parametrize(
     ("prices", "message"),
     [
-        ({"nurse": -1}, "must not be negative, got -1"),
-        ({"nurse": np.nan}, "the price of 'nurse' is NaN in row 1"),
+        ({"nurse": -1}, "the price of 'nurse' in row 1 is -1; give a number of at least 0"),
+        ({"nurse": np.nan}, "the price of 'nurse' in row 1 is nan"),
         ({"doctor": 0.1}, "a price was given for 'doctor'; the experts are nurse"),
         ([0.1, 0.2], "prices must have shape"),
-        ({"nurse": [0.1, 0.2]}, "must be one number or one per row"),
+        ({"nurse": [0.1, 0.2]}, "must have shape () or (60,)"),
         ("cheap", "prices must be numbers"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from demur.deferral import JointLoss, available_joint, get_joint, resolve_joint
-from demur.deferral.joint_losses import AsymmetricDeferral, RealizableDeferral, Routing
+from demur.deferral.joint_losses import AsymmetricDeferral, RealizableDeferral
 from demur.errors import InputError, InputTypeError
 from demur.losses import get
 
@@ -219,9 +219,12 @@ def test_rs_asks_too_seldom():
 
 
 def test_the_second_stage_by_hand():
-    """Scores 0 for both: log 2 for each that is right."""
-    value = Routing().forward(torch.zeros(2, 1), torch.tensor([[1.0, 0.0], [0.0, torch.nan]]), None)
-    torch.testing.assert_close(value, torch.tensor([log(2), 0.0]))
+    """Expert scores of 0: log 2 for each that is right, the class chosen by the largest score or the expert."""
+    scores, right = torch.tensor([9.0, 0.0, 0.0]), torch.tensor
+    loss, first = get_joint("two-stage"), get("ce")
+    for label, answer, expected in ((0, 0.0, log(2)), (0, 1.0, 2 * log(2)), (1, 1.0, log(2)), (1, torch.nan, 0.0)):
+        value = loss(scores, torch.tensor(label), right([answer]), [0.0]) - first(scores[:2], torch.tensor(label))
+        torch.testing.assert_close(value, torch.tensor(expected), atol=1e-5, rtol=0)
 
 
 def test_the_price_decides_without_another_training():

@@ -1,8 +1,9 @@
 """Cascades: services with confidences, asked in sequence until the next question is not worth its price."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
+from functools import cache
+from itertools import combinations, product
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -14,9 +15,10 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray
-from demur.deferral.expert_reliability import LogitModel, log_odds, log_odds_of_best
+from demur.deferral.expert_reliability import LogitModel, log_odds_of_best
 from demur.deferral.experts import Expert, read_experts
 from demur.errors import InputError
+from demur.estimators.splitting import Fold
 from demur.guarantees.risk_control import NoGuaranteeError, upper_bound
 
 __all__ = ["Cascade", "CascadeRun"]
@@ -86,12 +88,22 @@ class Policy:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
-    """What services say to some rows: answers, confidences, and P(right with more answers | some answers)."""
+class _Known:
+    """What the answers of a set of services tell about each row.
 
-    said: Ints
-    sure: Floats
-    outlook: Mapping[ServiceSet, Mapping[ServiceSet, Floats]]
+    Parameters
+    ----------
+    label : array of int
+        The likeliest class.
+    outlook : mapping
+        From this set and each larger one to the probability that the likeliest class is right once these are asked.
+    """
+
+    label: Ints
+    outlook: Mapping[ServiceSet, Floats]
+
+
+_KnownBy: TypeAlias = Callable[[ServiceSet], _Known]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -162,41 +174,37 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         y : array of shape (n_rows,)
         """
         services = self._check_parameters()
-        labels = np.asarray(y)
-        said, sure = self._read(answers, confidence, services, np.unique(labels), len(labels))
-        self.classes_ = np.unique(labels)
+        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
         self.prices_ = np.array([one.price for one in services.values()])
-        codes = np.searchsorted(self.classes_, labels)
-        fold = np.random.RandomState(self.random_state).permutation(len(codes)) % self.n_folds
+        said, sure = self._read(answers, confidence, len(codes))
         n_classes, n_services = len(self.classes_), len(services)
+        fold = np.random.RandomState(self.random_state).permutation(len(codes)) % self.n_folds
+        folds = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(self.n_folds)]
         self.tables_ = [AnswerTable.fit(said[:, s], sure[:, s], codes, n_classes) for s in range(n_services)]
         logs = np.empty((n_services, len(codes), n_classes))
         for s in range(n_services):
-            for part in range(self.n_folds):
-                train, test = fold != part, fold == part
+            for train, test in folds:
                 table = AnswerTable.fit(said[train, s], sure[train, s], codes[train], n_classes)
                 logs[s, test] = table.predict(said[test, s], sure[test, s])
         subsets = _subsets(n_services)
-        self.pools_, pooled = {}, {}
+        self.pools_, pooled, right = {}, {}, {}
         for some in subsets:
             own = _members(some)
             self.pools_[some] = Pool.fit(logs[own], said[:, own], sure[:, own], codes, self.random_state)
             pooled[some] = self.pools_[some].out_of_bag(logs[own])
-        right = {some: np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64) for some in subsets}
-        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        self.levels_ = {some: float(log_odds(right[some].mean())) for some in subsets}
+            right[some] = np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64)
         self.outlooks_: dict[ServiceSet, dict[ServiceSet, LogitModel]] = {}
-        outlook: dict[ServiceSet, dict[ServiceSet, Floats]] = {}
+        known: dict[ServiceSet, _Known] = {}
         for some in subsets:
-            z = _state(pooled[some], ranks, some)
-            self.outlooks_[some], outlook[some] = {}, {}
-            for more in subsets:
-                if some & more == some:
-                    guess = np.full(len(codes), self.levels_[more])
-                    self.outlooks_[some][more] = _fit_rows(z, guess, right[more], fold >= 0)
-                    outlook[some][more] = _out_of_fold(z, guess, right[more], fold)
-        seen = _Seen(said, sure, outlook)
-        self.policies_ = _upper_hull([*self._by_outlook(seen, right), *self._by_cuts(seen, right, fold)])
+            z = self._inputs(some, pooled[some], said, sure)
+            larger = [more for more in subsets if some & more == some]
+            self.outlooks_[some] = {more: LogitModel.fit(z, 0.0, right[more]) for more in larger}
+            outlook = {more: np.empty(len(codes)) for more in larger}
+            for more in larger:
+                for train, test in folds:
+                    outlook[more][test] = LogitModel.fit(z[train], 0.0, right[more][train]).predict(z[test], 0.0)
+            known[some] = _Known(pooled[some].argmax(axis=1), outlook)
+        self.policies_ = _upper_hull(self._tried(said, sure, codes, folds, known.__getitem__))
         return self
 
     def run(
@@ -212,18 +220,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             Other than those of the constructor; nothing is fitted again.
         """
         check_is_fitted(self, "policies_")
-        services = read_experts(self.services)
-        n_rows = len(np.asarray(confidence))
-        seen, pooled = self._look(answers, confidence, services, n_rows)
-        states = np.zeros(n_rows, dtype=np.int64)
-        for policy, rows in self._mixture(n_rows, mistake, budget):
-            states[rows] = self._follow(policy, seen)[rows]
-        asked = (states[:, None] >> np.arange(len(services)) & 1).astype(bool)
-        label = np.empty(n_rows, dtype=np.int64)
-        for some in np.unique(states).tolist():
-            rows = np.flatnonzero(states == some)
-            label[rows] = pooled[some][rows].argmax(axis=1)
-        return CascadeRun(self.classes_[label], asked, asked @ self.prices_)
+        said, sure = self._read(answers, confidence, len(np.asarray(confidence)))
+        known = self._known_by(said, sure)
+        at = np.zeros(len(said), dtype=np.int64)
+        for policy, rows in self._mixture(len(said), mistake, budget):
+            at[rows] = self._follow(policy, said, sure, known)[rows]
+        asked = (at[:, None] >> np.arange(len(self.prices_)) & 1).astype(bool)
+        return CascadeRun(self.classes_[_labels(at, known)], asked, asked @ self.prices_)
 
     def certify(
         self, answers: Any, confidence: ArrayLike, y: ArrayLike, *, within: float = 0.01, delta: float = 0.05
@@ -248,25 +251,23 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             If no policy can be certified.
         """
         labels = np.asarray(y)
-        services = read_experts(self.services)
-        seen, pooled = self._look(answers, confidence, services, len(labels))
+        said, sure = self._read(answers, confidence, len(labels))
+        known, n = self._known_by(said, sure), len(labels)
         # Compared by their names: a label that fit has not seen has no number, and a service may know it.
         alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
-        right = {some: self.classes_[one.argmax(axis=1)] == labels for some, one in pooled.items()}
         self.certified_: Policy | None = None
         for policy in reversed(self.policies_):
-            own = _chosen(right, self._follow(policy, seen)).astype(bool)
+            own = self.classes_[_labels(self._follow(policy, said, sure, known), known)] == labels
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
-            n = len(labels)
             behind = upper_bound(lost, n, delta / 2) - (1 - upper_bound(n - won, n, delta / 2))
             if (behind > within).any():
                 break
             self.certified_ = policy
         if self.certified_ is None:
             raise NoGuaranteeError(
-                f"no policy is within {within:g} of the best service with probability {1 - delta:g}, on {len(labels)} "
-                "rows; give more rows, or a larger within."
+                f"no policy is within {within:g} of the best service with probability {1 - delta:g}, on {n} rows; give "
+                "more rows, or a larger within."
             )
         return self
 
@@ -284,17 +285,15 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             if value is not None and not value >= 0:
                 raise InputError(f"{name} must not be negative, got {value!r}.")
 
-    def _read(
-        self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], classes: AnyArray, n_rows: int
-    ) -> tuple[Ints, Floats]:
-        """Return numbers of the answers, len(classes) for an answer that is not a class in ``y``, and confidences."""
+    def _read(self, answers: Any, confidence: ArrayLike, n_rows: int) -> tuple[Ints, Floats]:
+        """Return numbers of the answers, n_classes for an answer that is not a class, and confidences."""
         table = np.asarray(answers, dtype=object)
-        if table.shape != (n_rows, len(services)):
+        if table.shape != (n_rows, len(self.prices_)):
             raise InputError(
-                f"answers must have shape ({n_rows}, {len(services)}), rows by services, got {table.shape}."
+                f"answers must have shape ({n_rows}, {len(self.prices_)}), rows by services, got {table.shape}."
             )
-        number_of = {label: number for number, label in enumerate(classes.tolist())}
-        said = np.frompyfunc(lambda answer: number_of.get(answer, len(classes)), 1, 1)(table).astype(np.int64)
+        number_of = {label: number for number, label in enumerate(self.classes_.tolist())}
+        said = np.frompyfunc(lambda answer: number_of.get(answer, len(number_of)), 1, 1)(table).astype(np.int64)
         sure = np.asarray(confidence, dtype=np.float64)
         if sure.shape != said.shape:
             raise InputError(f"confidence must have the shape of answers, {said.shape}, got {sure.shape}.")
@@ -302,42 +301,44 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             raise InputError("confidence contains NaN; give every answer a confidence, a constant if there is none.")
         return said, sure
 
-    def _look(
-        self, answers: Any, confidence: ArrayLike, services: dict[str, Expert], n_rows: int
-    ) -> tuple[_Seen, dict[ServiceSet, Floats]]:
-        """Return what is seen on new rows, and class probabilities from each set of answers."""
-        said, sure = self._read(answers, confidence, services, self.classes_, n_rows)
-        logs = np.array([table.predict(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)])
-        pooled = {}
-        for some, pool in self.pools_.items():
+    def _inputs(self, some: ServiceSet, proba: Floats, said: Ints, sure: Floats) -> Floats:
+        """Return what is known after some answers, as inputs of a logistic regression."""
+        odds, best = log_odds_of_best(proba), np.eye(proba.shape[1])[proba.argmax(axis=1)]
+        import os
+        ranks = [self.tables_[s].rank(said[:, s], sure[:, s]) for s in _members(some)] if os.environ.get("RANK","1")=="1" else []
+        logs = np.log(np.maximum(proba, 1e-6))
+        return np.column_stack([odds, np.maximum(odds - 2, 0), best, best * odds[:, None], logs, *ranks])
+
+    def _known_by(self, said: Ints, sure: Floats) -> _KnownBy:
+        """Return what is known about new rows by the services of a set, computed when it is needed first."""
+
+        @cache
+        def known(some: ServiceSet) -> _Known:
             own = _members(some)
-            pooled[some] = pool.predict(logs[own], said[:, own], sure[:, own])
-        ranks = [table.rank(said[:, s], sure[:, s]) for s, table in enumerate(self.tables_)]
-        outlook: dict[ServiceSet, dict[ServiceSet, Floats]] = {}
-        for some, models in self.outlooks_.items():
-            z = _state(pooled[some], ranks, some)
-            outlook[some] = {
-                more: model.predict(z, np.full(n_rows, self.levels_[more])) for more, model in models.items()
-            }
-        return _Seen(said, sure, outlook), pooled
+            logs = np.array([self.tables_[s].predict(said[:, s], sure[:, s]) for s in own])
+            proba = self.pools_[some].predict(logs, said[:, own], sure[:, own])
+            z = self._inputs(some, proba, said, sure)
+            outlook = {more: model.predict(z, 0.0) for more, model in self.outlooks_[some].items()}
+            return _Known(proba.argmax(axis=1), outlook)
 
-    def _follow(self, policy: Policy, seen: _Seen) -> Ints:
+        return known
+
+    def _follow(self, policy: Policy, said: Ints, sure: Floats, known: _KnownBy) -> Ints:
         """Return the set of services that is asked on each row."""
-        if not policy.cuts:
-            return self._go_on(np.full(len(seen.said), 1 << policy.first), policy, seen)
-        second = _second(policy, seen.said, seen.sure)
-        return self._go_on(second, policy, seen) if policy.goes_on else second
+        at = _second(policy, said, sure)
+        return self._go_on(at, policy, known)
 
-    def _go_on(self, at: Ints, policy: Policy, seen: _Seen) -> Ints:
+    def _go_on(self, at: Ints, policy: Policy, known: _KnownBy) -> Ints:
         """Ask on as long as what is expected of it pays; a cut that has said to stop after the first is obeyed."""
-        for some in seen.outlook:
+        for some in self.outlooks_:
             rows = np.flatnonzero(at == some)
-            if not len(rows) or (policy.cuts and some == 1 << policy.first):
+            if not len(rows) or (policy.cuts and (not policy.goes_on or some == 1 << policy.first)):
                 continue
-            plans = list(seen.outlook[some])
+            outlook = known(some).outlook
+            plans = list(outlook)  # the first is to stop, and wins ties
             extra = np.array([self._price(more & ~some) for more in plans])
-            worth = np.array([seen.outlook[some][more][rows] for more in plans]) - policy.rate * extra[:, None]
-            best = worth.argmax(axis=0)  # stopping comes first, and wins ties
+            worth = np.array([outlook[more][rows] for more in plans]) - policy.rate * extra[:, None]
+            best = worth.argmax(axis=0)
             for position, more in enumerate(plans[1:], start=1):
                 then = min(_members(more & ~some), key=lambda s: (self.prices_[s], s))
                 at[rows[best == position]] = some | 1 << then
@@ -346,45 +347,55 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _price(self, some: ServiceSet) -> float:
         return float(self.prices_[_members(some)].sum())
 
-    def _rates(self) -> Floats:
-        rates: Floats = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
-        return rates
+    def _tried(self, said: Ints, sure: Floats, y: Ints, folds: list[Fold], known: _KnownBy) -> list[Policy]:
+        """Return policies with what they cost and bring on rows that they were not chosen on.
 
-    def _by_outlook(self, seen: _Seen, right: Mapping[ServiceSet, Floats]) -> list[Policy]:
-        """Return the policies that go by what is expected of further questions."""
-        return [
-            self._judged(policy, self._follow(policy, seen), right)
-            for first in range(len(self.prices_))
-            for policy in (Policy(first, float(rate), 0.0, 0.0) for rate in self._rates())
-        ]
-
-    def _by_cuts(self, seen: _Seen, right: Mapping[ServiceSet, Floats], fold: Ints) -> list[Policy]:
-        """Return the policies that ask a second service up to a confidence, one for each answer of the first.
-
-        Confidences and second services are those that would have been best on the rows at hand. What they cost and
-        bring is found on rows that they were not chosen on.
+        Those that go by the outlook alone, and those that ask a second service up to a confidence, chosen for each answer of the first.
         """
-        rates, found = self._rates(), []
-        n_labels = len(self.classes_) + 1
-        for first in range(len(self.prices_)):
-            gains = _CutGains.of(first, seen, right, self.prices_, n_labels)
-            chosen = gains.best(rates, np.ones(len(fold), dtype=bool))
-            apart = [gains.best(rates, fold != part) for part in range(self.n_folds)]
-            for number, rate in enumerate(rates):
-                policy = Policy(first, float(rate), 0.0, 0.0, chosen[number])
-                second = np.empty(len(fold), dtype=np.int64)
-                for part in range(self.n_folds):
-                    rows = np.flatnonzero(fold == part)
-                    second[rows] = _second(replace(policy, cuts=apart[part][number]), seen.said[rows], seen.sure[rows])
-                for goes_on in (False, True):
-                    states = self._go_on(second.copy(), policy, seen) if goes_on else second
-                    found.append(self._judged(replace(policy, goes_on=goes_on), states, right))
+        import os
+        which = os.environ.get("POLICY", "ocg")
+        rates = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
+        found = []
+        for first, rate in product(range(len(self.prices_)), rates.tolist()):
+            plain = Policy(first, rate, 0.0, 0.0)
+            if "o" in which:
+                found.append(self._judged(plain, self._follow(plain, said, sure, known), y, known))
+            if which == "o": continue
+            second = np.empty(len(y), dtype=np.int64)
+            for train, test in folds:
+                apart = self._with_cuts(plain, said[train], sure[train], y[train], train, known)
+                second[test] = _second(apart, said[test], sure[test])
+            policy = self._with_cuts(plain, said, sure, y, np.arange(len(y)), known)
+            if "c" in which:
+                found.append(self._judged(policy, second, y, known))
+            if "g" in which:
+                policy = replace(policy, goes_on=True)
+                found.append(self._judged(policy, self._go_on(second.copy(), policy, known), y, known))
         return found
 
-    def _judged(self, policy: Policy, states: Ints, right: Mapping[ServiceSet, Floats]) -> Policy:
+    def _with_cuts(self, policy: Policy, said: Ints, sure: Floats, y: Ints, rows: Ints, known: _KnownBy) -> Policy:
+        """Return the policy with the cut and the second service for each answer that were best on these rows."""
+        first, cuts = policy.first, []
+        right = known(1 << first).label[rows] == y
+        for answer in range(len(self.classes_) + 1):
+            own = np.flatnonzero(said[:, first] == answer)
+            own = own[np.argsort(sure[own, first], kind="stable")]
+            level = sure[own, first]
+            ends = np.flatnonzero(np.append(level[1:] > level[:-1], True)[: len(own)])
+            best = (0.0, -np.inf, -1)
+            for s in range(len(self.prices_)):
+                if s != first and len(own):
+                    other = known(1 << first | 1 << s).label[rows] == y
+                    worth = np.cumsum(other[own] * 1.0 - right[own] - policy.rate * self.prices_[s])[ends]
+                    if worth.max() > best[0]:
+                        best = (float(worth.max()), float(level[ends[worth.argmax()]]), s)
+            cuts.append(best[1:])
+        return replace(policy, cuts=tuple(cuts))
+
+    def _judged(self, policy: Policy, at: Ints, y: Ints, known: _KnownBy) -> Policy:
         """Return the policy with what it costs and brings, where it leads to these sets of services."""
-        cost = sum(float((states == some).mean()) * self._price(some) for some in np.unique(states).tolist())
-        return replace(policy, cost=cost, accuracy=float(_chosen(right, states).mean()))
+        cost = sum(float((at == some).mean()) * self._price(some) for some in np.unique(at).tolist())
+        return replace(policy, cost=cost, accuracy=float((_labels(at, known) == y).mean()))
 
     def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
         """Return policies and the rows that are run by each."""
@@ -485,7 +496,7 @@ class Pool:
         start = np.r_[np.full(n_services, 1.0 / n_services), np.zeros(n_classes)]
         found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
         forest = None
-        if n_rows >= _ROWS_FOR_TREES:
+        if n_rows >= _ROWS_FOR_TREES and __import__("os").environ.get("POOL","both")!="weights":
             forest = ExtraTreesClassifier(
                 _TREES, min_samples_leaf=_LEAF, bootstrap=True, oob_score=True, random_state=seed
             ).fit(_inputs(logs, said, sure), y)
@@ -519,64 +530,16 @@ def _inputs(logs: Floats, said: Ints, sure: Floats) -> Floats:
 
 def _blended(one: Floats, other: Floats) -> Floats:
     """Return the geometric mean of two sets of probabilities, neither of which may rule a class out alone."""
+    if __import__("os").environ.get("POOL")=="forest": return other
     mean = np.sqrt((one + _FLOOR) * (other + _FLOOR))
     blended: Floats = mean / mean.sum(axis=1, keepdims=True)
     return blended
 
 
-@dataclass(frozen=True, eq=False)
-class _CutGains:
-    """Rows by the first service's answer, from the least to the most sure, and what a second service brings to each.
-
-    Parameters
-    ----------
-    rows, sure : list of arrays
-        One for each answer.
-    gain : list of arrays of shape (n_seconds, n_rows)
-    seconds : list of int
-        The other services, and :attr:`prices` theirs.
-    """
-
-    rows: list[Ints]
-    sure: list[Floats]
-    gain: list[Floats]
-    seconds: list[int]
-    prices: Floats
-
-    @classmethod
-    def of(
-        cls, first: int, seen: _Seen, right: Mapping[ServiceSet, Floats], prices: Floats, n_labels: int
-    ) -> "_CutGains":
-        seconds = [s for s in range(len(prices)) if s != first]
-        rows, sure, gain = [], [], []
-        for label in range(n_labels):
-            own = np.flatnonzero(seen.said[:, first] == label)
-            own = own[np.argsort(seen.sure[own, first], kind="stable")]
-            rows.append(own)
-            sure.append(seen.sure[own, first])
-            gain.append(np.array([(right[1 << first | 1 << s] - right[1 << first])[own] for s in seconds]))
-        return cls(rows, sure, gain, seconds, prices[seconds])
-
-    def best(self, rates: Floats, kept: NDArray[np.bool_]) -> list[tuple[tuple[float, int], ...]]:
-        """Return for each rate the cut and the second service of each answer that were best on the rows kept."""
-        found: list[list[tuple[float, int]]] = [[] for _ in rates]
-        for rows, sure, gain in zip(self.rows, self.sure, self.gain, strict=True):
-            some = kept[rows]
-            level, gains = sure[some], gain[:, some]
-            ends = np.flatnonzero(np.append(level[1:] > level[:-1], True)) if len(level) else np.empty(0, dtype=int)
-            brought = np.cumsum(gains, axis=1)[:, ends]
-            for number, rate in enumerate(rates):
-                worth = brought - rate * self.prices[:, None] * (ends + 1)
-                if not worth.size or worth.max() <= 0:
-                    found[number].append((-np.inf, -1))
-                    continue
-                second, place = np.unravel_index(worth.argmax(), worth.shape)
-                found[number].append((float(level[ends[place]]), self.seconds[int(second)]))
-        return [tuple(one) for one in found]
-
-
 def _second(policy: Policy, said: Ints, sure: Floats) -> Ints:
     """Return the first service of a policy, and the second where the confidence is not above the answer's cut."""
+    if not policy.cuts:
+        return np.full(len(said), 1 << policy.first)
     own, level = said[:, policy.first], sure[:, policy.first]
     cuts = np.array([cut for cut, _ in policy.cuts])[own]
     whom = np.array([second for _, second in policy.cuts])[own]
@@ -584,12 +547,12 @@ def _second(policy: Policy, said: Ints, sure: Floats) -> Ints:
     return np.where(asks, 1 << policy.first | 1 << np.maximum(whom, 0), 1 << policy.first)
 
 
-def _chosen(right: Mapping[ServiceSet, Any], states: Ints) -> Floats:
-    """Return whether the answer is right, each row with the set of services that it was asked of."""
-    found = np.zeros(len(states))
-    for some in np.unique(states).tolist():
-        rows = states == some
-        found[rows] = right[some][rows]
+def _labels(at: Ints, known: _KnownBy) -> Ints:
+    """Return the likeliest class of each row by the services that are asked on it."""
+    found = np.empty(len(at), dtype=np.int64)
+    for some in np.unique(at).tolist():
+        rows = at == some
+        found[rows] = known(some).label[rows]
     return found
 
 
@@ -609,19 +572,6 @@ def _members(some: ServiceSet) -> list[int]:
     return [s for s in range(int(some).bit_length()) if some >> s & 1]
 
 
-def _fit_rows(z: Floats, guess: Floats, right: Floats, rows: NDArray[np.bool_]) -> LogitModel:
-    return LogitModel.fit(z[rows], guess[rows], right[rows], np.ones(int(rows.sum())))
-
-
-def _out_of_fold(z: Floats, guess: Floats, right: Floats, fold: Ints) -> Floats:
-    """Return what the logistic regression expects of rows that it has not seen."""
-    found = np.empty(len(z))
-    for part in np.unique(fold):
-        test = fold == part
-        found[test] = _fit_rows(z, guess, right, ~test).predict(z[test], guess[test])
-    return found
-
-
 def _cuts(sure: Floats) -> Floats:
     """Return the confidences that part the answers."""
     kept: list[float] = []
@@ -629,15 +579,6 @@ def _cuts(sure: Floats) -> Floats:
         if (level - (kept[-1] if kept else 0.0)) * len(sure) >= _LEAST:
             kept.append(level)
     return np.unique(np.quantile(sure, kept, method="lower")) if kept else np.empty(0)
-
-
-def _state(proba: Floats, ranks: list[Floats], some: ServiceSet) -> Floats:
-    """Return what is known after some answers, as inputs of a logistic regression."""
-    odds = log_odds_of_best(proba)
-    best = np.eye(proba.shape[1])[proba.argmax(axis=1)]
-    own = [ranks[s] for s in _members(some)]
-    logs = np.log(np.maximum(proba, 1e-6))
-    return np.column_stack([odds, np.maximum(odds - 2, 0), best, best * odds[:, None], logs, *own])
 
 
 def _upper_hull(policies: list[Policy]) -> list[Policy]:

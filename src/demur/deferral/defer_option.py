@@ -14,7 +14,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
-from demur.deferral.deferring_classifier import DeferringClassifier
 from demur.deferral.expert_reliability import (
     ExpertReliability,
     ExpertRows,
@@ -24,7 +23,14 @@ from demur.deferral.expert_reliability import (
     log_odds_of_best,
     recalibrated,
 )
-from demur.deferral.experts import Ballots, Expert, answers_to_learn_from, check_names, read_experts
+from demur.deferral.experts import (
+    Ballots,
+    DeferringClassifier,
+    Expert,
+    answers_to_learn_from,
+    check_names,
+    read_experts,
+)
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import AroundAnEstimator, checked_labels, choose_reject_label

@@ -80,7 +80,7 @@ class LogitModel:
     coefficients: Floats
 
     @classmethod
-    def fit(cls, z: Floats, guess: Floats, target: Floats, weight: Floats) -> "LogitModel":
+    def fit(cls, z: Floats, guess: Floats | float, target: Floats, weight: Floats | None = None) -> "LogitModel":
         """Fit to shares ``target``.
 
         Examples
@@ -91,6 +91,7 @@ class LogitModel:
         >>> model.predict(np.array([[0.0], [1.0]]), np.zeros(2)).round(2), expit([0.5, 1.5]).round(2)
         (array([0.62, 0.82]), array([0.62, 0.82]))
         """
+        weight = np.ones(len(z)) if weight is None else weight
         mean = np.average(z, axis=0, weights=weight)
         scale = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
         scale[scale < 1e-12] = 1.0
@@ -113,7 +114,7 @@ class LogitModel:
         ).x
         return cls(mean, scale, found)
 
-    def predict(self, z: Floats, guess: Floats) -> Floats:
+    def predict(self, z: Floats, guess: Floats | float) -> Floats:
         """Return the share for each row."""
         shares: Floats = expit(guess + self.coefficients[0] + (z - self.mean) / self.scale @ self.coefficients[1:])
         return shares

@@ -43,7 +43,6 @@ __all__ = [
     "JointLoss",
     "OneVsAllDeferral",
     "RealizableDeferral",
-    "Routing",
     "SoftmaxDeferral",
     "TwoStageDeferral",
     "available_joint",
@@ -78,26 +77,17 @@ class JointLoss(Trainable):
     """True if the prices enter the loss: other prices then need another training."""
     has_estimates: ClassVar[bool] = True
     """True if the scores determine class probabilities and P(expert right) through :meth:`inverse_link`."""
+    calibrated: ClassVar[bool] = True
+    """True if the loss claims calibration for deferral."""
+    smooth: ClassVar[bool] = True
+    """True if the loss is continuously differentiable in the scores."""
+    stages: ClassVar[bool] = False
+    """True if the class scores are trained first, by cross-entropy, and the experts' scores afterwards, given them."""
 
     @property
     @abstractmethod
     def name(self) -> str:
         """The registry key."""
-
-    @property
-    def calibrated(self) -> bool:
-        """True if the loss claims calibration for deferral."""
-        return True
-
-    @property
-    def smooth(self) -> bool:
-        """True if the loss is continuously differentiable in the scores; a class may set it to False."""
-        return True
-
-    @property
-    def stages(self) -> bool:
-        """True if the class scores are trained first, by cross-entropy, and the experts' scores afterwards."""
-        return False
 
     @abstractmethod
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
@@ -135,7 +125,11 @@ class JointLoss(Trainable):
         prices = _checked_prices(prices)
         self._check(scores, len(prices))
         y = checked_labels(scores, y, scores.shape[-1] - len(prices))
-        _check_right(right, (*y.shape, len(prices)))
+        if not isinstance(right, Tensor) or right.shape != (*y.shape, len(prices)) or ((right < 0) | (right > 1)).any():
+            raise InputError(
+                f"right must be a tensor of shape {(*y.shape, len(prices))} with numbers in [0, 1], 1 where the expert "
+                "was right and NaN where it was not asked."
+            )
         scores = at_least_single(scores)
         with full_precision(scores):
             return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
@@ -192,16 +186,6 @@ class JointLoss(Trainable):
                 f"{self.name} needs a score for each of at least two classes and each of {n_experts} experts, got "
                 f"scores of shape {tuple(scores.shape)}."
             )
-
-
-def _check_right(right: Tensor, shape: tuple[int, ...]) -> None:
-    if not isinstance(right, Tensor) or right.shape != shape:
-        raise InputError(
-            f"right must be a tensor of shape {shape}, an entry for each row and expert, got "
-            f"{tuple(right.shape) if isinstance(right, Tensor) else type(right).__name__}."
-        )
-    if bool(((right < 0) | (right > 1)).any()):
-        raise InputError("right must lie in [0, 1]: 1 where the expert was right; NaN where it was not asked.")
 
 
 L = TypeVar("L", bound=JointLoss)
@@ -295,17 +279,14 @@ class SoftmaxDeferral(JointLoss):
     tensor(2.7726)
     """
 
+    name = "ms"
     equation = "Mozannar & Sontag 2020; Verma et al. 2023"
     why = "strictly proper over K + J actions: softmax of the minimiser is proportional to (eta, rho)"
 
-    @property
-    def name(self) -> str:
-        return "ms"
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
-        total = torch.logsumexp(torch.cat([g, torch.where(asked, d, _OUT)], -1), -1)
-        return total - score_of_label(g, label) + (right * (total.unsqueeze(-1) - d)).sum(-1)
+        own = torch.zeros_like(g).scatter(-1, label.unsqueeze(-1), 1.0)
+        return _cross_entropy(g, d, own, right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         g, d = scores[..., :-n_experts], scores[..., -n_experts:]
@@ -328,12 +309,9 @@ class OneVsAllDeferral(JointLoss):
     tensor(2.0794)
     """
 
+    name = "ova"
     equation = "Verma & Nalisnick 2022"
     why = "each score's sigmoid is the worth of its action: eta_k or rho_j"
-
-    @property
-    def name(self) -> str:
-        return "ova"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
@@ -361,13 +339,10 @@ class AsymmetricDeferral(JointLoss):
     tensor(1.3863)
     """
 
+    name = "asm"
     smooth = False
     equation = "Cao et al. 2023"
     why = "the class part is proper, and so is each expert's: its sigmoid is rho_j whatever the class scores are"
-
-    @property
-    def name(self) -> str:
-        return "asm"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
@@ -431,7 +406,8 @@ class RealizableDeferral(JointLoss):
         return "it pools the classes that an expert gets right, and so asks an expert who errs at random too seldom"
 
     @property
-    def calibrated(self) -> bool:
+    def calibrated(self) -> bool:  # type: ignore[override] # it depends on q
+        """Whether it is calibrated: at q = 1 alone."""
         return self.q == 1
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
@@ -476,16 +452,13 @@ class DecoupledDeferral(JointLoss):
     """
 
     weight: float = 1.0
+    name = "decoupled"
     equation = "Montreuil et al. 2026"
     why = "both parts are strictly proper: softmax is eta, each sigmoid is rho_j"
 
     def __post_init__(self) -> None:
         if not self.weight > 0:
             raise InputError(f"weight must be positive, got {self.weight}.")
-
-    @property
-    def name(self) -> str:
-        return "decoupled"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
@@ -495,38 +468,17 @@ class DecoupledDeferral(JointLoss):
         return torch.softmax(scores[..., :-n_experts], -1), torch.sigmoid(scores[..., -n_experts:])
 
 
-@dataclass(frozen=True)
-class Routing(Trainable):
-    r"""The second stage of two: who is right, the given model or one of J experts, by J scores beside the model's 0.
-
-    :math:`-1[h = y] \log s_0 - \sum_j 1[M_j = y] \log s_j`, s the softmax of :math:`(0, d_1, ..., d_J)`. Its targets
-    are (..., 1 + J): whether the model is right, and whether each expert is.
-
-    Examples
-    --------
-    >>> Routing().forward(torch.zeros(1), torch.tensor([1.0, 1.0]), None)  # 2 log 2
-    tensor(1.3863)
-    """
-
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
-        model, right = y[..., 0], y[..., 1:]
-        asked = ~right.isnan()
-        right = torch.where(asked, right, 0.0)
-        total = torch.logsumexp(F.pad(torch.where(asked, scores, _OUT), (1, 0)), -1)
-        return model * total + (right * (total.unsqueeze(-1) - scores)).sum(-1)
-
-
 @register_joint()
 @dataclass(frozen=True)
 class TwoStageDeferral(JointLoss):
-    r"""Two stages: a classifier h by cross-entropy, then :class:`Routing`: who is right, h or one of the experts.
+    r"""Two stages: a classifier h by cross-entropy, then who is right, h or one of the experts.
 
-    Mao et al. 2023, who give the classifier and train only the second stage. Here
-    :class:`~demur.deferral.DeferClassifier` trains both, the second on out-of-fold answers of h: on its own
-    training rows, a classifier is right more often than on new ones. The sum of both stages, which this loss
-    returns, is not to be minimised as a whole: a wrong class makes the second stage cheaper. The softmax s of the
-    second stage's minimiser is proportional to :math:`(\eta_h, \rho)`, so :math:`\rho_j = \max_k p_k\, e^{d_j}`, cut at
-    1, and prices count when deciding.
+    Mao et al. 2023, who give the classifier and train only the second stage,
+    :math:`-1[h = y] \log s_0 - \sum_j 1[M_j = y] \log s_j` with s the softmax of :math:`(0, d_1, ..., d_J)`.
+    :class:`~demur.deferral.DeferClassifier` trains both, the second on out-of-fold class scores: on its own training
+    rows, a classifier is right more often than on new ones. This loss returns the sum of both stages, which must not
+    be minimised as a whole: a wrong class makes the second stage cheaper. The softmax s of the second stage's minimiser
+    is proportional to :math:`(\eta_h, \rho)`, so :math:`\rho_j = \max_k p_k\, e^{d_j}`, cut at 1.
 
     Examples
     --------
@@ -535,25 +487,17 @@ class TwoStageDeferral(JointLoss):
     tensor(1.0064)
     """
 
+    name = "two-stage"
     smooth = False
+    stages = True
     equation = "Mao et al. 2023"
     why = "cross-entropy gives h = argmax eta, and the second stage is proper over (eta_h, rho)"
 
-    @property
-    def name(self) -> str:
-        return "two-stage"
-
-    @property
-    def stages(self) -> bool:
-        return True
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
-        n_experts = y.shape[-1] - 1
-        g, d, label = scores[..., :-n_experts], scores[..., -n_experts:], y[..., 0].long()
-        model = (g.argmax(-1) == label).to(scores.dtype)
-        return CrossEntropy().forward(g, label, None) + Routing().forward(
-            d, torch.cat([model.unsqueeze(-1), y[..., 1:]], -1), None
-        )
+        g, d, label, right, asked = _parts(scores, y)
+        model_right = (g.argmax(-1) == label).to(scores.dtype).unsqueeze(-1)
+        second = _cross_entropy(torch.zeros_like(model_right), d, model_right, right, asked)
+        return CrossEntropy().forward(g, label, None) + second
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         log_proba = torch.log_softmax(scores[..., :-n_experts], -1)
@@ -573,6 +517,12 @@ def _parts(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
         torch.where(asked, worth, 0.0).to(scores.dtype),
         asked,
     )
+
+
+def _cross_entropy(g: Tensor, d: Tensor, own: Tensor, right: Tensor, asked: Tensor) -> Tensor:
+    """Return minus the sum of weight times log softmax, over own scores and those of the experts who were asked."""
+    total = torch.logsumexp(torch.cat([g, torch.where(asked, d, _OUT)], -1), -1, keepdim=True)
+    return (own * (total - g)).sum(-1) + (right * (total - d)).sum(-1)
 
 
 def _logistic(d: Tensor, right: Tensor, asked: Tensor) -> Tensor:
