@@ -73,10 +73,8 @@ class Policy:
     cost, accuracy : float
         Per row, out of fold.
     cuts : tuple of (float, int)
-        For each answer of the first service, a confidence and the service to ask next up to that confidence, or -1 to
-        stop. Empty if the expected gain of a further question decides.
-    goes_on : bool
-        Whether, after such a second question, the expected gain decides about a third.
+        For each answer of the first service, a confidence and the only other service to ask, up to that confidence; -1
+        for none. Without cuts, the expected gain of further questions decides.
     """
 
     first: int
@@ -84,7 +82,6 @@ class Policy:
     cost: float
     accuracy: float
     cuts: tuple[tuple[float, int], ...] = ()
-    goes_on: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,9 +301,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _inputs(self, some: ServiceSet, proba: Floats, said: Ints, sure: Floats) -> Floats:
         """Return what is known after some answers, as inputs of a logistic regression."""
         odds, best = log_odds_of_best(proba), np.eye(proba.shape[1])[proba.argmax(axis=1)]
-        import os
-        ranks = [self.tables_[s].rank(said[:, s], sure[:, s]) for s in _members(some)] if os.environ.get("RANK","1")=="1" else []
         logs = np.log(np.maximum(proba, 1e-6))
+        ranks = [self.tables_[s].rank(said[:, s], sure[:, s]) for s in _members(some)] if __import__("os").environ.get("RANK","0")=="1" else []
         return np.column_stack([odds, np.maximum(odds - 2, 0), best, best * odds[:, None], logs, *ranks])
 
     def _known_by(self, said: Ints, sure: Floats) -> _KnownBy:
@@ -326,13 +322,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _follow(self, policy: Policy, said: Ints, sure: Floats, known: _KnownBy) -> Ints:
         """Return the set of services that is asked on each row."""
         at = _second(policy, said, sure)
-        return self._go_on(at, policy, known)
-
-    def _go_on(self, at: Ints, policy: Policy, known: _KnownBy) -> Ints:
-        """Ask on as long as what is expected of it pays; a cut that has said to stop after the first is obeyed."""
+        if policy.cuts:
+            return at
         for some in self.outlooks_:
             rows = np.flatnonzero(at == some)
-            if not len(rows) or (policy.cuts and (not policy.goes_on or some == 1 << policy.first)):
+            if not len(rows):
                 continue
             outlook = known(some).outlook
             plans = list(outlook)  # the first is to stop, and wins ties
@@ -350,27 +344,21 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _tried(self, said: Ints, sure: Floats, y: Ints, folds: list[Fold], known: _KnownBy) -> list[Policy]:
         """Return policies with what they cost and bring on rows that they were not chosen on.
 
-        Those that go by the outlook alone, and those that ask a second service up to a confidence, chosen for each answer of the first.
+        For each first service and rate there are two: one asks as long as the expected gain pays; the other asks one
+        more service where the first one's confidence is low, with a cut for each answer. The second kind has fewer
+        parameters to estimate and is better on some data.
         """
-        import os
-        which = os.environ.get("POLICY", "ocg")
         rates = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
         found = []
         for first, rate in product(range(len(self.prices_)), rates.tolist()):
             plain = Policy(first, rate, 0.0, 0.0)
-            if "o" in which:
-                found.append(self._judged(plain, self._follow(plain, said, sure, known), y, known))
-            if which == "o": continue
-            second = np.empty(len(y), dtype=np.int64)
+            found.append(self._judged(plain, self._follow(plain, said, sure, known), y, known))
+            at = np.empty(len(y), dtype=np.int64)
             for train, test in folds:
                 apart = self._with_cuts(plain, said[train], sure[train], y[train], train, known)
-                second[test] = _second(apart, said[test], sure[test])
+                at[test] = _second(apart, said[test], sure[test])
             policy = self._with_cuts(plain, said, sure, y, np.arange(len(y)), known)
-            if "c" in which:
-                found.append(self._judged(policy, second, y, known))
-            if "g" in which:
-                policy = replace(policy, goes_on=True)
-                found.append(self._judged(policy, self._go_on(second.copy(), policy, known), y, known))
+            found.append(self._judged(policy, at, y, known))
         return found
 
     def _with_cuts(self, policy: Policy, said: Ints, sure: Floats, y: Ints, rows: Ints, known: _KnownBy) -> Policy:
@@ -483,6 +471,16 @@ class Pool:
         n_services, n_rows, n_classes = logs.shape
         if n_services == 1:
             return cls(np.ones(1), np.zeros(n_classes))
+        import os
+        if os.environ.get("POOL") == "logreg":
+            from sklearn.linear_model import LogisticRegression
+            reg = LogisticRegression(max_iter=1000, C=float(os.environ.get("C","1"))).fit(np.hstack(logs), y)
+            forest = None
+            if n_rows >= _ROWS_FOR_TREES:
+                forest = ExtraTreesClassifier(
+                    _TREES, min_samples_leaf=_LEAF, bootstrap=True, oob_score=True, random_state=seed
+                ).fit(_inputs(logs, said, sure), y)
+            return cls(reg, np.zeros(0), forest)
         target = np.eye(n_classes)[y]
 
         def loss(at: Floats) -> tuple[float, Floats]:
@@ -513,6 +511,8 @@ class Pool:
         return own if self.forest is None else _blended(own, self.forest.oob_decision_function_)
 
     def _weighted(self, logs: Floats) -> Floats:
+        if not isinstance(self.weights, np.ndarray):
+            return self.weights.predict_proba(np.hstack(logs))
         scores = np.tensordot(self.weights, logs, axes=1) + self.levels
         proba: Floats = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
         return proba

@@ -25,11 +25,11 @@ from demur.deferral.experts import (
 )
 from demur.deferral.joint_losses import JointLoss, resolve_joint
 from demur.errors import InputError
-from demur.estimators.base import TrainsNetworks, checked_examples, row_weights
+from demur.estimators.base import Examples, TrainsNetworks, checked_examples, row_weights
 from demur.estimators.fold_networks import FoldData, Rows, recipe_for
 from demur.estimators.network_selection import ScaledNetworks, all_diverged
 from demur.estimators.reject_classifier import batch_size_for
-from demur.estimators.splitting import folds_of
+from demur.estimators.splitting import Fold, folds_of, validation_rows
 from demur.lazy_torch import Tensor, torch
 from demur.losses import CrossEntropy
 from demur.losses.loss import Hyper, Trainable
@@ -188,7 +188,8 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         right = self._right(answers, experts, codes)
         examples = checked_examples(features, codes, row_weights(features, sample_weight), groups, right)
         prices = np.array([one.price for one in experts.values()])
-        rows = Rows.of(examples)
+        uniform = bool((examples.weight == examples.weight[0]).all())
+        rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
         n_members = self.n_members or (5 if self.hidden_units is None else 1)
         seeds, everything = _seeds(rng, n_members), [(np.arange(len(rows.y)), np.empty(0, dtype=np.int64))]
         parts = self._folds(examples, rng) if self.hidden_units is None else []
@@ -260,6 +261,13 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
                 "others: fit again, or use a loss that serves every price, such as 'decoupled'."
             )
         return replace(self._best(proba, right), costs=None)
+
+    def _folds(self, examples: Examples, rng: np.random.RandomState) -> list[Fold]:
+        if len(np.unique(examples.blocks.of_row)) < 4:
+            return []
+        if self.n_members == 1:
+            return [validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)]
+        return folds_of(min(_FOLDS, self.n_members or _FOLDS), examples.X, examples.y, blocks=examples.blocks)
 
     def _trained(
         self, loss: Trainable, data: FoldData, n_outputs: int, seeds: Sequence[int], device: torch.device

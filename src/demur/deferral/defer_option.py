@@ -6,14 +6,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import _routing_enabled, process_routing
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
-from demur.calibration import TemperatureScaling
 from demur.deferral.expert_reliability import (
     ExpertReliability,
     ExpertRows,
@@ -23,18 +22,10 @@ from demur.deferral.expert_reliability import (
     log_odds_of_best,
     recalibrated,
 )
-from demur.deferral.experts import (
-    Ballots,
-    DeferringClassifier,
-    Expert,
-    answers_to_learn_from,
-    check_names,
-    read_experts,
-)
-from demur.errors import InputError, InputTypeError
-from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import AroundAnEstimator, checked_labels, choose_reject_label
-from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
+from demur.deferral.experts import DeferringClassifier, answers_to_learn_from, check_names, read_experts
+from demur.errors import InputError
+from demur.estimators.cross_fitting import proba_of
+from demur.estimators.reject_option import FitsAnEstimator, fit_held_out
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 from demur.rules import check_proba
 
@@ -43,8 +34,11 @@ __all__ = ["DeferOption", "StoredProbabilities", "column_of"]
 
 Floats = NDArray[np.float64]
 
+_BOTH = np.arange(2)
+"""The classes of what is learned about an expert: wrong and right."""
 
-class DeferOption(AroundAnEstimator, DeferringClassifier):
+
+class DeferOption(FitsAnEstimator, DeferringClassifier):
     r"""Add experts to any classifier: each row goes to the classifier or expert with the least expected cost.
 
     Answering class k costs :math:`1 - \eta_k(x)`; asking expert e costs its price plus the chance that it is wrong,
@@ -60,8 +54,9 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     experts : mapping
         From the name of each expert to its price, or to an :class:`~demur.deferral.Expert`. Names sort the experts
         where two of them are expected to cost the same.
-    calibration : {"temperature", None}, default="temperature"
-        How the class probabilities are calibrated, on rows that the estimator has not seen.
+    calibration : default="temperature"
+        How the class probabilities are calibrated, on rows that the estimator has not seen; as in
+        :class:`~demur.RejectOption`.
     combine : bool or "auto", default False
         What to answer once an expert was asked: False takes the expert's answer h as it is; True answers with the class
         of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the expert's confusion matrix
@@ -169,97 +164,40 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         **fit_params
             Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
         """
-        experts = self._check_parameters()
-        if y is None:
-            raise InputError("requires y to be passed, but the target y is None.")
-        X, y, groups = indexable(X, y, groups)
-        labels = checked_labels(y)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            fit_params = {**fit_params, "sample_weight": weight}
-        base = self._base(len(experts))
-        self._learn_classes(base, X, labels)
-        to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
-        ballots = answers_to_learn_from(answers, experts, self.classes_, len(labels), to_learn)
-        fit_params = self._routed(base, fit_params)
-        blocks = blocks_of(X, labels, groups)
-        folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
-        kept, proba = self._fit_model(base, X, labels, folds, fit_params)
-        codes = np.searchsorted(self.classes_, labels)
-        own_weight = np.ones(len(labels)) if weight is None else weight
-        self.calibrator_ = None
-        if self.calibration is not None:
-            self.calibrator_ = TemperatureScaling().fit(
-                proba, codes[kept], None if weight is None else own_weight[kept]
-            )
-            proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
-        n_folds = int(self.cv) if isinstance(self.cv, Integral) else 5
-        parts = folds_within(folds_of(n_folds, X, labels, groups=groups, blocks=blocks), kept)
-        self.experts_ = experts
-        self._fit_experts(base, _safe_indexing(X, kept), codes[kept], proba, ballots, kept, own_weight[kept], parts)
-        return self
-
-    def _wrapped(self) -> Estimator:
-        return self._base(1)
-
-    def _check_parameters(self) -> dict[str, Expert]:
-        if self.calibration not in ("temperature", None):
-            raise InputError(f'calibration must be "temperature" or None, got {self.calibration!r}.')
         if self.combine not in (True, False, "auto"):
             raise InputError(f'combine must be True, False or "auto", got {self.combine!r}.')
-        return read_experts(self.experts)
-
-    def _base(self, n_experts: int) -> Any:
-        if isinstance(self.estimator, str):
-            if self.estimator != "auto":
-                raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
-            budget = None if self.time_budget is None else self.time_budget / (1 + n_experts)
-            return AutoClassifier(
-                time_budget=budget, cv=self.cv if isinstance(self.cv, Integral) else 5, random_state=0
-            )
-        return self.estimator
-
-    def _routed(self, base: Estimator, fit_params: ByName) -> ByName:
-        if isinstance(base, FrozenEstimator | StoredProbabilities):
-            return {}
-        if _routing_enabled():
-            routed: ByName = process_routing(self, "fit", **fit_params).estimator.fit
-            return routed
-        if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
-            raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
-        return fit_params
-
-    def _learn_classes(self, base: Estimator, X: Features, labels: AnyArray) -> None:
+        experts, base = read_experts(self.experts), self._base()
+        X, labels, groups, weight, fit_params = self._checked_rows(X, y, groups, sample_weight, fit_params)
+        if isinstance(base, StoredProbabilities):
+            base = FrozenEstimator(clone(base).fit(X, labels))
+        self._learn_classes(base, labels)
+        check_names(experts, self.classes_)
+        to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
+        ballots = answers_to_learn_from(answers, experts, self.classes_, len(labels), to_learn)
+        folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks_of(X, labels, groups))
+        fit_params = self._routed(base, groups, fit_params)
         if isinstance(base, FrozenEstimator):
-            self.classes_ = base.classes_
-        elif isinstance(base, StoredProbabilities):
-            self.classes_ = clone(base).fit(X, labels).classes_
+            self.estimator_ = base
+            rows, proba = np.arange(len(labels)), self._proba(X)
         else:
-            self.classes_ = np.unique(labels)
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
-        check_names(read_experts(self.experts), self.classes_)
+            self.estimator_, rows, proba = fit_held_out(base, X, labels, self.classes_, folds, fit_params)
+        kept, first, _ = np.intersect1d(rows, np.concatenate([test for _, test in folds]), return_indices=True)
+        proba, codes = proba[first], np.searchsorted(self.classes_, labels[kept])
+        self.calibrator_ = None
+        if self.calibration is not None:
+            self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[kept])
+            proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
+        self.experts_ = experts
+        own_weight = np.ones(len(kept)) if weight is None else weight[kept]
+        votes = ballots.counts[kept]
+        self._fit_experts(base, _safe_indexing(X, kept), codes, proba, votes, own_weight, folds_within(folds, kept))
+        return self
 
-    def _fit_model(
-        self, base: Estimator, X: Features, labels: AnyArray, folds: list[Fold], fit_params: ByName
-    ) -> tuple[NDArray[np.int64], Floats]:
-        """Fit the estimator; return rows, in order, and their probabilities from models that have not seen them."""
-        if isinstance(base, FrozenEstimator | StoredProbabilities):
-            self.estimator_ = base if isinstance(base, FrozenEstimator) else clone(base).fit(X, labels)
-            return np.arange(len(labels)), proba_of(self.estimator_, X, self.classes_)
-        if isinstance(base, AutoClassifier):
-            self.estimator_ = clone(base).set_params(cv=folds).fit(X, labels, **fit_params).set_params(cv=base.cv)
-            rows, found = self.estimator_.held_out_rows_, self.estimator_.held_out_proba_
-        else:
-            rows, found = out_of_fold_proba(base, X, labels, self.classes_, folds, fit_params)
-            self.estimator_ = fit_clone(base, X, labels, fit_params)
-        kept, first = np.unique(rows, return_index=True)
-        return kept, np.asarray(found, dtype=np.float64)[first]
+    def _base(self) -> Any:
+        base = super()._base()
+        if isinstance(self.estimator, str) and self.time_budget is not None:
+            base.set_params(time_budget=self.time_budget / (1 + len(self.experts)))
+        return base
 
     def _fit_experts(
         self,
@@ -267,8 +205,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         X: Features,
         y: NDArray[np.int64],
         proba: Floats,
-        ballots: Ballots,
-        kept: NDArray[np.int64],
+        counts: Floats,
         weight: Floats,
         folds: list[Fold],
     ) -> None:
@@ -281,7 +218,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         for name in sorted(self.experts_):
             if self.experts_[name].accuracy is not None and not self.combine:
                 continue
-            votes = ballots.counts[kept, list(self.experts_).index(name)]
+            votes = counts[:, list(self.experts_).index(name)]
             given = votes.sum(axis=1)
             right = votes[np.arange(len(y)), y] / np.maximum(given, 1)
             if self.combine:
@@ -304,45 +241,35 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         model = self.experts_[name].model
         if isinstance(model, str | Integral):
             return {"stored": self._stored(name, X)}, None
-        if model is None and isinstance(base, FrozenEstimator | StoredProbabilities):
+        if model is None and isinstance(base, FrozenEstimator):
             return {}, None
-        learner = clone(base if model is None else model)
-        target = (right > 0.5).astype(np.int64)
-        answered = weight > 0
+        target, answered = (right > 0.5).astype(np.int64), weight > 0
         if min(np.bincount(target[answered], minlength=2)) < 2 * len(folds):
             return {}, None  # too few mistakes, or too few right answers, to learn from features
-        found = np.full(len(target), target[answered].mean())
-        if isinstance(learner, AutoClassifier):
-            seen = np.flatnonzero(answered)
-            learner.fit(_safe_indexing(X, seen), target[seen])
-            if not answered.all():
-                found[~answered] = proba_of(learner, _safe_indexing(X, np.flatnonzero(~answered)), np.arange(2))[:, 1]
-            found[seen[learner.held_out_rows_]] = learner.held_out_proba_[:, 1]
-            return {"features": found}, learner
-        for train, test in folds:
-            seen = train[answered[train]]
-            if len(np.unique(target[seen])) == 2:
-                fitted = fit_clone(learner, _safe_indexing(X, seen), target[seen], {})
-                found[test] = proba_of(fitted, _safe_indexing(X, test), np.arange(2))[:, 1]
-        seen = np.flatnonzero(answered)
-        return {"features": found}, fit_clone(learner, _safe_indexing(X, seen), target[seen], {})
+        seen, others = np.flatnonzero(answered), np.flatnonzero(~answered)
+        rows, inside = _safe_indexing(X, seen), folds_within(folds, seen)
+        learner, which, proba = fit_held_out(base if model is None else model, rows, target[seen], _BOTH, inside, {})
+        found = np.full(len(target), target[seen].mean())
+        found[seen[which]] = proba[:, 1]
+        if len(others):
+            found[others] = proba_of(learner, _safe_indexing(X, others), _BOTH)[:, 1]
+        return {"features": found}, learner
 
     def _stored(self, name: str, X: Features) -> Floats:
         column = self.experts_[name].model
         values = column_of(X, column)
-        if not ((values >= 0) & (values <= 1)).all():
+        wrong = values[~((values >= 0) & (values <= 1))]
+        if len(wrong):
             raise InputError(
-                f"the column {column!r} is to hold the probability that {name!r} is right, in [0, 1]; it holds "
-                f"{values[~((values >= 0) & (values <= 1))][0]:g}."
+                f"the column {column!r} must hold the probability that {name!r} is right, in [0, 1]; it holds "
+                f"{wrong[0]:g}."
             )
         return values
 
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the calibrated probabilities, the same given the experts, and P(expert right) for each expert."""
         check_is_fitted(self)
-        plain = proba_of(self.estimator_, X, self.classes_)
-        if self.calibrator_ is not None:
-            plain = np.asarray(self.calibrator_.transform(plain), dtype=np.float64)
+        plain = self._calibrated_proba(X)
         right, informing = np.empty((len(plain), len(self.experts_))), []
         for name in sorted(self.experts_):
             column, fitted = list(self.experts_).index(name), self.reliability_.get(name)
@@ -353,7 +280,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             if fitted.kind == "stored":
                 given = self._stored(name, X)
             elif fitted.kind == "features":
-                given = proba_of(self.learners_[name], X, np.arange(2))[:, 1]
+                given = proba_of(self.learners_[name], X, _BOTH)[:, 1]
             right[:, column] = fitted.predict(plain, given)
             if fitted.informs_model:
                 informing.append(fitted.estimate(plain, given))
@@ -441,9 +368,18 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array or table of shape (n_rows, n_columns)
         y : array of shape (n_rows,)
         """
-        proba = self._read(X)
+        n_columns, seen = self._read(X).shape[1], np.unique(np.asarray(y))
         self.n_features_in_ = np.shape(X)[1]
-        self.classes_ = self._named_classes(np.unique(np.asarray(y)), proba.shape[1])
+        if self.classes is not None:
+            self.classes_ = np.asarray(self.classes)
+        else:
+            numbered = seen.dtype.kind in "iu" and seen.min() >= 0 and seen.max() < n_columns
+            self.classes_ = np.arange(n_columns) if numbered else seen
+        if len(self.classes_) != n_columns or (np.sort(self.classes_) != self.classes_).any():
+            raise InputError(
+                f"classes must name the {n_columns} columns of probabilities in sorted order, got "
+                f"{self.classes_.tolist()}; give classes=..."
+            )
         return self
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
@@ -470,22 +406,6 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             values = np.column_stack([column_of(X, column) for column in self.columns])
         return np.asarray(check_proba(values), dtype=np.float64)
 
-    def _named_classes(self, seen: AnyArray, n_columns: int) -> AnyArray:
-        if self.classes is not None:
-            named = np.asarray(self.classes)
-            if len(named) != n_columns or (np.sort(named) != named).any():
-                raise InputError(f"classes must name the {n_columns} columns in sorted order, got {self.classes!r}.")
-        elif seen.dtype.kind in "iu" and seen.min() >= 0 and seen.max() < n_columns:
-            named = np.arange(n_columns)
-        elif len(seen) == n_columns:
-            named = seen
-        else:
-            raise InputError(f"y holds {len(seen)} classes for {n_columns} columns of probabilities; give classes=...")
-        unknown = np.setdiff1d(seen, named)
-        if len(unknown):
-            raise InputError(f"y holds the class {unknown[0]!r}, for which there is no column of probabilities.")
-        return named
-
 
 def column_of(X: Features, column: Any) -> NDArray[np.float64]:
     """Return one column: of a table by its name, of an array by its index.
@@ -495,18 +415,9 @@ def column_of(X: Features, column: Any) -> NDArray[np.float64]:
     >>> column_of([[1.0, 2.0], [3.0, 4.0]], 1)
     array([2., 4.])
     """
-    if hasattr(X, "columns") and not isinstance(column, int | np.integer):
-        held = list(X.columns)
-        if column not in held:
-            raise InputError(f"there is no column {column!r}; the columns are {', '.join(map(str, held))}.")
-        return np.asarray(X[column], dtype=np.float64)
-    if not isinstance(column, int | np.integer):
-        raise InputError(f"X has no named columns; give the number of the column instead of {column!r}.")
-    if not hasattr(X, "shape"):
-        X = np.asarray(X)
-    if not -X.shape[1] <= column < X.shape[1]:
-        raise InputError(f"there is no column number {column}; X has {X.shape[1]} columns.")
-    if hasattr(X, "iloc"):
-        return np.asarray(X.iloc[:, column], dtype=np.float64)
-    one = X[:, [column]]
-    return np.asarray(one.toarray() if hasattr(one, "toarray") else one, dtype=np.float64).ravel()
+    try:
+        found = _safe_indexing(X if hasattr(X, "shape") else np.asarray(X), column, axis=1)
+    except (ValueError, KeyError, IndexError):
+        named = f"; its columns are {', '.join(map(str, X.columns))}" if hasattr(X, "columns") else ""
+        raise InputError(f"X has no column {column!r}{named}.") from None
+    return np.asarray(found.toarray() if sparse.issparse(found) else found, dtype=np.float64).ravel()

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
 from demur.errors import InputError, InputTypeError
-from demur.estimators.splitting import Blocks, Fold, blocks_from, folds_of, validation_rows
+from demur.estimators.splitting import Blocks, blocks_from
 from demur.metrics import zero_one_c_risk
 from demur.progress import progress_bar
 from demur.rules import Decision
@@ -320,9 +320,6 @@ def check_whole(name: str, value: Any) -> None:
         raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
 
 
-_FOLDS = 5
-"""Folds that the networks of an ensemble hold out in turn."""
-
 _MOST_DENSE = 1 << 27
 """The largest dense size of a sparse matrix: 2^27 numbers, one gigabyte."""
 
@@ -387,15 +384,6 @@ class TrainsNetworks:
         units = self._hidden_units() or ()
         if any(isinstance(one, bool) or not isinstance(one, Integral) or one < 1 for one in units):
             raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
-
-    def _folds(self, examples: Examples, rng: np.random.RandomState) -> list[Fold]:
-        """Return the folds that the networks hold out in turn; none where the rows are too few."""
-        if len(np.unique(examples.blocks.of_row)) < 4:
-            return []
-        if self.n_members == 1:
-            fold = validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)
-            return [fold] if len(fold[0]) + len(fold[1]) == len(examples.y) else []
-        return folds_of(min(_FOLDS, self.n_members or _FOLDS), examples.X, examples.y, blocks=examples.blocks)
 
     def _progress(self, total: int) -> Any:
         return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else nullcontext()

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from demur.array_types import AnyArray, ByName
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError
-from demur.estimators.base import Examples
 from demur.estimators.network_selection import (
     Candidate,
     FittedNetworks,
@@ -66,12 +65,6 @@ class Rows:
     X: AnyArray
     y: NDArray[np.int64]
     weight: NDArray[np.float64] | None = None
-
-    @classmethod
-    def of(cls, examples: Examples) -> Rows:
-        """Return the rows of examples, with weights of mean 1 unless all are equal."""
-        weight = examples.weight
-        return cls(examples.X, examples.y, None if (weight == weight[0]).all() else weight / weight.mean())
 
     @property
     def incomplete(self) -> NDArray[np.int64]:

@@ -37,7 +37,7 @@ from demur.estimators.network_selection import (
     warn_if_silent,
     with_indicators,
 )
-from demur.estimators.splitting import Blocks, Fold, validation_rows
+from demur.estimators.splitting import Blocks, Fold, folds_of, validation_rows
 from demur.estimators.table_encoding import KnownRows
 from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
@@ -68,6 +68,7 @@ def batch_size_for(n_rows: int) -> int:
     return int(np.clip(n_rows // 50, 16, 128))
 
 
+_FOLDS = 5
 _EPOCHS = 150
 """Of a plain perceptron, as in the paper."""
 
@@ -247,7 +248,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if decays is None:
             decays = (1e-7, 1e-4, 1e-1) if plain else 0.02
         grid = grid_of(self.loss, len(self.classes_), decays, float(self.cost))
-        rows = Rows.of(examples)
+        uniform = bool((examples.weight == examples.weight[0]).all())
+        rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
         self.loss_curve_: NDArray[np.float64] | None = None
         self.validation_curve_: NDArray[np.float64] | None = None
         if not plain:
@@ -270,6 +272,14 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if n_members is None:
             n_members = 5 if resolve(self.loss).has_link else 1
         return [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n_members)]
+
+    def _folds(self, examples: Examples, rng: np.random.RandomState) -> list[Fold]:
+        if len(np.unique(examples.blocks.of_row)) < 4:
+            return []
+        if self.n_members == 1:
+            fold = validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)
+            return [fold] if len(fold[0]) + len(fold[1]) == len(examples.y) else []
+        return folds_of(min(_FOLDS, self.n_members or _FOLDS), examples.X, examples.y, blocks=examples.blocks)
 
     def _fit_on_folds(
         self, rows: Rows, folds: Sequence[Fold], grid: Sequence[GridEntry], seeds: Sequence[int], device: torch.device
