@@ -141,9 +141,9 @@ def test_a_graph_of_a_table_model(model):
     assert agreement.confidence < 1e-12
 
 
-@pytest.mark.parametrize("kind", ["share", "confusion", "confidence", "probabilities", "features"])
+@pytest.mark.parametrize("kind", ["share", "confusion", "confidence", "features"])
 def test_a_graph_for_every_way_of_knowing_an_expert(kind):
-    """Data on which each way wins: no pattern, a pattern by class, by confidence, by probabilities, by features."""
+    """Data on which each way wins: no pattern, a pattern by class, by confidence, by features."""
     rng = np.random.default_rng(0)
     X, y, _ = rows(1500)
     model = GaussianNB().fit(X, y)
@@ -152,7 +152,6 @@ def test_a_graph_for_every_way_of_knowing_an_expert(kind):
         "share": np.full(1500, 0.8),
         "confusion": np.array([0.95, 0.3, 0.7])[y],
         "confidence": expit(8 * (proba.max(axis=1) - 0.6)),
-        "probabilities": expit(6 * (proba[:, 0] - proba[:, 1])),
         "features": expit(2 * X[:, 2]),
     }[kind]
     said = np.where(rng.random(1500) < able, y, (y + 1) % 3)

@@ -251,7 +251,7 @@ class _Incomplete:
         (lambda loss: loss(torch.zeros(3), torch.tensor(0), 2 * torch.ones(1), [0.0]), InputError, r"in \[0, 1\]"),
         (lambda loss: loss(torch.zeros(3), torch.tensor(0), torch.ones(1), [-0.1]), InputError, "at least 0"),
         (lambda loss: loss(torch.zeros(3), torch.tensor(0.0), torch.ones(1), [0.0]), InputTypeError, "integer"),
-        (lambda loss: loss.decide(torch.zeros(3), []), InputError, "one number for each expert"),
+        (lambda loss: loss.decide(torch.zeros(3), []), InputError, "for each expert"),
         (lambda loss: loss.decide(torch.full((3,), torch.nan), [0.0]), InputError, "NaN"),
         (lambda loss: get_joint("rs").estimates(torch.zeros(3), 1), InputError, "no inverse link"),
         (lambda loss: resolve_joint(_Incomplete), InputTypeError, "a joint loss is one of"),

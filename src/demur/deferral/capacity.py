@@ -227,7 +227,7 @@ def _within(gains: Floats, ask: Ints, room: Floats) -> tuple[Ints, Floats]:
         loss[one, other] = list(zip((saved[rows, one] - saved[rows, other]).tolist(), rows.tolist(), strict=True))
         heapify(loss[one, other])
     while True:
-        lost = np.where(load < room, 0.0, np.inf).tolist()  # by the cheapest chain of moves that ends where there is room
+        lost = np.where(load < room, 0.0, np.inf).tolist()  # by the cheapest chain of moves to where there is room
         move: dict[int, tuple[int, int]] = {}
         for _ in range(model):
             for (one, other), heap in loss.items():

@@ -1,21 +1,19 @@
 """Cascades: services with confidences, asked in sequence until the next question is not worth its price."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray
-from demur.deferral.expert_reliability import LogitModel, log_odds_of_best
 from demur.deferral.experts import Expert, read_experts
 from demur.errors import InputError
 from demur.estimators.splitting import Fold
@@ -29,17 +27,15 @@ ServiceSet: TypeAlias = int
 """A set of services: the sum of 2 to the power of each one's number."""
 
 _MOST = 6
-"""The most services: there is a model for each pair of a set of services and a larger set."""
+"""The most services: there is a model for each set of them."""
 _LEVELS = np.array([0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 """Quantiles of a service's confidence at which its answers are binned: finest at low confidence."""
 _LEAST = 25
 """The fewest answers in a bin."""
 _PRIOR = 4.0
 _ROWS_FOR_TREES = 500
-"""With fewer rows a forest does not improve on the weighted log probabilities."""
+"""With fewer rows a forest does not improve on the logistic regression."""
 _TREES, _LEAF = 100, 6
-_MOST_LABELS = 30
-_FLOOR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,28 +56,25 @@ class CascadeRun:
     spent: Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Policy:
-    """One way to run the cascade: the first service, and the exchange rate between money and right answers.
+    """One way to run the cascade.
 
     Parameters
     ----------
     first : int
         The number of the service that is always asked.
-    rate : float
-        Right answers per unit of money that further questions must bring.
     cost, accuracy : float
-        Per row, out of fold.
-    cuts : tuple of (float, int)
-        For each answer of the first service, a confidence and the only other service to ask, up to that confidence; -1
-        for none. Without cuts, the expected gain of further questions decides.
+        Mean price and share of right answers, on rows that the policy was not chosen on.
+    cuts : mapping
+        For each set of services, and each case in which their answers leave a row: the confidence up to which one more
+        service is asked, and its number; -1 for none.
     """
 
     first: int
-    rate: float
     cost: float
     accuracy: float
-    cuts: tuple[tuple[float, int], ...] = ()
+    cuts: "Cuts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,23 +85,34 @@ class _Known:
     ----------
     label : array of int
         The likeliest class.
-    outlook : mapping
-        From this set and each larger one to the probability that the likeliest class is right once these are asked.
+    case : array of int
+        The answer of a single service; the likeliest class after several.
+    level : array
+        The confidence of a single service; the probability of the likeliest class after several.
     """
 
     label: Ints
-    outlook: Mapping[ServiceSet, Floats]
+    case: Ints
+    level: Floats
+
+    @classmethod
+    def of(cls, some: ServiceSet, proba: Floats, said: Ints, sure: Floats) -> "_Known":
+        label, own = proba.argmax(axis=1), _members(some)
+        if len(own) == 1:
+            return cls(label, said[:, own[0]], sure[:, own[0]])
+        return cls(label, label, proba.max(axis=1))
 
 
 _KnownBy: TypeAlias = Callable[[ServiceSet], _Known]
+Cuts: TypeAlias = dict[ServiceSet, list[tuple[float, int]]]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """Ask services in sequence as long as the next question is expected to pay, and combine their answers.
 
-    After each answer, the probability of being right with the answers so far is compared with that after more
-    questions. The cascade continues as long as the gain is worth the price, and then answers with the most likely class
-    given all answers and confidences that it has bought.
+    After each answer, the cascade asks one more service if its confidence is below a cut, and then answers with the
+    likeliest class given all answers and confidences that it has bought. There is a cut, and a service to ask next, for
+    each set of services and each answer; they are chosen so that further questions are worth their price.
 
     Parameters
     ----------
@@ -183,25 +187,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             for train, test in folds:
                 table = AnswerTable.fit(said[train, s], sure[train, s], codes[train], n_classes)
                 logs[s, test] = table.predict(said[test, s], sure[test, s])
-        subsets = _subsets(n_services)
-        self.pools_, pooled, right = {}, {}, {}
-        for some in subsets:
+        self.pools_, known = {}, {}
+        for some in _subsets(n_services):
             own = _members(some)
-            self.pools_[some] = Pool.fit(logs[own], said[:, own], sure[:, own], codes, self.random_state)
-            pooled[some] = self.pools_[some].out_of_bag(logs[own])
-            right[some] = np.asarray(pooled[some].argmax(axis=1) == codes, dtype=np.float64)
-        self.outlooks_: dict[ServiceSet, dict[ServiceSet, LogitModel]] = {}
-        known: dict[ServiceSet, _Known] = {}
-        for some in subsets:
-            z = self._inputs(some, pooled[some], said, sure)
-            larger = [more for more in subsets if some & more == some]
-            self.outlooks_[some] = {more: LogitModel.fit(z, 0.0, right[more]) for more in larger}
-            outlook = {more: np.empty(len(codes)) for more in larger}
-            for more in larger:
-                for train, test in folds:
-                    outlook[more][test] = LogitModel.fit(z[train], 0.0, right[more][train]).predict(z[test], 0.0)
-            known[some] = _Known(pooled[some].argmax(axis=1), outlook)
-        self.policies_ = _upper_hull(self._tried(said, sure, codes, folds, known.__getitem__))
+            self.pools_[some] = Pool.fit(logs[own], sure[:, own], codes, self.random_state)
+            known[some] = _Known.of(some, self.pools_[some].predict(logs[own]), said, sure)
+        self.policies_ = _upper_hull(self._policies(codes, folds, known))
         return self
 
     def run(
@@ -221,8 +212,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         known = self._known_by(said, sure)
         at = np.zeros(len(said), dtype=np.int64)
         for policy, rows in self._mixture(len(said), mistake, budget):
-            at[rows] = self._follow(policy, said, sure, known)[rows]
-        asked = (at[:, None] >> np.arange(len(self.prices_)) & 1).astype(bool)
+            at[rows] = _follow(policy.first, policy.cuts, len(said), known)[rows]
+        asked = self._asked(at)
         return CascadeRun(self.classes_[_labels(at, known)], asked, asked @ self.prices_)
 
     def certify(
@@ -254,7 +245,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
         self.certified_: Policy | None = None
         for policy in reversed(self.policies_):
-            own = self.classes_[_labels(self._follow(policy, said, sure, known), known)] == labels
+            own = self.classes_[_labels(_follow(policy.first, policy.cuts, n, known), known)] == labels
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
             behind = upper_bound(lost, n, delta / 2) - (1 - upper_bound(n - won, n, delta / 2))
@@ -298,13 +289,6 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             raise InputError("confidence contains NaN; give every answer a confidence, a constant if there is none.")
         return said, sure
 
-    def _inputs(self, some: ServiceSet, proba: Floats, said: Ints, sure: Floats) -> Floats:
-        """Return what is known after some answers, as inputs of a logistic regression."""
-        odds, best = log_odds_of_best(proba), np.eye(proba.shape[1])[proba.argmax(axis=1)]
-        logs = np.log(np.maximum(proba, 1e-6))
-        ranks = [self.tables_[s].rank(said[:, s], sure[:, s]) for s in _members(some)] if __import__("os").environ.get("RANK","0")=="1" else []
-        return np.column_stack([odds, np.maximum(odds - 2, 0), best, best * odds[:, None], logs, *ranks])
-
     def _known_by(self, said: Ints, sure: Floats) -> _KnownBy:
         """Return what is known about new rows by the services of a set, computed when it is needed first."""
 
@@ -312,78 +296,53 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         def known(some: ServiceSet) -> _Known:
             own = _members(some)
             logs = np.array([self.tables_[s].predict(said[:, s], sure[:, s]) for s in own])
-            proba = self.pools_[some].predict(logs, said[:, own], sure[:, own])
-            z = self._inputs(some, proba, said, sure)
-            outlook = {more: model.predict(z, 0.0) for more, model in self.outlooks_[some].items()}
-            return _Known(proba.argmax(axis=1), outlook)
+            return _Known.of(some, self.pools_[some].predict(logs, sure[:, own]), said, sure)
 
         return known
 
-    def _follow(self, policy: Policy, said: Ints, sure: Floats, known: _KnownBy) -> Ints:
-        """Return the set of services that is asked on each row."""
-        at = _second(policy, said, sure)
-        if policy.cuts:
-            return at
-        for some in self.outlooks_:
-            rows = np.flatnonzero(at == some)
-            if not len(rows):
-                continue
-            outlook = known(some).outlook
-            plans = list(outlook)  # the first is to stop, and wins ties
-            extra = np.array([self._price(more & ~some) for more in plans])
-            worth = np.array([outlook[more][rows] for more in plans]) - policy.rate * extra[:, None]
-            best = worth.argmax(axis=0)
-            for position, more in enumerate(plans[1:], start=1):
-                then = min(_members(more & ~some), key=lambda s: (self.prices_[s], s))
-                at[rows[best == position]] = some | 1 << then
-        return at
+    def _asked(self, at: Ints) -> NDArray[np.bool_]:
+        return (at[:, None] >> np.arange(len(self.prices_)) & 1).astype(bool)
 
-    def _price(self, some: ServiceSet) -> float:
-        return float(self.prices_[_members(some)].sum())
-
-    def _tried(self, said: Ints, sure: Floats, y: Ints, folds: list[Fold], known: _KnownBy) -> list[Policy]:
-        """Return policies with what they cost and bring on rows that they were not chosen on.
-
-        For each first service and rate there are two: one asks as long as the expected gain pays; the other asks one
-        more service where the first one's confidence is low, with a cut for each answer. The second kind has fewer
-        parameters to estimate and is better on some data.
-        """
-        rates = np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)
+    def _policies(self, y: Ints, folds: list[Fold], known: Mapping[ServiceSet, _Known]) -> list[Policy]:
+        """Return policies for several exchange rates between money and right answers, judged out of fold."""
         found = []
-        for first, rate in product(range(len(self.prices_)), rates.tolist()):
-            plain = Policy(first, rate, 0.0, 0.0)
-            found.append(self._judged(plain, self._follow(plain, said, sure, known), y, known))
-            at = np.empty(len(y), dtype=np.int64)
-            for train, test in folds:
-                apart = self._with_cuts(plain, said[train], sure[train], y[train], train, known)
-                at[test] = _second(apart, said[test], sure[test])
-            policy = self._with_cuts(plain, said, sure, y, np.arange(len(y)), known)
-            found.append(self._judged(policy, at, y, known))
+        for rate in (np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)).tolist():
+            cuts = self._best_cuts(rate, np.arange(len(y)), y, known)
+            apart = [self._best_cuts(rate, train, y, known) for train, _ in folds]
+            for first in range(len(self.prices_)):
+                at = np.empty(len(y), dtype=np.int64)
+                for own, (_, test) in zip(apart, folds, strict=True):
+                    at[test] = _follow(first, own, len(y), known.__getitem__)[test]
+                right, spent = _labels(at, known.__getitem__) == y, self._asked(at) @ self.prices_
+                found.append(Policy(first, float(spent.mean()), float(right.mean()), cuts))
         return found
 
-    def _with_cuts(self, policy: Policy, said: Ints, sure: Floats, y: Ints, rows: Ints, known: _KnownBy) -> Policy:
-        """Return the policy with the cut and the second service for each answer that were best on these rows."""
-        first, cuts = policy.first, []
-        right = known(1 << first).label[rows] == y
-        for answer in range(len(self.classes_) + 1):
-            own = np.flatnonzero(said[:, first] == answer)
-            own = own[np.argsort(sure[own, first], kind="stable")]
-            level = sure[own, first]
-            ends = np.flatnonzero(np.append(level[1:] > level[:-1], True)[: len(own)])
-            best = (0.0, -np.inf, -1)
-            for s in range(len(self.prices_)):
-                if s != first and len(own):
-                    other = known(1 << first | 1 << s).label[rows] == y
-                    worth = np.cumsum(other[own] * 1.0 - right[own] - policy.rate * self.prices_[s])[ends]
-                    if worth.max() > best[0]:
-                        best = (float(worth.max()), float(level[ends[worth.argmax()]]), s)
-            cuts.append(best[1:])
-        return replace(policy, cuts=tuple(cuts))
+    def _best_cuts(self, rate: float, rows: Ints, y: Ints, known: Mapping[ServiceSet, _Known]) -> Cuts:
+        """Return the cuts that were best on these rows, where a unit of money is worth ``rate`` right answers.
 
-    def _judged(self, policy: Policy, at: Ints, y: Ints, known: _KnownBy) -> Policy:
-        """Return the policy with what it costs and brings, where it leads to these sets of services."""
-        cost = sum(float((at == some).mean()) * self._price(some) for some in np.unique(at).tolist())
-        return replace(policy, cost=cost, accuracy=float((_labels(at, known) == y).mean()))
+        The largest sets come first, so that the worth of a further question includes those that follow it.
+        """
+        worth: dict[ServiceSet, Floats] = {}
+        cuts: Cuts = {}
+        for some in reversed(list(known)):
+            label, case, level = (values[rows] for values in vars(known[some]).values())
+            worth[some], cuts[some] = (label == y[rows]).astype(np.float64), []
+            others = _members(~some & (1 << len(self.prices_)) - 1)
+            asking = {s: worth[some | 1 << s] - rate * self.prices_[s] for s in others}
+            for each in range(len(self.classes_) + 1):
+                own = np.flatnonzero(case == each)
+                own = own[np.argsort(level[own], kind="stable")]
+                ends = np.flatnonzero(np.append(np.diff(level[own]) > 0, True)[: len(own)])
+                most, cut, then = 0.0, -np.inf, -1
+                for s, after in asking.items():
+                    gain = np.cumsum(after[own] - worth[some][own])[ends]
+                    if gain.max(initial=0.0) > most:
+                        most, cut, then = gain.max(), float(level[own[ends[gain.argmax()]]]), s
+                cuts[some].append((cut, then))
+                if then >= 0:
+                    own = own[level[own] <= cut]
+                    worth[some][own] = asking[then][own]
+        return {some: cuts[some] for some in known}
 
     def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
         """Return policies and the rows that are run by each."""
@@ -416,7 +375,6 @@ class AnswerTable:
 
     edges: list[Floats]
     logs: list[Floats]
-    sorted: list[Floats]
 
     @classmethod
     def fit(cls, said: Ints, sure: Floats, y: Ints, n_classes: int) -> "AnswerTable":
@@ -436,7 +394,7 @@ class AnswerTable:
             frequencies = (counts + _PRIOR * label) / (counts.sum(axis=1, keepdims=True) + _PRIOR)
             edges.append(cuts)
             logs.append(np.log(frequencies))
-        return cls(edges, logs, [np.sort(sure[said == answer]) for answer in range(n_classes + 1)])
+        return cls(edges, logs)
 
     def predict(self, said: Ints, sure: Floats) -> Floats:
         found = np.empty((len(said), self.logs[0].shape[1]))
@@ -445,106 +403,50 @@ class AnswerTable:
             found[own] = logs[np.searchsorted(cuts, sure[own], side="left")]
         return found
 
-    def rank(self, said: Ints, sure: Floats) -> Floats:
-        """Return the share of answers of this kind that were less sure, and its logarithm, which looks at the least."""
-        found = np.full(len(said), 0.5)
-        for answer, known in enumerate(self.sorted):
-            own = said == answer
-            if len(known):
-                found[own] = np.searchsorted(known, sure[own]) / len(known)
-        return np.column_stack([found, np.log(found + 0.005)])
-
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Probabilities from several services: the softmax of weighted log probabilities and a level for each class.
+    """Class probabilities from the answers of several services: the mean of a logistic regression and a forest.
 
-    With enough rows a forest, which knows how the services err together, has half a say.
+    Their inputs are confidences, and the logarithms of class frequencies given each answer. The forest needs many rows;
+    it knows how the services err together. A single service has the class frequencies of its table.
     """
 
-    weights: Floats
-    levels: Floats
+    regression: Any = None
     forest: Any = None
 
     @classmethod
-    def fit(cls, logs: Floats, said: Ints, sure: Floats, y: Ints, seed: int) -> "Pool":
-        n_services, n_rows, n_classes = logs.shape
-        if n_services == 1:
-            return cls(np.ones(1), np.zeros(n_classes))
-        import os
-        if os.environ.get("POOL") == "logreg":
-            from sklearn.linear_model import LogisticRegression
-            reg = LogisticRegression(max_iter=1000, C=float(os.environ.get("C","1"))).fit(np.hstack(logs), y)
-            forest = None
-            if n_rows >= _ROWS_FOR_TREES:
-                forest = ExtraTreesClassifier(
-                    _TREES, min_samples_leaf=_LEAF, bootstrap=True, oob_score=True, random_state=seed
-                ).fit(_inputs(logs, said, sure), y)
-            return cls(reg, np.zeros(0), forest)
-        target = np.eye(n_classes)[y]
+    def fit(cls, logs: Floats, sure: Floats, y: Ints, seed: int) -> "Pool":
+        if len(logs) == 1:
+            return cls()
+        regression = LogisticRegression(solver="newton-cholesky").fit(np.hstack(logs), y)
+        if len(y) < _ROWS_FOR_TREES:
+            return cls(regression)
+        forest = ExtraTreesClassifier(_TREES, min_samples_leaf=_LEAF, bootstrap=True, oob_score=True, random_state=seed)
+        return cls(regression, forest.fit(np.hstack([sure, *logs]), y))
 
-        def loss(at: Floats) -> tuple[float, Floats]:
-            scores = np.tensordot(at[:n_services], logs, axes=1) + at[n_services:]
-            total = logsumexp(scores, axis=1, keepdims=True)
-            difference = np.exp(scores - total) - target
-            slopes = np.r_[np.einsum("nk,snk->s", difference, logs), difference.sum(axis=0)]
-            value = float((total[:, 0] - scores[np.arange(n_rows), y]).sum() + 0.5 * (at[n_services:] ** 2).sum())
-            return value / n_rows, (slopes + np.r_[np.zeros(n_services), at[n_services:]]) / n_rows
-
-        start = np.r_[np.full(n_services, 1.0 / n_services), np.zeros(n_classes)]
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
-        forest = None
-        if n_rows >= _ROWS_FOR_TREES and __import__("os").environ.get("POOL","both")!="weights":
-            forest = ExtraTreesClassifier(
-                _TREES, min_samples_leaf=_LEAF, bootstrap=True, oob_score=True, random_state=seed
-            ).fit(_inputs(logs, said, sure), y)
-        return cls(found[:n_services], found[n_services:], forest)
-
-    def predict(self, logs: Floats, said: Ints, sure: Floats) -> Floats:
-        """Return the probabilities of rows that it was not fitted on."""
-        own = self._weighted(logs)
-        return own if self.forest is None else _blended(own, self.forest.predict_proba(_inputs(logs, said, sure)))
-
-    def out_of_bag(self, logs: Floats) -> Floats:
-        """Return the probabilities of the rows that it was fitted on, each from trees that have not seen the row."""
-        own = self._weighted(logs)
-        return own if self.forest is None else _blended(own, self.forest.oob_decision_function_)
-
-    def _weighted(self, logs: Floats) -> Floats:
-        if not isinstance(self.weights, np.ndarray):
-            return self.weights.predict_proba(np.hstack(logs))
-        scores = np.tensordot(self.weights, logs, axes=1) + self.levels
-        proba: Floats = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
-        return proba
+    def predict(self, logs: Floats, sure: Floats | None = None) -> Floats:
+        """Return the probabilities of new rows; without ``sure``, those of the rows of ``fit``, out of bag."""
+        if self.regression is None:
+            return np.exp(logs[0])
+        own: Floats = self.regression.predict_proba(np.hstack(logs))
+        if self.forest is None:
+            return own
+        if sure is None:
+            return (own + np.asarray(self.forest.oob_decision_function_)) / 2
+        return (own + np.asarray(self.forest.predict_proba(np.hstack([sure, *logs])))) / 2
 
 
-def _inputs(logs: Floats, said: Ints, sure: Floats) -> Floats:
-    """Return what a forest is given: answers, confidences, and the class frequencies that go with them."""
-    n_classes = logs.shape[2]
-    parts = []
-    for s, own in enumerate(logs):
-        answer = np.eye(n_classes + 1)[said[:, s]] if n_classes <= _MOST_LABELS else np.empty((len(own), 0))
-        parts.append(np.column_stack([answer, sure[:, s], own]))
-    return np.column_stack(parts)
-
-
-def _blended(one: Floats, other: Floats) -> Floats:
-    """Return the geometric mean of two sets of probabilities, neither of which may rule a class out alone."""
-    if __import__("os").environ.get("POOL")=="forest": return other
-    mean = np.sqrt((one + _FLOOR) * (other + _FLOOR))
-    blended: Floats = mean / mean.sum(axis=1, keepdims=True)
-    return blended
-
-
-def _second(policy: Policy, said: Ints, sure: Floats) -> Ints:
-    """Return the first service of a policy, and the second where the confidence is not above the answer's cut."""
-    if not policy.cuts:
-        return np.full(len(said), 1 << policy.first)
-    own, level = said[:, policy.first], sure[:, policy.first]
-    cuts = np.array([cut for cut, _ in policy.cuts])[own]
-    whom = np.array([second for _, second in policy.cuts])[own]
-    asks = (level <= cuts) & (whom >= 0)
-    return np.where(asks, 1 << policy.first | 1 << np.maximum(whom, 0), 1 << policy.first)
+def _follow(first: int, policy_cuts: Cuts, n_rows: int, known: _KnownBy) -> Ints:
+    """Return the set of services that is asked on each row."""
+    at = np.full(n_rows, 1 << first)
+    for some, cuts in policy_cuts.items():  # from the smallest set to the largest
+        rows = np.flatnonzero(at == some)
+        if len(rows) and max(then for _, then in cuts) >= 0:
+            case, level = known(some).case[rows], known(some).level[rows]
+            asks = level <= np.array([cut for cut, _ in cuts])[case]
+            at[rows[asks]] |= 1 << np.array([then for _, then in cuts])[case[asks]]
+    return at
 
 
 def _labels(at: Ints, known: _KnownBy) -> Ints:

@@ -230,8 +230,8 @@ class DeferOption(FitsAnEstimator, DeferringClassifier):
             self.reliability_[name] = fitted
             if fitted.kind == "features":
                 self.learners_[name] = learner
-            if fitted.informs_model:
-                informing.append(fitted.estimate(proba, estimates.get(fitted.kind)))
+            if fitted.kind in estimates:
+                informing.append(estimates[fitted.kind])
         self.correction_ = _corrected_model(proba, y, weight, informing)
 
     def _estimates_out_of_fold(
@@ -282,8 +282,8 @@ class DeferOption(FitsAnEstimator, DeferringClassifier):
             elif fitted.kind == "features":
                 given = proba_of(self.learners_[name], X, _BOTH)[:, 1]
             right[:, column] = fitted.predict(plain, given)
-            if fitted.informs_model:
-                informing.append(fitted.estimate(plain, given))
+            if given is not None:
+                informing.append(given)
         if self.correction_ is None:
             return plain, plain, right
         odds = log_odds_of_best(plain)

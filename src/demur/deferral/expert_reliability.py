@@ -65,7 +65,7 @@ class ExpertRows:
 class LogitModel:
     """A logistic regression around a first guess: log odds = those of the guess + a + b z.
 
-    The slopes b are drawn towards zero, so that with few rows the guess stays as it is, but for its level.
+    The slopes b are drawn towards zero, so that with few rows only the level of the guess changes.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class LogitModel:
     coefficients: Floats
 
     @classmethod
-    def fit(cls, z: Floats, guess: Floats | float, target: Floats, weight: Floats | None = None) -> "LogitModel":
+    def fit(cls, z: Floats, guess: Floats, target: Floats, weight: Floats) -> "LogitModel":
         """Fit to shares ``target``.
 
         Examples
@@ -91,7 +91,6 @@ class LogitModel:
         >>> model.predict(np.array([[0.0], [1.0]]), np.zeros(2)).round(2), expit([0.5, 1.5]).round(2)
         (array([0.62, 0.82]), array([0.62, 0.82]))
         """
-        weight = np.ones(len(z)) if weight is None else weight
         mean = np.average(z, axis=0, weights=weight)
         scale = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
         scale[scale < 1e-12] = 1.0
@@ -114,7 +113,7 @@ class LogitModel:
         ).x
         return cls(mean, scale, found)
 
-    def predict(self, z: Floats, guess: Floats | float) -> Floats:
+    def predict(self, z: Floats, guess: Floats) -> Floats:
         """Return the share for each row."""
         shares: Floats = expit(guess + self.coefficients[0] + (z - self.mean) / self.scale @ self.coefficients[1:])
         return shares
@@ -127,17 +126,15 @@ class ExpertReliability:
     Parameters
     ----------
     kind : str
-        How it is estimated: "share", one number; "confusion", a share for each class, mixed by the class
-        probabilities; "confidence", from the model's own confidence; or from the confidence and an estimate:
-        "probabilities" (logistic regression on the class probabilities), "features" (a classifier on the features),
-        "stored" (a column).
+        How it is estimated: "share", one number; "confusion", a share for each class, mixed by the class probabilities;
+        "confidence", logistic regression on the model's confidence; "features", that and an estimate by a classifier on
+        the features; "stored", that and an estimate from a column.
     share : float
         The share of right answers.
     by_class : array of shape (n_classes,)
         The share of right answers on rows of each class.
     model : LogitModel or None
-    first : LogitModel or None
-        The regression on the class probabilities.
+        The logistic regression.
     log_loss : mapping
         Out-of-fold log loss of every way of estimating that was tried.
     """
@@ -146,16 +143,10 @@ class ExpertReliability:
     share: float
     by_class: Floats
     model: LogitModel | None
-    first: LogitModel | None
     log_loss: Mapping[str, float]
 
-    @property
-    def informs_model(self) -> bool:
-        """Whether there is an estimate that may also tell when the model is right."""
-        return self.kind in ("probabilities", "features", "stored")
-
-    def estimate(self, proba: Floats, given: Floats | None) -> Floats:
-        """Return the first estimate, before it is corrected by the model's confidence.
+    def predict(self, proba: Floats, given: Floats | None) -> Floats:
+        """Return P(expert right) for each row.
 
         Parameters
         ----------
@@ -163,52 +154,37 @@ class ExpertReliability:
         given : array of shape (n,), or None
             The estimate from features or from a column, where the expert has one.
         """
-        if self.kind == "probabilities":
-            assert self.first is not None
-            return self.first.predict(_logs(proba), np.full(len(proba), log_odds(self.share)))
-        if given is None or self.kind not in ("features", "stored"):
-            return np.full(len(proba), self.share)
-        return given
-
-    def predict(self, proba: Floats, given: Floats | None) -> Floats:
-        """Return P(expert right) for each row; the parameters are those of :meth:`estimate`."""
         if self.kind == "share":
             return np.full(len(proba), self.share)
-        if self.kind == "confusion":
+        if self.model is None:
             by_class: Floats = proba @ self.by_class
             return by_class
-        assert self.model is not None
-        odds = log_odds(self.estimate(proba, given))
-        z = log_odds_of_best(proba)[:, None]
-        return self.model.predict(np.column_stack([z, odds]) if self.informs_model else z, odds)
+        return self.model.predict(*_inputs(proba, given))
 
 
 def fit_reliability(rows: ExpertRows) -> ExpertReliability:
     """Try the ways of estimating that there are, and keep that of least log loss on rows it has not seen."""
-    answered, by_class = rows.weight > 0, _by_class(rows, np.arange(len(rows.y)))
+    by_class = _by_class(rows, np.arange(len(rows.y)))
     wrong, total = float(rows.weight @ (1 - rows.right)), float(rows.weight.sum())
-    if wrong == 0 and answered.sum() >= _ENOUGH:
-        return ExpertReliability("share", 1.0, by_class, None, None, {"share": 0.0})
-    share = _smoothed(total - wrong, wrong)
-    estimates = dict(rows.estimates)
-    estimates["probabilities"] = _out_of_fold(rows, _logs(rows.proba), None)
-    tried = dict(zip(("share", "confusion"), _shares_out_of_fold(rows), strict=True))
-    tried["confidence"] = _out_of_fold(rows, log_odds_of_best(rows.proba)[:, None], None)
-    for name, estimate in estimates.items():
-        tried[name] = _out_of_fold(rows, _inputs(rows.proba, estimate), log_odds(estimate))
+    if wrong == 0 and (rows.weight > 0).sum() >= _ENOUGH:
+        return ExpertReliability("share", 1.0, by_class, None, {"share": 0.0})
+    overall, mixed = np.empty(len(rows.right)), np.empty(len(rows.right))
+    for train, test in rows.folds:
+        weight, right = rows.weight[train], rows.right[train]
+        overall[test] = _smoothed(float(weight @ right), float(weight @ (1 - right)))
+        mixed[test] = rows.proba[test] @ _by_class(rows, train)
+    tried = {"share": overall, "confusion": mixed}
+    inputs = {name: _inputs(rows.proba, estimate) for name, estimate in rows.estimates.items()}
+    inputs["confidence"] = _inputs(rows.proba, None)
+    for name, (z, guess) in inputs.items():
+        tried[name] = overall.copy()
+        for train, test in rows.folds:
+            if rows.weight[train].any():
+                tried[name][test] = _regression(rows, z, guess, train).predict(z[test], guess[test])
     losses = {name: _log_loss(found, rows) for name, found in tried.items()}
     kind = min(losses, key=lambda name: losses[name])
-    level = np.full(len(rows.right), log_odds(share))
-    first = model = None
-    if kind == "confidence":
-        model = LogitModel.fit(*_some(answered, log_odds_of_best(rows.proba)[:, None], level, rows.right, rows.weight))
-    elif kind in estimates:
-        if kind == "probabilities":
-            first = LogitModel.fit(*_some(answered, _logs(rows.proba), level, rows.right, rows.weight))
-        estimate = estimates[kind]
-        z, odds = _inputs(rows.proba, estimate), log_odds(estimate)
-        model = LogitModel.fit(*_some(answered, z, odds, rows.right, rows.weight))
-    return ExpertReliability(kind, share, by_class, model, first, losses)
+    model = _regression(rows, *inputs[kind], np.arange(len(rows.y))) if kind in inputs else None
+    return ExpertReliability(kind, _smoothed(total - wrong, wrong), by_class, model, losses)
 
 
 def log_odds_of_best(proba: Floats) -> Floats:
@@ -238,38 +214,16 @@ def recalibrated(proba: Floats, right: Floats) -> Floats:
     others = proba.copy()
     others[rows, best] = 0.0
     total = others.sum(axis=1, keepdims=True)
-    even = np.ones_like(proba)
-    even[rows, best] = 0.0
-    others = np.where(total > 0, others / np.where(total > 0, total, 1), even / (proba.shape[1] - 1))
-    found: Floats = others * (1 - right)[:, None]
+    shares = np.where(total > 0, others / np.where(total > 0, total, 1), 1 / (proba.shape[1] - 1))
+    found: Floats = shares * (1 - right)[:, None]
     found[rows, best] = right
     return found
 
 
-def _out_of_fold(rows: ExpertRows, z: Floats, guess: Floats | None) -> Floats:
-    """Return estimates of a logistic regression for each row, fitted without the row's fold."""
-    found = np.empty(len(rows.right))
-    for train, test in rows.folds:
-        seen = train[rows.weight[train] > 0]
-        right, weight = rows.right[seen], rows.weight[seen]
-        share = _smoothed(float(weight @ right), float(weight @ (1 - right)))
-        odds = np.full(len(found), log_odds(share)) if guess is None else guess
-        if not len(seen):
-            found[test] = 0.5
-            continue
-        model = LogitModel.fit(z[seen], odds[seen], right, weight)
-        found[test] = model.predict(z[test], odds[test])
-    return found
-
-
-def _shares_out_of_fold(rows: ExpertRows) -> tuple[Floats, Floats]:
-    """Return the share of right answers, and its mixture over classes, from the other folds."""
-    overall, mixed = np.empty(len(rows.right)), np.empty(len(rows.right))
-    for train, test in rows.folds:
-        weight, right = rows.weight[train], rows.right[train]
-        overall[test] = _smoothed(float(weight @ right), float(weight @ (1 - right)))
-        mixed[test] = rows.proba[test] @ _by_class(rows, train)
-    return overall, mixed
+def _regression(rows: ExpertRows, z: Floats, guess: Floats, some: NDArray[np.int64]) -> LogitModel:
+    """Fit the logistic regression on those of the rows that the expert has answered."""
+    seen = some[rows.weight[some] > 0]
+    return LogitModel.fit(z[seen], guess[seen], rows.right[seen], rows.weight[seen])
 
 
 def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
@@ -282,12 +236,13 @@ def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
     return found
 
 
-def _inputs(proba: Floats, estimate: Floats) -> Floats:
-    return np.column_stack([log_odds_of_best(proba), log_odds(estimate)])
-
-
-def _some(rows: NDArray[np.bool_], *arrays: Floats) -> tuple[Floats, ...]:
-    return tuple(array[rows] for array in arrays)
+def _inputs(proba: Floats, estimate: Floats | None) -> tuple[Floats, Floats]:
+    """Return the inputs of the logistic regression, and the log odds that it starts from."""
+    odds = log_odds_of_best(proba)
+    if estimate is None:
+        return odds[:, None], np.zeros(len(odds))
+    guess = log_odds(estimate)
+    return np.column_stack([odds, guess]), guess
 
 
 def _log_loss(estimate: Floats, rows: ExpertRows) -> float:
@@ -303,8 +258,3 @@ def _smoothed(right: float, wrong: float) -> float:
 def log_odds(share: Any) -> Any:
     """Return log(p / (1 - p)) of shares, kept away from 0 and 1."""
     return logit(np.clip(share, _SMALLEST, 1 - _SMALLEST))
-
-
-def _logs(proba: Floats) -> Floats:
-    logs: Floats = np.log(np.maximum(proba, _SMALLEST))
-    return logs

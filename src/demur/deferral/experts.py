@@ -277,7 +277,7 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.
         )
     number_of = {label: number for number, label in enumerate(classes.tolist())}
     codes = np.full(labels.shape, -1, dtype=np.int64)
-    for place, entry in np.ndenumerate(labels.astype(object)):
+    for place, entry in np.ndenumerate(labels):
         if entry in number_of:
             codes[place] = number_of[entry]
         elif not _is_gap(entry):
@@ -290,17 +290,12 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.
 
 
 def _as_array(values: Any) -> AnyArray:
-    """Return an array in which a gap among names stays a gap: NumPy would make the name "nan" of it."""
+    """Return an array of objects, in which a gap among names stays a gap: NumPy would make the name "nan" of it."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    if isinstance(values, np.ma.MaskedArray):
-        found: AnyArray = values.data.astype(object)
-        found[np.ma.getmaskarray(values)] = None
-        return found
-    if isinstance(values, np.ndarray):
-        return values
-    array = np.asarray(values)
-    return np.array(values, dtype=object) if array.dtype.kind in "US" else array
+    found = np.array(values, dtype=object)
+    found[np.ma.getmaskarray(values)] = None
+    return found
 
 
 def _is_gap(entry: Any) -> bool:
@@ -316,11 +311,9 @@ def _checked_counts(name: str, counts: Floats, shape: tuple[int, int]) -> Floats
 def _numbers(what: str, values: Any, *shapes: tuple[int, ...]) -> Floats:
     """Return numbers of one of these shapes, or refuse them."""
     try:
-        found = np.asarray(values, dtype=None if isinstance(values, str) else np.float64)
+        found = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        found = np.asarray("")
-    if found.dtype.kind != "f":
-        raise InputTypeError(f"{what} must be numbers, got {values!r}.")
+        raise InputTypeError(f"{what} must be numbers, got {values!r}.") from None
     if found.shape not in shapes:
         raise InputError(f"{what} must have shape {' or '.join(map(str, shapes))}, got {found.shape}.")
     return found
@@ -408,9 +401,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             people the first who answered, of counted votes the most frequent. Where it is missing, ``reject_label_``
             is returned.
         """
-        plain, proba, right = self._estimates(X)
-        decision = self._decide(proba, right, prices, capacity)
-        said = self._said(answers, plain, decision)
+        decision, said, _ = self._answered(X, answers, prices, capacity)
         return replace(decision, label=np.maximum(said, 0), reject=said < 0).labels(self.classes_, self.reject_label_)
 
     def final_answers(self, X: Features, decision: Decision[AnyArray], answers: Any) -> NDArray[np.int64]:
@@ -458,9 +449,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         prices : as for :meth:`decide`
         """
         labels = checked_labels(y)
-        plain, proba, right = self._estimates(X)
-        decision = self._decide(proba, right, prices)
-        said = self._said(answers, plain, decision)
+        decision, said, right = self._answered(X, answers, prices, None)
         if decision.costs is None and (said < 0).any():
             raise InputError(
                 "the answers of experts who are asked are missing, and this loss has no probabilities to expect them "
@@ -508,6 +497,14 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
                 "or give prices to decide."
             )
         return {name: now[name] for name in self.experts_}
+
+    def _answered(
+        self, X: Features, answers: Any, prices: Any, capacity: Capacity | None
+    ) -> tuple[Decision[AnyArray], NDArray[np.int64], Floats]:
+        """Return the decisions, the numbers of the system's answers, and P(expert right)."""
+        plain, proba, right = self._estimates(X)
+        decision = self._decide(proba, right, prices, capacity)
+        return decision, self._said(answers, plain, decision), right
 
     def _decide(
         self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None

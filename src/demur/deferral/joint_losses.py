@@ -107,7 +107,7 @@ class JointLoss(Trainable):
     @final
     def targets(self, y: Tensor, right: Tensor, prices: Prices) -> Tensor:
         """Return what :meth:`forward` is trained with, of shape (..., 1 + J)."""
-        worth = right - _price_tensor(prices, right) if self.trained_for_prices else right
+        worth = right - _checked_prices(prices, right) if self.trained_for_prices else right
         return torch.cat([y.unsqueeze(-1).to(right.dtype), worth], -1)
 
     @final
@@ -122,13 +122,13 @@ class JointLoss(Trainable):
             1 where the expert was right, 0 where it was wrong, a share between, NaN where it was not asked.
         prices : J numbers
         """
-        prices = _checked_prices(prices)
-        self._check(scores, len(prices))
-        y = checked_labels(scores, y, scores.shape[-1] - len(prices))
-        if not isinstance(right, Tensor) or right.shape != (*y.shape, len(prices)) or ((right < 0) | (right > 1)).any():
+        n_experts = self._check(scores, prices)
+        y = checked_labels(scores, y, scores.shape[-1] - n_experts)
+        shape = (*y.shape, n_experts)
+        if not isinstance(right, Tensor) or right.shape != shape or ((right < 0) | (right > 1)).any():
             raise InputError(
-                f"right must be a tensor of shape {(*y.shape, len(prices))} with numbers in [0, 1], 1 where the expert "
-                "was right and NaN where it was not asked."
+                f"right must be a tensor of shape {shape} with numbers in [0, 1], 1 where the expert was right and NaN "
+                "where it was not asked."
             )
         scores = at_least_single(scores)
         with full_precision(scores):
@@ -143,7 +143,7 @@ class JointLoss(Trainable):
         InputError
             If the loss has no inverse link.
         """
-        self._check(scores, n_experts)
+        self._check(scores, [0.0] * n_experts)
         with full_precision(scores):
             return self.inverse_link(at_least_single(scores), n_experts)
 
@@ -152,10 +152,11 @@ class JointLoss(Trainable):
 
         With estimates these are eta and P(expert right) less the price; else the softmax of the scores.
         """
-        n_experts = len(prices)  # type: ignore[arg-type] # a sequence, an array or a tensor
+        charged = _checked_prices(prices, scores)
+        n_experts = len(charged)
         if self.has_estimates:
             proba, right = self.inverse_link(scores, n_experts)
-            return proba, right - _price_tensor(prices, right)
+            return proba, right - charged
         share = torch.softmax(scores, -1)
         return share[..., :-n_experts], share[..., -n_experts:]
 
@@ -169,8 +170,7 @@ class JointLoss(Trainable):
         prices : J numbers
             They do not count where the loss is trained for prices: the scores have them in.
         """
-        prices = _checked_prices(prices)
-        self._check(scores, len(prices))
+        self._check(scores, prices)
         with full_precision(scores):
             classes, experts = self.values(at_least_single(scores), prices)
         best, asked = classes.max(-1), experts.max(-1)
@@ -178,14 +178,16 @@ class JointLoss(Trainable):
         costs = 1 - torch.cat([classes, experts], -1) if self.has_estimates else None
         return replace(decision, ask=torch.where(decision.reject, asked.indices, -1), costs=costs)
 
-    def _check(self, scores: Tensor, n_experts: int) -> None:
+    def _check(self, scores: Tensor, prices: Prices) -> int:
+        """Refuse scores and prices that do not fit; return the number of experts."""
         check_scores(scores)
-        n_outputs = scores.shape[-1] if scores.ndim else 0
-        if n_experts < 1 or n_outputs < 2 + n_experts:
+        n_experts = len(_checked_prices(prices, scores))
+        if scores.ndim == 0 or scores.shape[-1] < 2 + n_experts:
             raise InputError(
                 f"{self.name} needs a score for each of at least two classes and each of {n_experts} experts, got "
                 f"scores of shape {tuple(scores.shape)}."
             )
+        return n_experts
 
 
 L = TypeVar("L", bound=JointLoss)
@@ -257,9 +259,7 @@ def resolve_joint(loss: str | JointLoss | type[JointLoss]) -> JointLoss:
     if isinstance(subject, type) and issubclass(subject, JointLoss):
         subject = subject()
     if not isinstance(subject, JointLoss):
-        raise InputTypeError(
-            f"a joint loss is one of {', '.join(available_joint())}, or a JointLoss, got {type(subject).__name__}."
-        )
+        raise InputTypeError(f"a joint loss is one of {', '.join(_joint)}, or a JointLoss, got {subject!r}.")
     return subject
 
 
@@ -536,15 +536,8 @@ def _all_but_best(g: Tensor) -> Tensor:
     return torch.logsumexp(others, -1, keepdim=True)
 
 
-def _price_tensor(prices: Prices, like: Tensor) -> Tensor:
-    return torch.as_tensor(prices, dtype=like.dtype, device=like.device)
-
-
-def _checked_prices(prices: Prices) -> list[float]:
-    values = torch.as_tensor(prices, dtype=torch.float64)
-    if values.ndim != 1 or not len(values):
-        raise InputError(f"prices must be one number for each expert, got {prices!r}.")
-    if not bool((values >= 0).all()) or not bool(values.isfinite().all()):
-        raise InputError(f"the price of asking must be a number of at least 0, got {values.tolist()}.")
-    found: list[float] = values.tolist()
-    return found
+def _checked_prices(prices: Prices, like: Tensor) -> Tensor:
+    values = torch.as_tensor(prices, dtype=like.dtype, device=like.device)
+    if values.ndim != 1 or not len(values) or not bool(((values >= 0) & values.isfinite()).all()):
+        raise InputError(f"prices must be one number of at least 0 for each expert, got {prices!r}.")
+    return values

@@ -181,15 +181,12 @@ def decided_with_experts(
         if fitted.kind == "confusion":
             right[name] = plain @ torch.as_tensor(np.asarray(fitted.by_class))
             continue
-        estimate = given.get(name, odds * 0 + fitted.share)
-        if fitted.kind == "probabilities":
-            logs = torch.log(plain.clamp_min(_SMALLEST_SHARE))
-            estimate = _regressed(fitted.first, logs, _log_odds(estimate, _SMALLEST_SHARE))
-        guess = _log_odds(estimate, _SMALLEST_SHARE)
-        evidence = torch.stack([odds, guess] if fitted.informs_model else [odds], 1)
-        right[name] = _regressed(fitted.model, evidence, guess)
-        if fitted.informs_model:
-            informing.append(guess)
+        if fitted.kind == "confidence":
+            right[name] = _regressed(fitted.model, odds[:, None], odds * 0)
+            continue
+        guess = _log_odds(given[name], _SMALLEST_SHARE)
+        right[name] = _regressed(fitted.model, torch.stack([odds, guess], 1), guess)
+        informing.append(guess)
     sure = plain
     if model.correction_ is not None:
         best = _regressed(model.correction_, torch.stack(informing, 1), odds)[:, None]
