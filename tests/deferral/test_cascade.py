@@ -100,13 +100,13 @@ def test_too_few_rows_guarantee_nothing():
     [
         ({"services": {"one": 1.0}}, "two to 6 services, got 1"),
         ({"services": {**PRICES, "dear": -1}}, "at least 0, got -1"),
-        ({"mistake": -1.0}, "mistake must not be negative"),
-        ({"mistake": 1.0, "budget": 1.0}, "not both"),
+        ({"mistake": -1.0}, "mistake must be a number of at least 0"),
+        ({"mistake": 1.0, "budget": 1.0}, "give either mistake"),
     ],
 )
 def test_hostile_parameters_are_refused_in_words(change, message):
     with pytest.raises(InputError, match=message):
-        Cascade(**{"services": PRICES, **change}).fit(*services(100))
+        Cascade(**{"services": PRICES, **change}).fit(*services(100)).run(*services(100)[:2])
 
 
 def test_hostile_rows_are_refused_in_words(cascade):
@@ -119,16 +119,20 @@ def test_hostile_rows_are_refused_in_words(cascade):
         Cascade(PRICES).fit(answers, confidence * np.nan, y)
     with pytest.raises(InputError, match=r"costs 0.1, more than the budget 0.01"):
         cascade.run(answers, confidence, budget=0.01)
-    with pytest.raises(InputError, match="give the price of a mistake, or a budget"):
+    with pytest.raises(InputError, match="give either mistake, the cost of a mistake, or budget"):
         Cascade(PRICES).fit(answers, confidence, y).run(answers, confidence)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "share"), [("ferplus", 0.34), ("yelp", 0.79), ("audiomnist", 0.08)])
-def test_stored_curves(name, share, data_folder):
-    """Five halvings, read off at equal spending: at or above the stored curves at every budget in the mean.
+@pytest.mark.parametrize(
+    ("name", "share", "seeds"),
+    [("ferplus", 0.34, (1, 5, 10, 50, 100)), ("yelp", 0.79, (1, 5)), ("audiomnist", 0.08, (1,))],
+)
+def test_stored_curves(name, share, seeds, data_folder):
+    """At or above the stored curves at every budget in the mean over halvings, read off at equal spending.
 
-    What the cascade is made of was chosen on parts of the fitting halves alone.
+    What the cascade is made of was chosen on parts of the fitting halves of ferplus, which is checked at every budget;
+    the others are larger and checked at every third.
     """
     folder = data_folder / "deferral"
     prices = pd.read_csv(folder / "frugal_services.csv.gz").query("set == @name").set_index("service")
@@ -138,9 +142,9 @@ def test_stored_curves(name, share, data_folder):
     confidence, y = table[[f"{service}_conf" for service in prices]].to_numpy(), table.label.to_numpy()
     curves = pd.read_csv(folder / "frugal_cascade_curves.csv.gz").query("set == @name")
     curves = curves[~curves.method.str.startswith("single")].groupby(["budget", "method"]).accuracy.mean()
-    stored = curves.groupby("budget").max()
+    stored = curves.groupby("budget").max().iloc[:: 1 if name == "ferplus" else 3]
     runs, alone = [], []
-    for seed in (1, 5, 10, 50, 100):
+    for seed in seeds:
         order = np.random.RandomState(seed).permutation(len(y))
         fit, test = order[: len(y) // 2], order[len(y) // 2 :]
         cascade = Cascade(prices).fit(answers[fit], confidence[fit], y[fit])

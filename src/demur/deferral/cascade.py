@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray
-from demur.deferral.experts import Expert, read_experts
+from demur.deferral.experts import read_experts
 from demur.errors import InputError
 from demur.estimators.splitting import Fold
 from demur.guarantees.risk_control import NoGuaranteeError, upper_bound
@@ -28,10 +28,8 @@ ServiceSet: TypeAlias = int
 
 _MOST = 6
 """The most services: there is a model for each set of them."""
-_LEVELS = np.array([0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
-"""Quantiles of a service's confidence at which its answers are binned: finest at low confidence."""
-_LEAST = 25
-"""The fewest answers in a bin."""
+_MOST_BINS, _LEAST = 20, 25
+"""The most bins of the confidences that go with an answer, and the fewest answers in a bin."""
 _PRIOR = 4.0
 _ROWS_FOR_TREES = 500
 """With fewer rows a forest does not improve on the logistic regression."""
@@ -174,7 +172,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             The confidence that each service reports, on any scale.
         y : array of shape (n_rows,)
         """
-        services = self._check_parameters()
+        services = read_experts(self.services)
+        if not 2 <= len(services) <= _MOST:
+            raise InputError(f"a cascade takes two to {_MOST} services, got {len(services)}.")
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
         self.prices_ = np.array([one.price for one in services.values()])
         said, sure = self._read(answers, confidence, len(codes))
@@ -243,7 +243,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         known, n = self._known_by(said, sure), len(labels)
         # Compared by their names: a label that fit has not seen has no number, and a service may know it.
         alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
-        self.certified_: Policy | None = None
+        certified = None
         for policy in reversed(self.policies_):
             own = self.classes_[_labels(_follow(policy.first, policy.cuts, n, known), known)] == labels
             lost = (alone & ~own[:, None]).sum(axis=0)
@@ -251,27 +251,14 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             behind = upper_bound(lost, n, delta / 2) - (1 - upper_bound(n - won, n, delta / 2))
             if (behind > within).any():
                 break
-            self.certified_ = policy
-        if self.certified_ is None:
+            certified = policy
+        if certified is None:
             raise NoGuaranteeError(
                 f"no policy is within {within:g} of the best service with probability {1 - delta:g}, on {n} rows; give "
                 "more rows, or a larger within."
             )
+        self.certified_ = certified
         return self
-
-    def _check_parameters(self) -> dict[str, Expert]:
-        services = read_experts(self.services)
-        if not 2 <= len(services) <= _MOST:
-            raise InputError(f"a cascade takes two to {_MOST} services, got {len(services)}.")
-        self._check_goal(self.mistake, self.budget)
-        return services
-
-    def _check_goal(self, mistake: float | None, budget: float | None) -> None:
-        if mistake is not None and budget is not None:
-            raise InputError("give the price of a mistake or a budget, not both.")
-        for name, value in (("mistake", mistake), ("budget", budget)):
-            if value is not None and not value >= 0:
-                raise InputError(f"{name} must not be negative, got {value!r}.")
 
     def _read(self, answers: Any, confidence: ArrayLike, n_rows: int) -> tuple[Ints, Floats]:
         """Return numbers of the answers, n_classes for an answer that is not a class, and confidences."""
@@ -346,18 +333,18 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
         """Return policies and the rows that are run by each."""
-        self._check_goal(mistake, budget)
         rows = np.arange(n_rows)
         if mistake is None and budget is None:
             if getattr(self, "certified_", None) is not None:
-                return [(self.certified_, rows)]  # type: ignore[list-item] # just checked
+                return [(self.certified_, rows)]
             mistake, budget = self.mistake, self.budget
-            self._check_goal(mistake, budget)
-        if mistake is not None:
-            best = max(self.policies_, key=lambda policy: mistake * policy.accuracy - policy.cost)
-            return [(best, rows)]
-        if budget is None:
-            raise InputError("give the price of a mistake, or a budget per row.")
+        for name, value in (("mistake", mistake), ("budget", budget)):
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} must be a number of at least 0, got {value!r}.")
+        if mistake is not None and budget is None:
+            return [(max(self.policies_, key=lambda policy: mistake * policy.accuracy - policy.cost), rows)]
+        if mistake is not None or budget is None:
+            raise InputError("give either mistake, the cost of a mistake, or budget, the amount to spend per row.")
         costs = np.array([policy.cost for policy in self.policies_])
         above = int(np.searchsorted(costs, budget * (1 + 1e-12), side="right"))
         if above == 0:
@@ -387,7 +374,8 @@ class AnswerTable:
                 near = 0.5 * prior
                 near[answer] += 0.5
             label = (np.bincount(y[own], minlength=n_classes) + _PRIOR * near) / (own.sum() + _PRIOR)
-            cuts = _cuts(sure[own])
+            n_bins = min(_MOST_BINS, max(1, int(own.sum()) // _LEAST))
+            cuts = np.unique(np.quantile(sure[own], np.arange(1, n_bins) / n_bins, method="lower"))
             cell = np.searchsorted(cuts, sure[own], side="left")
             counts = np.zeros((len(cuts) + 1, n_classes))
             np.add.at(counts, (cell, y[own]), 1)
@@ -472,15 +460,6 @@ def _members(some: ServiceSet) -> list[int]:
     [0, 2]
     """
     return [s for s in range(int(some).bit_length()) if some >> s & 1]
-
-
-def _cuts(sure: Floats) -> Floats:
-    """Return the confidences that part the answers."""
-    kept: list[float] = []
-    for level in _LEVELS:
-        if (level - (kept[-1] if kept else 0.0)) * len(sure) >= _LEAST:
-            kept.append(level)
-    return np.unique(np.quantile(sure, kept, method="lower")) if kept else np.empty(0)
 
 
 def _upper_hull(policies: list[Policy]) -> list[Policy]:

@@ -100,17 +100,11 @@ class LogitModel:
         def objective(at: Floats) -> tuple[float, Floats]:
             scores = guess + design @ at
             value = weight @ (np.logaddexp(0, scores) - target * scores) + 0.5 * penalty @ at**2
-            return float(value), design.T @ (weight * (expit(scores) - target)) + penalty * at
+            slope = design.T @ (weight * (expit(scores) - target)) + penalty * at
+            return float(value) / weight.sum(), slope / weight.sum()
 
-        def curvature(at: Floats) -> Floats:
-            share = expit(guess + design @ at)
-            return np.asarray((design.T * (weight * share * (1 - share))) @ design + np.diag(penalty))
-
-        options = {"gtol": 1e-7 * weight.sum()}
-        start = np.zeros(design.shape[1])
-        found = minimize(  # type: ignore[call-overload] # the stubs do not know jac=True with hess
-            objective, start, jac=True, hess=curvature, method="trust-exact", options=options
-        ).x
+        options = {"gtol": 1e-7, "ftol": 1e-14}
+        found = minimize(objective, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B", options=options).x
         return cls(mean, scale, found)
 
     def predict(self, z: Floats, guess: Floats) -> Floats:

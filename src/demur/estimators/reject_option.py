@@ -41,7 +41,7 @@ from demur.estimators.table_encoding import KnownRows
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
 
-__all__ = ["FitsAnEstimator", "RejectOption", "fit_held_out"]
+__all__ = ["RejectOption"]
 
 _HeldOut = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Row numbers, and probabilities from a model that was not fitted on these rows."""
@@ -74,115 +74,7 @@ class _Rows:
         return folds_within(folds, self.train)
 
 
-class FitsAnEstimator(AroundAnEstimator):
-    """Shared by :class:`RejectOption` and :class:`~demur.DeferOption`: to fit and calibrate the classifier inside."""
-
-    estimator: Estimator
-    calibration: Any
-    cv: Any
-    reject_label: Any
-    time_budget: float | None
-    random_state: Any = 0
-    classes_: AnyArray
-    calibrator_: Any
-
-    def _wrapped(self) -> Estimator:
-        return self._base()
-
-    def _base(self) -> Any:
-        if isinstance(self.estimator, str):
-            if self.estimator != "auto":
-                raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
-            return AutoClassifier(
-                time_budget=self.time_budget,
-                cv=self.cv if isinstance(self.cv, Integral) else 5,
-                random_state=self.random_state,
-            )
-        return self.estimator
-
-    def _checked_rows(
-        self, X: Features, y: Any, groups: Any, sample_weight: ArrayLike | None, fit_params: ByName
-    ) -> tuple[Any, AnyArray, Any, NDArray[np.float64] | None, ByName]:
-        """Return rows, labels, groups, weights, and the parameters of ``fit`` with the weights among them."""
-        labels = checked_labels(y)
-        X, labels, groups = indexable(X, labels, groups)
-        if sample_weight is None:
-            return X, labels, groups, None, fit_params
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return X, labels, groups, weight, {**fit_params, "sample_weight": weight}
-
-    def _learn_classes(self, base: Estimator, labels: AnyArray) -> None:
-        self.classes_ = base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels)
-        self._check_known(labels)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
-
-    def _check_known(self, labels: AnyArray) -> None:
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
-
-    def _routed(self, base: Estimator, groups: Any, fit_params: ByName) -> ByName:
-        """Return what the estimator's ``fit`` gets beside rows and labels."""
-        if isinstance(base, FrozenEstimator):
-            return {}
-        if _routing_enabled():
-            given = fit_params if groups is None else {**fit_params, "groups": groups}
-            routed: ByName = process_routing(self, "fit", **given).estimator.fit
-            return routed
-        if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
-            raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
-        if groups is None or isinstance(base, Pipeline):
-            return fit_params
-        takes_groups = get_routing_for_object(base).consumes("fit", ["groups"])
-        return {**fit_params, "groups": groups} if takes_groups else fit_params
-
-    def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
-        if self.calibration in ("auto", "temperature"):
-            return TemperatureScaling().fit(proba, y, weight)
-        if isinstance(self.calibration, str) and self.calibration not in ("isotonic", "sigmoid"):
-            raise InputError(
-                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or an object, '
-                f"got {self.calibration!r}."
-            )
-        if hasattr(self.calibration, "transform") and not hasattr(self.calibration, "predict"):
-            own = clone(self.calibration, safe=False)
-            weighted = weight is not None and has_fit_parameter(own, "sample_weight")
-            return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
-        return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
-
-    def _proba(self, X: Features) -> NDArray[np.float64]:
-        try:
-            return proba_of(self.estimator_, X, self.classes_)
-        except NotFittedError:
-            raise NotFittedError(
-                "the frozen estimator is not fitted; fit it, or pass it without FrozenEstimator."
-            ) from None
-
-    def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
-        proba = self._proba(X)
-        return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
-
-
-def fit_held_out(
-    base: Estimator, X: Features, y: AnyArray, classes: AnyArray, folds: list[Fold] | None, fit_params: ByName
-) -> tuple[Any, NDArray[np.int64], NDArray[np.float64]]:
-    """Fit a clone on all rows; return it, rows, and their probabilities by models that were not fitted on them.
-
-    Without ``folds`` an :class:`AutoClassifier` makes its own.
-    """
-    if not isinstance(base, AutoClassifier):
-        rows, proba = out_of_fold_proba(base, X, y, classes, folds or [], fit_params)
-        return fit_clone(base, X, y, fit_params), rows, proba
-    blend = clone(base)
-    if folds is not None:
-        blend.set_params(cv=folds)
-    blend.fit(X, y, **fit_params)
-    return blend.set_params(cv=base.cv), blend.held_out_rows_, blend.held_out_proba_
-
-
-class RejectOption(FitsAnEstimator, RejectingClassifier):
+class RejectOption(AroundAnEstimator, RejectingClassifier):
     """Give any classifier a reject option: calibrated probabilities, and a rule that may decline.
 
     Parameters
@@ -301,13 +193,21 @@ class RejectOption(FitsAnEstimator, RejectingClassifier):
             Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
         """
         self._check_parameters()
-        X, labels, groups, weight, fit_params = self._checked_rows(X, y, groups, sample_weight, fit_params)
+        X, y, groups = indexable(X, y, groups)
+        labels = checked_labels(y)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            fit_params = {**fit_params, "sample_weight": weight}
         base = self._base()
-        self._learn_classes(base, labels)
-        counts = np.bincount(np.searchsorted(self.classes_, labels), weight, minlength=len(self.classes_))
-        self.class_prior_ = counts / counts.sum()
+        self._learn_classes(base, labels, weight)
         rows = self._split(base, X, labels, weight, groups, fit_params)
-        held_out = self._fit_estimator(base, rows)
+        if isinstance(base, FrozenEstimator):
+            held_out = self._fit_frozen(base, rows)
+        elif isinstance(base, AutoClassifier):
+            held_out = self._fit_auto(base, rows)
+        else:
+            held_out = self._fit_cross(base, rows)
         self.equal_rows_ = rows.blocks.equal_rows
         self.label_shift_: LabelShift | None = None
         self.calibrator_ = None
@@ -482,6 +382,9 @@ class RejectOption(FitsAnEstimator, RejectingClassifier):
         adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
         return adapted
 
+    def _wrapped(self) -> Estimator:
+        return self._base()
+
     def _scores(self, X: Features) -> NDArray[np.float64]:
         return self.predict_proba(X)
 
@@ -504,6 +407,23 @@ class RejectOption(FitsAnEstimator, RejectingClassifier):
         if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 
+    def _learn_classes(self, base: Estimator, labels: AnyArray, weight: NDArray[np.float64] | None) -> None:
+        if isinstance(base, FrozenEstimator):
+            self.classes_ = base.classes_
+            self._check_known(labels)
+        else:
+            self.classes_ = np.unique(labels)
+        if len(self.classes_) < 2:
+            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        counts = np.bincount(np.searchsorted(self.classes_, labels), weight, minlength=len(self.classes_))
+        self.class_prior_ = counts / counts.sum()
+
+    def _check_known(self, labels: AnyArray) -> None:
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
+
     def _split(
         self,
         base: Estimator,
@@ -514,7 +434,7 @@ class RejectOption(FitsAnEstimator, RejectingClassifier):
         fit_params: ByName,
     ) -> _Rows:
         """Split the rows between the estimator and the rule. ``cv`` may be a generator, so its folds are drawn once."""
-        own = self._routed(base, groups, fit_params)
+        own = {} if isinstance(base, FrozenEstimator) else self._routed(base, groups, fit_params)
         blocks = blocks_of(X, labels, groups)
         uses_folds = self.calibration is not None or isinstance(base, AutoClassifier) or _needs_fit(self.rule)
         folds = None
@@ -530,21 +450,34 @@ class RejectOption(FitsAnEstimator, RejectingClassifier):
             parts = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
         return _Rows(X, labels, groups, own, blocks, folds, parts.train, parts.aside, parts.copies)
 
-    def _fit_estimator(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
-        """Fit the estimator unless it is frozen; return what it is calibrated on, if it is to be calibrated."""
-        X, y, fit_params = rows.part()
-        if isinstance(base, FrozenEstimator):
-            self.estimator_ = base
-            return None if self.calibration is None else (rows.train, self._proba(X))
-        is_auto = isinstance(base, AutoClassifier)
-        if self.calibration is None and not is_auto:
-            self.estimator_ = fit_clone(base, X, y, fit_params)
+    def _fit_frozen(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
+        """Keep an estimator that is fitted already; all rows are new to it."""
+        self.estimator_ = base
+        if self.calibration is None:
             return None
-        folds = None if is_auto and rows.folds is None else rows.folds_of_train(self.cv)
-        self.estimator_, positions, proba = fit_held_out(base, X, y, self.classes_, folds, fit_params)
-        if is_auto and (self.calibration is None or self.calibration == "auto"):
-            return None  # a blend calibrates itself; another calibration comes on top
-        return rows.train[positions], proba
+        return rows.train, self._proba(_safe_indexing(rows.X, rows.train))
+
+    def _fit_cross(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
+        """Fit fold by fold to see rows as new ones, and then on all rows."""
+        X, y, fit_params = rows.part()
+        held_out = None
+        if self.calibration is not None:
+            positions, proba = out_of_fold_proba(base, X, y, self.classes_, rows.folds_of_train(self.cv), fit_params)
+            held_out = rows.train[positions], proba
+        self.estimator_ = fit_clone(base, X, y, fit_params)
+        return held_out
+
+    def _fit_auto(self, base: AutoClassifier, rows: _Rows) -> _HeldOut | None:
+        """Fit a blend, which cross-fits and calibrates itself; another calibration comes on top."""
+        X, y, fit_params = rows.part()
+        blend = clone(base)
+        if rows.folds is not None:
+            blend.set_params(cv=rows.folds_of_train(self.cv))
+        blend.fit(X, y, **fit_params)
+        self.estimator_ = blend.set_params(cv=base.cv)
+        if self.calibration is None or self.calibration == "auto":
+            return None
+        return rows.train[blend.held_out_rows_], blend.held_out_proba_
 
     def _fit_rule(
         self, rule: Any, X: Features, labels: AnyArray, novel: NDArray[np.bool_] | None, dependent: ByName
@@ -583,6 +516,57 @@ class RejectOption(FitsAnEstimator, RejectingClassifier):
     def _novel(self, X: Features) -> NDArray[np.bool_] | None:
         known = getattr(self, "known_rows_", None)
         return None if known is None or self.novelty is None else known.novel(X, self.novelty)
+
+    def _base(self) -> Any:
+        if isinstance(self.estimator, str):
+            if self.estimator != "auto":
+                raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
+            return AutoClassifier(
+                time_budget=self.time_budget,
+                cv=self.cv if isinstance(self.cv, Integral) else 5,
+                random_state=self.random_state,
+            )
+        return self.estimator
+
+    def _routed(self, base: Estimator, groups: Any, fit_params: ByName) -> ByName:
+        """Return what the estimator's ``fit`` gets beside rows and labels."""
+        if _routing_enabled():
+            given = fit_params if groups is None else {**fit_params, "groups": groups}
+            routed: ByName = process_routing(self, "fit", **given).estimator.fit
+            return routed
+        if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
+            raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
+        if groups is None or isinstance(base, Pipeline):
+            return fit_params
+        takes_groups = get_routing_for_object(base).consumes("fit", ["groups"])
+        return {**fit_params, "groups": groups} if takes_groups else fit_params
+
+    def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
+        if self.calibration in ("auto", "temperature"):
+            return TemperatureScaling().fit(proba, y, weight)
+        if isinstance(self.calibration, str) and self.calibration not in ("isotonic", "sigmoid"):
+            raise InputError(
+                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or an object, '
+                f"got {self.calibration!r}."
+            )
+        if hasattr(self.calibration, "transform") and not hasattr(self.calibration, "predict"):
+            own = clone(self.calibration, safe=False)
+            weighted = weight is not None and has_fit_parameter(own, "sample_weight")
+            return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
+        return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
+
+    def _proba(self, X: Features) -> NDArray[np.float64]:
+        try:
+            return proba_of(self.estimator_, X, self.classes_)
+        except NotFittedError:
+            raise NotFittedError(
+                "the frozen estimator is not fitted; fit it, or pass it without FrozenEstimator."
+            ) from None
+
+    def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
+        proba = self._proba(X)
+        return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
+
 
 def _needs_fit(rule: Any) -> bool:
     return rule is not None and bool(rule.needs_fit)
