@@ -19,7 +19,7 @@ from demur.calibration import TemperatureScaling
 from demur.columns import as_table
 from demur.estimators import candidates
 from demur.estimators.auto_classifier import UninformativeModelWarning, mixture_weights
-from demur.estimators.candidates import CANDIDATES, TimeBudget, fit_in_pieces
+from demur.estimators.candidates import CANDIDATES, fit_in_pieces
 
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES if candidate.library is None)
@@ -238,13 +238,6 @@ def test_the_last_fit_is_no_surer_than_those_that_it_is_calibrated_by(estimator,
     """A temperature found for five iterations would make a hundred far too sure; more trees make nothing surer."""
     for seconds in (1e9, np.inf):
         assert fit_in_pieces(clone(estimator), *noisy, {}, seconds=seconds, at_most=0.25) == done
-
-
-def test_a_budget_counts_what_is_spent(clock):
-    budget = TimeBudget(12.0)
-    clock[0] = 5.0
-    assert budget.left() == 7
-    assert TimeBudget(None).left() == np.inf
 
 
 def test_networks_keep_to_the_time_that_is_left(noisy):

@@ -417,9 +417,10 @@ def test_networks_that_answer_nothing_warn():
 def test_groups_stay_on_one_side_of_every_fold(monkeypatch):
     seen = []
 
-    def look(rows, folds, *arguments, **options):
-        seen.extend((set(rows.X[train, 0]), set(rows.X[test, 0])) for train, test in folds)
-        return fit_fold_networks(rows, folds, *arguments, **options)
+    def look(data, *arguments):
+        X = data.rows.X
+        seen.extend((set(X[train, 0]), set(X[test, 0])) for train, test in data.parts)
+        return fit_fold_networks(data, *arguments)
 
     monkeypatch.setattr("demur.estimators.reject_classifier.fit_fold_networks", look)
     rng = np.random.default_rng(0)

@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
+from demur.calibration import TemperatureScaling
 from demur.deferral.expert_reliability import (
     ExpertReliability,
     ExpertRows,
@@ -24,8 +25,10 @@ from demur.deferral.expert_reliability import (
 )
 from demur.deferral.experts import DeferringClassifier, answers_to_learn_from, check_names, read_experts
 from demur.errors import InputError
-from demur.estimators.cross_fitting import proba_of
-from demur.estimators.reject_option import FitsAnEstimator, fit_held_out
+from demur.estimators.auto_classifier import AutoClassifier
+from demur.estimators.base import checked_labels, row_weights
+from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 from demur.rules import check_proba
 
@@ -38,7 +41,7 @@ _BOTH = np.arange(2)
 """The classes of what is learned about an expert: wrong and right."""
 
 
-class DeferOption(FitsAnEstimator, DeferringClassifier):
+class DeferOption(AroundAnEstimator, DeferringClassifier):
     r"""Add experts to any classifier: each row goes to the classifier or expert with the least expected cost.
 
     Answering class k costs :math:`1 - \eta_k(x)`; asking expert e costs its price plus the chance that it is wrong,
@@ -54,9 +57,8 @@ class DeferOption(FitsAnEstimator, DeferringClassifier):
     experts : mapping
         From the name of each expert to its price, or to an :class:`~demur.deferral.Expert`. Names sort the experts
         where two of them are expected to cost the same.
-    calibration : default="temperature"
-        How the class probabilities are calibrated, on rows that the estimator has not seen; as in
-        :class:`~demur.RejectOption`.
+    calibration : {"temperature", None}, default="temperature"
+        How the class probabilities are calibrated, on rows that the estimator has not seen.
     combine : bool or "auto", default False
         What to answer once an expert was asked: False takes the expert's answer h as it is; True answers with the class
         of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the expert's confusion matrix
@@ -166,38 +168,34 @@ class DeferOption(FitsAnEstimator, DeferringClassifier):
         """
         if self.combine not in (True, False, "auto"):
             raise InputError(f'combine must be True, False or "auto", got {self.combine!r}.')
-        experts, base = read_experts(self.experts), self._base()
-        X, labels, groups, weight, fit_params = self._checked_rows(X, y, groups, sample_weight, fit_params)
+        if self.calibration not in ("temperature", None):
+            raise InputError(f'calibration must be "temperature" or None, got {self.calibration!r}.')
+        experts = read_experts(self.experts)
+        labels = checked_labels(y)
+        X, labels, groups = indexable(X, labels, groups)
+        weight = row_weights(X, sample_weight)
+        if weight is not None:
+            fit_params = {**fit_params, "sample_weight": weight}
+        base = self._base(1 / (1 + len(experts)))
         if isinstance(base, StoredProbabilities):
             base = FrozenEstimator(clone(base).fit(X, labels))
-        self._learn_classes(base, labels)
+        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
         check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
         ballots = answers_to_learn_from(answers, experts, self.classes_, len(labels), to_learn)
         folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks_of(X, labels, groups))
-        fit_params = self._routed(base, groups, fit_params)
-        if isinstance(base, FrozenEstimator):
-            self.estimator_ = base
-            rows, proba = np.arange(len(labels)), self._proba(X)
-        else:
-            self.estimator_, rows, proba = fit_held_out(base, X, labels, self.classes_, folds, fit_params)
+        rows, proba = self._fit_model(base, X, labels, folds, self._routed(base, groups, fit_params))
         kept, first, _ = np.intersect1d(rows, np.concatenate([test for _, test in folds]), return_indices=True)
         proba, codes = proba[first], np.searchsorted(self.classes_, labels[kept])
         self.calibrator_ = None
         if self.calibration is not None:
-            self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[kept])
+            self.calibrator_ = TemperatureScaling().fit(proba, codes, None if weight is None else weight[kept])
             proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
         self.experts_ = experts
         own_weight = np.ones(len(kept)) if weight is None else weight[kept]
         votes = ballots.counts[kept]
         self._fit_experts(base, _safe_indexing(X, kept), codes, proba, votes, own_weight, folds_within(folds, kept))
         return self
-
-    def _base(self) -> Any:
-        base = super()._base()
-        if isinstance(self.estimator, str) and self.time_budget is not None:
-            base.set_params(time_budget=self.time_budget / (1 + len(self.experts)))
-        return base
 
     def _fit_experts(
         self,
@@ -248,7 +246,13 @@ class DeferOption(FitsAnEstimator, DeferringClassifier):
             return {}, None  # too few mistakes, or too few right answers, to learn from features
         seen, others = np.flatnonzero(answered), np.flatnonzero(~answered)
         rows, inside = _safe_indexing(X, seen), folds_within(folds, seen)
-        learner, which, proba = fit_held_out(base if model is None else model, rows, target[seen], _BOTH, inside, {})
+        learner = clone(base if model is None else model)
+        if isinstance(learner, AutoClassifier):
+            learner.fit(rows, target[seen])
+            which, proba = learner.held_out_rows_, learner.held_out_proba_
+        else:
+            which, proba = out_of_fold_proba(learner, rows, target[seen], _BOTH, inside, {})
+            learner = fit_clone(learner, rows, target[seen], {})
         found = np.full(len(target), target[seen].mean())
         found[seen[which]] = proba[:, 1]
         if len(others):
@@ -269,7 +273,9 @@ class DeferOption(FitsAnEstimator, DeferringClassifier):
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the calibrated probabilities, the same given the experts, and P(expert right) for each expert."""
         check_is_fitted(self)
-        plain = self._calibrated_proba(X)
+        plain = proba_of(self.estimator_, X, self.classes_)
+        if self.calibrator_ is not None:
+            plain = np.asarray(self.calibrator_.transform(plain), dtype=np.float64)
         right, informing = np.empty((len(plain), len(self.experts_))), []
         for name in sorted(self.experts_):
             column, fitted = list(self.experts_).index(name), self.reliability_.get(name)

@@ -1,6 +1,7 @@
 """AutoClassifier: several models, cross-fitted and blended, as a strong default for tables."""
 
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -12,24 +13,23 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from demur.array_types import AnyArray, Features, FloatArray
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
+from demur.estimators.base import check_two_classes, checked_labels, row_weights
 from demur.estimators.candidates import (
     CANDIDATES,
     CandidateModel,
     CandidateSearch,
-    CrossFitted,
     Task,
-    TimeBudget,
+    Tried,
     candidate_named,
     dense_view,
 )
 from demur.estimators.cross_fitting import proba_of
+from demur.estimators.fold_networks import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_encoding import TableEncoding
 from demur.progress import progress_bar
@@ -138,21 +138,14 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         """
         if self.time_budget is not None and not self.time_budget > 0:
             raise InputError(f"time_budget must be a positive number of seconds or None, got {self.time_budget!r}.")
-        budget = TimeBudget(self.time_budget)
+        started = time.monotonic()
         wanted = self._wanted()
-        if y is None:
-            raise InputError("requires y to be passed, but the target y is None.")
-        labels: AnyArray = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
+        labels = checked_labels(y)
         self.encoding_ = TableEncoding.learn(self, X, labels, self.categorical_features)
         matrix = self.encoding_.encode(self, X)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
+        check_two_classes(self.classes_)
+        weight = row_weights(matrix, sample_weight)
         blocks = blocks_of(matrix, codes, groups)
         self.equal_rows_ = blocks.equal_rows
         folds = folds_of(self.cv, matrix, codes, groups=groups, blocks=blocks)
@@ -163,31 +156,32 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
         with bar or nullcontext() as advance, native_threads(len(matrix)), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
-            search = CandidateSearch(matrix, codes, weight, folds, task, budget, advance or _unseen)
-            fitted = search.run(wanted)
-            self._blend(search, fitted)
+            seconds = np.inf if self.time_budget is None else self.time_budget - (time.monotonic() - started)
+            search = CandidateSearch(Rows(matrix, codes, weight), folds, task, seconds, advance or _unseen)
+            self._blend(search, wanted)
         return self
 
-    def _blend(self, search: CandidateSearch, fitted: list[CrossFitted]) -> None:
+    def _blend(self, search: CandidateSearch, wanted: Sequence[CandidateModel]) -> None:
+        fitted = search.run(wanted)
         rows, weight = search.held_out_rows, search.held_out_weight
         weights = mixture_weights([one.true_class for one in fitted], weight)
-        mixture = sum(share * one.proba for share, one in zip(weights, fitted, strict=True) if share)
+        members = [(one, share) for one, share in zip(fitted, weights, strict=True) if share]
+        mixture = sum(share * one.proba for one, share in members)
         self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
         warn_if_uninformative(self.held_out_proba_, search.y[rows], weight)
-        shares = {one.candidate.name: share for share, one in zip(weights, fitted, strict=True)}
-        members = [one for one in fitted if shares[one.candidate.name] > 0]
         self.dense_ = dense_view(self.encoding_.categorical).fit(search.codes)
         self.numbers_ = search.numbers
-        views = self._views(search.codes, {one.candidate.view for one in members if one.model is None})
-        self.models_ = tuple(search.fit_all_rows(one, views.get(one.candidate.view, search.codes)) for one in members)
-        self.weights_ = tuple(shares[one.candidate.name] for one in members)
-        self.scalings_ = tuple(one.scaling for one in members)
-        self.views_ = tuple(one.candidate.view for one in members)
-        by_name = {one.candidate.name: one for one in fitted}
-        self.tried_ = tuple(
-            search.report(name, by_name.get(name), shares.get(name, 0.0), weight) for name in search.seconds
+        views = self._views(search.codes, {one.candidate.view for one, _ in members if one.model is None})
+        self.models_ = tuple(
+            search.fit_all_rows(one, views.get(one.candidate.view, search.codes)) for one, _ in members
         )
+        self.weights_ = tuple(share for _, share in members)
+        self.scalings_ = tuple(one.scaling for one, _ in members)
+        self.views_ = tuple(one.candidate.view for one, _ in members)
+        reports = {one.candidate.name: one.report(share, weight) for one, share in zip(fitted, weights, strict=True)}
+        left_out = {one.name: Tried(one.name, 0.0, None, None, 0.0, "left out: no time was left") for one in wanted}
+        self.tried_ = tuple((left_out | reports).values())
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated probabilities of the blend."""
@@ -237,11 +231,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def _views(self, codes: NDArray[np.float64], wanted: set[str]) -> dict[str, NDArray[np.float64]]:
         """Return the rows as trees take them, and where it is wanted as the others do."""
         views = {"codes": codes}
-        if "dense" in wanted:
-            views["dense"] = np.asarray(self.dense_.transform(codes), dtype=np.float64)
-        if "numbers" in wanted:
-            transformer: Any = self.numbers_
-            views["numbers"] = codes if transformer is None else np.asarray(transformer.transform(codes), np.float64)
+        for name, transformer in (("dense", self.dense_), ("numbers", self.numbers_)):
+            if name in wanted:
+                views[name] = codes if transformer is None else np.asarray(transformer.transform(codes), np.float64)
         return views
 
 

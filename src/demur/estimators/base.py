@@ -1,4 +1,4 @@
-"""Base classes of the estimators: reject option, wrapping another estimator, training networks."""
+"""Base classes of the estimators: reject option, training networks."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -11,13 +11,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
-from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
+from demur.array_types import AnyArray, ByName, CostLike, Features
 from demur.errors import InputError, InputTypeError
 from demur.estimators.splitting import Blocks, blocks_from
 from demur.metrics import zero_one_c_risk
@@ -25,10 +24,10 @@ from demur.progress import progress_bar
 from demur.rules import Decision
 
 __all__ = [
-    "AroundAnEstimator",
     "Examples",
     "RejectingClassifier",
     "TrainsNetworks",
+    "check_two_classes",
     "check_whole",
     "checked_examples",
     "checked_labels",
@@ -188,42 +187,11 @@ def checked_labels(y: Any) -> AnyArray:
     return labels
 
 
-class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
-    """scikit-learn's conventions for an estimator that wraps another: features, tags and metadata routing."""
-
-    estimator_: Estimator
-
-    @abstractmethod
-    def _wrapped(self) -> Estimator:
-        """Return the estimator that is wrapped, not fitted."""
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features that the fitted estimator saw."""
-        return int(self._of_fitted("n_features_in_"))
-
-    @property
-    def feature_names_in_(self) -> AnyArray:
-        """The names of the columns that the fitted estimator saw, where they had names."""
-        return np.asarray(self._of_fitted("feature_names_in_"))
-
-    def _of_fitted(self, name: str) -> Any:
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name} before fit.")
-        return getattr(self.estimator_, name)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self._wrapped())
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
-        return tags
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return the routing of metadata: ``fit`` passes what it does not use itself to the estimator's ``fit``."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        return router.add(estimator=self._wrapped(), method_mapping=mapping)
+def check_two_classes(classes: AnyArray) -> AnyArray:
+    """Return the classes, or raise an error where there is only one."""
+    if len(classes) < 2:
+        raise InputError(f"y holds only one class, {classes[0]!r}; a classifier needs at least two.")
+    return classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,8 +322,7 @@ class TrainsNetworks:
         features, labels = validate_data(self, X, y, **_NUMBERS)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        check_two_classes(self.classes_)
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
         return filled_up(features), labels, codes.astype(np.int64)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
 from demur.array_types import AnyArray, ByName
 from demur.calibration import TemperatureScaling
@@ -16,6 +18,7 @@ from demur.estimators.network_selection import (
     Candidate,
     FittedNetworks,
     GridEntry,
+    HeldOut,
     best_of,
     judged,
     scaled_inputs,
@@ -24,19 +27,29 @@ from demur.estimators.network_selection import (
 from demur.estimators.splitting import Fold
 from demur.lazy_torch import Tensor, torch
 from demur.losses import Loss
-from demur.rules import Decision, chow_acceptance
 from demur.training import (
     NetworkSpec,
     PeriodicEmbeddings,
     Recipe,
     SmoothRobustScaler,
     TabularNet,
+    TabularTraining,
     Trained,
     TrainingData,
     train_tabular,
 )
 
-__all__ = ["FeatureScale", "FoldData", "FoldNetworks", "Rows", "fit_fold_networks", "recipe_for"]
+__all__ = [
+    "FeatureScale",
+    "FoldData",
+    "FoldNetworks",
+    "Rows",
+    "Trainer",
+    "fit_fold_networks",
+    "parts_of",
+    "recipe_for",
+    "train_for_tables",
+]
 
 _VISITS = 400_000
 """Training examples that a network sees in all epochs together, on a large table."""
@@ -91,22 +104,31 @@ class FeatureScale:
     indicators: NDArray[np.int64]
 
     @classmethod
-    def robust(
-        cls, X: AnyArray, weight: NDArray[np.float64] | None, indicators: NDArray[np.int64], *, scaled: bool = True
+    def learn(
+        cls,
+        X: AnyArray,
+        weight: NDArray[np.float64],
+        *,
+        indicators: NDArray[np.int64],
+        scaled: bool,
+        robust: bool,
     ) -> FeatureScale:
-        """Learn medians and quartiles, or with ``scaled`` false leave the features as they are."""
-        joined = with_indicators(X, indicators)
-        if not scaled:
-            return cls(np.zeros(joined.shape[1]), np.ones(joined.shape[1]), None, indicators)
-        scaler = SmoothRobustScaler()
+        """Learn medians and quartiles, or means and standard deviations, or leave the features as they are."""
+        joined = with_indicators(X, indicators).astype(np.float64)
+        mean, scale, clip = np.zeros(joined.shape[1]), np.ones(joined.shape[1]), None
         with np.errstate(over="ignore", invalid="ignore"):
-            scaler.fit(joined.astype(np.float64), sample_weight=weight)
-            scale = np.divide(1.0, scaler.scale_, out=np.full_like(scaler.scale_, np.inf), where=scaler.scale_ > 0)
-        if not (np.abs(scaler.center_) < 1e150).all() or ((scale > 1e150) & np.isfinite(scale)).any():
+            if scaled and robust:
+                scaler = SmoothRobustScaler().fit(joined, sample_weight=weight)
+                mean, clip = scaler.center_, scaler.clip
+                scale = np.divide(1.0, scaler.scale_, out=np.full_like(mean, np.inf), where=scaler.scale_ > 0)
+            elif scaled:
+                scaler = StandardScaler().fit(joined, sample_weight=weight)
+                mean, scale = scaler.mean_, scaler.scale_
+        if not (np.abs(mean) < 1e150).all() or (np.isfinite(scale) & (scale > 1e150)).any() or np.isnan(scale).any():
             raise InputError(
                 "a feature is too large to be standardised in double precision; rescale the features first."
             )
-        return cls(scaler.center_, scale, scaler.clip, indicators)
+        return cls(mean, scale, clip, indicators)
 
     def of(self, X: AnyArray) -> torch.Tensor:
         """Return the inputs of the networks for these rows."""
@@ -126,24 +148,29 @@ class FoldData:
         Row numbers.
     target : array of shape (n_rows, ...), optional
         What the loss takes as the target of a row; the classes by default.
-    scaled : bool, default True
+    scaled, robust : bool
+        Whether the features are scaled; by medians and quartiles if ``robust``, else by means and standard deviations.
     """
 
     def __init__(
-        self, rows: Rows, parts: Sequence[Fold], target: AnyArray | None = None, *, scaled: bool = True
+        self,
+        rows: Rows,
+        parts: Sequence[Fold],
+        target: AnyArray | None = None,
+        *,
+        scaled: bool = True,
+        robust: bool = True,
     ) -> None:
         self.rows, self.parts = rows, parts
-        weights = [None if rows.weight is None else rows.weight[train] for train, _ in parts]
-        self.scales = [
-            FeatureScale.robust(rows.X[train], weight, rows.incomplete, scaled=scaled)
-            for (train, _), weight in zip(parts, weights, strict=True)
-        ]
+        self.weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+        learn = partial(FeatureScale.learn, indicators=rows.incomplete, scaled=scaled, robust=robust)
+        self.scales = [learn(rows.X[train], self.weight[train]) for train, _ in parts]
         self._inputs = [scale.of(rows.X) for scale in self.scales]
-        target = rows.y if target is None else target
+        relative = np.concatenate([self.weight / self.weight[train].mean() for train, _ in parts])
         self.data = TrainingData(
             torch.cat(self._inputs),
-            torch.from_numpy(np.concatenate([target] * len(parts))),
-            None if rows.weight is None else torch.from_numpy(np.tile(rows.weight, len(parts)).astype(np.float32)),
+            torch.from_numpy(np.concatenate([rows.y if target is None else target] * len(parts))),
+            None if rows.weight is None else torch.from_numpy(relative.astype(np.float32)),
         )
 
     @property
@@ -172,8 +199,11 @@ class FoldData:
 
     def scaling(self, part_of: Sequence[int]) -> ByName:
         """Return the arguments of :class:`ScaledNetworks` that scale the inputs of networks of these parts."""
-        mean, scale = (np.stack([getattr(self.scales[part], name) for part in part_of]) for name in ("mean", "scale"))
-        return {"mean": mean, "scale": scale, "clip": self.scales[0].clip, "indicators": self.rows.incomplete}
+        scales = [self.scales[part] for part in part_of]
+        mean, scale = np.stack([one.mean for one in scales]), np.stack([one.scale for one in scales])
+        if len(set(part_of)) == 1:
+            mean, scale = mean[0], scale[0]
+        return {"mean": mean, "scale": scale, "clip": scales[0].clip, "indicators": self.rows.incomplete}
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,101 +213,116 @@ class FoldNetworks:
     Parameters
     ----------
     networks : FittedNetworks
-        Those of the chosen candidate, of all folds, whose scores are averaged; without a temperature.
+        Those of the chosen candidate, of all parts; without a temperature.
     candidates : list of Candidate
     chosen : Candidate
-    held_out_rows : array of int
-    held_out_proba : array of shape (n_held_out, n_classes)
-        The probabilities of these rows by the chosen networks that have not seen them.
-    training_loss, validation_loss : arrays of shape (n_members, n_epochs)
-    complete : bool
-        False if a deadline shortened the training.
+    held_out : HeldOut
+        The held-out rows, and what the chosen networks that have not seen them decide.
+    run : TabularTraining or None
+        Loss curves of all networks, of :func:`demur.training.train_tabular` only.
     """
 
     networks: FittedNetworks
     candidates: list[Candidate]
     chosen: Candidate
-    held_out_rows: NDArray[np.int64]
-    held_out_proba: NDArray[np.float64]
-    training_loss: NDArray[np.float64]
-    validation_loss: NDArray[np.float64]
-    complete: bool
+    held_out: HeldOut
+    run: TabularTraining | None
 
-    def tempered(self, rows: Rows) -> FittedNetworks:
-        """Return the networks with a temperature chosen on the held-out rows."""
-        if not len(self.held_out_rows):
-            return self.networks
-        weight = None if rows.weight is None else rows.weight[self.held_out_rows]
-        scaling = TemperatureScaling().fit(self.held_out_proba, rows.y[self.held_out_rows], weight)
-        return replace(self.networks, temperature=scaling)
+    def temperature(self) -> TemperatureScaling | None:
+        """Return the temperature that the held-out rows choose, None where there are none."""
+        found = self.held_out
+        return TemperatureScaling().fit(found.scores, found.y, found.weight) if len(found.y) else None
+
+
+Trainer: TypeAlias = "Callable[[Loss, FoldData, int, Sequence[NetworkSpec]], Trained | TabularTraining]"
+"""Trains networks with a loss, on data, with a number of outputs, by their specifications."""
 
 
 def fit_fold_networks(
-    rows: Rows,
-    folds: Sequence[Fold],
+    data: FoldData,
     grid: Sequence[GridEntry],
     seeds: Sequence[int],
     n_classes: int,
-    *,
     cost: float,
-    scaled: bool = True,
-    embeddings: PeriodicEmbeddings | None = None,
-    **training: Any,
+    train: Trainer,
+    mean_of: Literal["proba", "scores"] = "scores",
 ) -> FoldNetworks:
-    """Train one network per seed and entry of the grid, each on all rows but those of one fold, as one stack.
+    """Train one network per seed and entry of the grid, each on one part of the data, all as one stack.
 
-    The held-out rows of a network choose its best epoch, and those of all networks the entry of the grid, by log loss.
+    The held-out rows of all networks choose the entry of the grid, and the loss that decides with its scores.
 
     Parameters
     ----------
-    rows : Rows
-    folds : sequence of (train, test)
-        The networks take them in turn. Without any, all rows train and nothing is held out.
+    data : FoldData
+        The networks take its parts in turn.
     grid : sequence of GridEntry
-        Of a loss with a link.
     seeds : sequence of int
     n_classes : int
     cost : float
-        The cost at which the risk and the coverage of the candidates are reported.
-    scaled : bool
-        Whether to centre and scale the features.
+        The cost at which the candidates decide.
+    train : callable
+        See :data:`Trainer`.
+    mean_of : {"proba", "scores"}
+        As in :class:`ScaledNetworks`.
+    """
+    part_of = [number % len(data.parts) for number in range(len(seeds))] * len(grid)
+    networks = [entry.network(np.empty(0, np.int64), seed, cost) for entry in grid for seed in seeds]
+    specs = [data.spec(network, part) for network, part in zip(networks, part_of, strict=True)]
+    run = train(grid[0].loss, data, grid[0].loss.n_outputs(n_classes), specs)
+    trained = run.trained.to("cpu") if isinstance(run, TabularTraining) else run
+    failed = trained.failed.tolist()
+
+    def fitted(loss: Loss, members: Sequence[int]) -> FittedNetworks:
+        scaling = data.scaling([part_of[member] for member in members])
+        return FittedNetworks(networks=trained.take(members), **scaling, mean_of=mean_of, loss=loss)
+
+    def held_out(loss: Loss, members: Sequence[int]) -> HeldOut:
+        rows, found = [np.empty(0, np.int64)], [(np.empty(0, np.int64), np.empty(0, bool), np.empty((0, n_classes)))]
+        for part, (_, test) in enumerate(data.parts):
+            own = [member for member in members if part_of[member] == part]
+            if own and len(test):
+                decision, scores = fitted(loss, own).decide_and_score(data.rows.X[test], cost, n_classes)
+                rows.append(test)
+                found.append((decision.label, decision.reject, scores))
+        which = np.concatenate(rows)
+        return HeldOut(which, data.rows.y[which], *map(np.concatenate, zip(*found, strict=True)), data.weight[which])
+
+    candidates, outcomes = [], []
+    for number, entry in enumerate(grid):
+        own = range(number * len(seeds), (number + 1) * len(seeds))
+        members = [member for member in own if not failed[member]]
+        for loss in entry.deciders:
+            outcomes.append(held_out(loss, members))
+            candidates.append(judged(entry, loss, members, outcomes[-1], cost))
+    chosen = best_of(candidates)
+    return FoldNetworks(
+        fitted(chosen.loss, chosen.members), candidates, chosen, outcomes[candidates.index(chosen)],
+        run if isinstance(run, TabularTraining) else None,
+    )  # fmt: skip
+
+
+def train_for_tables(embeddings: PeriodicEmbeddings | None = None, **training: Any) -> Trainer:
+    """Return how networks for tables are trained.
+
+    Parameters
+    ----------
     embeddings : PeriodicEmbeddings, optional
         As in :class:`TabularNet`.
     **training
         Passed to :func:`demur.training.train_tabular`.
     """
-    data = FoldData(rows, _parts(rows, list(folds)[: len(seeds)]), scaled=scaled)
-    part_of = [number % len(data.parts) for number in range(len(seeds))] * len(grid)
-    networks = [entry.network(np.empty(0, np.int64), seed, cost) for entry in grid for seed in seeds]
-    specs = [data.spec(network, part) for network, part in zip(networks, part_of, strict=True)]
-    loss = grid[0].loss
-    net = TabularNet(data.n_inputs, loss.n_outputs(n_classes), embeddings=embeddings)
-    run = train_tabular(loss, net, data.data, specs, **training)
-    trained = run.trained.to("cpu")
-    candidates, held_out = [], []
-    for number, entry in enumerate(grid):
-        own = range(number * len(seeds), (number + 1) * len(seeds))
-        members = [member for member in own if not trained.failed[member]]
-        which, raw = _out_of_fold(entry.loss, data, trained.take(members), [part_of[m] for m in members], n_classes)
-        total = raw.sum(1, keepdims=True)
-        proba = np.divide(raw, total, out=np.full_like(raw, 1 / n_classes), where=total > 0)
-        decision = Decision.from_acceptance(raw.argmax(1), chow_acceptance(raw.max(1), cost))
-        weight = None if rows.weight is None else rows.weight[which]
-        candidates.append(judged(entry, entry.loss, members, (decision, proba), rows.y[which], weight, cost))
-        held_out.append((which, proba))
-    chosen = best_of(candidates)
-    mine = list(chosen.members)
-    fitted = FittedNetworks(
-        networks=trained.take(mine), **data.scaling([part_of[m] for m in mine]), mean_of="scores", loss=chosen.loss
-    )
-    curves = run.training_loss[mine], run.validation_loss[mine]
-    return FoldNetworks(fitted, candidates, chosen, *held_out[candidates.index(chosen)], *curves, run.complete)
+
+    def train(loss: Loss, data: FoldData, n_outputs: int, specs: Sequence[NetworkSpec]) -> TabularTraining:
+        net = TabularNet(data.n_inputs, n_outputs, embeddings=embeddings)
+        return train_tabular(loss, net, data.data, specs, **training)
+
+    return train
 
 
-def _parts(rows: Rows, folds: Sequence[Fold]) -> list[Fold]:
+def parts_of(rows: Rows, folds: Sequence[Fold]) -> list[Fold]:
     """Return the rows of each fold that have a weight, without held-out rows of classes that its training side lacks.
 
-    All rows train where no fold has two classes to train on.
+    All rows train, and nothing is held out, where no fold has two classes to train on.
     """
     everything = np.arange(len(rows.y))
     if rows.weight is not None:
@@ -289,14 +334,3 @@ def _parts(rows: Rows, folds: Sequence[Fold]) -> list[Fold]:
         if len(known) > 1:
             parts.append((train, test[np.isin(rows.y[test], known)]))
     return parts or [(everything, everything[:0])]
-
-
-def _out_of_fold(
-    loss: Loss, data: FoldData, trained: Trained, part_of: Sequence[int], n_classes: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the held-out rows, and their probabilities as the loss estimates them."""
-    rows, estimates = [np.empty(0, np.int64)], [np.empty((0, n_classes))]
-    for test, scores in data.held_out_scores(trained, part_of):
-        rows.append(test)
-        estimates.append(loss.inverse_link(scores.mean(0)).double().numpy())
-    return np.concatenate(rows), np.concatenate(estimates)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "Candidate",
     "FittedNetworks",
     "GridEntry",
+    "HeldOut",
     "ScaledNetworks",
     "all_diverged",
     "best_of",
@@ -64,6 +65,29 @@ class Candidate:
     coverage: float
     failed: bool
     log_loss: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Rows that networks have not seen, and what they decide for them.
+
+    Parameters
+    ----------
+    rows : array of int
+        Their numbers.
+    y, label : arrays of int
+    reject : array of bool
+    scores : array of shape (n_rows, n_classes)
+        Normalised probabilities, or the scores of losses without a link.
+    weight : array
+    """
+
+    rows: NDArray[np.int64]
+    y: NDArray[np.int64]
+    label: NDArray[np.int64]
+    reject: NDArray[np.bool_]
+    scores: NDArray[np.float64]
+    weight: NDArray[np.float64]
 
 
 class AnswersNothingWarning(UserWarning):
@@ -112,15 +136,7 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
     return entries
 
 
-def judged(
-    entry: GridEntry,
-    loss: Loss,
-    members: Sequence[int],
-    decided: tuple[Decision[AnyArray], AnyArray],
-    y: NDArray[np.int64],
-    weight: NDArray[np.float64] | None,
-    cost: float,
-) -> Candidate:
+def judged(entry: GridEntry, loss: Loss, members: Sequence[int], held_out: HeldOut, cost: float) -> Candidate:
     """Return how networks do on held-out rows.
 
     Wrong and rejected rows are counted, so that candidates that are equally good have equal risks.
@@ -132,26 +148,23 @@ def judged(
         The one that decides.
     members : sequence of int
         The networks that did not diverge.
-    decided : pair of Decision and array
-        The decisions for the held-out rows, and the normalised probabilities of losses with a link.
-    y, weight : arrays of shape (n_held_out,)
+    held_out : HeldOut
     cost : float
     """
     if not members:
         return Candidate(loss, entry.weight_decay, (), np.inf, np.nan, failed=True, log_loss=np.inf)
+    y, reject = held_out.y, held_out.reject
     if not len(y):
         return Candidate(loss, entry.weight_decay, tuple(members), np.nan, np.nan, failed=False)
-    decision, proba = decided
-    weights = np.ones(len(y)) if weight is None else weight
-    wrong = weights @ (~decision.reject & (decision.label != y)) / weights.sum()
-    rejected = weights @ decision.reject / weights.sum()
+    weights = held_out.weight
+    wrong = weights @ (~reject & (held_out.label != y)) / weights.sum()
+    rejected = weights @ reject / weights.sum()
     log_loss = None
     if loss.has_link:
-        log_loss = float(np.average(-np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weights))
-    risk = float(wrong + cost * rejected)
-    return Candidate(
-        loss, entry.weight_decay, tuple(members), risk, float(1 - rejected), failed=False, log_loss=log_loss
-    )
+        true_class = held_out.scores[np.arange(len(y)), y]
+        log_loss = float(np.average(-np.log(np.maximum(true_class, 1e-12)), weights=weights))
+    risk, coverage = float(wrong + cost * rejected), float(1 - rejected)
+    return Candidate(loss, entry.weight_decay, tuple(members), risk, coverage, failed=False, log_loss=log_loss)
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate:
@@ -195,17 +208,11 @@ def scaled_inputs(
     array([1., 0.], dtype=float32)
     """
     with np.errstate(over="ignore"):
-        values = X - mean
-        values /= scale
+        values = (X - mean) / scale
         if clip is not None:
-            np.minimum(values, 1e100, out=values)
-            np.maximum(values, -1e100, out=values)
-            divisor = values / clip
-            np.square(divisor, out=divisor)
-            divisor += 1
-            values /= np.sqrt(divisor, out=divisor)
-        if values.size and np.isnan(values.min()):
-            values[np.isnan(values)] = 0.0
+            values = np.clip(values, -1e100, 1e100)
+            values /= np.sqrt(1 + (values / clip) ** 2)
+        values[np.isnan(values)] = 0.0
         return values.astype(np.float32)
 
 
@@ -216,8 +223,8 @@ class ScaledNetworks:
     Parameters
     ----------
     networks : Trained
-    mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs), or None
-        The centre and the scale of the inputs, of each member if they differ; None if inputs are scaled already.
+    mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs)
+        The centre and the scale of the inputs, of each member if they differ.
     clip : float, optional
         The scaled inputs are clipped smoothly to (-clip, clip).
     indicators : array of int, optional
@@ -228,8 +235,8 @@ class ScaledNetworks:
     """
 
     networks: Trained
-    mean: NDArray[np.float64] | None
-    scale: NDArray[np.float64] | None
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
     clip: float | None = None
     indicators: NDArray[np.int64] | None = None
     mean_of: Literal["proba", "scores"] = "proba"
@@ -257,9 +264,6 @@ class ScaledNetworks:
     def _inputs(self, rows: AnyArray) -> NDArray[np.float32]:
         """Return the inputs of the networks: (n_rows, n_inputs), or those of each member."""
         joined = with_indicators(rows, self.indicators)
-        if self.mean is None or self.scale is None:
-            with np.errstate(over="ignore"):
-                return np.nan_to_num(joined.astype(np.float32), nan=0.0)
         if self.mean.ndim == 1:
             return scaled_inputs(joined, self.mean, self.scale, self.clip)
         return scaled_inputs(joined, self.mean[:, None], self.scale[:, None], self.clip)
@@ -278,17 +282,9 @@ class FittedNetworks(ScaledNetworks):
     loss: Loss
     temperature: TemperatureScaling | None = None
 
-    def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
-        """Return the class probabilities as the loss estimates them, averaged over the members.
-
-        With ``normalised``, in float64 and divided by their sum over the classes.
-        """
-
-        def probabilities(scores: AnyArray) -> tuple[AnyArray]:
-            estimates = self._estimates(scores)
-            return (_normalised(estimates) if normalised else estimates,)
-
-        return self.over_pieces(X, probabilities)[0]
+    def proba(self, X: AnyArray) -> AnyArray:
+        """Return the class probabilities in float64, averaged over the members and divided by their sum."""
+        return self.over_pieces(X, lambda scores: (_normalised(self._estimates(scores)),))[0]
 
     def _estimates(self, scores: AnyArray) -> AnyArray:
         """Return the inverse link of the scores, averaged over the members and calibrated: (n_rows, n_classes)."""
@@ -303,31 +299,25 @@ class FittedNetworks(ScaledNetworks):
         # in double precision, where small probabilities do not underflow
         return np.asarray(at_temperature(proba.astype(np.float64), self.temperature.temperature_))
 
-    def decide(self, X: AnyArray, cost: CostLike) -> Decision[AnyArray]:
-        """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
-        return self.decide_and_score(X, cost, None)[0]
-
     def decide_and_score(
-        self, X: AnyArray, cost: CostLike, n_classes: int | None
+        self, X: AnyArray, cost: CostLike, n_classes: int
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: normalised probabilities, or scores for losses without a link.
 
-        Without ``n_classes``, losses without a link return all of their scores.
+        Decisions are those of the averaged probabilities, or of the loss's own rule where there are none.
         """
         if self.loss.has_link:
-            label, confidence, proba = self.over_pieces(X, self._label_confidence_proba)
+            label, confidence, scores = self.over_pieces(X, self._label_confidence_proba)
             acceptance = chow_acceptance(confidence, np.asarray(cost, dtype=np.float64))
-            return Decision.from_acceptance(label, acceptance, confidence), proba
-        one_cost = float(np.ravel(cost)[0])
+            return Decision.from_acceptance(label, acceptance, confidence), scores
 
         def by_rule(scores: AnyArray) -> tuple[AnyArray, ...]:
             own = torch.from_numpy(scores[0])
-            found = self.loss.rule(own, one_cost)
-            of_classes = own if n_classes is None else self.loss.class_scores(own, n_classes)
+            found, of_classes = self.loss.rule(own, float(np.ravel(cost)[0])), self.loss.class_scores(own, n_classes)
             return tuple(part.numpy() for part in (found.label, found.acceptance, found.confidence, of_classes))
 
-        label, acceptance, confidence, of_classes = self.over_pieces(X, by_rule)
-        return Decision.from_acceptance(label, acceptance, confidence), of_classes.astype(np.float64)
+        label, acceptance, confidence, scores = self.over_pieces(X, by_rule)
+        return Decision.from_acceptance(label, acceptance, confidence), scores.astype(np.float64)
 
     def _label_confidence_proba(self, scores: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Return the likeliest class, by the mean score among equals; its estimate; and all normalised estimates."""
@@ -339,10 +329,6 @@ class FittedNetworks(ScaledNetworks):
             by_class = self.loss.class_scores(torch.from_numpy(scores), proba.shape[1]).numpy().mean(0)
             label = np.where(likeliest, by_class, -np.inf).argmax(axis=1)
         return label, confidence, _normalised(proba)
-
-    def calibrated(self, X: AnyArray, y: NDArray[np.int64], weight: NDArray[np.float64]) -> FittedNetworks:
-        """Return the same networks with a temperature chosen on these rows."""
-        return replace(self, temperature=TemperatureScaling().fit(self.proba(X, normalised=True), y, weight))
 
 
 def _normalised(estimates: AnyArray) -> NDArray[np.float64]:

@@ -502,10 +502,8 @@ def _numbered(keys: Ints) -> Ints:
 # Equal rows have equal keys
 
 
-_ROWS_AT_A_TIME = 1 << 15
-
-
-def _row_keys(X: Features) -> Ints:
+def _row_keys(X: Features) -> AnyArray:
+    """Return a key for each row: equal rows have equal ones."""
     if isinstance(X, list | tuple):
         return _codes(np.fromiter(X, dtype=object, count=len(X)))
     if sparse.issparse(X):
@@ -517,11 +515,10 @@ def _row_keys(X: Features) -> Ints:
     columns = _columns(X)
     if columns is None:
         cells = np.asarray(X)
-        cells = cells.reshape(len(cells), -1)
+        codes = _codes(cells.ravel()).reshape(len(cells), -1)
     else:
-        cells = np.array([_codes(np.asarray(column)) for column in columns]).reshape(-1, len(X)).T
-    pieces = (cells[start : start + _ROWS_AT_A_TIME] for start in range(0, len(cells), _ROWS_AT_A_TIME))
-    return _hashes(row.tobytes() for piece in pieces for row in _codes(piece.ravel()).reshape(piece.shape))
+        codes = np.array([_codes(np.asarray(column)) for column in columns]).reshape(-1, len(X)).T
+    return _hashes(row.tobytes() for row in np.ascontiguousarray(codes))
 
 
 def _columns(X: Features) -> Iterable[Any] | None:
