@@ -42,7 +42,7 @@ def test_finite_at_scores_of_a_thousand(name, dtype):
     decision = loss.decide(scores, PRICES)
     assert decision.acceptance.isfinite().all()
     if loss.has_estimates:
-        for estimate in loss.estimates(scores, J):
+        for estimate in loss.inverse_link(scores, J):
             assert ((estimate >= 0) & (estimate <= 1)).all()
 
 
@@ -128,7 +128,7 @@ def test_the_risk_is_stationary_at_the_truth_whichever_answers_are_missing(name)
     able = torch.tensor([[0.9, 0.2, 0.5, 0.7], [0.3, 0.9, 0.9, 0.1], [0.6, 0.6, 0.6, 0.6]], dtype=torch.float64)
     rho = able @ eta
     scores = scores_of(name, eta, rho)
-    for estimate, truth in zip(loss.estimates(scores, J), (eta, rho), strict=True):
+    for estimate, truth in zip(loss.inverse_link(scores, J), (eta, rho), strict=True):
         torch.testing.assert_close(estimate, truth)
     leaf = scores.clone().requires_grad_()
     risk = torch.zeros((), dtype=torch.float64)
@@ -253,7 +253,7 @@ class _Incomplete:
         (lambda loss: loss(torch.zeros(3), torch.tensor(0.0), torch.ones(1), [0.0]), InputTypeError, "integer"),
         (lambda loss: loss.decide(torch.zeros(3), []), InputError, "for each expert"),
         (lambda loss: loss.decide(torch.full((3,), torch.nan), [0.0]), InputError, "NaN"),
-        (lambda loss: get_joint("rs").estimates(torch.zeros(3), 1), InputError, "no inverse link"),
+        (lambda loss: get_joint("rs").inverse_link(torch.zeros(3), 1), InputError, "no inverse link"),
         (lambda loss: resolve_joint(_Incomplete), InputTypeError, "a joint loss is one of"),
         (lambda loss: RealizableDeferral(2.0), InputError, "q must be"),
         (lambda loss: get_joint("decoupled", weight=0.0), InputError, "weight must be positive"),

@@ -306,10 +306,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     def _right(self, answers: Any, experts: Mapping[str, Expert], codes: NDArray[np.int64]) -> Floats:
         """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
         to_learn = [name for name, one in experts.items() if one.accuracy is None]
-        counts = answers_to_learn_from(answers, experts, self.classes_, len(codes), to_learn).counts
-        given = counts.sum(axis=2)
-        share = counts[np.arange(len(codes)), :, codes] / np.maximum(given, 1)
-        right = np.where(given > 0, share, np.nan)
+        right = answers_to_learn_from(answers, experts, self.classes_, len(codes), to_learn).right(codes)
         for number, expert in enumerate(experts.values()):
             if expert.accuracy is not None:
                 right[:, number] = expert.accuracy

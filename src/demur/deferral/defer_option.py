@@ -349,7 +349,7 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     columns : sequence of int or str, optional
         The columns of X that hold the probabilities, one per class in sorted order. All of them by default.
     classes : sequence, optional
-        The classes in the order of the columns. By default 0, 1, ... where y holds such numbers, else what y holds.
+        The classes in the order of the columns. By default those in y, sorted.
 
     Attributes
     ----------
@@ -374,13 +374,9 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array or table of shape (n_rows, n_columns)
         y : array of shape (n_rows,)
         """
-        n_columns, seen = self._read(X).shape[1], np.unique(np.asarray(y))
+        n_columns = self._read(X).shape[1]
         self.n_features_in_ = np.shape(X)[1]
-        if self.classes is not None:
-            self.classes_ = np.asarray(self.classes)
-        else:
-            numbered = seen.dtype.kind in "iu" and seen.min() >= 0 and seen.max() < n_columns
-            self.classes_ = np.arange(n_columns) if numbered else seen
+        self.classes_ = np.unique(np.asarray(y)) if self.classes is None else np.asarray(self.classes)
         if len(self.classes_) != n_columns or (np.sort(self.classes_) != self.classes_).any():
             raise InputError(
                 f"classes must name the {n_columns} columns of probabilities in sorted order, got "
@@ -424,6 +420,5 @@ def column_of(X: Features, column: Any) -> NDArray[np.float64]:
     try:
         found = _safe_indexing(X if hasattr(X, "shape") else np.asarray(X), column, axis=1)
     except (ValueError, KeyError, IndexError):
-        named = f"; its columns are {', '.join(map(str, X.columns))}" if hasattr(X, "columns") else ""
-        raise InputError(f"X has no column {column!r}{named}.") from None
+        raise InputError(f"X has no column {column!r}.") from None
     return np.asarray(found.toarray() if sparse.issparse(found) else found, dtype=np.float64).ravel()

@@ -145,9 +145,9 @@ def check_deferral(
             f"the number of experts must be a whole number from 1 on, with at most {_MOST_OUTCOMES} outcomes (classes "
             f"times 2 to the power of experts), got {n_experts!r} for {n_classes} classes."
         )
-    asked = tuple(float(price) for price in (prices if prices is not None else [0.0] * n_experts))
+    asked = tuple(np.zeros(n_experts) if prices is None else np.asarray(prices, dtype=np.float64).tolist())
     if len(asked) != n_experts or not all(0 <= price < np.inf for price in asked):
-        raise InputError(f"prices must be {n_experts} numbers of at least 0, got {list(asked)}.")
+        raise InputError(f"prices must be {n_experts} numbers of at least 0, got {prices!r}.")
     settings = [_Setting(joint, n_classes, asked)]
     if joint.stages:
         settings = [replace(settings[0], eta=_peaked(n_classes, top)) for top in _TOPS[1:]]

@@ -112,6 +112,12 @@ class Ballots:
     counts: Floats
     answer: NDArray[np.int64]
 
+    def right(self, y: NDArray[np.int64]) -> Floats:
+        """Return the share of right answers, of shape (n_rows, n_experts), given the classes; NaN for a gap."""
+        with np.errstate(invalid="ignore"):
+            share: Floats = self.counts[np.arange(len(y)), :, y] / self.counts.sum(axis=2)
+        return share
+
 
 def read_experts(experts: Any) -> dict[str, Expert]:
     """Read the experts from a mapping of names to prices or to :class:`Expert`.

@@ -100,8 +100,8 @@ class JointLoss(Trainable):
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         """Return the class probabilities and P(expert right) that the scores stand for, unchecked."""
         raise InputError(
-            f"{self.name} has no inverse link, so its scores give no probabilities; use decide(), or a loss such as "
-            "'decoupled'."
+            f"{self.name} has no inverse link, so its scores give no probabilities; use decide(), or another loss such "
+            "as 'decoupled'."
         )
 
     @final
@@ -133,19 +133,6 @@ class JointLoss(Trainable):
         scores = at_least_single(scores)
         with full_precision(scores):
             return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
-
-    @final
-    def estimates(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
-        """Return the estimated class probabilities (..., K) and P(expert right) (..., J).
-
-        Raises
-        ------
-        InputError
-            If the loss has no inverse link.
-        """
-        self._check(scores, [0.0] * n_experts)
-        with full_precision(scores):
-            return self.inverse_link(at_least_single(scores), n_experts)
 
     def values(self, scores: Tensor, prices: Prices) -> tuple[Tensor, Tensor]:
         """Return what each class and each expert is worth, on one scale; the largest is the best action. Unchecked.
