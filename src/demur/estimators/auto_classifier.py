@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -29,11 +28,11 @@ from demur.estimators.candidates import (
     dense_view,
 )
 from demur.estimators.cross_fitting import proba_of
-from demur.estimators.fold_networks import Rows
+from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_encoding import TableEncoding
 from demur.progress import progress_bar
-from demur.workers import native_threads
+from demur.workers import native_threads, on_workers
 
 __all__ = ["AutoClassifier", "UninformativeModelWarning", "mixture_weights"]
 
@@ -190,9 +189,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if not len(matrix):
             return np.empty((0, len(self.classes_)))
         views = self._views(matrix, set(self.views_))
-        pieces = [slice(start, start + _ROWS_AT_A_TIME) for start in range(0, len(matrix), _ROWS_AT_A_TIME)]
-        work = (delayed(self._mixture)({name: rows[piece] for name, rows in views.items()}) for piece in pieces)
-        mixture = np.concatenate(Parallel(n_jobs=self.n_jobs if len(pieces) > 1 else 1, prefer="threads")(work))
+        starts = range(0, len(matrix), _ROWS_AT_A_TIME)
+        pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
+        mixture = np.concatenate(on_workers(self._mixture, pieces))
         return np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
 
     def _mixture(self, views: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -218,15 +217,14 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def _wanted(self) -> list[CandidateModel]:
         if self.candidates is None:
             return [candidate for candidate in CANDIDATES if candidate.is_installed]
-        found = [candidate_named(name) for name in self.candidates]
-        known = [candidate for candidate in dict.fromkeys(found) if candidate is not None]
-        if None in found or not known:
+        known = [one for one in map(candidate_named, dict.fromkeys(self.candidates)) if one is not None]
+        if not known or len(known) < len(set(self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
-        for candidate in known:
-            if not candidate.is_installed:
-                raise MissingExtraError(f"the candidate {candidate.name!r} needs a package: pip install demur[boost]")
-        return known
+        missing = [one.name for one in known if not one.is_installed]
+        if missing:
+            raise MissingExtraError(f"the candidate {missing[0]!r} needs a package: pip install demur[boost]")
+        return list(dict.fromkeys(known))
 
     def _views(self, codes: NDArray[np.float64], wanted: set[str]) -> dict[str, NDArray[np.float64]]:
         """Return the rows as trees take them, and where it is wanted as the others do."""
@@ -308,8 +306,6 @@ def mixture_weights(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayL
     >>> [round(share, 2) for share in mixture_weights([[0.9, 0.3] * 500, [0.3, 0.9] * 500, [0.5, 0.5] * 500])]
     [0.5, 0.5, 0.0]
     """
-    if not len(true_class_proba):
-        raise InputError("there is no model to blend; give at least one.")
     columns = np.maximum(np.array([np.asarray(one, dtype=np.float64) for one in true_class_proba]), _SMALLEST)
     rows = np.ones(columns.shape[1]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     shares = np.full(len(columns), 1 / len(columns))

@@ -62,7 +62,7 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         Raises
         ------
         BoostedTreesError
-            If a parameter is not a plain value, or the stored model does not predict what the classifier does.
+            If a parameter is not a plain value.
         """
         found = library_of(estimator)
         assert found is not None
@@ -70,37 +70,28 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         is_fitted = estimator.is_fitted() if hasattr(estimator, "is_fitted") else hasattr(estimator, "classes_")
         if not is_fitted:
             return trees
-        width = int(estimator.n_features_in_)
-        trees._adopt(_LIBRARIES[found].content(estimator), np.asarray(estimator.classes_), width)
-        row = np.zeros((1, width))
-        try:
-            expected = estimator.predict_proba(row)
-        except Exception:  # it reads categories or texts, which zeros are not
-            return trees
-        if not np.allclose(trees.predict_proba(row), expected, atol=1e-6):
-            raise BoostedTreesError(f"its {found} model does not give class probabilities; use the default objective.")
+        content = _LIBRARIES[found].content(estimator)
+        trees._adopt(content, np.asarray(estimator.classes_), int(estimator.n_features_in_))
         return trees
 
     def fit(self, X: Features, y: AnyArray, sample_weight: AnyArray | None = None) -> Self:
         """Train the trees."""
-        self.fit_within(X, y, {"sample_weight": sample_weight}, np.inf)
+        self.fit_within(X, y, sample_weight, np.inf)
         return self
 
-    def fit_within(self, X: Features, y: AnyArray, parameters: ByName, seconds: float, at_most: float = 1.0) -> float:
+    def fit_within(self, X: Features, y: AnyArray, weight: Any, seconds: float, at_most: float = 1.0) -> float:
         """Train within a time limit and a share of the trees, at least one tree; return the share that was trained."""
         library = self._library()
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
         classes, codes = np.unique(labels, return_inverse=True)
         check_two_classes(classes)
-        if self.categorical and self.library != "lightgbm":
-            raise InputError(f"{self.library} takes no category codes here; give it numbers, or use lightgbm.")
         given = self.parameters or {}
         model = getattr(import_module(self.library), library.classifier)(**{**library.quiet, **given})
         names = ("iterations", "n_estimators", "num_trees")
         wanted = int(next((given[name] for name in names if given.get(name)), library.n_trees))
         watch = _Watch(time.monotonic() + seconds, max(1, round(at_most * wanted)))
         named = {"categorical_feature": list(self.categorical)} if self.categorical else {}
-        library.fit(model, rows, codes, {"sample_weight": parameters.get("sample_weight"), **named}, watch)
+        library.fit(model, rows, codes, {"sample_weight": weight, **named}, watch)
         self._adopt(library.content(model), classes, rows.shape[1])
         return min(1.0, watch.done / wanted)
 
@@ -108,13 +99,7 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         """Return class probabilities of shape (n_rows, n_classes)."""
         check_is_fitted(self, "content_")
         proba = np.asarray(self._library().proba(self._read(), X), dtype=np.float64)
-        if proba.ndim == 1 and len(self.classes_) == 2:
-            proba = np.column_stack([1 - proba, proba])
-        if proba.shape[1:] != (len(self.classes_),):
-            raise BoostedTreesError(
-                f"the {self.library} model gives no probabilities of its {len(self.classes_)} classes."
-            )
-        return proba
+        return np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
 
     def predict(self, X: Features) -> AnyArray:
         """Return the likeliest class of each row."""

@@ -19,22 +19,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from demur.array_types import ByName, Estimator, Features
+from demur.array_types import Estimator, Features
 from demur.calibration import TemperatureScaling
-from demur.errors import InputError
 from demur.estimators.boosted_trees import BoostedTrees, is_installed
 from demur.estimators.cross_fitting import proba_of
-from demur.estimators.fold_networks import (
+from demur.estimators.network_selection import (
     FoldData,
     Rows,
     fit_fold_networks,
-    parts_of,
+    grid_of,
     recipe_for,
     train_for_tables,
 )
-from demur.estimators.network_selection import grid_of
 from demur.estimators.reject_classifier import RejectClassifier
-from demur.estimators.splitting import Fold
+from demur.estimators.splitting import Fold, usable_folds
 from demur.training import PeriodicEmbeddings, TabularTraining
 from demur.workers import free_cores
 
@@ -248,16 +246,12 @@ _PIECES: dict[type, _Pieces] = {
 }
 
 
-def fit_in_pieces(
-    model: Estimator, X: Features, y: Any, parameters: ByName, seconds: float, at_most: float = 1.0
-) -> float:
+def fit_in_pieces(model: Estimator, X: Features, y: Any, weight: Any, seconds: float, at_most: float = 1.0) -> float:
     """Fit a model, at most for so many seconds and one more piece; return which share of it was trained.
 
     Parameters
     ----------
-    model, X, y
-    parameters : dict
-        For ``fit``.
+    model, X, y, weight
     seconds : float
     at_most : float
         The share of the training that the cross-fitted models had. A model that becomes more confident with training
@@ -267,14 +261,14 @@ def fit_in_pieces(
     --------
     >>> X, y = np.arange(20.0).reshape(-1, 1), np.arange(20) % 2
     >>> forest = ExtraTreesClassifier(20, random_state=0)
-    >>> fit_in_pieces(forest, X, y, {}, seconds=0.0), len(forest.estimators_)
+    >>> fit_in_pieces(forest, X, y, None, seconds=0.0), len(forest.estimators_)
     (0.2, 4)
     """
     if isinstance(model, BoostedTrees):
-        return model.fit_within(X, y, parameters, seconds, at_most)
+        return model.fit_within(X, y, weight, seconds, at_most)
     pieces = _PIECES.get(type(model))
     if pieces is None or (not np.isfinite(seconds) and at_most >= 1):
-        model.fit(X, y, **parameters)
+        model.fit(X, y, sample_weight=weight)
         return 1.0
     started = time.monotonic()
     total, done, step = getattr(model, pieces.parameter), 0, pieces.first
@@ -283,7 +277,7 @@ def fit_in_pieces(
     while done < most:
         step = min(step, most - done)
         before = time.monotonic()
-        model.set_params(**{pieces.parameter: done + step if pieces.grows else step}).fit(X, y, **parameters)
+        model.set_params(**{pieces.parameter: done + step if pieces.grows else step}).fit(X, y, sample_weight=weight)
         done += step
         if not pieces.grows and np.max(model.n_iter_) < step:
             done = most = total  # it has converged
@@ -392,16 +386,13 @@ class CandidateSearch:
     ) -> None:
         self.codes, self.y, self.weight, self.task = rows.X, rows.y, rows.weight, task
         self._seconds, self._ends, self._advance = seconds, time.monotonic() + seconds, advance
-        self.folds = [fold for fold in parts_of(rows, folds) if len(fold[1])]
-        if not self.folds:
-            raise InputError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
+        self.folds = usable_folds(folds, rows.y, rows.weight, at_least_one=True)
         self.held_out_rows = np.concatenate([test for _, test in self.folds])
         self.held_out_weight = None if self.weight is None else self.weight[self.held_out_rows]
         self.n_classes = int(self.y.max()) + 1
         self._fitted: list[CrossFitted] = []
         self._dense_of_fold: dict[int, Any] = {}
-        self._numbers: NDArray[np.float64] | None = None
-        self.numbers: ColumnTransformer | None = None
+        self.numbers = numbers_view(task.categorical).fit(self.codes) if task.categorical.any() else None
 
     def run(self, wanted: Sequence[CandidateModel]) -> list[CrossFitted]:
         """Cross-fit the candidates, each in its slice of the time; the first in any case."""
@@ -426,54 +417,53 @@ class CandidateSearch:
         """Return the candidate for use: networks are an ensemble of the folds' own, others are fitted on all rows."""
         if fitted.model is not None:
             return fitted.model
-        started = time.monotonic()
-        model = fitted.candidate.make(self.task)
         rows = self._sample(np.arange(len(self.y)), fitted.share_of_rows)
-        seconds = max(self._ends - started - self._reserved() + fitted.last_fit, 0.0)  # the others' time stays theirs
-        fit_in_pieces(model, view[rows], self.y[rows], self._parameters(rows), seconds, fitted.trained)
-        fitted.seconds += time.monotonic() - started
+        left = self._ends - time.monotonic() - self._reserved() + fitted.last_fit  # the others' time stays theirs
+        model, _, seconds = self._fit(fitted.candidate, view[rows], rows, max(left, 0.0), fitted.trained)
         if "n_jobs" in model.get_params():
             model.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
-        fitted.model = model
+        fitted.model, fitted.seconds = model, fitted.seconds + seconds
         return model
+
+    def _fit(
+        self,
+        candidate: CandidateModel,
+        X: NDArray[np.float64],
+        rows: NDArray[np.int64],
+        seconds: float,
+        at_most: float = 1.0,
+    ) -> tuple[Any, float, float]:
+        """Fit a new model on some rows; return it, the share of the training that was done, and the time it took."""
+        started = time.monotonic()
+        model = candidate.make(self.task)
+        weight = None if self.weight is None else self.weight[rows]
+        done = fit_in_pieces(model, X, self.y[rows], weight, seconds, at_most)
+        return model, done, time.monotonic() - started
 
     def _cross_fit(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
         """Fit fold by fold; the slice is for these and for one more fit, on all rows."""
         ends, n_fits, last_fit = time.monotonic() + seconds, len(self.folds) + 1, 0.0
         share, probas, trained = 1.0, [], 1.0
         for number, (train, test) in enumerate(self.folds):
-            each = (ends - time.monotonic()) / (n_fits - number)
-            view = self._view(candidate, number)
-            if number == 0 and np.isfinite(each) and len(train) > _MANY_ROWS:
-                share = self._affordable_share(candidate, view, train, each)
-                each = (ends - time.monotonic()) / n_fits
-            started = time.monotonic()
-            rows = self._sample(train, share)
-            model = candidate.make(self.task)
-            trained = min(trained, fit_in_pieces(model, view(rows), self.y[rows], self._parameters(rows), each))
-            last_fit = time.monotonic() - started
-            probas.append(proba_of(model, view(test), np.arange(self.n_classes)))
+            if number == 0 and np.isfinite(seconds) and len(train) > _MANY_ROWS:
+                share = self._affordable_share(candidate, train, seconds / n_fits)
+            rows, each = self._sample(train, share), (ends - time.monotonic()) / (n_fits - number)
+            model, done, last_fit = self._fit(candidate, self._view(candidate, number, rows), rows, each)
+            trained = min(trained, done)
+            probas.append(proba_of(model, self._view(candidate, number, test), np.arange(self.n_classes)))
             self._advance(100 / len(self.folds), candidate.name)
         return self._calibrated(candidate, np.concatenate(probas), trained, share, None, last_fit)
 
-    def _affordable_share(
-        self, candidate: CandidateModel, view: Any, train: NDArray[np.int64], seconds: float
-    ) -> float:
+    def _affordable_share(self, candidate: CandidateModel, train: NDArray[np.int64], seconds: float) -> float:
         """Return which share of the rows can be trained on in this time, by training on few of them first."""
         few = self._sample(train, max(0.02, 2000 / len(train)))
-        started = time.monotonic()
-        model = candidate.make(self.task)
-        done = fit_in_pieces(model, view(few), self.y[few], self._parameters(few), _PROBE_SHARE * seconds)
-        forecast = max(time.monotonic() - started, 1e-9) / max(done, 1e-9) * len(train) / len(few)
+        _, done, taken = self._fit(candidate, self._view(candidate, 0, few), few, _PROBE_SHARE * seconds)
+        forecast = max(taken, 1e-9) / max(done, 1e-9) * len(train) / len(few)
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
 
     def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
         """Train the networks of all folds as one stack, which then stays as it is."""
-        if self._numbers is None:
-            self._numbers = self.codes
-            if self.task.categorical.any():
-                self.numbers = numbers_view(self.task.categorical).fit(self.codes)
-                self._numbers = np.asarray(self.numbers.transform(self.codes), dtype=np.float64)
+        numbers = self.codes if self.numbers is None else np.asarray(self.numbers.transform(self.codes), np.float64)
         n_train = len(self.folds[0][0])
         n_members = max(len(self.folds) * _members_per_fold(n_train), 2)
         usual = recipe_for(n_train)
@@ -484,12 +474,12 @@ class CandidateSearch:
             model.embeddings, recipe=recipe, deadline=time.monotonic() + seconds if np.isfinite(seconds) else None,
             progress=lambda steps: self._advance(100 * steps / total, name),
         )  # fmt: skip
-        data = FoldData(Rows(self._numbers, self.y, self.weight), self.folds)
+        data = FoldData(Rows(numbers, self.y, self.weight), self.folds)
         grid = grid_of("ce", self.n_classes, 0.02, 0.2)
         found = fit_fold_networks(data, grid, seeds.tolist(), self.n_classes, 0.2, train)
         run = cast(TabularTraining, found.run)
         epochs = recipe.epochs if run.complete else np.isfinite(run.training_loss).sum(1).mean()
-        model.adopt(found, self._numbers.shape[1], self.n_classes)
+        model.adopt(found, numbers.shape[1], self.n_classes)
         return self._calibrated(candidate, found.held_out.scores, epochs / recipe.epochs, 1.0, model, 0.0)
 
     def _calibrated(
@@ -507,14 +497,13 @@ class CandidateSearch:
         true_class = proba[np.arange(len(labels)), labels]
         return CrossFitted(candidate, scaling, proba, true_class, float(trained), share, model, last_fit)
 
-    def _view(self, candidate: CandidateModel, fold: int) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
-        """Return from row numbers to what the candidate sees of these rows; all candidates share the encoders."""
+    def _view(self, candidate: CandidateModel, fold: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the candidate sees of some rows; the candidates share the encoder that each fold learns."""
         if candidate.view == "codes":
-            return lambda rows: self.codes[rows]
+            return self.codes[rows]
         if fold not in self._dense_of_fold:
             self._dense_of_fold[fold] = dense_view(self.task.categorical).fit(self.codes[self.folds[fold][0]])
-        dense = self._dense_of_fold[fold]
-        return lambda rows: np.asarray(dense.transform(self.codes[rows]), dtype=np.float64)
+        return np.asarray(self._dense_of_fold[fold].transform(self.codes[rows]), dtype=np.float64)
 
     def _sample(self, rows: NDArray[np.int64], share: float) -> NDArray[np.int64]:
         """Return a share of the rows at random, with at least one of every class."""
@@ -524,6 +513,3 @@ class CandidateSearch:
         _, first = np.unique(self.y[order], return_index=True)
         chosen = np.union1d(np.arange(round(share * len(rows))), first)
         return np.sort(order[chosen])
-
-    def _parameters(self, rows: NDArray[np.int64]) -> ByName:
-        return {} if self.weight is None else {"sample_weight": self.weight[rows]}

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, CostLike, Label
 from demur.calibration import TemperatureScaling
-from demur.costs import check_cost, cost_per_row
+from demur.costs import cost_per_row
 from demur.errors import InputError
 from demur.estimators.base import (
     Examples,
@@ -27,16 +27,19 @@ from demur.estimators.base import (
     choose_reject_label,
     row_weights,
 )
-from demur.estimators.fold_networks import (
+from demur.estimators.network_selection import (
+    FittedNetworks,
     FoldData,
     FoldNetworks,
+    GridEntry,
     Rows,
     fit_fold_networks,
+    grid_of,
     parts_of,
     recipe_for,
     train_for_tables,
+    warn_if_silent,
 )
-from demur.estimators.network_selection import GridEntry, grid_of, warn_if_silent
 from demur.estimators.splitting import Blocks, Fold, folds_of, validation_rows
 from demur.estimators.table_encoding import KnownRows
 from demur.lazy_torch import torch
@@ -163,7 +166,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     known_rows_ : KnownRows or None
         What tells rows that are unlike those of training.
     equal_rows_ : int
-        How many rows had the features of an earlier row, a weight of 2 counting as two rows.
+        How many rows had the features of an earlier row.
 
     Examples
     --------
@@ -176,6 +179,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     True
     """
 
+    fit_cost_: float
+    networks_: FittedNetworks
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
@@ -235,7 +240,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         y : array-like of shape (n_rows,)
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_rows,), optional
-            A weight of 2 counts as the row twice, a weight of 0 as no row.
+            Multiplies the loss of each row; a weight of 0 is no row.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine) are either all trained on or all held out.
         """
@@ -366,9 +371,6 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             weight = by_class if weight is None else weight * by_class
         return checked_examples(features, codes, weight, groups)
 
-    def decide(self, X: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
-        return self.decide_and_score(X, cost)[0]
-
     def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
@@ -380,10 +382,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
         decision, scores = self.networks_.decide_and_score(array, cost, len(self.classes_))
-        known = getattr(self, "known_rows_", None)
-        if known is None or self.novelty is None:
-            return decision, scores
-        return decision.declining(known.novel(array, self.novelty)), scores
+        novel = self._novel(array)
+        return (decision if novel is None else decision.declining(novel)), scores
 
     @property
     def has_proba(self) -> bool:
@@ -400,9 +400,6 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             return None
         return f"{loss.name} was trained for the cost {self.fit_cost_:g}; fit again for another"
 
-    def explain(self) -> str | None:
-        return None
-
     @available_if(_has_link)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return class probabilities, rows summing to 1.
@@ -412,13 +409,6 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         """
         check_is_fitted(self)
         return self.networks_.proba(self._validated(X))
-
-    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        if self.has_proba:
-            proba: NDArray[np.float64] = self.predict_proba(X)
-            return proba
-        return self.networks_.decide_and_score(self._validated(X), self.fit_cost_, len(self.classes_))[1]
 
     def _loss(self) -> Any:
         """Return the chosen loss, or before fit the one that was asked for."""
@@ -430,8 +420,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         return MLP((n_features, *(self._hidden_units() or (50,)), n_outputs))
 
     def _check_parameters(self) -> None:
-        if check_cost(self.cost).ndim:
-            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+        self._check_cost()
         check_whole("patience", self.patience)
         self._check_training()
         if self.calibration not in (None, "auto", "temperature"):
@@ -441,8 +430,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
                 only = "is for the default networks, of losses with a link"
                 raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
         loss = resolve(self.loss)
-        if not loss.defined_at_zero_cost() and self.cost == 0:
-            loss.check_cost(self.cost)
+        loss.check_cost(self.cost)
         several = self.n_members is not None and self.n_members > 1
         if not loss.has_link and (several or self.calibration == "temperature"):
             what = "n_members > 1" if several else "calibration"

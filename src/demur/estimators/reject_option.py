@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
@@ -20,15 +19,20 @@ from sklearn.utils.metadata_routing import (
     get_routing_for_object,
     process_routing,
 )
-from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
 
 from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Label
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
-from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import RejectingClassifier, check_two_classes, checked_labels, choose_reject_label
-from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.base import (
+    RejectingClassifier,
+    check_two_classes,
+    checked_labels,
+    choose_reject_label,
+    row_weights,
+)
+from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.estimators.table_encoding import KnownRows
 from demur.label_shift import LabelShift
@@ -37,32 +41,16 @@ from demur.rules import Chow, CostMatrix, Decision, Rule
 __all__ = ["AroundAnEstimator", "RejectOption"]
 
 
-class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
+class AroundAnEstimator(FeaturesOfEstimator):
     """An estimator that wraps another, fits it, and gets probabilities of rows that it has not seen."""
 
     estimator: Any
-    estimator_: Estimator
     classes_: AnyArray
     cv: Any
     reject_label: Label
     reject_label_: Label
     time_budget: float | None
     random_state: Any = 0
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features that the fitted estimator saw."""
-        return int(self._of_fitted("n_features_in_"))
-
-    @property
-    def feature_names_in_(self) -> AnyArray:
-        """The names of the columns that the fitted estimator saw, where they had names."""
-        return np.asarray(self._of_fitted("feature_names_in_"))
-
-    def _of_fitted(self, name: str) -> Any:
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name} before fit.")
-        return getattr(self.estimator_, name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -129,7 +117,7 @@ class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-lear
         rows, proba = np.empty(0, dtype=np.int64), np.empty((0, len(self.classes_)))
         if isinstance(base, FrozenEstimator):
             self.estimator_ = base
-            return (np.arange(len(y)), self._proba(X)) if held_out else (rows, proba)
+            return (np.arange(len(y)), proba_of(self.estimator_, X, self.classes_)) if held_out else (rows, proba)
         if isinstance(base, AutoClassifier):
             blend = clone(base)
             if not isinstance(self.cv, Integral):
@@ -140,14 +128,6 @@ class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-lear
             rows, proba = out_of_fold_proba(base, X, y, self.classes_, folds, fit_params)
         self.estimator_ = fit_clone(base, X, y, fit_params)
         return rows, proba
-
-    def _proba(self, X: Features) -> NDArray[np.float64]:
-        try:
-            return proba_of(self.estimator_, X, self.classes_)
-        except NotFittedError:
-            raise NotFittedError(
-                "the frozen estimator is not fitted; fit it, or pass it without FrozenEstimator."
-            ) from None
 
 
 class RejectOption(AroundAnEstimator, RejectingClassifier):
@@ -271,9 +251,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self._check_parameters()
         X, y, groups = indexable(X, y, groups)
         labels = checked_labels(y)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = row_weights(X, sample_weight)
+        if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base()
         self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
@@ -291,13 +270,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                     f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a "
                     "cost."
                 )
-            train, aside, _, copies = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
+            train, aside, _, copies = set_aside(self.cv, labels, blocks, folds)
         seen = _safe_indexing(X, train)
         own = _check_method_params(X, self._routed(base, groups, fit_params), indices=train)
         held_out, proba = self._fit_model(base, seen, labels[train], folds_within(folds, train), own, calibrate)
         self.equal_rows_ = blocks.equal_rows
         self.label_shift_: LabelShift | None = None
-        self.calibrator_ = self.known_rows_ = self.fitted_rule_ = None
+        self.calibrator_ = self.known_rows_ = None
+        self.fitted_rule_: Any = None
         if calibrate and not (isinstance(base, AutoClassifier) and self.calibration == "auto"):
             rows = train[held_out]
             self.calibrator_ = self._calibrate(proba, codes[rows], None if weight is None else weight[rows])
@@ -356,9 +336,6 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             copies = blocks.copies(rows)
         self._fit_rule(X, labels, rows, groups, copies, None if declined is None else declined[rows])
         return self
-
-    def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
-        return self.decide_and_score(X, cost)[0]
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         proba = self.predict_proba(X)
@@ -461,9 +438,6 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
         return adapted
 
-    def _scores(self, X: Features) -> NDArray[np.float64]:
-        return self.predict_proba(X)
-
     def _mean_cost(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
         rule = self.rule_
         if not isinstance(rule, CostMatrix):
@@ -474,12 +448,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         answers = np.where(decision.reject, len(self.classes_), decision.label)
         costs, codes = np.asarray(rule.costs), np.searchsorted(self.classes_, labels)
         charged = costs[codes, answers] if costs.ndim == 2 else costs[np.arange(len(codes)), codes, answers]
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
-        return float(np.average(charged, weights=weight))
+        return float(np.average(charged, weights=row_weights(labels, sample_weight)))
 
     def _check_parameters(self) -> None:
-        if check_cost(self.cost).ndim:
-            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+        self._check_cost()
         if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 
@@ -513,7 +485,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if by_group is not None:
             rule = rule.of_rows(rows[kept])
         codes = np.searchsorted(self.classes_, labels[rows])
-        self.fitted_rule_: Any = clone(rule).fit(proba[kept], codes[kept], **given)
+        self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)
         if by_group is not None:
             missing = {str(group) for group in by_group} - set(self.fitted_rule_.group_certificates_)
             if missing:
@@ -526,10 +498,6 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     def _warn_of_copies(self, blocks: Blocks) -> None:
         if (blocks.times > 1 or blocks.suspects is not None) and has_fit_parameter(self.rule, "copies"):
             warnings.warn(blocks.explain() or "", EqualRowsWarning, stacklevel=3)
-
-    def _novel(self, X: Features) -> NDArray[np.bool_] | None:
-        known = getattr(self, "known_rows_", None)
-        return None if known is None or self.novelty is None else known.novel(X, self.novelty)
 
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):
@@ -546,7 +514,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
 
     def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
-        proba = self._proba(X)
+        proba = proba_of(self.estimator_, X, self.classes_)
         return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
 
 
