@@ -374,8 +374,9 @@ class AnswerTable:
                 near = 0.5 * prior
                 near[answer] += 0.5
             label = (np.bincount(y[own], minlength=n_classes) + _PRIOR * near) / (own.sum() + _PRIOR)
-            n_bins = min(_MOST_BINS, max(1, int(own.sum()) // _LEAST))
-            cuts = np.unique(np.quantile(sure[own], np.arange(1, n_bins) / n_bins, method="lower"))
+            ordered = np.sort(sure[own])
+            n_bins = min(_MOST_BINS, max(1, len(ordered) // _LEAST))
+            cuts = np.unique(ordered[np.arange(1, n_bins) * len(ordered) // n_bins])
             cell = np.searchsorted(cuts, sure[own], side="left")
             counts = np.zeros((len(cuts) + 1, n_classes))
             np.add.at(counts, (cell, y[own]), 1)

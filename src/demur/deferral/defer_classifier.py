@@ -25,23 +25,28 @@ from demur.deferral.experts import (
 )
 from demur.deferral.joint_losses import JointLoss, resolve_joint
 from demur.errors import InputError
-from demur.estimators.base import Examples, TrainsNetworks, checked_examples, row_weights
-from demur.estimators.network_selection import FoldData, Rows, ScaledNetworks, all_diverged, recipe_for
-from demur.estimators.reject_classifier import batch_size_for
-from demur.estimators.splitting import Fold, folds_of, validation_rows
+from demur.estimators.base import TrainsNetworks, checked_examples, row_weights
+from demur.estimators.network_selection import (
+    FoldData,
+    Rows,
+    ScaledNetworks,
+    all_diverged,
+    recipe_for,
+    train_for_tables,
+)
+from demur.estimators.reject_classifier import EPOCHS, train_plain
+from demur.estimators.splitting import folds_of
 from demur.lazy_torch import Tensor, torch
 from demur.losses import CrossEntropy
 from demur.losses.loss import Hyper, Trainable
 from demur.rules import Decision
-from demur.training import MLP, NetworkSpec, TabularNet, resolve_device, train, train_tabular
+from demur.training import MLP, NetworkSpec, TabularTraining, resolve_device
 
 __all__ = ["DeferClassifier"]
 
 Floats = NDArray[np.float64]
 
 _FOLDS = 5
-_EPOCHS = 150
-"""Of a plain perceptron, as in the paper on rejection."""
 
 
 def _has_estimates(self: DeferClassifier) -> bool:
@@ -187,8 +192,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         right = self._right(answers, experts, codes)
         examples = checked_examples(features, codes, row_weights(features, sample_weight), groups, right)
         prices = np.array([one.price for one in experts.values()])
-        uniform = bool((examples.weight == examples.weight[0]).all())
-        rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
+        rows = Rows.of(examples)
         n_members = self.n_members or (5 if self.hidden_units is None else 1)
         seeds, everything = _seeds(rng, n_members), [(np.arange(len(rows.y)), np.empty(0, dtype=np.int64))]
         parts = self._folds(examples, rng) if self.hidden_units is None else []
@@ -261,13 +265,6 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
             )
         return replace(self._best(proba, right), costs=None)
 
-    def _folds(self, examples: Examples, rng: np.random.RandomState) -> list[Fold]:
-        if len(np.unique(examples.blocks.of_row)) < 4:
-            return []
-        if self.n_members == 1:
-            return [validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)]
-        return folds_of(min(_FOLDS, self.n_members or _FOLDS), examples.X, examples.y, blocks=examples.blocks)
-
     def _trained(
         self, loss: Trainable, data: FoldData, n_outputs: int, seeds: Sequence[int], device: torch.device
     ) -> tuple[ScaledNetworks, list[int]]:
@@ -279,28 +276,24 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
             data.spec(NetworkSpec(np.empty(0, dtype=np.int64), seed, decay), part)
             for seed, part in zip(seeds, part_of, strict=True)
         ]
-        n_rows = len(data.parts[0][0])
-        given = {"batch_size": self.batch_size, "learning_rate": self.learning_rate}
-        recipe = recipe_for(n_rows, epochs=self.epochs, **given)
-        epochs = (self.epochs or _EPOCHS) if plain else recipe.epochs
+        recipe = recipe_for(
+            len(data.parts[0][0]), epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate
+        )
+        epochs = (self.epochs or EPOCHS) if plain else recipe.epochs
         with self._progress(epochs * len(specs)) as progress:
+            train = train_for_tables(recipe=recipe, device=device, progress=progress)
             if plain:
-                net = MLP((data.n_inputs, *(self._hidden_units() or ()), n_outputs))
-                trained = train(
-                    loss, net, data.data, [replace(spec, validation=None) for spec in specs],
-                    epochs=epochs, batch_size=self.batch_size or batch_size_for(n_rows),
-                    learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
-                )  # fmt: skip
-            else:
-                tabular = TabularNet(data.n_inputs, n_outputs)
-                run = train_tabular(loss, tabular, data.data, specs, recipe=recipe, device=device, progress=progress)
-                trained = run.trained
-        trained = trained.to("cpu")
+                train = train_plain(self, self._perceptron, device, progress)
+            run = train(loss, data, n_outputs, specs)
+        trained = (run.trained if isinstance(run, TabularTraining) else run).to("cpu")
         kept = np.flatnonzero(~trained.failed.numpy()).tolist()
         if not kept:
             raise all_diverged(resolve_joint(self.loss).name)
         own_parts = [part_of[member] for member in kept]
         return ScaledNetworks(trained.take(kept), **data.scaling(own_parts)), own_parts
+
+    def _perceptron(self, n_inputs: int, n_outputs: int) -> MLP:
+        return MLP((n_inputs, *(self._hidden_units() or ()), n_outputs))
 
     def _right(self, answers: Any, experts: Mapping[str, Expert], codes: NDArray[np.int64]) -> Floats:
         """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
