@@ -322,8 +322,8 @@ def test_three_classes_by_name():
     ("change", "message"),
     [
         ({"answers": np.full(60, 7)}, "the answer 7 of 'nurse' in row 1 is not among the classes 0, 1"),
-        ({"answers": np.full(60, np.nan)}, "the expert 'nurse' has not answered a single row"),
-        ({"answers": None}, "answers are missing"),
+        ({"answers": np.full(60, np.nan)}, "there is no answer of the expert 'nurse'"),
+        ({"answers": None}, "there is no answer of the expert 'nurse'"),
         ({"answers": np.zeros((60, 2))}, r"answers must have shape \(60, 1\)"),
         ({"answers": np.zeros((59, 1))}, r"answers must have shape \(60, 1\)"),
         ({"answers": {"doctor": np.zeros(60)}}, "answers of 'doctor' were given; the experts are nurse"),

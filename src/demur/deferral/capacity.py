@@ -107,22 +107,22 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         gains, names = _gains(decision, experts)
         shares = self._shares(names, rows_per_period)
-        limited = np.flatnonzero(shares < 1)
-        level = self.delta / max(len(limited), 1)
+        limited = shares < 1
+        level = self.delta / max(limited.sum(), 1)
         prices, rows = np.zeros(len(names)), np.arange(len(gains))
-        if len(limited) > 1:
+        if limited.sum() > 1:
             shuffled = np.random.RandomState(0).permutation(rows)
             first, rows = shuffled[: len(rows) // 2], shuffled[len(rows) // 2 :]
             prices = _within(gains[first], _best(gains[first], names), shares * len(first))[1]
         best, margin, _ = _margins(gains[rows], prices, limited)
-        surcharge = -float(prices[limited].min(initial=np.inf)) if len(limited) else 0.0
-        for expert in limited:
+        surcharge = -float(prices[limited].min()) if limited.any() else 0.0
+        for expert in np.flatnonzero(limited):
             allowed = _most_allowed(len(rows), float(shares[expert]), level)
             own = np.sort(margin[best == expert])[::-1]
             if allowed < len(own):
                 surcharge = max(surcharge, float(own[allowed]))
         self.prices_, self.surcharge_, self.limited_ = prices, surcharge, limited
-        self.scarcity_ = {name: float(prices[i] + surcharge) if i in limited else 0.0 for i, name in enumerate(names)}
+        self.scarcity_ = dict(zip(names, np.where(limited, prices + surcharge, 0.0).tolist(), strict=True))
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -187,19 +187,13 @@ def _best(gains: Floats, names: list[str]) -> Ints:
     return np.where(gains[np.arange(len(gains)), best] >= 0, best, -1)
 
 
-def _margins(gains: Floats, prices: Floats, limited: Ints) -> tuple[Ints, Floats, Ints]:
+def _margins(gains: Floats, prices: Floats, limited: NDArray[np.bool_]) -> tuple[Ints, Floats, Ints]:
     """Return the best limited expert, what it saves over whoever else may answer, and who that is."""
-    rows, others = np.arange(len(gains)), np.setdiff1d(np.arange(gains.shape[1]), limited)
-    instead, who = np.zeros(len(gains)), np.full(len(gains), -1)
-    if len(others):
-        best = others[gains[:, others].argmax(axis=1)]
-        pays = gains[rows, best] >= 0
-        instead, who = np.where(pays, gains[rows, best], 0.0), np.where(pays, best, -1)
-    if not len(limited):
-        return who, np.full(len(gains), -np.inf), who
-    net = gains[:, limited] - prices[limited]
-    best = limited[net.argmax(axis=1)]
-    return best, net.max(axis=1) - instead, who
+    free = np.where(limited, -np.inf, gains)
+    pays = free.max(axis=1) >= 0
+    instead, who = np.where(pays, free.max(axis=1), 0.0), np.where(pays, free.argmax(axis=1), -1)
+    net = np.where(limited, gains - prices, -np.inf)
+    return net.argmax(axis=1), net.max(axis=1) - instead, who
 
 
 def _most_allowed(n_rows: int, share: float, level: float) -> int:

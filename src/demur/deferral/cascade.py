@@ -408,7 +408,7 @@ class Pool:
     def fit(cls, logs: Floats, sure: Floats, y: Ints, seed: int) -> "Pool":
         if len(logs) == 1:
             return cls()
-        regression = LogisticRegression(solver="newton-cholesky").fit(np.hstack(logs), y)
+        regression = LogisticRegression(solver="newton-cholesky").fit(np.hstack([*logs]), y)
         if len(y) < _ROWS_FOR_TREES:
             return cls(regression)
         forest = ExtraTreesClassifier(_TREES, min_samples_leaf=_LEAF, bootstrap=True, oob_score=True, random_state=seed)
@@ -416,14 +416,16 @@ class Pool:
 
     def predict(self, logs: Floats, sure: Floats | None = None) -> Floats:
         """Return the probabilities of new rows; without ``sure``, those of the rows of ``fit``, out of bag."""
-        if self.regression is None:
-            return np.exp(logs[0])
-        own: Floats = self.regression.predict_proba(np.hstack(logs))
-        if self.forest is None:
-            return own
-        if sure is None:
-            return (own + np.asarray(self.forest.oob_decision_function_)) / 2
-        return (own + np.asarray(self.forest.predict_proba(np.hstack([sure, *logs])))) / 2
+        found = [np.exp(logs[0])]
+        if self.regression is not None:
+            found = [self.regression.predict_proba(np.hstack([*logs]))]
+        if self.forest is not None:
+            new = sure is not None
+            found.append(
+                self.forest.predict_proba(np.hstack([sure, *logs])) if new else self.forest.oob_decision_function_
+            )
+        mean: Floats = np.mean(found, axis=0)
+        return mean
 
 
 def _follow(first: int, policy_cuts: Cuts, n_rows: int, known: _KnownBy) -> Ints:

@@ -18,9 +18,9 @@ from demur.deferral.capacity import Capacity
 from demur.deferral.experts import (
     DeferringClassifier,
     Expert,
-    answers_to_learn_from,
     check_names,
     check_prices,
+    read_answers,
     read_experts,
 )
 from demur.deferral.joint_losses import JointLoss, resolve_joint
@@ -198,20 +198,21 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         parts = self._folds(examples, rng) if self.hidden_units is None else []
         target = loss.targets(torch.from_numpy(rows.y), torch.from_numpy(examples.more).float(), prices).numpy()
         n_classes, n_experts = len(self.classes_), len(experts)
-        if not loss.stages:
-            data = FoldData(rows, parts or everything, target, scaled=self.standardize)
-            networks = [self._trained(loss, data, n_classes + n_experts, seeds, device)[0]]
-        else:
-            folds = folds_of(_FOLDS, rows.X, rows.y, blocks=examples.blocks) if len(rows.y) > _FOLDS else parts
-            data = FoldData(rows, folds or everything, scaled=self.standardize)
-            more_seeds = _seeds(rng, max(len(data.parts), n_members))
+        trained_loss: Trainable = loss
+        networks, n_outputs = [], n_classes + n_experts
+        if loss.stages:
+            enough = len(np.unique(examples.blocks.of_row)) > 3
+            folds = folds_of(_FOLDS, rows.X, rows.y, blocks=examples.blocks) if enough else everything
+            data = FoldData(rows, folds, scaled=self.standardize)
+            more_seeds = _seeds(rng, max(len(folds), n_members))
             first, part_of = self._trained(CrossEntropy(), data, n_classes, more_seeds, device)
             classes = first.of_scores(rows.X, _mean_log_proba)
             for test, scores in data.held_out_scores(first.networks, part_of):
                 classes[test] = _mean_log_proba(scores).numpy()
-            given = np.column_stack([classes, target]).astype(np.float32)
-            data = FoldData(rows, parts or everything, given, scaled=self.standardize)
-            networks = [first, self._trained(_SecondStage(loss, n_classes), data, n_experts, seeds, device)[0]]
+            networks, target = [first], np.column_stack([classes, target]).astype(np.float32)
+            trained_loss, n_outputs = _SecondStage(loss, n_classes), n_experts
+        data = FoldData(rows, parts or everything, target, scaled=self.standardize)
+        networks.append(self._trained(trained_loss, data, n_outputs, seeds, device)[0])
         self.networks_: tuple[ScaledNetworks, ...] = tuple(networks)
         self.loss_, self.experts_, self.fit_prices_ = loss, experts, prices
         return self
@@ -298,7 +299,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     def _right(self, answers: Any, experts: Mapping[str, Expert], codes: NDArray[np.int64]) -> Floats:
         """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
         to_learn = [name for name, one in experts.items() if one.accuracy is None]
-        right = answers_to_learn_from(answers, experts, self.classes_, len(codes), to_learn).right(codes)
+        right = read_answers(answers, experts, self.classes_, len(codes), to_learn).right(codes)
         for number, expert in enumerate(experts.values()):
             if expert.accuracy is not None:
                 right[:, number] = expert.accuracy

@@ -23,7 +23,7 @@ from demur.deferral.expert_reliability import (
     log_odds_of_best,
     recalibrated,
 )
-from demur.deferral.experts import DeferringClassifier, answers_to_learn_from, check_names, read_experts
+from demur.deferral.experts import DeferringClassifier, check_names, read_answers, read_experts
 from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import checked_labels, row_weights
@@ -182,7 +182,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
         check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
-        ballots = answers_to_learn_from(answers, experts, self.classes_, len(labels), to_learn)
+        ballots = read_answers(answers, experts, self.classes_, len(labels), to_learn)
         folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks_of(X, labels, groups))
         rows, proba = self._fit_model(base, X, labels, folds, self._routed(base, groups, fit_params))
         kept, first, _ = np.intersect1d(rows, np.concatenate([test for _, test in folds]), return_indices=True)
@@ -293,7 +293,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         if self.correction_ is None:
             return plain, plain, right
         odds = log_odds_of_best(plain)
-        return plain, recalibrated(plain, self.correction_.predict(_evidence(odds, informing), odds)), right
+        return plain, recalibrated(plain, self.correction_.predict(_evidence(odds, informing))), right
 
     def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
         """Combine the answer with the model's probabilities where that pays."""
@@ -338,7 +338,7 @@ def _corrected_model(proba: Floats, y: NDArray[np.int64], weight: Floats, inform
         return None
     odds = log_odds_of_best(proba)
     right = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
-    return LogitModel.fit(_evidence(odds, informing), odds, right, weight)
+    return LogitModel.fit(_evidence(odds, informing), right, weight)
 
 
 class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -418,7 +418,7 @@ def column_of(X: Features, column: Any) -> NDArray[np.float64]:
     array([2., 4.])
     """
     try:
-        found = _safe_indexing(X if hasattr(X, "shape") else np.asarray(X), column, axis=1)
+        found: Any = _safe_indexing(X if hasattr(X, "shape") else np.asarray(X), column, axis=1)
     except (ValueError, KeyError, IndexError):
         raise InputError(f"X has no column {column!r}.") from None
     return np.asarray(found.toarray() if sparse.issparse(found) else found, dtype=np.float64).ravel()

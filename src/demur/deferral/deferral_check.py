@@ -85,8 +85,7 @@ class DeferralReport:
 
     def __str__(self) -> str:
         prices = ", ".join(f"{price:g}" for price in self.prices)
-        many = "1 expert at price" if self.n_experts == 1 else f"{self.n_experts} experts at prices"
-        head = f"{self.loss}: {self.verdict} for deferral with {self.n_classes} classes and {many} {prices}"
+        head = f"{self.loss}: {self.verdict} for deferral with {self.n_classes} classes and experts at {prices}"
         found = self.search
         tried = (
             f"  {found.n_eta} distributions of class and experts: {found.n_right} decided rightly, {found.n_near} too "

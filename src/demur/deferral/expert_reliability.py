@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from demur.estimators.splitting import Fold
 
@@ -63,9 +64,7 @@ class ExpertRows:
 
 @dataclass(frozen=True, eq=False)
 class LogitModel:
-    """A logistic regression around a first guess: log odds = those of the guess + a + b z.
-
-    The slopes b are drawn towards zero, so that with few rows only the level of the guess changes.
+    """A logistic regression of shares: log odds = a + b z, the slopes b drawn towards zero.
 
     Parameters
     ----------
@@ -80,36 +79,25 @@ class LogitModel:
     coefficients: Floats
 
     @classmethod
-    def fit(cls, z: Floats, guess: Floats, target: Floats, weight: Floats) -> "LogitModel":
+    def fit(cls, z: Floats, target: Floats, weight: Floats) -> "LogitModel":
         """Fit to shares ``target``.
 
         Examples
         --------
         >>> z = np.linspace(-2, 2, 2000)[:, None]
         >>> right = expit(0.5 + z[:, 0])
-        >>> model = LogitModel.fit(z, np.zeros(2000), right, np.ones(2000))
-        >>> model.predict(np.array([[0.0], [1.0]]), np.zeros(2)).round(2), expit([0.5, 1.5]).round(2)
+        >>> model = LogitModel.fit(z, right, np.ones(2000))
+        >>> model.predict(np.array([[0.0], [1.0]])).round(2), expit([0.5, 1.5]).round(2)
         (array([0.62, 0.82]), array([0.62, 0.82]))
         """
-        mean = np.average(z, axis=0, weights=weight)
-        scale = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
-        scale[scale < 1e-12] = 1.0
-        design = np.column_stack([np.ones(len(z)), (z - mean) / scale])
-        penalty = np.r_[1e-9, np.ones(z.shape[1])]
+        scaler = StandardScaler().fit(z, sample_weight=weight)
+        rows, is_right = np.tile(scaler.transform(z), (2, 1)), np.repeat([1, 0], len(z))
+        found = LogisticRegression(tol=1e-6).fit(rows, is_right, np.r_[weight * target, weight * (1 - target)])
+        return cls(scaler.mean_, scaler.scale_, np.r_[found.intercept_, found.coef_[0]])
 
-        def objective(at: Floats) -> tuple[float, Floats]:
-            scores = guess + design @ at
-            value = weight @ (np.logaddexp(0, scores) - target * scores) + 0.5 * penalty @ at**2
-            slope = design.T @ (weight * (expit(scores) - target)) + penalty * at
-            return float(value) / weight.sum(), slope / weight.sum()
-
-        options = {"gtol": 1e-7, "ftol": 1e-14}
-        found = minimize(objective, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B", options=options).x
-        return cls(mean, scale, found)
-
-    def predict(self, z: Floats, guess: Floats) -> Floats:
+    def predict(self, z: Floats) -> Floats:
         """Return the share for each row."""
-        shares: Floats = expit(guess + self.coefficients[0] + (z - self.mean) / self.scale @ self.coefficients[1:])
+        shares: Floats = expit(self.coefficients[0] + (z - self.mean) / self.scale @ self.coefficients[1:])
         return shares
 
 
@@ -153,7 +141,7 @@ class ExpertReliability:
         if self.model is None:
             by_class: Floats = proba @ self.by_class
             return by_class
-        return self.model.predict(*_inputs(proba, given))
+        return self.model.predict(_inputs(proba, given))
 
 
 def fit_reliability(rows: ExpertRows) -> ExpertReliability:
@@ -170,14 +158,14 @@ def fit_reliability(rows: ExpertRows) -> ExpertReliability:
     tried = {"share": overall, "confusion": mixed}
     inputs = {name: _inputs(rows.proba, estimate) for name, estimate in rows.estimates.items()}
     inputs["confidence"] = _inputs(rows.proba, None)
-    for name, (z, guess) in inputs.items():
+    for name, z in inputs.items():
         tried[name] = overall.copy()
         for train, test in rows.folds:
             if rows.weight[train].any():
-                tried[name][test] = _regression(rows, z, guess, train).predict(z[test], guess[test])
+                tried[name][test] = _regression(rows, z, train).predict(z[test])
     losses = {name: _log_loss(found, rows) for name, found in tried.items()}
     kind = min(losses, key=lambda name: losses[name])
-    model = _regression(rows, *inputs[kind], np.arange(len(rows.y))) if kind in inputs else None
+    model = _regression(rows, inputs[kind], np.arange(len(rows.y))) if kind in inputs else None
     return ExpertReliability(kind, _smoothed(total - wrong, wrong), by_class, model, losses)
 
 
@@ -214,10 +202,10 @@ def recalibrated(proba: Floats, right: Floats) -> Floats:
     return found
 
 
-def _regression(rows: ExpertRows, z: Floats, guess: Floats, some: NDArray[np.int64]) -> LogitModel:
+def _regression(rows: ExpertRows, z: Floats, some: NDArray[np.int64]) -> LogitModel:
     """Fit the logistic regression on those of the rows that the expert has answered."""
     seen = some[rows.weight[some] > 0]
-    return LogitModel.fit(z[seen], guess[seen], rows.right[seen], rows.weight[seen])
+    return LogitModel.fit(z[seen], rows.right[seen], rows.weight[seen])
 
 
 def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
@@ -230,13 +218,10 @@ def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
     return found
 
 
-def _inputs(proba: Floats, estimate: Floats | None) -> tuple[Floats, Floats]:
-    """Return the inputs of the logistic regression, and the log odds that it starts from."""
+def _inputs(proba: Floats, estimate: Floats | None) -> Floats:
+    """Return the inputs of the logistic regression."""
     odds = log_odds_of_best(proba)
-    if estimate is None:
-        return odds[:, None], np.zeros(len(odds))
-    guess = log_odds(estimate)
-    return np.column_stack([odds, guess]), guess
+    return np.column_stack([odds] if estimate is None else [odds, log_odds(estimate)])
 
 
 def _log_loss(estimate: Floats, rows: ExpertRows) -> float:

@@ -22,7 +22,6 @@ __all__ = [
     "DeferringClassifier",
     "Expert",
     "Votes",
-    "answers_to_learn_from",
     "check_names",
     "check_prices",
     "read_answers",
@@ -188,7 +187,9 @@ def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Flo
     return found
 
 
-def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int) -> Ballots:
+def read_answers(
+    answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int, to_learn: Sequence[str] = ()
+) -> Ballots:
     """Read what the experts said, and refuse what is not among the classes.
 
     Parameters
@@ -200,6 +201,8 @@ def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray,
     experts : mapping
     classes : array
     n_rows : int
+    to_learn : sequence of str
+        The experts of whom there must be an answer.
 
     Examples
     --------
@@ -207,46 +210,30 @@ def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray,
     >>> ballots.answer.ravel(), ballots.counts[:, 0]
     (array([ 0, -1]), array([[1., 0.], [0., 0.]]))
     """
-    columns = _columns_by_expert(answers, list(experts), n_rows)
+    columns = _columns_by_expert({} if answers is None else answers, list(experts), n_rows)
     counts = np.zeros((n_rows, len(experts), len(classes)))
     answer = np.full((n_rows, len(experts)), -1, dtype=np.int64)
+    one_vote = np.eye(len(classes) + 1)[:, :-1]  # the last row, also number -1, is a gap
     for number, (name, expert) in enumerate(experts.items()):
         given = columns.get(name)
-        if given is None:
-            continue
         if isinstance(given, Votes):
-            counts[:, number] = _checked_counts(name, given.counts, (n_rows, len(classes)))
-            first = np.where(counts[:, number].any(axis=1), counts[:, number].argmax(axis=1), -1)
-        else:
+            votes = _checked_counts(name, given.counts, (n_rows, len(classes)))
+        elif given is not None:
             codes = _codes(name, given, classes, n_rows)
-            for person in codes.T:
-                seen = np.flatnonzero(person >= 0)
-                counts[seen, number, person[seen]] += 1
-            first = codes[np.arange(n_rows), (codes >= 0).argmax(axis=1)]
-        if expert.majority:
-            first = np.where(counts[:, number].any(axis=1), counts[:, number].argmax(axis=1), -1)
-            counts[:, number] = np.eye(len(classes) + 1)[first, :-1]
-        answer[:, number] = first
-    return Ballots(counts, answer)
-
-
-def answers_to_learn_from(
-    answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int, to_learn: Sequence[str]
-) -> Ballots:
-    """Read answers as :func:`read_answers`, and refuse where there are none of an expert in ``to_learn``."""
-    if answers is None and to_learn:
-        raise InputError(
-            f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or an Expert "
-            "with a known accuracy."
-        )
-    ballots = read_answers({} if answers is None else answers, experts, classes, n_rows)
-    for number, name in enumerate(experts):
-        if name in to_learn and not ballots.counts[:, number].any():
+            votes = one_vote[codes].sum(axis=1)
+            answer[:, number] = codes[np.arange(n_rows), (codes >= 0).argmax(axis=1)]
+        if given is not None:
+            counts[:, number] = votes
+            if expert.majority or isinstance(given, Votes):
+                answer[:, number] = np.where(votes.any(axis=1), votes.argmax(axis=1), -1)
+            if expert.majority:
+                counts[:, number] = one_vote[answer[:, number]]
+        if name in to_learn and not counts[:, number].any():
             raise InputError(
-                f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
-                "accuracy."
+                f"there is no answer of the expert {name!r} to learn from; give answers=, leave the expert out, or "
+                "give an Expert with a known accuracy."
             )
-    return ballots
+    return Ballots(counts, answer)
 
 
 def _columns_by_expert(answers: Any, names: list[str], n_rows: int) -> ByName:

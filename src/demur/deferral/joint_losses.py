@@ -374,6 +374,7 @@ class RealizableDeferral(JointLoss):
 
     q: float = 1.0
     equation = "Mao, Mohri & Zhong 2024; Mozannar et al. 2023 at q = 0"
+    why = "at q = 1 the risk is linear in the softmax; below, an expert who errs at random is asked too seldom"
     trained_for_prices = True
     has_estimates = False
 
@@ -384,13 +385,6 @@ class RealizableDeferral(JointLoss):
     @property
     def name(self) -> str:
         return {0.0: "rs", 1.0: "rl2d"}.get(self.q, f"rl2d-{self.q:g}")
-
-    @property
-    def why(self) -> str:  # type: ignore[override] # it depends on q
-        """Why it is calibrated, or why not."""
-        if self.calibrated:
-            return "the risk is linear in the softmax, so that all of it goes to the best action"
-        return "it pools the classes that an expert gets right, and so asks an expert who errs at random too seldom"
 
     @property
     def calibrated(self) -> bool:  # type: ignore[override] # it depends on q

@@ -182,14 +182,14 @@ def decided_with_experts(
             right[name] = plain @ torch.as_tensor(np.asarray(fitted.by_class))
             continue
         if fitted.kind == "confidence":
-            right[name] = _regressed(fitted.model, odds[:, None], odds * 0)
+            right[name] = _regressed(fitted.model, odds[:, None])
             continue
         guess = _log_odds(given[name], _SMALLEST_SHARE)
-        right[name] = _regressed(fitted.model, torch.stack([odds, guess], 1), guess)
+        right[name] = _regressed(fitted.model, torch.stack([odds, guess], 1))
         informing.append(guess)
     sure = plain
     if model.correction_ is not None:
-        best = _regressed(model.correction_, torch.stack(informing, 1), odds)[:, None]
+        best = _regressed(model.correction_, torch.stack(informing, 1))[:, None]
         total = others.sum(1, keepdim=True)
         shares = torch.where(total > 0, others / torch.where(total > 0, total, 1.0), 1 / (n_classes - 1))
         sure = torch.where(is_best, best, shares * (1 - best))
@@ -203,7 +203,7 @@ def decided_with_experts(
     return sure.argmax(1), acceptance, acceptance, sure, ask, expected
 
 
-def _regressed(model: LogitModel | None, z: Tensor, guess: Tensor) -> Tensor:
+def _regressed(model: LogitModel | None, z: Tensor) -> Tensor:
     assert model is not None
     mean, scale, coefficients = (torch.as_tensor(one) for one in (model.mean, model.scale, model.coefficients))
-    return torch.sigmoid(guess + coefficients[0] + ((z - mean) / scale) @ coefficients[1:])
+    return torch.sigmoid(coefficients[0] + ((z - mean) / scale) @ coefficients[1:])
