@@ -28,8 +28,8 @@ ServiceSet: TypeAlias = int
 
 _MOST = 6
 """The most services: there is a model for each set of them."""
-_MOST_BINS, _LEAST = 20, 25
-"""The most bins of the confidences that go with an answer, and the fewest answers in a bin."""
+_LEAST = 25
+"""The fewest answers in the first bin of confidences; the bins are finest at low confidence."""
 _PRIOR = 4.0
 _ROWS_FOR_TREES = 500
 """With fewer rows a forest does not improve on the logistic regression."""
@@ -63,7 +63,7 @@ class Policy:
     first : int
         The number of the service that is always asked.
     cost, accuracy : float
-        Mean price and share of right answers, on rows that the policy was not chosen on.
+        Mean price per row, and share of right answers on rows that the policy was not chosen on.
     cuts : mapping
         For each set of services, and each case in which their answers leave a row: the confidence up to which one more
         service is asked, and its number; -1 for none.
@@ -291,7 +291,10 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return (at[:, None] >> np.arange(len(self.prices_)) & 1).astype(bool)
 
     def _policies(self, y: Ints, folds: list[Fold], known: Mapping[ServiceSet, _Known]) -> list[Policy]:
-        """Return policies for several exchange rates between money and right answers, judged out of fold."""
+        """Return policies for several exchange rates between money and right answers.
+
+        What they cost is computed on the rows that they were chosen on, how often they are right out of fold.
+        """
         found = []
         for rate in (np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)).tolist():
             cuts = self._best_cuts(rate, np.arange(len(y)), y, known)
@@ -300,7 +303,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 at = np.empty(len(y), dtype=np.int64)
                 for own, (_, test) in zip(apart, folds, strict=True):
                     at[test] = _follow(first, own, len(y), known.__getitem__)[test]
-                right, spent = _labels(at, known.__getitem__) == y, self._asked(at) @ self.prices_
+                right = _labels(at, known.__getitem__) == y
+                spent = self._asked(_follow(first, cuts, len(y), known.__getitem__)) @ self.prices_
                 found.append(Policy(first, float(spent.mean()), float(right.mean()), cuts))
         return found
 
@@ -375,8 +379,8 @@ class AnswerTable:
                 near[answer] += 0.5
             label = (np.bincount(y[own], minlength=n_classes) + _PRIOR * near) / (own.sum() + _PRIOR)
             ordered = np.sort(sure[own])
-            n_bins = min(_MOST_BINS, max(1, len(ordered) // _LEAST))
-            cuts = np.unique(ordered[np.arange(1, n_bins) * len(ordered) // n_bins])
+            n_bins = max(1, int(np.sqrt(len(ordered) / _LEAST)))
+            cuts = np.unique(ordered[np.arange(1, n_bins) ** 2 * len(ordered) // n_bins**2])
             cell = np.searchsorted(cuts, sure[own], side="left")
             counts = np.zeros((len(cuts) + 1, n_classes))
             np.add.at(counts, (cell, y[own]), 1)

@@ -18,9 +18,8 @@ from demur.deferral.expert_reliability import (
     ExpertReliability,
     ExpertRows,
     LogitModel,
+    evidence,
     fit_reliability,
-    log_odds,
-    log_odds_of_best,
     recalibrated,
 )
 from demur.deferral.experts import DeferringClassifier, check_names, read_answers, read_experts
@@ -154,11 +153,11 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         Parameters
         ----------
         X, y : as the estimator takes them
-        answers : array of shape (n_rows, n_experts), array of counts, table or mapping
+        answers : array of shape (n_rows, n_experts), table or mapping
             What the experts said, in the experts' order; a gap (NaN, None or a masked entry) where an expert has not
             seen the row. A table has columns of the experts' names. A mapping from names may hold, for one expert, an
-            array of shape (n_rows, n_people) or :class:`~demur.deferral.Votes`. An array of shape (n_rows, n_experts,
-            n_classes) holds counts of votes. Not needed where every expert has a known accuracy.
+            array of shape (n_rows, n_people) or :class:`~demur.deferral.Votes`. Not needed where every expert has a
+            known accuracy.
         sample_weight : array-like, optional
             Passed to the estimator, and used in calibration and in what is learned about the experts.
         groups : array-like of shape (n_rows,), optional
@@ -221,7 +220,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             right = votes[np.arange(len(y)), y] / np.maximum(given, 1)
             if self.combine:
                 combined = _right_combined(votes, y, proba, folds)
-                if self.combine is True or _is_larger(combined[given > 0] - right[given > 0]):
+                gain = (combined - right)[given > 0]
+                if self.combine is True or gain.mean() > gain.std() / np.sqrt(len(gain)):
                     right, self.combines_[name], self.confusion_[name] = combined, True, _confusion(votes, y)
             estimates, learner = self._estimates_out_of_fold(base, name, X, right, given * weight, folds)
             fitted = fit_reliability(ExpertRows(right, given * weight, proba, y, estimates, folds))
@@ -230,7 +230,10 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
                 self.learners_[name] = learner
             if fitted.kind in estimates:
                 informing.append(estimates[fitted.kind])
-        self.correction_ = _corrected_model(proba, y, weight, informing)
+        self.correction_ = None
+        if informing:
+            model_right = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
+            self.correction_ = LogitModel.fit(evidence(proba, *informing), model_right, weight)
 
     def _estimates_out_of_fold(
         self, base: Estimator, name: str, X: Features, right: Floats, weight: Floats, folds: list[Fold]
@@ -273,9 +276,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the calibrated probabilities, the same given the experts, and P(expert right) for each expert."""
         check_is_fitted(self)
-        plain = proba_of(self.estimator_, X, self.classes_)
-        if self.calibrator_ is not None:
-            plain = np.asarray(self.calibrator_.transform(plain), dtype=np.float64)
+        plain = self._calibrated_proba(X)
         right, informing = np.empty((len(plain), len(self.experts_))), []
         for name in sorted(self.experts_):
             column, fitted = list(self.experts_).index(name), self.reliability_.get(name)
@@ -292,8 +293,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
                 informing.append(given)
         if self.correction_ is None:
             return plain, plain, right
-        odds = log_odds_of_best(plain)
-        return plain, recalibrated(plain, self.correction_.predict(_evidence(odds, informing))), right
+        return plain, recalibrated(plain, self.correction_.predict(evidence(plain, *informing))), right
 
     def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
         """Combine the answer with the model's probabilities where that pays."""
@@ -315,30 +315,12 @@ def _right_combined(votes: Floats, y: NDArray[np.int64], proba: Floats, folds: l
     return share
 
 
-def _is_larger(gain: Floats) -> bool:
-    """Return whether the mean is above 0 by more than its standard error."""
-    return bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
-
-
 def _confusion(votes: Floats, y: NDArray[np.int64]) -> Floats:
     """Return P(answer | class), with one vote added to every cell."""
     counts = np.ones((votes.shape[1], votes.shape[1]))
     np.add.at(counts, y, votes)
     table: Floats = counts / counts.sum(axis=1, keepdims=True)
     return table
-
-
-def _evidence(odds: Floats, informing: list[Floats]) -> Floats:
-    return np.column_stack([odds, *(log_odds(one) for one in informing)])
-
-
-def _corrected_model(proba: Floats, y: NDArray[np.int64], weight: Floats, informing: list[Floats]) -> LogitModel | None:
-    """Fit when the model is right, given its confidence and what is estimated about the experts."""
-    if not informing:
-        return None
-    odds = log_odds_of_best(proba)
-    right = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
-    return LogitModel.fit(_evidence(odds, informing), right, weight)
 
 
 class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped

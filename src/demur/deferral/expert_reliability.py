@@ -20,6 +20,7 @@ __all__ = [
     "ExpertReliability",
     "ExpertRows",
     "LogitModel",
+    "evidence",
     "fit_reliability",
     "log_odds",
     "log_odds_of_best",
@@ -141,7 +142,7 @@ class ExpertReliability:
         if self.model is None:
             by_class: Floats = proba @ self.by_class
             return by_class
-        return self.model.predict(_inputs(proba, given))
+        return self.model.predict(evidence(proba) if given is None else evidence(proba, given))
 
 
 def fit_reliability(rows: ExpertRows) -> ExpertReliability:
@@ -156,8 +157,8 @@ def fit_reliability(rows: ExpertRows) -> ExpertReliability:
         overall[test] = _smoothed(float(weight @ right), float(weight @ (1 - right)))
         mixed[test] = rows.proba[test] @ _by_class(rows, train)
     tried = {"share": overall, "confusion": mixed}
-    inputs = {name: _inputs(rows.proba, estimate) for name, estimate in rows.estimates.items()}
-    inputs["confidence"] = _inputs(rows.proba, None)
+    inputs = {name: evidence(rows.proba, estimate) for name, estimate in rows.estimates.items()}
+    inputs["confidence"] = evidence(rows.proba)
     for name, z in inputs.items():
         tried[name] = overall.copy()
         for train, test in rows.folds:
@@ -218,10 +219,9 @@ def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
     return found
 
 
-def _inputs(proba: Floats, estimate: Floats | None) -> Floats:
-    """Return the inputs of the logistic regression."""
-    odds = log_odds_of_best(proba)
-    return np.column_stack([odds] if estimate is None else [odds, log_odds(estimate)])
+def evidence(proba: Floats, *estimates: Floats) -> Floats:
+    """Return inputs of a logistic regression: log odds of the model's confidence, and of estimates."""
+    return np.column_stack([log_odds_of_best(proba), *map(log_odds, estimates)])
 
 
 def _log_loss(estimate: Floats, rows: ExpertRows) -> float:
