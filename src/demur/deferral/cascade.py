@@ -65,8 +65,8 @@ class Policy:
     cost, accuracy : float
         Mean price per row, and share of right answers on rows that the policy was not chosen on.
     cuts : mapping
-        For each set of services, and each case in which their answers leave a row: the confidence up to which one more
-        service is asked, and its number; -1 for none.
+        For each set of services, two arrays over the cases in which their answers leave a row: the confidence up to
+        which one more service is asked, and the number of that service; -1 for none.
     """
 
     first: int
@@ -102,7 +102,7 @@ class _Known:
 
 
 _KnownBy: TypeAlias = Callable[[ServiceSet], _Known]
-Cuts: TypeAlias = dict[ServiceSet, list[tuple[float, int]]]
+Cuts: TypeAlias = dict[ServiceSet, tuple[Floats, Ints]]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -317,22 +317,23 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         cuts: Cuts = {}
         for some in reversed(list(known)):
             label, case, level = (values[rows] for values in vars(known[some]).values())
-            worth[some], cuts[some] = (label == y[rows]).astype(np.float64), []
+            worth[some] = (label == y[rows]).astype(np.float64)
+            levels, following = (np.full(len(self.classes_) + 1, none) for none in (-np.inf, -1))
             others = _members(~some & (1 << len(self.prices_)) - 1)
             asking = {s: worth[some | 1 << s] - rate * self.prices_[s] for s in others}
             for each in range(len(self.classes_) + 1):
                 own = np.flatnonzero(case == each)
                 own = own[np.argsort(level[own], kind="stable")]
                 ends = np.flatnonzero(np.append(np.diff(level[own]) > 0, True)[: len(own)])
-                most, cut, then = 0.0, -np.inf, -1
+                most = 0.0
                 for s, after in asking.items():
                     gain = np.cumsum(after[own] - worth[some][own])[ends]
                     if gain.max(initial=0.0) > most:
-                        most, cut, then = gain.max(), float(level[own[ends[gain.argmax()]]]), s
-                cuts[some].append((cut, then))
-                if then >= 0:
-                    own = own[level[own] <= cut]
-                    worth[some][own] = asking[then][own]
+                        most, levels[each], following[each] = gain.max(), level[own[ends[gain.argmax()]]], s
+                if most > 0:
+                    own = own[level[own] <= levels[each]]
+                    worth[some][own] = asking[following[each]][own]
+            cuts[some] = levels, following
         return {some: cuts[some] for some in known}
 
     def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
@@ -435,12 +436,12 @@ class Pool:
 def _follow(first: int, policy_cuts: Cuts, n_rows: int, known: _KnownBy) -> Ints:
     """Return the set of services that is asked on each row."""
     at = np.full(n_rows, 1 << first)
-    for some, cuts in policy_cuts.items():  # from the smallest set to the largest
+    for some, (levels, following) in policy_cuts.items():  # from the smallest set to the largest
         rows = np.flatnonzero(at == some)
-        if len(rows) and max(then for _, then in cuts) >= 0:
+        if len(rows) and following.max() >= 0:
             case, level = known(some).case[rows], known(some).level[rows]
-            asks = level <= np.array([cut for cut, _ in cuts])[case]
-            at[rows[asks]] |= 1 << np.array([then for _, then in cuts])[case[asks]]
+            asks = level <= levels[case]
+            at[rows[asks]] |= 1 << following[case[asks]]
     return at
 
 
