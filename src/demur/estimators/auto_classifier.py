@@ -62,24 +62,24 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         :class:`~demur.RejectClassifier`) and "periodic networks" (pnn: the same, which also see periodic functions of
         the features). By default all that are installed: ``pip install demur[boost]`` brings LightGBM and CatBoost.
     time_budget : float or None, default=90
-        Seconds, which ``fit`` keeps: every candidate gets a slice, and is trained for fewer trees, iterations or
-        epochs, or on a share of the rows, where more does not fit in; ``tried_`` says so. None trains all in full, and
-        makes the result independent of the machine's speed.
+        Time limit of ``fit`` in seconds. Each candidate gets a share of it, and is trained for fewer trees, iterations
+        or epochs, or on fewer rows, where the time does not suffice; ``tried_`` reports that. None means no limit; the
+        result then does not depend on the machine's speed.
     cv : int, splitter or iterable, default=5
-        Rows are drawn at random; rows of one group stay in one fold where ``fit`` is told the groups. A table of more
-        than 50,000 rows needs no more than one fold where a number is given: up to 20,000 of its rows are held out.
+        Folds. A number stands for shuffled folds, in which the rows of one group stay together. With a number, a table
+        of more than 50,000 rows is not cross-fitted: up to 20,000 of its rows are held out once.
     categorical_features : array of bool or of int, optional
-        For arrays: which columns hold codes 0, 1, ... of categories. A DataFrame says so by its column types.
+        Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
     n_jobs : int or None, default=-1
-        For the forests, as in scikit-learn.
+        Number of threads that train the forests, as in scikit-learn.
     random_state : int, RandomState or None
     verbose : int, default=0
-        1 shows a progress bar on a terminal.
+        Whether to show a progress bar on a terminal.
 
     Attributes
     ----------
     tried_ : tuple of Tried
-        The table of what was tried, in order.
+        The result of each candidate, in order.
     models_, weights_, scalings_ : tuples
         The members of the blend, their shares and temperatures.
     scaling_ : TemperatureScaling
@@ -227,7 +227,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         return list(dict.fromkeys(known))
 
     def _views(self, codes: NDArray[np.float64], wanted: set[str]) -> dict[str, NDArray[np.float64]]:
-        """Return the rows as trees take them, and where it is wanted as the others do."""
+        """Return the codes of the rows, and the wanted transformations of them."""
         views = {"codes": codes}
         for name, transformer in (("dense", self.dense_), ("numbers", self.numbers_)):
             if name in wanted:
@@ -240,9 +240,9 @@ class UninformativeModelWarning(UserWarning):
 
 
 def warn_if_uninformative(proba: FloatArray, y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> None:
-    """Warn where held-out rows have a much higher log loss than if each were given the class frequencies.
+    """Warn where the log loss of held-out rows is much higher than that of the class frequencies.
 
-    Few rows prove nothing: the sums of the log losses must differ by 10 and by a tenth.
+    The sums of the log losses must differ by 10 and by a tenth, because few rows prove nothing.
 
     Examples
     --------
@@ -280,28 +280,27 @@ def _one_fold(fold: Fold, block: NDArray[np.int64]) -> Fold:
 
 _SMALLEST = 1e-12
 _PRIOR = 2.0
-"""Rows that each model has for itself before any is seen."""
+"""Rows that the prior gives to each model."""
 _LEAST = 0.02
-"""Models of a smaller share are left out."""
+"""Models with a smaller weight are left out."""
 
 
 def mixture_weights(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None) -> tuple[float, ...]:
-    """Return the shares of the mixture of models that makes the true classes most likely, with a prior for all alike.
+    """Return the weights of the mixture of models that has the least log loss, with a prior that favours equal weights.
 
-    The log loss of a mixture is convex in its shares, which are as many as there are models: what they gain on the rows
-    they are chosen by beyond what they gain on others is about (models - 1) / (2 rows), and a prior of two rows per
-    model (Dirichlet) keeps few rows from ruling any model out. The shares are found by expectation maximisation; log
-    loss sees a probability only at the true class, so one number per model and row is all it takes.
+    The log loss of a mixture is convex in the weights, and expectation maximisation finds its minimum. It depends on
+    the probabilities of the true classes only. There are as many weights as models, so they overfit little: by about
+    (models - 1) / (2 rows). A Dirichlet prior of two rows per model keeps few rows from excluding a model.
 
     Parameters
     ----------
     true_class_proba : sequence of arrays of shape (n,)
-        For each model the probability that it gives the true class of each row, out of fold.
+        For each model, its out-of-fold probability of the true class of each row.
     sample_weight : array of shape (n,), optional
 
     Examples
     --------
-    Two models that are each right on half of the rows are worth more together than the even-handed third:
+    Two models that are each good on half of the rows are better together than the third, which is mediocre on all:
 
     >>> [round(share, 2) for share in mixture_weights([[0.9, 0.3] * 500, [0.3, 0.9] * 500, [0.5, 0.5] * 500])]
     [0.5, 0.5, 0.0]

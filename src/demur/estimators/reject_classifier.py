@@ -109,7 +109,7 @@ def _has_link(self: RejectClassifier) -> bool:
 
 
 class RejectClassifier(TrainsNetworks, RejectingClassifier):
-    """A classifier that declines to answer where answering would cost more than asking.
+    """A classifier that declines to answer where the expected cost of an answer exceeds that of a rejection.
 
     It trains neural networks with one of the paper's losses. For losses with a link the default is an ensemble of
     networks for tables (Holzmüller et al. 2024), each trained on four fifths of the rows: the last fifth chooses its
@@ -123,7 +123,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         A name from :func:`demur.losses.available`, or "file.py:Class" (:func:`demur.losses.resolve`), whose
         hyper-parameters are then chosen by validation; or a :class:`~demur.losses.Loss` that is used as it is.
     cost : float, default=0.2
-        The price c of one rejection; one wrong answer costs 1. Losses with a link read it when they predict, so
+        The cost c of one rejection, where one wrong answer costs 1. Losses with a link read it when they predict, so
         ``set_params(cost=...)`` needs no refit; the others are trained for it.
     hidden_units : int or sequence of int, optional
         Gives a plain perceptron with these hidden layers, as in the paper; by default a
@@ -190,7 +190,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
         out, or a network had stopped. None for a plain perceptron. :class:`~demur.metrics.LossCurveDisplay` draws them.
     known_rows_ : KnownRows or None
-        What tells rows that are unlike those of training.
+        The detector of out-of-distribution rows.
     equal_rows_ : int
         How many rows had the features of an earlier row.
 

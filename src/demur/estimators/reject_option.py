@@ -146,13 +146,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         then only calibrate it. "auto" is an :class:`AutoClassifier`: a blend of several models, a strong default for
         tables.
     cost : float, default=0.2
-        The price c of one rejection; one wrong answer costs 1. Read when predicting: ``set_params(cost=...)``
-        needs no refit. A rule decides by its own price, if it has one; ``cost`` then counts nowhere. With a rule
-        that has no price it counts in ``score`` alone, except for a cost matrix, which has its own costs.
+        The cost c of one rejection, where one wrong answer costs 1. It is read when predicting, so
+        ``set_params(cost=...)`` needs no refit. A rule with a cost of its own ignores it; with a rule that has none, it
+        is used by ``score`` alone.
     rule : Rule, optional
         Chow's rule at ``cost`` by default; or ``Chow`` with a cost of its own, ``Threshold``, ``CostMatrix``, or a rule
-        that is fitted on held-out rows, for which a share of 1 / cv of the rows is then set aside. Read when
-        predicting; only a rule that must be fitted needs another ``fit`` or :meth:`fit_rule`.
+        that is fitted: a share of 1 / cv of the rows is then set aside for it. The rule is read when predicting; only
+        one that is fitted needs another ``fit`` or :meth:`fit_rule` when it changes.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
         ``transform(proba)``, or is a scikit-learn regressor that is fitted per class.
@@ -165,9 +165,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
         detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
     time_budget : float or None, default=90
-        Seconds that "auto" may take, None for no limit; other estimators ignore it.
+        Time limit of "auto" in seconds, None for no limit; other estimators ignore it.
     random_state : int, RandomState or None, default=0
-        The seed of "auto"; no other estimator looks at it.
+        The random seed of "auto"; other estimators ignore it.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     label_shift_ : LabelShift or None
         The correction that :meth:`adapt` found.
     known_rows_ : KnownRows or None
-        What tells rows that are unlike those of training.
+        The detector of out-of-distribution rows.
     equal_rows_ : int
         How many rows had the features of an earlier row.
     classes_, reject_label_
@@ -306,13 +306,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Parameters
         ----------
         X, y : as for :meth:`fit`
-            Rows that neither the estimator nor its calibration has seen. A guarantee about them is void otherwise, and
-            nothing in the rows tells.
+            Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
+            cannot be checked here.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
             answer per group.
         novel : array of bool, optional
-            Rows that will be declined as novel whatever the rule says; by default those that ``novelty`` tells.
+            Rows that will be declined as novel whatever the rule says; by default those that ``novelty`` finds.
         copies : array of bool, optional
             Rows that may be copies of others; by default ``fit_rule`` looks for equal rows itself.
 
@@ -348,9 +348,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return (decision if novel is None else decision.declining(novel)), proba
 
     def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
-        """Decide from the probabilities that :meth:`predict_proba` gave, which spares computing them again.
+        """Decide from probabilities that :meth:`predict_proba` returned.
 
-        They do not tell which rows are novel: only :meth:`decide` does.
+        Novel rows are not declined here, because probabilities do not show which rows are novel.
 
         Parameters
         ----------
@@ -407,10 +407,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     def adapt(self, X: Features) -> Self:
         """Return a copy for rows whose classes have other frequencies than in training (Saerens et al. 2002).
 
-        The new frequencies are estimated from rows without labels. This is right where only the mix of classes has
-        changed and not what each class looks like; ``label_shift_.explain()`` of the copy says what was found and
-        how sure it is. The model itself does not change. A rule that was fitted under the old frequencies guarantees
-        nothing under new ones, and is refused.
+        The new frequencies are estimated from rows without labels. This is correct if only the class frequencies have
+        changed, and not the distribution of the features in each class; ``label_shift_.explain()`` of the copy
+        describes the estimate and its uncertainty. The model itself does not change. A fitted rule is refused: its
+        guarantee does not hold under other frequencies.
 
         Parameters
         ----------

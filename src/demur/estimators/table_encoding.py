@@ -75,7 +75,7 @@ class TableEncoding:
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """What tells rows that are unlike those that a classifier was trained on.
+    """Detector of out-of-distribution rows, learned from the training rows.
 
     Parameters
     ----------
