@@ -425,10 +425,10 @@ class Pool:
         if self.regression is not None:
             found = [self.regression.predict_proba(np.hstack([*logs]))]
         if self.forest is not None:
-            new = sure is not None
-            found.append(
-                self.forest.predict_proba(np.hstack([sure, *logs])) if new else self.forest.oob_decision_function_
-            )
+            other = self.forest.oob_decision_function_
+            if sure is not None:
+                other = self.forest.predict_proba(np.hstack([sure, *logs]))
+            found.append(other)
         mean: Floats = np.mean(found, axis=0)
         return mean
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
@@ -403,4 +402,4 @@ def column_of(X: Features, column: Any) -> NDArray[np.float64]:
         found: Any = _safe_indexing(X if hasattr(X, "shape") else np.asarray(X), column, axis=1)
     except (ValueError, KeyError, IndexError):
         raise InputError(f"X has no column {column!r}.") from None
-    return np.asarray(found.toarray() if sparse.issparse(found) else found, dtype=np.float64).ravel()
+    return np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64).ravel()
