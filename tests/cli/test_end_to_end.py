@@ -308,13 +308,13 @@ def test_a_seed_chooses_other_rows_and_another_model(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--coverage", "90"), "--coverage must be a share above 0 and at most 1, got 90: did you mean 0.9?"),
-        (("--max-risk", "5"), "--max-risk must be a share above 0 and below 1, got 5: did you mean 0.05?"),
-        (("--cost", "20"), "--cost must be a price of at least 0 and below 1, got 20: did you mean 0.2?"),
-        (("--delta", "5"), "--delta must be a share above 0 and below 1, got 5: did you mean 0.05?"),
-        (("--holdout", "20"), "--holdout must be a share of at least 0 and below 1, got 20: did you mean 0.2?"),
-        (("--coverage", "-1"), "--coverage must be a share above 0 and at most 1, got -1: give a fraction."),
-        (("--cost", "nan"), "--cost must be a price of at least 0 and below 1, got nan: give a fraction."),
+        (("--coverage", "90"), "--coverage must be a number above 0 and at most 1, got 90: did you mean 0.9?"),
+        (("--max-risk", "5"), "--max-risk must be a number above 0 and below 1, got 5: did you mean 0.05?"),
+        (("--cost", "20"), "--cost must be a number of at least 0 and below 1, got 20: did you mean 0.2?"),
+        (("--delta", "5"), "--delta must be a number above 0 and below 1, got 5: did you mean 0.05?"),
+        (("--holdout", "20"), "--holdout must be a number of at least 0 and below 1, got 20: did you mean 0.2?"),
+        (("--coverage", "-1"), "--coverage must be a number above 0 and at most 1, got -1: give a fraction."),
+        (("--cost", "nan"), "--cost must be a number of at least 0 and below 1, got nan: give a fraction."),
     ],
 )
 def test_a_percentage_names_its_flag_and_the_fraction(fit, pets, options, words):
@@ -323,7 +323,7 @@ def test_a_percentage_names_its_flag_and_the_fraction(fit, pets, options, words)
 
 def test_predict_names_the_flag_too(demur, pets):
     complaint = demur("predict", pets / "model", pets / "new.csv", "--cost", "20").complaint
-    assert complaint == "--cost must be a price of at least 0 and below 1, got 20: did you mean 0.2?"
+    assert complaint == "--cost must be a number of at least 0 and below 1, got 20: did you mean 0.2?"
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("clas", "class"), ("Class", "class"), ("ages", "age")])
