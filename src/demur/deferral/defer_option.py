@@ -16,9 +16,10 @@ from demur.calibration import TemperatureScaling
 from demur.deferral.expert_reliability import (
     ExpertReliability,
     ExpertRows,
-    LogitModel,
+    chance,
     evidence,
     fit_reliability,
+    fit_shares,
     recalibrated,
 )
 from demur.deferral.experts import DeferringClassifier, check_names, read_answers, read_experts
@@ -232,7 +233,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         self.correction_ = None
         if informing:
             model_right = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
-            self.correction_ = LogitModel.fit(evidence(proba, *informing), model_right, weight)
+            self.correction_ = fit_shares(evidence(proba, *informing), model_right, weight)
 
     def _estimates_out_of_fold(
         self, base: Estimator, name: str, X: Features, right: Floats, weight: Floats, folds: list[Fold]
@@ -292,7 +293,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
                 informing.append(given)
         if self.correction_ is None:
             return plain, plain, right
-        return plain, recalibrated(plain, self.correction_.predict(evidence(plain, *informing))), right
+        return plain, recalibrated(plain, chance(self.correction_, evidence(plain, *informing))), right
 
     def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
         """Combine the answer with the model's probabilities where that pays."""

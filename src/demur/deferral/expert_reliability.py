@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
 from demur.estimators.splitting import Fold
 
 __all__ = [
     "ExpertReliability",
     "ExpertRows",
-    "LogitModel",
+    "chance",
     "evidence",
     "fit_reliability",
+    "fit_shares",
     "log_odds",
     "log_odds_of_best",
     "recalibrated",
@@ -64,45 +64,6 @@ class ExpertRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LogitModel:
-    """A logistic regression of shares: log odds = a + b z, the slopes b drawn towards zero.
-
-    Parameters
-    ----------
-    mean, scale : arrays
-        Of the columns of z, which are standardised.
-    coefficients : array
-        The level a, then the slopes b.
-    """
-
-    mean: Floats
-    scale: Floats
-    coefficients: Floats
-
-    @classmethod
-    def fit(cls, z: Floats, target: Floats, weight: Floats) -> "LogitModel":
-        """Fit to shares ``target``.
-
-        Examples
-        --------
-        >>> z = np.linspace(-2, 2, 2000)[:, None]
-        >>> right = expit(0.5 + z[:, 0])
-        >>> model = LogitModel.fit(z, right, np.ones(2000))
-        >>> model.predict(np.array([[0.0], [1.0]])).round(2), expit([0.5, 1.5]).round(2)
-        (array([0.62, 0.82]), array([0.62, 0.82]))
-        """
-        scaler = StandardScaler().fit(z, sample_weight=weight)
-        rows, is_right = np.tile(scaler.transform(z), (2, 1)), np.repeat([1, 0], len(z))
-        found = LogisticRegression(tol=1e-6).fit(rows, is_right, np.r_[weight * target, weight * (1 - target)])
-        return cls(scaler.mean_, scaler.scale_, np.r_[found.intercept_, found.coef_[0]])
-
-    def predict(self, z: Floats) -> Floats:
-        """Return the share for each row."""
-        shares: Floats = expit(self.coefficients[0] + (z - self.mean) / self.scale @ self.coefficients[1:])
-        return shares
-
-
-@dataclass(frozen=True, eq=False)
 class ExpertReliability:
     """A fitted estimate of P(expert right | row).
 
@@ -116,8 +77,7 @@ class ExpertReliability:
         The share of right answers.
     by_class : array of shape (n_classes,)
         The share of right answers on rows of each class.
-    model : LogitModel or None
-        The logistic regression.
+    model : LogisticRegression or None
     log_loss : mapping
         Out-of-fold log loss of every way of estimating that was tried.
     """
@@ -125,7 +85,7 @@ class ExpertReliability:
     kind: str
     share: float
     by_class: Floats
-    model: LogitModel | None
+    model: LogisticRegression | None
     log_loss: Mapping[str, float]
 
     def predict(self, proba: Floats, given: Floats | None) -> Floats:
@@ -142,7 +102,7 @@ class ExpertReliability:
         if self.model is None:
             by_class: Floats = proba @ self.by_class
             return by_class
-        return self.model.predict(evidence(proba) if given is None else evidence(proba, given))
+        return chance(self.model, evidence(proba) if given is None else evidence(proba, given))
 
 
 def fit_reliability(rows: ExpertRows) -> ExpertReliability:
@@ -163,7 +123,7 @@ def fit_reliability(rows: ExpertRows) -> ExpertReliability:
         tried[name] = overall.copy()
         for train, test in rows.folds:
             if rows.weight[train].any():
-                tried[name][test] = _regression(rows, z, train).predict(z[test])
+                tried[name][test] = chance(_regression(rows, z, train), z[test])
     losses = {name: _log_loss(found, rows) for name, found in tried.items()}
     kind = min(losses, key=lambda name: losses[name])
     model = _regression(rows, inputs[kind], np.arange(len(rows.y))) if kind in inputs else None
@@ -203,10 +163,31 @@ def recalibrated(proba: Floats, right: Floats) -> Floats:
     return found
 
 
-def _regression(rows: ExpertRows, z: Floats, some: NDArray[np.int64]) -> LogitModel:
+def fit_shares(z: Floats, share: Floats, weight: Floats) -> LogisticRegression:
+    """Fit a logistic regression to shares: each row counts as right and as wrong, by its share.
+
+    Examples
+    --------
+    >>> from scipy.special import expit
+    >>> z = np.linspace(-2, 2, 2000)[:, None]
+    >>> model = fit_shares(z, expit(0.5 + z[:, 0]), np.ones(2000))
+    >>> chance(model, np.array([[0.0], [1.0]])).round(2), expit([0.5, 1.5]).round(2)
+    (array([0.62, 0.82]), array([0.62, 0.82]))
+    """
+    is_right, counts = np.repeat([1, 0], len(z)), np.r_[weight * share, weight * (1 - share)]
+    return LogisticRegression(tol=1e-6).fit(np.tile(z, (2, 1)), is_right, counts)
+
+
+def chance(model: LogisticRegression, z: Floats) -> Floats:
+    """Return the share that the regression expects for each row."""
+    expected: Floats = model.predict_proba(z)[:, 1]
+    return expected
+
+
+def _regression(rows: ExpertRows, z: Floats, some: NDArray[np.int64]) -> LogisticRegression:
     """Fit the logistic regression on those of the rows that the expert has answered."""
     seen = some[rows.weight[some] > 0]
-    return LogitModel.fit(z[seen], rows.right[seen], rows.weight[seen])
+    return fit_shares(z[seen], rows.right[seen], rows.weight[seen])
 
 
 def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
