@@ -268,7 +268,7 @@ def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
     ("command", "options", "words"),
     [
         ("predict", ["--price", "doctor=1"], "a price was given for 'doctor'; the experts are nurse, consultant"),
-        ("predict", ["--price", "nurse=-1"], "must not be negative"),
+        ("predict", ["--price", "nurse=-1"], "give a number of at least 0"),
         ("predict", ["--price", "nurse"], "--price must be NAME=NUMBER"),
         ("predict", ["--cost", "0.1"], "it asks experts, each at a price of its own"),
         ("predict", ["--review-budget", "5"], "a review budget is for models that decline"),
