@@ -182,7 +182,7 @@ def test_a_mistake_of_ours_is_not_taken_for_the_users(demur, pets, monkeypatch, 
         raise bug
 
     place = TableModel if command == "predict" else evaluation
-    monkeypatch.setattr(place, "answers" if command == "predict" else "guarantee_of", broken)
+    monkeypatch.setattr(place, "answers" if command == "predict" else "check_guarantee", broken)
     call = {
         "fit": ("fit", pets / "train.csv", "--target", "y", "--model", "lr", "--out", tmp_path / "model"),
         "predict": ("predict", pets / "model", pets / "new.csv"),
@@ -363,7 +363,7 @@ def test_errors_of_a_spreadsheet_are_said(fit, tmp_path):
     ages = ["#DIV/0!" if k % 50 == 3 else str(age) for k, age in enumerate(table["age"].to_pylist())]
     result = fit(csv_of(table.set_column(1, "age", pa.array(ages)), tmp_path / "data.csv"))
     assert result.code == 0, result
-    assert "4 cells hold a spreadsheet error such as '#DIV/0!'" in result.errors
+    assert "4 cells with a spreadsheet error such as '#DIV/0!' are missing" in result.errors
     assert {column.name: column.kind for column in load(tmp_path / "model").schema.columns}["age"] == "number"
 
 

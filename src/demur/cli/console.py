@@ -133,7 +133,7 @@ _MOST_NOTES = 8
 def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     """Print what was read, which columns are used, and what was trained."""
     from demur.columns.frames import shown
-    from demur.tabular.evaluation_words import counted
+    from demur.tabular.evaluation_figures import counted
 
     facts, schema = model.facts, model.schema
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
@@ -166,38 +166,35 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
         print_table("", ("candidate", "share", "log loss", "seconds", "outcome"), rows)
 
 
-_SHARES = ("system_accuracy", "coverage", "accepted_accuracy")
-
-
 def print_evaluation(evaluation: "Evaluation", where: str) -> None:
     """Print the figures with their intervals, and what they mean."""
-    from demur.tabular.evaluation_words import FIGURES, percent
+    from demur.tabular.evaluation_figures import FIGURES, four_digits, percent
 
     rows = []
-    for figure, found in evaluation.figures.items():
-        title, meaning = FIGURES[figure]
-        if figure == "risk" and evaluation.cost_assumed:
-            meaning = f"declining priced at {evaluation.cost:g}"
-        rows.append([title, *_interval(found, percent if figure in _SHARES else _decimal), meaning])
+    for name, found in evaluation.figures.items():
+        figure = FIGURES[name]
+        assumed = name == "risk" and evaluation.cost_assumed
+        meaning = f"declining priced at {evaluation.cost:g}" if assumed else figure.meaning
+        rows.append([figure.title, *_interval(found, figure.write), meaning])
     print_table(f"How it does {where}", ("", "value", "95 % interval", ""), rows)
-    if evaluation.groups is not None:
+    if evaluation.group is not None:
         rows = [
             [
                 *(_printable(one.name), f"{one.counts.n_rows:,}"),
                 *(*_interval(one.coverage, percent), *_interval(one.errors, percent)),
-                "" if one.risk is None else _decimal(one.risk.estimate),
+                "" if one.risk is None else four_digits(one.risk.estimate),
             ]
             for one in evaluation.by_group
         ]
-        title = f"By {evaluation.groups.column}, with 95 % intervals for all groups together"
+        title = f"By {evaluation.group}, with 95 % intervals for all groups together"
         print_table(title, ("group", "rows", "answered", "", "wrong", "", "risk"), rows)
-    if (asking := evaluation.asking) is not None:
+    if evaluation.asking is not None:
         rows = [
             [
-                *(_printable(name), f"{price:g}", percent(load)),
-                *(percent(asking.right_when_asked(n).estimate), _decimal(asking.always(n).estimate)),
+                *(_printable(one.name), f"{one.price:g}", percent(one.load.estimate)),
+                *(percent(one.right_when_asked.estimate), four_digits(one.risk_if_always_asked.estimate)),
             ]
-            for n, (name, price, load) in enumerate(zip(asking.names, asking.prices, asking.load.estimate, strict=True))
+            for one in evaluation.asking.experts
         ]
         print_table("", ("expert", "price", "asked", "correct", "risk if always"), rows)
     for sentence in evaluation.sentences():
@@ -210,10 +207,6 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
     trained = {"Trained on": f"{facts['rows']:,} rows"} if "rows" in facts else {}
     made = {"Model": facts.get("model_in_words", "a model"), **trained}
     return {**made, "Judged on": data, "Date": datetime.date.today().isoformat()}
-
-
-def _decimal(value: float) -> str:
-    return "none" if isnan(value) else f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def _interval(found: "Interval", write: Callable[[float], str]) -> list[str]:

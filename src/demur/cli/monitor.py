@@ -127,7 +127,7 @@ def _check_state(
 
 def _print(watching: "Monitor") -> None:
     """Print the evidence of each check, the threshold of its alarm, and the result of the audit."""
-    from demur.tabular.evaluation_words import counted, percent
+    from demur.tabular.evaluation_figures import counted, percent
 
     found, raised = watching.to_json(), {alarm.check for alarm in watching.alarms}
     threshold = f"{watching.threshold:,.0f}"

@@ -35,7 +35,7 @@ def refit(
     check_new_model(out, force)
     from demur.deploy import save
     from demur.tabular import read_labelled, refit_table
-    from demur.tabular.evaluation_figures import interval_json
+    from demur.tabular.evaluation_figures import json_ready
 
     fitted = load_table_model(model)
     classes = fitted.classes.tolist()
@@ -53,7 +53,7 @@ def refit(
     save(found.model, out, overwrite=force)
     if as_json:
         risks = {"old_risk": found.old_risk, "new_risk": found.new_risk, "gain": found.gain}
-        numbers = {name: None if one is None else interval_json(one) for name, one in risks.items()}
+        numbers = {name: json_ready(one) for name, one in risks.items()}
         counts = {"trained": found.n_trained, "declined": found.n_declined, "audited": found.n_audited}
         print_json({"folder": str(out), **counts, "judged": found.n_judged, **numbers})
         return

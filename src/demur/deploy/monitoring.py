@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import ByName
 from demur.errors import InputError
+from demur.guarantees import RiskControl
 from demur.metrics import Interval, proportion_interval
 from demur.tabular.class_labels import LabelledTable, class_texts
 from demur.tabular.evaluation import Evaluation
-from demur.tabular.evaluation_words import RiskGuarantee, guarantee_of
 from demur.tabular.review_queue import check_audit, reviewed_rows
 from demur.tabular.table_model import TableModel
 from demur.whole_file import write_whole
@@ -136,9 +136,9 @@ def _bins(confidence: Floats, is_probability: bool) -> Ints:
 
 def max_risk_of(model: TableModel, reference: Reference) -> float:
     """Return the rule's guaranteed risk, or the upper end of the 95 % interval of the reference risk."""
-    guarantee = guarantee_of(getattr(model.classifier, "rule_", None))
-    if isinstance(guarantee, RiskGuarantee):
-        return guarantee.at_most
+    rule = getattr(model.classifier, "rule_", None)
+    if isinstance(rule, RiskControl):
+        return float(rule.target_risk)
     high = float(proportion_interval(reference.n_wrong, reference.n_rows - reference.n_rejected).high)
     return min(high, 0.99) if math.isfinite(high) else 0.5
 

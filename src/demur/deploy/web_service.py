@@ -10,17 +10,16 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from demur._version import __version__
+from demur import __version__
 from demur.deploy.answers import Answerer, ServiceMetrics
 from demur.deploy.request_types import RequestError, answer_schema, question_type, sentence
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
-from demur.tabular.html_pages import (
+from demur.tabular.html_report import (
     SECURITY_HEADERS,
     asset,
     content_policy,
-    embedded_json,
     own_parts,
     page_environment,
 )
@@ -292,7 +291,7 @@ def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str
         "has_report": has_report,
         "style": style,
         "script": script,
-        "data": embedded_json(data),
+        "data": data,
         "version": __version__,
     }
     page = page_environment("demur.deploy", needed_by="the service", extra="serve").get_template("try.html")
