@@ -51,7 +51,7 @@ def csv(values, labels=Y, names=CLASSES, **more):
 
 @pytest.mark.parametrize("kind", AS)
 def test_each_kind_is_known_by_its_numbers(kind):
-    assert find_kind(AS[kind].astype(float)).kind == kind
+    assert find_kind(AS[kind].astype(float)) == kind
     assert set(AS) == set(PROBA_KINDS)
 
 
@@ -72,7 +72,7 @@ def test_each_kind_is_known_by_its_numbers(kind):
     ],
 )
 def test_kinds_of_few_rows(rows, kind):
-    assert find_kind(np.array(rows, dtype=float)).kind == kind
+    assert find_kind(np.array(rows, dtype=float)) == kind
 
 
 def test_scores_that_are_no_probabilities_are_not_guessed():

@@ -55,9 +55,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self._base())
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
+        tags.input_tags = get_tags(self._base()).input_tags
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:

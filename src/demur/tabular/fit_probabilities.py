@@ -119,9 +119,8 @@ def _estimator(values: NDArray[np.float64], classes: list[str], kind: str | None
         if gaps.all(axis=1).any():
             raise InputError(f"row {int(gaps.all(axis=1).argmax()) + 1:,} holds a label and no number")
         if kind is None:
-            found = find_kind(values)
-            kind, tolerance = found.kind, found.tolerance
-            notes.append(f"the numbers are taken for {kind} ({found.words}): --proba-kind says otherwise.")
+            kind, tolerance = find_kind(values), rounding_of(values)
+            notes.append(f"the numbers are taken for {kind} ({PROBA_KINDS[kind]}): --proba-kind says otherwise.")
         elif kind in ("probabilities", "percentages"):
             whole = 1.0 if kind == "probabilities" else 100.0
             sums = np.nansum(values, axis=1)
