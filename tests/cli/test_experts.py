@@ -55,7 +55,7 @@ def test_answers_are_not_features_and_the_system_is_judged(place):
     found = json.loads((place / "fit.json").read_text())
     model = load(place / "model")
     assert model.schema.names == ("temp", "pulse")
-    assert model.schema.set_aside["nurse_says"] == "it is what 'nurse' says"
+    assert model.schema.set_aside["nurse_says"] == "it holds answers of 'nurse'"
     assert model.experts.prices == {"nurse": 0.05, "consultant": 0.2}
     assert found["answers"]["nurse"]["rows"] > 100
     judged = found["evaluation"]
@@ -211,7 +211,7 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
         (["--expert", "nurse=nurse_says:nan"], "got nan"),
         (["--expert", "nurse=nurse_says:inf"], "got inf"),
         (["--expert", "nurse=nurse_say:0.1"], "did you mean 'nurse_says'?"),
-        (["--expert", "nurse=y:0.1"], "the target 'y' cannot also be what 'nurse' says"),
+        (["--expert", "nurse=y:0.1"], "column 'y' cannot hold answers of 'nurse': it is the target"),
         (["--expert", "sick=nurse_says:0.1"], "the expert 'sick' is named like a class"),
         (["--expert", "model=nurse_says:0.1"], "cannot be called 'model'"),
         (
@@ -220,15 +220,15 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
         ),
         (
             ["--expert", "a=nurse_says:0.1", "--expert", "b=nurse_says:0.2"],
-            "is given twice: each expert has answers of its own",
+            "column 'nurse_says' cannot hold answers of 'b': it holds answers of 'a'",
         ),
-        (["--expert", "a=nurse_says,nurse_says:0.1"], "is given twice"),
+        (["--expert", "a=nurse_says,nurse_says:0.1"], "it holds answers of 'a'"),
         ([*EXPERTS, "--cost", "0.1"], "cannot be given together"),
         ([*EXPERTS, "--max-risk", "0.1"], "cannot be given together"),
-        ([*EXPERTS, "--keep", "nurse_says"], "cannot also be used otherwise: it is kept as a feature"),
+        ([*EXPERTS, "--keep", "nurse_says"], "cannot hold answers of 'nurse': it is kept as a feature"),
         (
             [*EXPERTS, "--group-split", "nurse_says"],
-            "cannot also be used otherwise: it says which rows belong together",
+            "cannot hold answers of 'nurse': its groups of rows stay together",
         ),
         ([*EXPERTS, "--proba", "p.csv"], "cannot be given together"),
         (["--capacity", "nurse=3"], "--capacity needs --expert"),

@@ -82,7 +82,7 @@ TRUSTED = (
 _PARTS = (
     "demur.calibration.OneVsRestCalibration",
     "demur.calibration.TemperatureScaling",
-    "demur.columns.column.Column",
+    "demur.columns.schema.Column",
     "demur.columns.schema.Schema",
     "demur.deferral.capacity.Capacity",
     "demur.deferral.cascade.AnswerTable",
