@@ -253,7 +253,7 @@ def test_wrong_options_are_refused_in_words(demur, place, tmp_path, options, wor
     [
         ({2: "maybe"}, "column 'nurse_says', row 3, holds 'maybe', which is not one of the classes 'sick', 'well'"),
         ({4: "Well"}, "did you mean 'well'?"),
-        (dict.fromkeys(range(500), ""), "the expert 'nurse' has not answered a single row"),
+        (dict.fromkeys(range(500), ""), "there is no answer of the expert 'nurse'"),
     ],
 )
 def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
@@ -268,7 +268,7 @@ def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
     ("command", "options", "words"),
     [
         ("predict", ["--price", "doctor=1"], "a price was given for 'doctor'; the experts are nurse, consultant"),
-        ("predict", ["--price", "nurse=-1"], "must not be negative"),
+        ("predict", ["--price", "nurse=-1"], "give a number of at least 0"),
         ("predict", ["--price", "nurse"], "--price must be NAME=NUMBER"),
         ("predict", ["--cost", "0.1"], "it asks experts, each at a price of its own"),
         ("predict", ["--review-budget", "5"], "a review budget is for models that decline"),

@@ -158,7 +158,7 @@ def test_what_is_no_share_is_refused(model, demur, share):
     with pytest.raises(InputError, match="audit must be a share from 0 to 1, got"):
         draw_audit([False], share, np.random.default_rng())
     complaint = demur("serve", "no-such-model", "--audit", share).complaint
-    assert complaint.startswith(f"--audit must be a share of at least 0 and at most 1, got {share:g}: ")
+    assert complaint.startswith(f"--audit must be a number of at least 0 and at most 1, got {share:g}: ")
     assert "\n" not in complaint
 
 

@@ -98,7 +98,6 @@ _PARTS = (
     "demur.deferral.joint_losses.RealizableDeferral",
     "demur.deferral.joint_losses.SoftmaxDeferral",
     "demur.deferral.joint_losses.TwoStageDeferral",
-    "demur.deferral.expert_reliability.LogitModel",
     "demur.deferral.expert_reliability.ExpertReliability",
     "demur.deferral.defer_option.StoredProbabilities",
     "demur.estimators.auto_classifier.AutoClassifier",
