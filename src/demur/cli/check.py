@@ -151,7 +151,7 @@ def _bounds(report: Any, loss: Any) -> dict[str, list[float]] | None:
     xi = calibration_function(loss, report.n_classes, report.cost)
     return {
         "zero_one_c_excess": excesses,
-        "theorem": [report.bound.xi(z) for z in excesses],
+        "theorem": report.bound.xi(excesses).tolist(),
         "tightest": xi(excesses).tolist(),
     }
 

@@ -33,7 +33,7 @@ from demur.theory.calibration_check import NEAR, Search
 from demur.theory.calibration_report import SearchFindings
 from demur.theory.descent import Deadline
 from demur.theory.examined_loss import ExaminedLoss, examine
-from demur.theory.simplex import boundary_eta
+from demur.theory.simplex import random_eta
 from demur.theory.witness import Witness
 from demur.workers import single_threaded_kernels
 
@@ -163,33 +163,24 @@ def check_deferral(
     subject = examine(outcomes.loss(joint), outcomes.target(), deadline=Deadline(seconds))
     search = Search(subject, seed)
     search.run(_stages(subject, outcomes, seed))
-    findings = search.findings()
-    if not search.witnesses and not findings.n_right and not findings.timed_out and not findings.n_indifferent:
-        raise LossContractError(
-            f"the pointwise risk of {joint.name} could not be minimised at any of {findings.n_unresolved} "
-            "distributions. Does it have a lower bound? A loss without one cannot be minimised."
-        )
     witness = next(iter(search.witnesses.values()), None)
-    still_open = findings.n_unresolved + findings.n_indifferent + findings.n_near
-    verdict = "inconclusive" if still_open or findings.timed_out else "calibrated"
-    where = None
-    if witness is not None:
-        verdict = "refuted"
-        where = witness.eta.reshape(outcomes.n_classes, *[2] * n_experts)
-        witness = outcomes.in_words(witness)
-    return DeferralReport(joint.name, n_classes, n_experts, asked, verdict, witness, where, findings)
+    where = None if witness is None else witness.eta.reshape(outcomes.n_classes, *[2] * n_experts)
+    return DeferralReport(joint.name, n_classes, n_experts, asked, search.verdict, witness, where, search.findings())
 
 
 @dataclass(frozen=True)
 class _ActionTarget(Target):
     """The cost of each of K + J actions in each outcome; decisions are numbers of actions."""
 
+    n_own: int
+
     def best(self, eta: Tensor) -> Tensor:
         return self.expected(eta).argmin(-1)
 
-    def excess(self, decision: Tensor, eta: Tensor) -> Tensor:
-        costs = self.expected(eta)
-        return costs.gather(-1, decision.unsqueeze(-1))[..., 0] - costs.amin(-1)
+    def words(self, decision: int) -> str:
+        if decision >= self.n_own:
+            return f"ask expert {decision - self.n_own}"
+        return "answer" if self.n_own == 1 else super().words(decision)
 
 
 @dataclass(frozen=True)
@@ -229,7 +220,7 @@ class _Outcomes:
             for label, *rights in self.all
         ]
         matrix = torch.tensor(rows, dtype=torch.float64)
-        return _ActionTarget(matrix, matrix)
+        return _ActionTarget(matrix, matrix, self.n_own)
 
     def loss(self, joint: JointLoss) -> FunctionLoss:
         """Return the joint loss as a function of the outcome's number, with its rule over actions."""
@@ -289,18 +280,6 @@ class _Outcomes:
                 "another class: its stages cannot be checked one after the other."
             )
 
-    def in_words(self, witness: Witness) -> Witness:
-        """Return the witness with its decisions in words of deferral."""
-
-        def words(text: str) -> str:
-            number = int(text.rsplit(" ", 1)[-1])
-            if number >= self.n_own:
-                return f"ask expert {number - self.n_own}"
-            return "answer" if self.second_stage else text
-
-        fields = dict(vars(witness))
-        return Witness(**{**fields, "chow": words(witness.chow), "taken": words(witness.taken)})
-
     def possible(self, rows: Tensor) -> Tensor:
         """Return the distributions that can occur: the chosen class is the likeliest, so P(it is right) > 1 / K."""
         if self.n_choices is None:
@@ -321,11 +300,11 @@ def _stages(subject: ExaminedLoss, outcomes: _Outcomes, seed: int) -> Iterator[T
     """Yield distributions to try: experts who err at random, about as good as the best class; then any."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.stack(list(_structured(outcomes)))
-    slow = not subject.loss.smooth or not subject.facts.twice
+    slow = not subject.loss.smooth or not subject.twice
     rows = rows[subject.target.clearance(rows) > NEAR]
     yield outcomes.possible(rows[:: 3 if slow else 1])
-    yield outcomes.possible(boundary_eta(subject.target, 6 if slow else 20, generator))
-    yield outcomes.possible(boundary_eta(subject.target, 3 if slow else 20, generator))
+    yield outcomes.possible(random_eta(subject.target, 6 if slow else 20, generator))
+    yield outcomes.possible(random_eta(subject.target, 3 if slow else 20, generator))
 
 
 def _structured(outcomes: _Outcomes) -> Iterator[Tensor]:

@@ -77,7 +77,7 @@ class CrossEntropy(ConfidenceLoss):
             # Lipschitz in all scores at once with constant sqrt 2; see theory/estimation.py for the other sqrt 2.
             return 1.0, log1p((n_classes - 1) * exp(2 * radius)) if radius < 300 else 2 * radius + log(n_classes)
 
-        return BoundFacts("Theorem 8", 2**0.5, 2.0, None, divergence, on_range=on_range)
+        return BoundFacts("Theorem 8", 2**0.5, 2.0, divergence, on_range=on_range)
 
 
 @register({"phi": Logistic()}, {"phi": Exponential()}, {"phi": Squared()}, {"phi": SquaredHinge()})
@@ -149,5 +149,4 @@ class OneVsAll(ConfidenceLoss):
             ends = torch.tensor([-radius, radius], dtype=torch.float64)
             return float(self.phi.slope(ends).abs().max()), n_classes * float(self.phi(ends).max())
 
-        sharper = 2 ** (1 - 1 / exponent) * constant  # where a wrong class is answered, two scores have to move
-        return BoundFacts("Theorem 7", 2 * constant, exponent, sharper, self.phi.excess, True, on_range)
+        return BoundFacts("Theorem 7", 2 * constant, exponent, self.phi.excess, True, on_range)

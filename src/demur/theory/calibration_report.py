@@ -65,13 +65,9 @@ class SearchFindings:
         At how many others right and wrong decisions have equally small risks.
     n_untried : int
         How many were left when the time was up.
-    margin : float or None
-        The least distance of the acceptance from 0 among right decisions; None if there were none.
     nearest : float
         The least distance to a boundary at which a right decision was seen.
-    stopped_early, timed_out : bool
-    fails : frozenset of str
-        The kinds of wrong decisions that stand.
+    timed_out : bool
     """
 
     n_eta: int
@@ -80,11 +76,8 @@ class SearchFindings:
     n_unresolved: int
     n_indifferent: int
     n_untried: int
-    margin: float | None
     nearest: float
-    stopped_early: bool
     timed_out: bool
-    fails: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -174,7 +167,7 @@ class CalibrationReport:
         """Whether both routes find the same sides failing; None where only one was taken."""
         if self.theorem_four is None:
             return None
-        return self.theorem_four.fails == self.search.fails - {"misclassify"}
+        return self.theorem_four.fails == self.fails - {"misclassify"}
 
     @property
     def sup(self) -> float | None:
@@ -326,7 +319,7 @@ class CalibrationReport:
             lines.append("  the theorem's assumption fails: the second derivative in r is not positive everywhere")
         if self.routes_agree:
             return [*lines, "  The two routes agree."]
-        if theorem.fails > self.search.fails:
+        if theorem.fails > self.fails:
             return [*lines, "  The search has no witness of all of this: the failing eta are too near the boundary."]
         return [*lines, "  The two routes disagree; the witness above stands by itself."]
 
