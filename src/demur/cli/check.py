@@ -169,4 +169,4 @@ def _draw(file: Path, loss: Any, n_classes: int, cost: float, outputs: int | Non
         from demur.theory import pictures
     except ImportError as error:
         raise CallError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
-    pictures.save(pictures.draw_check(loss, n_classes, cost, outputs=outputs), file)
+    pictures.draw_check(loss, n_classes, cost, outputs=outputs).savefig(file, dpi=150)

@@ -165,7 +165,7 @@ def check_deferral(
     search.run(_stages(subject, outcomes, seed))
     witness = next(iter(search.witnesses.values()), None)
     where = None if witness is None else witness.eta.reshape(outcomes.n_classes, *[2] * n_experts)
-    return DeferralReport(joint.name, n_classes, n_experts, asked, search.verdict, witness, where, search.findings())
+    return DeferralReport(joint.name, n_classes, n_experts, asked, search.verdict, witness, where, search.found)
 
 
 @dataclass(frozen=True)

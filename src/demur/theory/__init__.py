@@ -12,8 +12,7 @@ from demur.theory.bayes import (
 )
 from demur.theory.calibration_check import check_calibration
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
-from demur.theory.calibration_report import CalibrationReport
-from demur.theory.certificate import Certificate
+from demur.theory.calibration_report import CalibrationReport, Certificate
 from demur.theory.excess_bounds import (
     EstimationErrorBound,
     ExcessRiskBound,

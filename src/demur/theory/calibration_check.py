@@ -13,6 +13,9 @@ from torch import Tensor
 
 from demur.losses import Loss
 from demur.losses.pairwise import PairwiseLoss
+from demur.losses.proof import Proof
+from demur.margins import own_fact
+from demur.rules import Decision
 from demur.theory.bayes import (
     CostLike,
     CostRangeError,
@@ -22,8 +25,7 @@ from demur.theory.bayes import (
     as_target,
     require_n_classes,
 )
-from demur.theory.calibration_report import BetaFindings, CalibrationReport, SearchFindings
-from demur.theory.certificate import certify
+from demur.theory.calibration_report import BetaFindings, CalibrationReport, Certificate, SearchFindings
 from demur.theory.descent import Deadline
 from demur.theory.examined_loss import ExaminedLoss, LossLike, RuleFunction, RuleName, as_loss, examine, weigh
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
@@ -33,10 +35,12 @@ from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, verify
 from demur.workers import single_threaded_kernels
 
-__all__ = ["Search", "check_calibration", "describe"]
+__all__ = ["Search", "certify", "check_calibration", "describe"]
 
 NEAR = 1e-3
 """Nearer to the boundary between two decisions, an eta that seems wrong is settled with more work before it counts."""
+AGREE = 1e-9
+"""How far code and formula may be apart, relative to 1 + their size: they differ by rounding only."""
 SAMPLE = 24
 """How many eta are tried where a theorem proves the loss calibrated."""
 
@@ -119,7 +123,7 @@ def check_calibration(
     _warn_if_never_answered(subject)
     certificate = certify(made, n_classes, single)
     slopes, why_not = _by_theorem_four(subject, seed)
-    stages = _stages(subject, slopes, seed)
+    stages = _stages(subject, seed)
     if certificate is not None:
         first = next(stages)
         stages = iter([first[:: max(1, len(first) // SAMPLE)]])
@@ -138,7 +142,7 @@ def check_calibration(
         verdict=verdict,
         fails=frozenset(search.witnesses),
         witnesses=tuple(search.witnesses.values()),
-        search=search.findings(),
+        search=search.found,
         certificate=certificate if calibrated else None,
         theorem_four=slopes,
         no_theorem_four=why_not,
@@ -167,6 +171,64 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
     return f"{loss.name} ({', '.join(parts)})" if parts else loss.name
 
 
+def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | None:
+    """Return a proof that a loss is calibrated, or None where it states none or does not meet its hypotheses.
+
+    A loss states its argument itself (:mod:`demur.losses.proof`). What is tested here is that its code is what the
+    argument is about: the value, the inverse link through the acceptance, and the rule. A subclass is not covered by
+    the proof of its parent: it may have changed the formula.
+
+    Parameters
+    ----------
+    loss : Loss
+    n_classes : int
+    cost : float or None
+        One price of rejecting, in (0, 1/2); there are no proofs for other costs.
+
+    Examples
+    --------
+    >>> from demur.losses import get
+    >>> certificate = certify(get("ova+log"), 4, 0.2)
+    >>> certificate.method
+    'the slopes of one score'
+    >>> print(certificate.checked[-1])
+    w' falls as p grows at both scores, and the code's link crosses 1 - c between them
+    """
+    stated = own_fact(loss, "proof")
+    if cost is None or not 0 < cost < 0.5 or stated is None:
+        return None
+    proof: Proof | None = stated(n_classes, cost)
+    if proof is None:
+        return None
+    with torch.no_grad():
+        checked = (_code_is_formula(loss, proof, n_classes, cost), *proof.checked)
+    kept = tuple(line for line in checked if line is not None)
+    return Certificate(proof.method, proof.statement, kept) if len(kept) == len(checked) else None
+
+
+def _code_is_formula(loss: Loss, proof: Proof, n_classes: int, cost: float) -> str | None:
+    """Compare value and rule with the formulas of the argument at 1,000 random scores; None if any differs."""
+    generator = torch.Generator().manual_seed(0)
+    scores = 4 * torch.randn(1000, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
+    y = torch.arange(len(scores)) % n_classes
+    decision = loss.rule(scores, cost)
+    expected = Decision.from_acceptance(loss.class_scores(scores, n_classes).argmax(-1), proof.acceptance(scores))
+    apart = (
+        _apart(loss.forward(scores, y, cost), proof.value(scores, y)),
+        _apart(decision.acceptance, expected.acceptance),
+    )
+    clear = expected.acceptance.abs() > AGREE
+    same = torch.equal(decision.label, expected.label) and torch.equal(decision.reject[clear], expected.reject[clear])
+    if not (same and all(difference <= AGREE for difference in apart)):  # NaN is not <= anything
+        return None
+    return f"loss and rule of the code are those of the argument to within {max(apart):.0e} at 1,000 random scores"
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference relative to 1 + the size; NaN if there is one."""
+    return float(((one - other).abs() / (1 + other.abs())).max())
+
+
 def _warn_if_never_answered(subject: ExaminedLoss) -> None:
     missing = subject.never_answers
     if not missing:
@@ -191,26 +253,24 @@ class Search:
     subject: ExaminedLoss
     seed: int
     witnesses: dict[str, Witness] = field(default_factory=dict)
-    n_right: int = 0
-    n_near: int = 0
-    n_unresolved: int = 0
-    n_indifferent: int = 0
-    n_planned: int = 0
-    nearest: float = float("inf")
+    found: SearchFindings = field(default_factory=SearchFindings)
     pool: list[Tensor] = field(default_factory=list)
 
     def run(self, stages: Iterable[Tensor]) -> None:
         """Try one stage of eta after the other; end when a failure is clear or the time is up."""
+        deadline, found = self.subject.deadline, self.found
         for eta in stages:
-            self.n_planned += len(eta)
-            if not self.witnesses and not self.subject.deadline.passed:
+            if self.witnesses:
+                break
+            if deadline.passed:
+                found.n_untried += len(eta)
+            else:
                 self._stage(eta)
-        found = self.findings()
+        found.timed_out = deadline.passed and not self.witnesses
         if not (self.witnesses or found.n_right or found.timed_out or found.n_indifferent):
             raise LossContractError(
-                f"the pointwise risk of {self.subject.loss.name} could not be minimised at any of "
-                f"{found.n_unresolved} distributions. Does it have a lower bound? A loss without one cannot be "
-                "minimised."
+                f"the pointwise risk of {self.subject.loss.name} could not be minimised at any of {found.n_eta} "
+                "distributions. Does it have a lower bound? A loss without one cannot be minimised."
             )
 
     @property
@@ -218,23 +278,8 @@ class Search:
         """The verdict of the search alone."""
         if self.witnesses:
             return "refuted"
-        found = self.findings()
-        doubts = found.n_near or found.n_unresolved or found.n_indifferent or found.timed_out or self.subject.stepped
-        return "inconclusive" if doubts else "calibrated"
-
-    def findings(self) -> SearchFindings:
-        """Return what was found, as numbers."""
-        settled = self.n_right + self.n_near + self.n_unresolved + self.n_indifferent
-        return SearchFindings(
-            n_eta=settled,
-            n_right=self.n_right,
-            n_near=self.n_near,
-            n_unresolved=self.n_unresolved,
-            n_indifferent=self.n_indifferent,
-            n_untried=0 if self.witnesses else self.n_planned - settled,
-            nearest=self.nearest,
-            timed_out=self.subject.deadline.passed and not self.witnesses,
-        )
+        settled = self.found.n_right == self.found.n_eta and not self.found.timed_out and not self.subject.stepped
+        return "calibrated" if settled else "inconclusive"
 
     def _stage(self, eta: Tensor) -> None:
         subject = self.subject
@@ -255,12 +300,14 @@ class Search:
             scores[doubtful], right_after = settle(subject, eta[doubtful], torch.unique(candidates, dim=0))
             for mask in (lost, torn, open_rows, wrong):
                 mask[doubtful[right_after]] = False
-        self.n_near += int(((lost | torn | open_rows) & near).sum())
-        self.n_unresolved += int(((lost | (open_rows & ~torn)) & ~near).sum())
-        self.n_indifferent += int((torn & ~lost & ~near).sum())
         right = ~(lost | torn | open_rows | wrong)
-        self.n_right += int(right.sum())
-        self.nearest = min([self.nearest, *subject.target.clearance(eta[right]).tolist()])
+        count = self.found
+        count.n_eta += len(eta)
+        count.n_right += int(right.sum())
+        count.n_near += int((~right & near).sum())
+        count.n_indifferent += int((torn & ~lost & ~near).sum())
+        count.n_unresolved += int((~right & ~near & (lost | ~torn)).sum())
+        count.nearest = min([count.nearest, *subject.target.clearance(eta[right]).tolist()])
 
     def _known(self, n: int) -> Tensor:
         """Return at most n of the scores that minimise the risk somewhere."""
@@ -346,7 +393,7 @@ class Search:
         return torn & ~wrong
 
 
-def _stages(subject: ExaminedLoss, slopes: TheoremFour | None, seed: int) -> Iterator[Tensor]:
+def _stages(subject: ExaminedLoss, seed: int) -> Iterator[Tensor]:
     """Yield the eta to try: first the extreme ones, so that every kind of failure has its chance, then random ones."""
     generator = torch.Generator().manual_seed(seed)
     n_classes, target = subject.n_classes, subject.target
@@ -357,32 +404,15 @@ def _stages(subject: ExaminedLoss, slopes: TheoremFour | None, seed: int) -> Ite
         yield random_eta(target, 3 if slow else 20, generator)
         return
     structured = structured_eta(tops_around(target.single, n_classes), n_classes)
-    extreme = _towards_failure(slopes, target.single, n_classes)
     if subject.symmetric:
-        yield torch.cat([structured[:: 3 if slow else 1], extreme])
+        yield structured[:: 3 if slow else 1]
         yield random_eta(target, 3 if slow else 20, generator, tied=True)
     else:
-        yield torch.cat([over_all_classes(structured, max(8 * n_classes, 96 if slow else 240)), extreme])
+        yield over_all_classes(structured, max(8 * n_classes, 96 if slow else 240))
     if slow and n_classes > 30:
         return  # a hundred free scores are a large linear program for each row
     most = 2 if slow else 15
     yield random_eta(target, min(max(40_000 // n_classes**3, 1), most), generator)
-
-
-def _towards_failure(slopes: TheoremFour | None, cost: float, n_classes: int) -> Tensor:
-    """Return the worst eta of Theorem 4, and the same a little further from the boundary."""
-    rows = torch.zeros(0, n_classes, dtype=torch.float64)
-    if slopes is None or not slopes.fails:
-        return rows
-    for worst, sign in ((slopes.worst_answer, 1), (slopes.worst_reject, -1)):
-        eta = torch.from_numpy(worst.copy())
-        place = int(eta.argmax())
-        for step in (0.002, 0.01, 0.03):
-            top = 1 - cost + sign * step * (cost if sign > 0 else 1 - cost)
-            moved = eta * (1 - top) / (1 - eta[place]).clamp(min=1e-12)
-            moved[place] = top
-            rows = torch.cat([rows, moved[None]])
-    return rows[(rows.sum(-1) - 1).abs() < 1e-9]
 
 
 def _by_theorem_four(subject: ExaminedLoss, seed: int) -> tuple[TheoremFour | None, str | None]:

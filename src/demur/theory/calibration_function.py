@@ -125,15 +125,13 @@ class CalibrationFunction:
         tiny = 1e-10 * self.subject.scale.unit
         if self.pieces is not None or self.values[0] > tiny:
             return 0.0
-        free = np.flatnonzero(self.values <= tiny).max()
-        low = float(self.nodes[free])
-        high = float(self.nodes[free + 1]) if free + 1 < len(self.nodes) else 1.0
-        for _ in range(4):
-            z = np.linspace(low, high, 9)
-            allowed = np.r_[True, least_gaps(self.subject, self.cost, z[1:-1]) <= tiny, False]
-            last = int(np.flatnonzero(allowed).max())
-            low, high = float(z[last]), float(z[last + 1])
-        return low
+        last = int(np.flatnonzero(self.values <= tiny).max())
+        low, high = self.nodes[last], np.append(self.nodes, 1.0)[last + 1]
+        for _ in range(12):
+            middle = np.array((low + high) / 2)
+            free = bool(least_gaps(self.subject, self.cost, middle) <= tiny)
+            low, high = (middle, high) if free else (low, middle)
+        return float(low)
 
 
 def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes: int = 48) -> CalibrationFunction:

@@ -1,7 +1,7 @@
 """Minimise many small functions at once: Newton's method, cutting planes, sampled gradients."""
 
 from collections.abc import Callable
-from time import monotonic, thread_time
+from time import thread_time
 from typing import TypeAlias
 
 import numpy as np
@@ -19,8 +19,6 @@ Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 LONGEST_STEP = 20.0
 """No score moves further than this in one step, beyond what it has moved already."""
-BY_THE_CLOCK = 10.0
-"""A minimisation stops after this many times its computing time by the clock."""
 
 
 class Deadline:
@@ -29,8 +27,7 @@ class Deadline:
     Parameters
     ----------
     seconds : float
-        Of this thread's computing time from now on, so that what else the machine does changes no verdict; and at most
-        ten times as many by the clock.
+        Of this thread's computing time from now on, so that the load of the machine changes no verdict.
 
     Examples
     --------
@@ -39,14 +36,12 @@ class Deadline:
     """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
         self._end = thread_time() + seconds
-        self._latest = monotonic() + BY_THE_CLOCK * seconds
 
     @property
     def passed(self) -> bool:
         """Whether the time is up."""
-        return thread_time() > self._end or monotonic() > self._latest
+        return thread_time() > self._end
 
 
 ENDLESS = Deadline(float("inf"))

@@ -421,10 +421,10 @@ class NormBoundedNetwork(FunctionClass):
 class EstimationErrorBound:
     r"""The terms of :math:`A (a + 8 K L R_n + B \sqrt{2 \log(2/\delta) / n})^{1/s}` (Proposition 9, repaired).
 
+    A and s are those of the excess risk bound.
+
     Parameters
     ----------
-    multiplier, exponent : float
-        A and s of the excess risk bound: 2 C and s of Theorem 7, or the square root of 2 and 2 of Theorem 8.
     lipschitz : float
         L: the Lipschitz constant of phi on the range of the class; 1 for cross-entropy.
     largest : float
@@ -445,8 +445,6 @@ class EstimationErrorBound:
         The same by the tightest calibration function, where it has a closed form.
     """
 
-    multiplier: float
-    exponent: float
     lipschitz: float
     largest: float
     rademacher: float
@@ -529,8 +527,6 @@ def estimation_error_bound(
     total = bound.zero_one_c(surrogate)
     pieces = closed_pieces(facts, n_classes, bound.cost)
     return EstimationErrorBound(
-        multiplier=bound.multiplier,
-        exponent=bound.exponent,
         lipschitz=lipschitz,
         largest=largest,
         rademacher=rademacher,

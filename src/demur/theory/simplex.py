@@ -31,8 +31,8 @@ NEAREST = 1e-5
 """The least distance of max eta from 1 - c: nearer, a wrong decision costs less than the minimiser's accuracy."""
 
 
-SMALL_SHARES = (0.003, 0.01, 0.03, 0.1)
-"""What the last class gets of all but the largest: a loss may be flat for classes that are rare enough."""
+SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.25)
+"""What all but the two likeliest classes get of the rest: a loss may be flat for classes that are rare enough."""
 
 
 def tops_around(cost: float, n_classes: int) -> Tensor:
@@ -53,7 +53,7 @@ def tops_around(cost: float, n_classes: int) -> Tensor:
 
 
 def structured_eta(tops: Tensor, n_classes: int) -> Tensor:
-    """Return each top with the rest spread in extreme ways: equally over m classes, little on the last, half on one.
+    """Return each top with the rest spread in extreme ways: equally over m classes, or most of it on one.
 
     Examples
     --------
@@ -63,15 +63,9 @@ def structured_eta(tops: Tensor, n_classes: int) -> Tensor:
     rest = n_classes - 1
     sizes = sorted({rest, rest - 1, n_classes // 2, 3, 2, 1}, reverse=True)
     shapes = [_first(m, rest) for m in sizes if 1 <= m <= rest]
-    if rest >= 2:
-        last = torch.eye(rest, dtype=torch.float64)[-1]
-        shapes += [
-            0.999 * _first(m, rest) + 0.001 * (_first(rest, rest) - _first(m, rest) * m / rest) / (1 - m / rest)
-            for m in (1, 2)
-            if m < rest
-        ]
-        shapes += [(1 - small) * _first(1, rest) + small * last for small in SMALL_SHARES]
-        shapes.append(0.5 * _first(1, rest) + 0.5 * _first(rest, rest))
+    if rest > 1:
+        likeliest, others = _first(1, rest), _first(rest - 1, rest).flip(0)
+        shapes += [(1 - share) * likeliest + share * others for share in SHARES]
     spread = torch.stack(shapes)
     top = tops.repeat_interleave(len(spread)).unsqueeze(-1)
     eta = torch.cat([top, (1 - top) * spread.repeat(len(tops), 1)], -1)
@@ -176,7 +170,7 @@ def extreme_over(
     best, at = float(values.max()), eta[values.argmax()]
     for round_number in range(rounds):
         leaders = eta[values.topk(min(6, len(eta))).indices]
-        eta = _neighbours(leaders, 0.3 * 0.1**round_number, cost, region, generator)
+        eta = _neighbours(leaders, 0.3 * 0.1**round_number, cost, generator)
         if not len(eta):
             break
         values = function(eta)
@@ -185,22 +179,17 @@ def extreme_over(
     return best, at.numpy()
 
 
-def _neighbours(leaders: Tensor, scale: float, cost: float, region: Region, generator: torch.Generator) -> Tensor:
-    """Vary each leader, keeping its ties and its region."""
+def _neighbours(leaders: Tensor, scale: float, cost: float, generator: torch.Generator) -> Tensor:
+    """Vary each leader, keeping its ties and its side of the boundary."""
     eta = leaders.repeat_interleave(8, 0)
-    groups = equal_values(eta)
-    noise = torch.randn(eta.shape, generator=generator, dtype=torch.float64).gather(-1, groups) * scale
+    noise = torch.randn(eta.shape, generator=generator, dtype=torch.float64).gather(-1, equal_values(eta)) * scale
     place = eta.argmax(-1, keepdim=True)
-    top = eta.gather(-1, place)
-    if region != "boundary":
-        top = 1 - cost + (top - (1 - cost)) * torch.exp(noise.gather(-1, place))
-        top = top.clamp(min=1 - cost if region == "answer" else 1 / eta.shape[-1], max=1 - 1e-9)
-        top = top if region == "answer" else top.clamp(max=1 - cost)
+    top = 1 - cost + (eta.gather(-1, place) - (1 - cost)) * torch.exp(noise.gather(-1, place))
     others = (eta * torch.exp(noise)).scatter(-1, place, 0.0)
     total = others.sum(-1, keepdim=True)
     others = others / total.clamp(min=1e-300) * (1 - top)
     varied = others.scatter(-1, place, top)
-    return varied[(total[:, 0] > 0) & (others.amax(-1) < top[:, 0])]
+    return varied[(total[:, 0] > 0) & (top[:, 0] < 1) & (others.amax(-1) < top[:, 0])]
 
 
 def _first(m: int, n: int) -> Tensor:
