@@ -19,7 +19,7 @@ __all__ = ["CostSensitiveOneVsAll"]
 class CostSensitiveOneVsAll(Loss):
     r"""Cost-sensitive one-versus-all: :math:`c\,\phi(g_y) + (1-c) \sum_{k \ne y} \phi(-g_k)`.
 
-    Charoenphakdee et al. 2021. Class k's part of the risk has its minimum at g_k > 0 iff
+    Charoenphakdee et al. 2021a. Class k's part of the risk has its minimum at g_k > 0 iff
     :math:`c\,\eta_k > (1-c)(1-\eta_k)`, that is iff eta_k > 1 - c, for every classification-calibrated phi. Accept iff
     exactly one score is positive: with c < 1/2 no two can be at the minimum, and where two are, the paper declines.
     (With the hinge and another threshold this is :class:`~demur.losses.OneVsAllHinge`.)
@@ -39,7 +39,7 @@ class CostSensitiveOneVsAll(Loss):
 
     phi: MarginFunction = Logistic()
     family = "cost-sensitive"
-    equation = "Charoenphakdee et al. 2021"
+    equation = "Charoenphakdee et al. 2021a"
     why = "the minimiser of score k is positive iff eta_k > 1 - c"
     trained_for_cost = True
 

@@ -259,6 +259,7 @@ class Search:
     def run(self, stages: Iterable[Tensor]) -> None:
         """Try one stage of eta after the other; end when a failure is clear or the time is up."""
         deadline, found = self.subject.deadline, self.found
+        self.pool = []
         for eta in stages:
             if self.witnesses:
                 break
@@ -411,8 +412,8 @@ def _stages(subject: ExaminedLoss, seed: int) -> Iterator[Tensor]:
         yield over_all_classes(structured, max(8 * n_classes, 96 if slow else 240))
     if slow and n_classes > 30:
         return  # a hundred free scores are a large linear program for each row
-    most = 2 if slow else 15
-    yield random_eta(target, min(max(40_000 // n_classes**3, 1), most), generator)
+    n_pairs = min(max(40_000 // n_classes**3, 1), 2 if slow else 15)
+    yield random_eta(target, n_pairs, generator)[:: 3 if slow else 1]
 
 
 def _by_theorem_four(subject: ExaminedLoss, seed: int) -> tuple[TheoremFour | None, str | None]:

@@ -335,7 +335,7 @@ def _repair(problem: RiskProblem, best: Tensor, slope: Tensor, seed: int) -> Ten
         best[rows], slope[rows] = problem.descend(problem.risk, best[rows], rows)
         converged = slope <= STUCK
     # Cutting planes are exact and slow: they come first only where kinks are declared.
-    for planes in (not subject.loss.smooth, subject.loss.smooth, False):
+    for planes in (False, True, False) if subject.loss.smooth else (True, False):
         rows = (~converged & ~runaway).nonzero()[:, 0]
         if planes and subject.convex:
             for row in rows.tolist():

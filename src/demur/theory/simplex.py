@@ -31,8 +31,8 @@ NEAREST = 1e-5
 """The least distance of max eta from 1 - c: nearer, a wrong decision costs less than the minimiser's accuracy."""
 
 
-SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.25)
-"""What all but the two likeliest classes get of the rest: a loss may be flat for classes that are rare enough."""
+SMALL_SHARES = (0.003, 0.01, 0.03, 0.1)
+"""What the last class gets of all but the largest: a loss may be flat for classes that are rare enough."""
 
 
 def tops_around(cost: float, n_classes: int) -> Tensor:
@@ -53,19 +53,20 @@ def tops_around(cost: float, n_classes: int) -> Tensor:
 
 
 def structured_eta(tops: Tensor, n_classes: int) -> Tensor:
-    """Return each top with the rest spread in extreme ways: equally over m classes, or most of it on one.
+    """Return each top with the rest spread in extreme ways: equally over m classes, or most of it on one class.
 
     Examples
     --------
     >>> structured_eta(torch.tensor([0.8], dtype=torch.float64), 3)[:4].round(decimals=4).tolist()
-    [[0.8, 0.1, 0.1], [0.8, 0.2, 0.0], [0.8, 0.1998, 0.0002], [0.8, 0.1994, 0.0006]]
+    [[0.8, 0.1, 0.1], [0.8, 0.2, 0.0], [0.8, 0.1998, 0.0002], [0.8, 0.15, 0.05]]
     """
     rest = n_classes - 1
     sizes = sorted({rest, rest - 1, n_classes // 2, 3, 2, 1}, reverse=True)
     shapes = [_first(m, rest) for m in sizes if 1 <= m <= rest]
     if rest > 1:
-        likeliest, others = _first(1, rest), _first(rest - 1, rest).flip(0)
-        shapes += [(1 - share) * likeliest + share * others for share in SHARES]
+        likeliest, others, last = _first(1, rest), _first(rest - 1, rest).flip(0), _first(1, rest).flip(0)
+        rare = [(0.001, others), (0.25, others), *((share, last) for share in SMALL_SHARES)]
+        shapes += [(1 - share) * likeliest + share * where for share, where in rare]
     spread = torch.stack(shapes)
     top = tops.repeat_interleave(len(spread)).unsqueeze(-1)
     eta = torch.cat([top, (1 - top) * spread.repeat(len(tops), 1)], -1)
