@@ -19,7 +19,7 @@ from demur.calibration import TemperatureScaling
 from demur.columns import as_table
 from demur.estimators import candidates
 from demur.estimators.auto_classifier import UninformativeModelWarning, mixture_weights
-from demur.estimators.candidates import CANDIDATES, TimeBudget, fit_in_pieces
+from demur.estimators.candidates import CANDIDATES, fit_in_pieces
 
 QUICK = ("logistic regression", "extra trees")
 NAMES = tuple(candidate.name for candidate in CANDIDATES if candidate.library is None)
@@ -128,11 +128,6 @@ def test_a_weight_of_two_is_the_row_twice():
     )
 
 
-def test_nothing_to_blend():
-    with pytest.raises(ValueError, match="at least one"):
-        mixture_weights([])
-
-
 # The time budget: a clock that moves by what each fit is said to take
 
 
@@ -221,7 +216,7 @@ def test_one_fold_is_enough_for_large_tables(slow, monkeypatch):
 )
 def test_a_model_in_pieces_is_the_same_model(estimator, noisy):
     whole, pieces = clone(estimator).fit(*noisy), clone(estimator)
-    assert fit_in_pieces(pieces, *noisy, {}, seconds=1e9) == 1
+    assert fit_in_pieces(pieces, *noisy, None, seconds=1e9) == 1
     np.testing.assert_allclose(pieces.predict_proba(noisy[0]), whole.predict_proba(noisy[0]), rtol=1e-9)
     assert pieces.get_params() == whole.get_params()
 
@@ -237,14 +232,7 @@ def test_a_model_in_pieces_is_the_same_model(estimator, noisy):
 def test_the_last_fit_is_no_surer_than_those_that_it_is_calibrated_by(estimator, done, noisy):
     """A temperature found for five iterations would make a hundred far too sure; more trees make nothing surer."""
     for seconds in (1e9, np.inf):
-        assert fit_in_pieces(clone(estimator), *noisy, {}, seconds=seconds, at_most=0.25) == done
-
-
-def test_a_budget_counts_what_is_spent(clock):
-    budget = TimeBudget(12.0)
-    clock[0] = 5.0
-    assert budget.left() == 7
-    assert TimeBudget(None).left() == np.inf
+        assert fit_in_pieces(clone(estimator), *noisy, None, seconds=seconds, at_most=0.25) == done
 
 
 def test_networks_keep_to_the_time_that_is_left(noisy):
@@ -309,7 +297,7 @@ def test_codes_in_an_array_are_the_same_as_categories_in_a_frame(frame):
         (np.array([[300.0], [1.0]]), [0], "codes from 0 to 254"),
         (np.array([[0.5], [1.0]]), [0], "codes from 0 to 254"),
         (np.array([[0.0], [1.0]]), [1], "numbers of the 1 columns"),
-        (np.array([[0.0], [1.0]]), [True, False], "2 entries for 1 columns"),
+        (np.array([[0.0], [1.0]]), [True, False], "a mask or numbers of the 1 columns"),
         (np.array([[0.0], [1.0]]), ["a"], "numbers of the 1 columns"),
     ],
 )

@@ -12,7 +12,6 @@ from sklearn.preprocessing import StandardScaler
 
 from demur import Chow, CostMatrix, Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
 from demur.estimators import RejectingClassifier
-from demur.estimators.base import in_canonical_order
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
@@ -199,15 +198,6 @@ def test_a_frozen_estimator_keeps_its_labels():
     names = np.array(["a", "b", "c"])
     model = RejectOption(FrozenEstimator(GaussianNB().fit(X, names[Y]))).fit(X, names[Y])
     assert model.estimator_.classes_.tolist() == ["a", "b", "c"]
-
-
-def test_repetitions_of_a_weighted_row_stay_on_one_side_of_a_split():
-    rng = np.random.default_rng(0)
-    rows, labels = rng.normal(size=(60, 2)), rng.integers(2, size=60)
-    examples = in_canonical_order(rows, labels, rng.integers(1, 6, size=60).astype(float))
-    for block in np.unique(examples.blocks.of_row):
-        assert len(np.unique(examples.X[examples.blocks.of_row == block], axis=0)) == 1
-    assert examples.blocks.of_row.max() + 1 == 60
 
 
 @pytest.mark.parametrize("kind", ["boolean", "category"])

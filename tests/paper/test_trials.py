@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from demur.estimators.network_selection import FittedNetworks, grid_of, judged
+from demur.estimators.network_selection import FittedNetworks, HeldOut, grid_of, judged
 from demur.losses import get
 from demur.metrics import accepted_accuracy, rejection_rate, zero_one_c_risk
 from demur.paper import trials
@@ -80,15 +80,17 @@ def test_the_tables_choose_as_reject_classifier_does(method, benchmark, place, m
     problem = workplace.problem_of(job)
     split = split_rows(len(problem.X), "vehicle", 1, protocol)
     X, y = problem.X[split.validation], problem.y[split.validation].numpy()
+    rows, weight, d = split.validation, np.ones(len(y)), X.shape[1]
     scores = {score.cost: score for score in record.scores}
     for part in make_grid(method, problem.n_classes, protocol, {1: split}).parts:
         networks = kept[0].take(range(part.first, part.first + len(part.entries)))
         for cost in part.costs:
             candidates = [
-                judged(entry, loss, [n], one.decide_and_score(X.numpy(), cost, problem.n_classes), y, None, cost)
+                judged(entry, loss, [n], HeldOut(rows, y, decision.label, decision.reject, found, weight), cost)
                 for n, entry in enumerate(part.entries)
                 for loss in entry.deciders
-                for one in [FittedNetworks(networks.take([n]), None, None, loss=loss)]
+                for one in [FittedNetworks(networks.take([n]), np.zeros(d), np.ones(d), loss=loss)]
+                for decision, found in [one.decide_and_score(X.numpy(), cost, problem.n_classes)]
             ]
             best = min(candidates, key=lambda one: one.risk)
             assert tuple(round(one.risk, 6) for one in candidates) == scores[cost].rivals

@@ -9,12 +9,14 @@ import time
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from demur import RejectClassifier
 from demur.losses import get
 from demur.training import (
     MLP,
     Job,
+    ModuleArchitecture,
     NetworkSpec,
     PeriodicEmbeddings,
     Recipe,
@@ -63,6 +65,13 @@ def test_an_epoch_of_a_single_step():
     small = [NetworkSpec(network.rows[:100], network.seed) for network in networks]
     on_gpu = train(found, shape, data, small, epochs=3, device="cuda", on_cuda="ieee")
     assert torch.allclose(on_gpu.vectors.cpu(), train(found, shape, data, small, epochs=3).vectors, atol=1e-4)
+
+
+def test_a_module_trains_there_as_the_perceptron_does():
+    found, shape, data, networks = problem("ce")
+    own = ModuleArchitecture(lambda d, k: nn.Sequential(nn.Linear(d, 16), nn.ReLU(), nn.Linear(16, k)), 5, 4)
+    module = train(found, own, data, networks[:2], epochs=2, device="cuda")
+    assert torch.allclose(module.vectors.cpu(), train(found, shape, data, networks[:2], epochs=2).vectors, atol=1e-4)
 
 
 def test_jobs_side_by_side_equal_jobs_alone():

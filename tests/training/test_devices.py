@@ -1,6 +1,7 @@
 """What a device may do to training: run out of memory, have another number, or not be there when a model is loaded."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 
 from demur.errors import InputError, UserError
 from demur.losses import get
-from demur.training import MLP, Job, NetworkSpec, TrainingData, engine, resolve_device, train, train_all
+from demur.training import MLP, Job, NetworkSpec, TrainingData, resolve_device, train, train_all
 from demur.training.engine import DeviceMemoryError
 
 CPU = torch.device("cpu")
@@ -29,42 +30,14 @@ def job(name="ce", n=90, d=4, k=3, own_units=False):
 SHORT = {"epochs": 2, "batch_size": 32, "learning_rate": 0.01}
 
 
-class Memory:
-    """Room for so many networks at a time; what asks for more gets what a GPU says."""
-
-    def __init__(self, room):
-        self.room, self.asked = room, []
-
-    def take(self, n):
-        self.asked.append(n)
-        if n > self.room:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
-
-
-def test_stacks_are_made_smaller_where_memory_is_short(monkeypatch):
-    memory = Memory(2)
-    original = engine._Work.prepare
-
-    def prepare(self, those):
-        memory.take(len(self))
-        return original(self, those)
-
-    monkeypatch.setattr(engine._Work, "prepare", prepare)
-    (found,) = train_all([job()], **SHORT, stack_size=9)
-    (expected,) = train_all([job()], **SHORT, stack_size=1)
-    assert torch.allclose(found.vectors, expected.vectors, atol=1e-6)
-    assert memory.asked[0] == 9
-    assert max(memory.asked[-3:]) <= 2
-
-
-def test_no_room_for_one_network_is_an_error_for_the_user(monkeypatch):
+def test_too_little_memory_is_an_error_for_the_user(monkeypatch):
     def nothing(*_, **__):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(engine._Work, "prepare", nothing)
-    message = "cpu has not enough free memory for a single network. Close other programs"
-    with pytest.raises(DeviceMemoryError, match=message) as caught:
-        train_all([job()], **SHORT, n_workers=1)
+    monkeypatch.setattr(TrainingData, "to", nothing)
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    with pytest.raises(DeviceMemoryError, match=r"cuda has not enough free memory. Close other programs") as caught:
+        train_all([job()], **SHORT, device="cuda")
     assert isinstance(caught.value, UserError)
 
 

@@ -18,7 +18,7 @@ from demur.training import (
     train,
     train_tabular,
 )
-from demur.training.training_step import seed_of_order
+from demur.training.training_step import Batches, seed_of_order
 
 EMBEDDED = PeriodicEmbeddings(n_frequencies=4, n_outputs=2)
 SHORT = Recipe(epochs=4, batch_size=40)
@@ -431,15 +431,16 @@ def test_wrong_calls_are_refused_in_words(make, words):
         make()
 
 
-def test_batches_are_even():
+@pytest.mark.parametrize("even", [False, True])
+def test_an_epoch_has_every_row_once(even):
     for n, size in ((1, 32), (31, 32), (47, 32), (49, 32), (1000, 256), (12033, 256)):
-        n_steps, largest = recipe._batches(n, size)
-        assert largest <= max(1.5 * size, n if n_steps == 1 else 0)
-        spec = NetworkSpec(np.arange(n), 0)
-        order = recipe._Order(data(n, d=1), [spec], size)
-        order.shuffle()
-        rows, weight = order.batches(0, n_steps)
-        assert sorted(rows[weight > 0].tolist()) == list(range(n))
-        assert torch.allclose(weight.sum((1, 2)), torch.ones(n_steps))
-        counts = (weight > 0).sum((1, 2))
-        assert counts.max() - counts.min() <= 1
+        batches = Batches([np.arange(n)], [0], size, even=even)
+        order, weight = batches.shuffle()[0], batches.weight[0]
+        assert sorted(order[weight > 0].tolist()) == list(range(n))
+        assert torch.allclose(weight.sum(1), torch.ones(batches.n_steps))
+        counts = (weight > 0).sum(1)
+        if even:
+            assert counts.max() - counts.min() <= 1
+            assert counts.max() <= max(1.5 * size, n if batches.n_steps == 1 else 0)
+        else:
+            assert (counts[:-1] == size).all()

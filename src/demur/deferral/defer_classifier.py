@@ -20,8 +20,7 @@ from demur.deferral.experts import Expert, answers_to_learn_from, check_names, c
 from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import Examples, TrainsNetworks, checked_examples, row_weights
-from demur.estimators.fold_networks import FoldData, Rows, recipe_for
-from demur.estimators.network_selection import ScaledNetworks, all_diverged
+from demur.estimators.network_selection import FoldData, Rows, ScaledNetworks, all_diverged, recipe_for
 from demur.estimators.reject_classifier import batch_size_for
 from demur.estimators.splitting import Fold, folds_of, validation_rows
 from demur.lazy_torch import F, Tensor, torch
@@ -171,7 +170,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         answers : as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
             Not needed where every expert has a known accuracy.
         sample_weight : array-like of shape (n_rows,), optional
-            A weight of 2 counts as the row twice, a weight of 0 as no row.
+            Multiplies the loss of each row; a weight of 0 is no row.
         groups : array-like of shape (n_rows,), optional
             Rows of one group are either all trained on or all held out.
         """

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.metadata_routing import _routing_enabled, process_routing
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
@@ -25,10 +24,11 @@ from demur.deferral.expert_reliability import (
     recalibrated,
 )
 from demur.deferral.experts import Ballots, Expert, answers_to_learn_from, check_names, read_experts
-from demur.errors import InputError, InputTypeError
+from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import AroundAnEstimator, checked_labels, choose_reject_label
-from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.base import checked_labels
+from demur.estimators.cross_fitting import fit_clone, proba_of
+from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 from demur.rules import check_proba
 
@@ -172,14 +172,24 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             fit_params = {**fit_params, "sample_weight": weight}
-        base = self._base(len(experts))
-        self._learn_classes(base, X, labels)
+        base = self._base(1 / (1 + len(experts)))
+        if isinstance(base, StoredProbabilities):
+            base = clone(base).fit(X, labels)
+        known = isinstance(base, FrozenEstimator | StoredProbabilities)
+        self._learn_classes(base.classes_ if known else np.unique(labels), labels)
+        check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
         ballots = answers_to_learn_from(answers, experts, self.classes_, len(labels), to_learn)
-        fit_params = self._routed(base, fit_params)
+        fit_params = {} if known else self._routed(base, groups, fit_params)
         blocks = blocks_of(X, labels, groups)
         folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
-        kept, proba = self._fit_model(base, X, labels, folds, fit_params)
+        if isinstance(base, StoredProbabilities):
+            self.estimator_ = base
+            kept, proba = np.arange(len(labels)), proba_of(self.estimator_, X, self.classes_)
+        else:
+            rows, found = self._fit_model(base, X, labels, folds, fit_params)
+            kept, first = np.unique(rows, return_index=True)
+            proba = found[first]
         codes = np.searchsorted(self.classes_, labels)
         own_weight = np.ones(len(labels)) if weight is None else weight
         self.calibrator_ = None
@@ -194,66 +204,12 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         self._fit_experts(base, _safe_indexing(X, kept), codes[kept], proba, ballots, kept, own_weight[kept], parts)
         return self
 
-    def _wrapped(self) -> Estimator:
-        return self._base(1)
-
     def _check_parameters(self) -> dict[str, Expert]:
         if self.calibration not in ("temperature", None):
             raise InputError(f'calibration must be "temperature" or None, got {self.calibration!r}.')
         if self.combine not in (True, False, "auto"):
             raise InputError(f'combine must be True, False or "auto", got {self.combine!r}.')
         return read_experts(self.experts)
-
-    def _base(self, n_experts: int) -> Any:
-        if isinstance(self.estimator, str):
-            if self.estimator != "auto":
-                raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
-            budget = None if self.time_budget is None else self.time_budget / (1 + n_experts)
-            return AutoClassifier(
-                time_budget=budget, cv=self.cv if isinstance(self.cv, Integral) else 5, random_state=0
-            )
-        return self.estimator
-
-    def _routed(self, base: Estimator, fit_params: ByName) -> ByName:
-        if isinstance(base, FrozenEstimator | StoredProbabilities):
-            return {}
-        if _routing_enabled():
-            routed: ByName = process_routing(self, "fit", **fit_params).estimator.fit
-            return routed
-        if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
-            raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
-        return fit_params
-
-    def _learn_classes(self, base: Estimator, X: Features, labels: AnyArray) -> None:
-        if isinstance(base, FrozenEstimator):
-            self.classes_ = base.classes_
-        elif isinstance(base, StoredProbabilities):
-            self.classes_ = clone(base).fit(X, labels).classes_
-        else:
-            self.classes_ = np.unique(labels)
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
-        check_names(read_experts(self.experts), self.classes_)
-
-    def _fit_model(
-        self, base: Estimator, X: Features, labels: AnyArray, folds: list[Fold], fit_params: ByName
-    ) -> tuple[NDArray[np.int64], Floats]:
-        """Fit the estimator; return rows, in order, and their probabilities from models that have not seen them."""
-        if isinstance(base, FrozenEstimator | StoredProbabilities):
-            self.estimator_ = base if isinstance(base, FrozenEstimator) else clone(base).fit(X, labels)
-            return np.arange(len(labels)), proba_of(self.estimator_, X, self.classes_)
-        if isinstance(base, AutoClassifier):
-            self.estimator_ = clone(base).set_params(cv=folds).fit(X, labels, **fit_params).set_params(cv=base.cv)
-            rows, found = self.estimator_.held_out_rows_, self.estimator_.held_out_proba_
-        else:
-            rows, found = out_of_fold_proba(base, X, labels, self.classes_, folds, fit_params)
-            self.estimator_ = fit_clone(base, X, labels, fit_params)
-        kept, first = np.unique(rows, return_index=True)
-        return kept, np.asarray(found, dtype=np.float64)[first]
 
     def _fit_experts(
         self,

@@ -1,6 +1,7 @@
 """AutoClassifier: several models, cross-fitted and blended, as a strong default for tables."""
 
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -8,32 +9,30 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from demur.array_types import AnyArray, Features, FloatArray
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
+from demur.estimators.base import check_two_classes, checked_labels, row_weights
 from demur.estimators.candidates import (
     CANDIDATES,
     CandidateModel,
     CandidateSearch,
-    CrossFitted,
     Task,
-    TimeBudget,
+    Tried,
     candidate_named,
     dense_view,
 )
 from demur.estimators.cross_fitting import proba_of
+from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_encoding import TableEncoding
 from demur.progress import progress_bar
-from demur.workers import native_threads
+from demur.workers import native_threads, on_workers
 
 __all__ = ["AutoClassifier", "UninformativeModelWarning", "mixture_weights"]
 
@@ -63,24 +62,24 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         :class:`~demur.RejectClassifier`) and "periodic networks" (pnn: the same, which also see periodic functions of
         the features). By default all that are installed: ``pip install demur[boost]`` brings LightGBM and CatBoost.
     time_budget : float or None, default=90
-        Seconds, which ``fit`` keeps: every candidate gets a slice, and is trained for fewer trees, iterations or
-        epochs, or on a share of the rows, where more does not fit in; ``tried_`` says so. None trains all in full, and
-        makes the result independent of the machine's speed.
+        Time limit of ``fit`` in seconds. Each candidate gets a share of it, and is trained for fewer trees, iterations
+        or epochs, or on fewer rows, where the time does not suffice; ``tried_`` reports that. None means no limit; the
+        result then does not depend on the machine's speed.
     cv : int, splitter or iterable, default=5
-        Rows are drawn at random; rows of one group stay in one fold where ``fit`` is told the groups. A table of more
-        than 50,000 rows needs no more than one fold where a number is given: up to 20,000 of its rows are held out.
+        Folds. A number stands for shuffled folds, in which the rows of one group stay together. With a number, a table
+        of more than 50,000 rows is not cross-fitted: up to 20,000 of its rows are held out once.
     categorical_features : array of bool or of int, optional
-        For arrays: which columns hold codes 0, 1, ... of categories. A DataFrame says so by its column types.
+        Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
     n_jobs : int or None, default=-1
-        For the forests, as in scikit-learn.
+        Number of threads that train the forests, as in scikit-learn.
     random_state : int, RandomState or None
     verbose : int, default=0
-        1 shows a progress bar on a terminal.
+        Whether to show a progress bar on a terminal.
 
     Attributes
     ----------
     tried_ : tuple of Tried
-        The table of what was tried, in order.
+        The result of each candidate, in order.
     models_, weights_, scalings_ : tuples
         The members of the blend, their shares and temperatures.
     scaling_ : TemperatureScaling
@@ -138,21 +137,14 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         """
         if self.time_budget is not None and not self.time_budget > 0:
             raise InputError(f"time_budget must be a positive number of seconds or None, got {self.time_budget!r}.")
-        budget = TimeBudget(self.time_budget)
+        started = time.monotonic()
         wanted = self._wanted()
-        if y is None:
-            raise InputError("requires y to be passed, but the target y is None.")
-        labels: AnyArray = column_or_1d(y, warn=True)
-        assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
+        labels = checked_labels(y)
         self.encoding_ = TableEncoding.learn(self, X, labels, self.categorical_features)
         matrix = self.encoding_.encode(self, X)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
+        check_two_classes(self.classes_)
+        weight = row_weights(matrix, sample_weight)
         blocks = blocks_of(matrix, codes, groups)
         self.equal_rows_ = blocks.equal_rows
         folds = folds_of(self.cv, matrix, codes, groups=groups, blocks=blocks)
@@ -163,31 +155,32 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
         with bar or nullcontext() as advance, native_threads(len(matrix)), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
-            search = CandidateSearch(matrix, codes, weight, folds, task, budget, advance or _unseen)
-            fitted = search.run(wanted)
-            self._blend(search, fitted)
+            seconds = np.inf if self.time_budget is None else self.time_budget - (time.monotonic() - started)
+            search = CandidateSearch(Rows(matrix, codes, weight), folds, task, seconds, advance or _unseen)
+            self._blend(search, wanted)
         return self
 
-    def _blend(self, search: CandidateSearch, fitted: list[CrossFitted]) -> None:
+    def _blend(self, search: CandidateSearch, wanted: Sequence[CandidateModel]) -> None:
+        fitted = search.run(wanted)
         rows, weight = search.held_out_rows, search.held_out_weight
         weights = mixture_weights([one.true_class for one in fitted], weight)
-        mixture = sum(share * one.proba for share, one in zip(weights, fitted, strict=True) if share)
+        members = [(one, share) for one, share in zip(fitted, weights, strict=True) if share]
+        mixture = sum(share * one.proba for one, share in members)
         self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
         warn_if_uninformative(self.held_out_proba_, search.y[rows], weight)
-        shares = {one.candidate.name: share for share, one in zip(weights, fitted, strict=True)}
-        members = [one for one in fitted if shares[one.candidate.name] > 0]
         self.dense_ = dense_view(self.encoding_.categorical).fit(search.codes)
         self.numbers_ = search.numbers
-        views = self._views(search.codes, {one.candidate.view for one in members if one.model is None})
-        self.models_ = tuple(search.fit_all_rows(one, views.get(one.candidate.view, search.codes)) for one in members)
-        self.weights_ = tuple(shares[one.candidate.name] for one in members)
-        self.scalings_ = tuple(one.scaling for one in members)
-        self.views_ = tuple(one.candidate.view for one in members)
-        by_name = {one.candidate.name: one for one in fitted}
-        self.tried_ = tuple(
-            search.report(name, by_name.get(name), shares.get(name, 0.0), weight) for name in search.seconds
+        views = self._views(search.codes, {one.candidate.view for one, _ in members if one.model is None})
+        self.models_ = tuple(
+            search.fit_all_rows(one, views.get(one.candidate.view, search.codes)) for one, _ in members
         )
+        self.weights_ = tuple(share for _, share in members)
+        self.scalings_ = tuple(one.scaling for one, _ in members)
+        self.views_ = tuple(one.candidate.view for one, _ in members)
+        reports = {one.candidate.name: one.report(share, weight) for one, share in zip(fitted, weights, strict=True)}
+        left_out = {one.name: Tried(one.name, 0.0, None, None, 0.0, "left out: no time was left") for one in wanted}
+        self.tried_ = tuple((left_out | reports).values())
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated probabilities of the blend."""
@@ -196,9 +189,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if not len(matrix):
             return np.empty((0, len(self.classes_)))
         views = self._views(matrix, set(self.views_))
-        pieces = [slice(start, start + _ROWS_AT_A_TIME) for start in range(0, len(matrix), _ROWS_AT_A_TIME)]
-        work = (delayed(self._mixture)({name: rows[piece] for name, rows in views.items()}) for piece in pieces)
-        mixture = np.concatenate(Parallel(n_jobs=self.n_jobs if len(pieces) > 1 else 1, prefer="threads")(work))
+        starts = range(0, len(matrix), _ROWS_AT_A_TIME)
+        pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
+        mixture = np.concatenate(on_workers(self._mixture, pieces))
         return np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
 
     def _mixture(self, views: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -224,24 +217,21 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def _wanted(self) -> list[CandidateModel]:
         if self.candidates is None:
             return [candidate for candidate in CANDIDATES if candidate.is_installed]
-        found = [candidate_named(name) for name in self.candidates]
-        known = [candidate for candidate in dict.fromkeys(found) if candidate is not None]
-        if None in found or not known:
+        known = [one for one in map(candidate_named, dict.fromkeys(self.candidates)) if one is not None]
+        if not known or len(known) < len(set(self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
-        for candidate in known:
-            if not candidate.is_installed:
-                raise MissingExtraError(f"the candidate {candidate.name!r} needs a package: pip install demur[boost]")
-        return known
+        missing = [one.name for one in known if not one.is_installed]
+        if missing:
+            raise MissingExtraError(f"the candidate {missing[0]!r} needs a package: pip install demur[boost]")
+        return list(dict.fromkeys(known))
 
     def _views(self, codes: NDArray[np.float64], wanted: set[str]) -> dict[str, NDArray[np.float64]]:
-        """Return the rows as trees take them, and where it is wanted as the others do."""
+        """Return the codes of the rows, and the wanted transformations of them."""
         views = {"codes": codes}
-        if "dense" in wanted:
-            views["dense"] = np.asarray(self.dense_.transform(codes), dtype=np.float64)
-        if "numbers" in wanted:
-            transformer: Any = self.numbers_
-            views["numbers"] = codes if transformer is None else np.asarray(transformer.transform(codes), np.float64)
+        for name, transformer in (("dense", self.dense_), ("numbers", self.numbers_)):
+            if name in wanted:
+                views[name] = codes if transformer is None else np.asarray(transformer.transform(codes), np.float64)
         return views
 
 
@@ -250,9 +240,9 @@ class UninformativeModelWarning(UserWarning):
 
 
 def warn_if_uninformative(proba: FloatArray, y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> None:
-    """Warn where held-out rows have a much higher log loss than if each were given the class frequencies.
+    """Warn where the log loss of held-out rows is much higher than that of the class frequencies.
 
-    Few rows prove nothing: the sums of the log losses must differ by 10 and by a tenth.
+    The sums of the log losses must differ by 10 and by a tenth, because few rows prove nothing.
 
     Examples
     --------
@@ -290,34 +280,31 @@ def _one_fold(fold: Fold, block: NDArray[np.int64]) -> Fold:
 
 _SMALLEST = 1e-12
 _PRIOR = 2.0
-"""Rows that each model has for itself before any is seen."""
+"""Rows that the prior gives to each model."""
 _LEAST = 0.02
-"""Models of a smaller share are left out."""
+"""Models with a smaller weight are left out."""
 
 
 def mixture_weights(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None) -> tuple[float, ...]:
-    """Return the shares of the mixture of models that makes the true classes most likely, with a prior for all alike.
+    """Return the weights of the mixture of models that has the least log loss, with a prior that favours equal weights.
 
-    The log loss of a mixture is convex in its shares, which are as many as there are models: what they gain on the rows
-    they are chosen by beyond what they gain on others is about (models - 1) / (2 rows), and a prior of two rows per
-    model (Dirichlet) keeps few rows from ruling any model out. The shares are found by expectation maximisation; log
-    loss sees a probability only at the true class, so one number per model and row is all it takes.
+    The log loss of a mixture is convex in the weights, and expectation maximisation finds its minimum. It depends on
+    the probabilities of the true classes only. There are as many weights as models, so they overfit little: by about
+    (models - 1) / (2 rows). A Dirichlet prior of two rows per model keeps few rows from excluding a model.
 
     Parameters
     ----------
     true_class_proba : sequence of arrays of shape (n,)
-        For each model the probability that it gives the true class of each row, out of fold.
+        For each model, its out-of-fold probability of the true class of each row.
     sample_weight : array of shape (n,), optional
 
     Examples
     --------
-    Two models that are each right on half of the rows are worth more together than the even-handed third:
+    Two models that are each good on half of the rows are better together than the third, which is mediocre on all:
 
     >>> [round(share, 2) for share in mixture_weights([[0.9, 0.3] * 500, [0.3, 0.9] * 500, [0.5, 0.5] * 500])]
     [0.5, 0.5, 0.0]
     """
-    if not len(true_class_proba):
-        raise InputError("there is no model to blend; give at least one.")
     columns = np.maximum(np.array([np.asarray(one, dtype=np.float64) for one in true_class_proba]), _SMALLEST)
     rows = np.ones(columns.shape[1]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     shares = np.full(len(columns), 1 / len(columns))

@@ -1,4 +1,4 @@
-"""Base classes of the estimators: reject option, wrapping another estimator, training networks."""
+"""Base classes of the estimators: reject option, training networks."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -11,29 +11,28 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
-from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
+from demur.array_types import AnyArray, ByName, CostLike, Features
+from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
-from demur.estimators.splitting import Blocks, blocks_from
+from demur.estimators.splitting import Blocks, blocks_of
 from demur.metrics import zero_one_c_risk
 from demur.progress import progress_bar
 from demur.rules import Decision
 
 __all__ = [
-    "AroundAnEstimator",
     "Examples",
     "RejectingClassifier",
     "TrainsNetworks",
+    "check_two_classes",
     "check_whole",
     "checked_examples",
     "checked_labels",
     "choose_reject_label",
-    "in_canonical_order",
     "row_weights",
 ]
 
@@ -51,10 +50,11 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     """
 
     cost: CostLike
+    novelty: float | str | None
     classes_: AnyArray
     reject_label_: Any
+    predict_proba: Any
 
-    @abstractmethod
     def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
         """Decide for each row: which class, and whether to answer.
 
@@ -64,6 +64,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         cost : float or array of one per row, optional
             Another cost than the classifier's own, where ``cost_adjustable``.
         """
+        return self.decide_and_score(X, cost)[0]
 
     @abstractmethod
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
@@ -77,9 +78,9 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             As for :meth:`decide`.
         """
 
-    @abstractmethod
     def explain(self) -> str | None:
         """Explain how the rule decides and what it guarantees; None for Chow's rule at ``cost``."""
+        return None
 
     @property
     @abstractmethod
@@ -110,9 +111,11 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
         Log probabilities (two classes: log odds) where there are probabilities, else the trained scores.
         """
-        scores = self._scores(X)
+        scores: NDArray[np.float64]
         if self.has_proba:
-            scores = np.log(np.maximum(scores, np.finfo(np.float64).tiny))
+            scores = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        else:
+            scores = self.decide_and_score(X, self.effective_cost)[1]
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def score(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -127,9 +130,14 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """
         return 0.0 - self._mean_cost(X, y, sample_weight)
 
-    @abstractmethod
-    def _scores(self, X: Features) -> NDArray[np.float64]:
-        """Return one score per class, as :meth:`decide_and_score` does."""
+    def _check_cost(self) -> None:
+        if check_cost(self.cost).ndim:
+            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+
+    def _novel(self, X: Features) -> NDArray[np.bool_] | None:
+        """Return which rows are novel, None where that is not asked for."""
+        known = getattr(self, "known_rows_", None)
+        return None if known is None or self.novelty is None else known.novel(X, self.novelty)
 
     def _mean_cost(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
         price = self.cost if self.effective_cost is None else self.effective_cost
@@ -188,42 +196,11 @@ def checked_labels(y: Any) -> AnyArray:
     return labels
 
 
-class AroundAnEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
-    """scikit-learn's conventions for an estimator that wraps another: features, tags and metadata routing."""
-
-    estimator_: Estimator
-
-    @abstractmethod
-    def _wrapped(self) -> Estimator:
-        """Return the estimator that is wrapped, not fitted."""
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features that the fitted estimator saw."""
-        return int(self._of_fitted("n_features_in_"))
-
-    @property
-    def feature_names_in_(self) -> AnyArray:
-        """The names of the columns that the fitted estimator saw, where they had names."""
-        return np.asarray(self._of_fitted("feature_names_in_"))
-
-    def _of_fitted(self, name: str) -> Any:
-        if not hasattr(self, "estimator_"):
-            raise AttributeError(f"{type(self).__name__} has no attribute {name} before fit.")
-        return getattr(self.estimator_, name)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self._wrapped())
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
-        return tags
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return the routing of metadata: ``fit`` passes what it does not use itself to the estimator's ``fit``."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
-        return router.add(estimator=self._wrapped(), method_mapping=mapping)
+def check_two_classes(classes: AnyArray) -> AnyArray:
+    """Return the classes, or raise an error where there is only one."""
+    if len(classes) < 2:
+        raise InputError(f"y holds only one class, {classes[0]!r}; a classifier needs at least two.")
+    return classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,58 +214,7 @@ class Examples:
     more: NDArray[np.float64]
 
 
-_MOST_REPETITIONS = 10
-_FEW_ROWS = 100_000
-"""Whole-number weights become repetitions while the rows grow at most ten times, or to a hundred thousand."""
-
-
-def in_canonical_order(
-    X: AnyArray,
-    y: NDArray[np.int64],
-    weight: NDArray[np.float64] | None,
-    groups: ArrayLike | None = None,
-    more: NDArray[np.float64] | None = None,
-) -> Examples:
-    """Sort the examples by the bytes of their values, weights turned into repetitions where they are whole numbers.
-
-    A weight of 2 trains as the row twice, a weight of 0 as no row, and the order of the rows does not matter. Other
-    weights multiply the loss. The repetitions of one row are one block, so that no row is both trained on and used for
-    validation. ``more`` holds further columns of the rows.
-
-    Examples
-    --------
-    >>> rows, weight = np.array([[1.0], [2.0], [0.0]]), np.array([1.0, 2.0, 1.0])
-    >>> examples = in_canonical_order(rows, np.array([0, 1, 0]), weight)
-    >>> examples.X.ravel(), examples.y, examples.weight, examples.blocks.of_row
-    (array([0., 2., 2., 1.]), array([0, 1, 1, 0]), array([1., 1., 1., 1.]), array([0, 1, 1, 2]))
-    """
-    weights = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
-    kept = weights > 0
-    X, y, weights = X[kept] + 0.0, y[kept], weights[kept]  # + 0.0 turns -0.0 into 0.0
-    more = np.empty((len(X), 0)) if more is None else more[kept]
-    most = max(_MOST_REPETITIONS * len(X), _FEW_ROWS)
-    whole = np.array_equal(weights, np.round(weights)) and weights.sum() <= most
-    repetitions = weights.astype(np.int64) if whole else np.ones(len(X), dtype=np.int64)
-    keys = np.column_stack([X, y.astype(X.dtype), more.astype(X.dtype), weights.astype(X.dtype)])
-    order = np.argsort(_as_bytes(keys), kind="stable")
-    as_bytes = _as_bytes(X[order])
-    equal = np.cumsum(np.r_[0, as_bytes[1:] != as_bytes[:-1]])
-    if groups is not None:
-        groups = np.asarray(groups)[kept][order]
-    blocks = blocks_from(equal, y[order], groups)
-    repeated = np.repeat(np.arange(len(order)), repetitions[order])
-    order = order[repeated]
-    n_equal = blocks.equal_rows + len(order) - len(blocks.of_row)
-    blocks = Blocks(blocks.of_row[repeated], n_equal, blocks.times)
-    weights = np.ones(len(order)) if whole else weights[order]
-    return Examples(X[order], y[order], weights, blocks, more[order])
-
-
-def _as_bytes(rows: AnyArray) -> AnyArray:
-    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
-
-
-def row_weights(features: AnyArray, sample_weight: ArrayLike | None) -> NDArray[np.float64] | None:
+def row_weights(features: Features, sample_weight: ArrayLike | None) -> NDArray[np.float64] | None:
     """Return a checked weight for each row; None where none are given."""
     if sample_weight is None:
         return None
@@ -299,19 +225,39 @@ def row_weights(features: AnyArray, sample_weight: ArrayLike | None) -> NDArray[
 
 
 def checked_examples(
-    features: AnyArray,
-    codes: NDArray[np.int64],
+    X: AnyArray,
+    y: NDArray[np.int64],
     weight: NDArray[np.float64] | None,
     groups: ArrayLike | None,
     more: NDArray[np.float64] | None = None,
 ) -> Examples:
-    """Return the training examples as :func:`in_canonical_order`; at least two classes need rows with a weight."""
+    """Return the examples that have a weight, sorted by their values: their order does not change what is learned.
+
+    Parameters
+    ----------
+    X, y, weight, groups
+    more : array of shape (n, m), optional
+        Further columns of the rows.
+
+    Examples
+    --------
+    >>> rows, weight = np.array([[1.0], [2.0], [0.0]]), np.array([1.0, 2.0, 0.0])
+    >>> examples = checked_examples(rows, np.array([0, 1, 0]), weight, None)
+    >>> examples.X.ravel(), examples.y, examples.weight
+    (array([2., 1.]), array([1, 0]), array([2., 1.]))
+    """
+    weight = np.ones(len(X)) if weight is None else weight
+    more = np.empty((len(X), 0)) if more is None else more
+    keys = np.ascontiguousarray(np.column_stack([X + 0.0, y, more, weight]).astype(X.dtype))  # + 0.0: -0.0 is 0.0
+    order = np.argsort(keys.view(np.dtype((np.void, keys.itemsize * keys.shape[1]))).ravel(), kind="stable")
+    order = order[weight[order] > 0]
     if groups is not None:
-        check_consistent_length(features, groups)
-    examples = in_canonical_order(features, codes, weight, groups, more)
-    if len(np.unique(examples.y)) < 2:
+        check_consistent_length(X, groups)
+        groups = np.asarray(groups)[order]
+    X, y = X[order] + 0.0, y[order]
+    if len(np.unique(y)) < 2:
         raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
-    return examples
+    return Examples(X, y, weight[order], blocks_of(X, y, groups), more[order])
 
 
 def check_whole(name: str, value: Any) -> None:
@@ -354,8 +300,7 @@ class TrainsNetworks:
         features, labels = validate_data(self, X, y, **_NUMBERS)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
+        check_two_classes(self.classes_)
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
         return filled_up(features), labels, codes.astype(np.int64)
 
@@ -373,17 +318,17 @@ class TrainsNetworks:
         """Raise an error for training parameters out of range."""
         for name in ("epochs", "batch_size", "n_members"):
             check_whole(name, getattr(self, name))
-        for name in ("learning_rate", "validation_fraction"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) and not (name == "learning_rate" and value is None):
+        for unit in self._hidden_units() or ():
+            check_whole("hidden_units", unit)
+        rate = 0.04 if self.learning_rate is None else self.learning_rate
+        for name, value, most in (
+            ("learning_rate", rate, np.inf),
+            ("validation_fraction", self.validation_fraction, 1),
+        ):
+            if not isinstance(value, Real):
                 raise InputTypeError(f"{name} must be a number, got {value!r}.")
-        if self.learning_rate is not None and not 0 < self.learning_rate < np.inf:
-            raise InputError(f"learning_rate must be positive, got {self.learning_rate!r}.")
-        if not 0 < self.validation_fraction < 1:
-            raise InputError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}.")
-        units = self._hidden_units() or ()
-        if any(isinstance(one, bool) or not isinstance(one, Integral) or one < 1 for one in units):
-            raise InputError(f"hidden_units must be whole numbers of at least 1, got {self.hidden_units!r}.")
+            if not 0 < value < most:
+                raise InputError(f"{name} must lie between 0 and {most}, got {value!r}.")
 
     def _progress(self, total: int) -> Any:
         return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else nullcontext()

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from demur.array_types import AnyArray, ByName, Estimator, Features
 from demur.errors import InputError, MissingExtraError
+from demur.estimators.base import check_two_classes
 
 __all__ = ["LIBRARIES", "BoostedTrees", "BoostedTreesError", "is_installed", "library_of"]
 
@@ -61,7 +62,7 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         Raises
         ------
         BoostedTreesError
-            If a parameter is not a plain value, or the stored model does not predict what the classifier does.
+            If a parameter is not a plain value.
         """
         found = library_of(estimator)
         assert found is not None
@@ -69,36 +70,28 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         is_fitted = estimator.is_fitted() if hasattr(estimator, "is_fitted") else hasattr(estimator, "classes_")
         if not is_fitted:
             return trees
-        width = int(estimator.n_features_in_)
-        trees._adopt(_LIBRARIES[found].content(estimator), np.asarray(estimator.classes_), width)
-        row = np.zeros((1, width))
-        try:
-            expected = estimator.predict_proba(row)
-        except Exception:  # it reads categories or texts, which zeros are not
-            return trees
-        if not np.allclose(trees.predict_proba(row), expected, atol=1e-6):
-            raise BoostedTreesError(f"its {found} model does not give class probabilities; use the default objective.")
+        content = _LIBRARIES[found].content(estimator)
+        trees._adopt(content, np.asarray(estimator.classes_), int(estimator.n_features_in_))
         return trees
 
     def fit(self, X: Features, y: AnyArray, sample_weight: AnyArray | None = None) -> Self:
         """Train the trees."""
-        self.fit_within(X, y, {"sample_weight": sample_weight}, np.inf)
+        self.fit_within(X, y, sample_weight, np.inf)
         return self
 
-    def fit_within(self, X: Features, y: AnyArray, parameters: ByName, seconds: float, at_most: float = 1.0) -> float:
+    def fit_within(self, X: Features, y: AnyArray, weight: Any, seconds: float, at_most: float = 1.0) -> float:
         """Train within a time limit and a share of the trees, at least one tree; return the share that was trained."""
         library = self._library()
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
         classes, codes = np.unique(labels, return_inverse=True)
-        if len(classes) < 2:
-            raise InputError(f"y holds only one class, {classes[0]!r}; a classifier needs at least two.")
-        if self.categorical and self.library != "lightgbm":
-            raise InputError(f"{self.library} takes no category codes here; give it numbers, or use lightgbm.")
-        model = library.make(dict(self.parameters or {}))
-        wanted = library.n_trees(model)
+        check_two_classes(classes)
+        given = self.parameters or {}
+        model = getattr(import_module(self.library), library.classifier)(**{**library.quiet, **given})
+        names = ("iterations", "n_estimators", "num_trees")
+        wanted = int(next((given[name] for name in names if given.get(name)), library.n_trees))
         watch = _Watch(time.monotonic() + seconds, max(1, round(at_most * wanted)))
         named = {"categorical_feature": list(self.categorical)} if self.categorical else {}
-        library.fit(model, rows, codes, {"sample_weight": parameters.get("sample_weight"), **named}, watch)
+        library.fit(model, rows, codes, {"sample_weight": weight, **named}, watch)
         self._adopt(library.content(model), classes, rows.shape[1])
         return min(1.0, watch.done / wanted)
 
@@ -106,13 +99,7 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         """Return class probabilities of shape (n_rows, n_classes)."""
         check_is_fitted(self, "content_")
         proba = np.asarray(self._library().proba(self._read(), X), dtype=np.float64)
-        if proba.ndim == 1 and len(self.classes_) == 2:
-            proba = np.column_stack([1 - proba, proba])
-        if proba.shape[1:] != (len(self.classes_),):
-            raise BoostedTreesError(
-                f"the {self.library} model gives no probabilities of its {len(self.classes_)} classes."
-            )
-        return proba
+        return np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
 
     def predict(self, X: Features) -> AnyArray:
         """Return the likeliest class of each row."""
@@ -181,8 +168,8 @@ class _Library:
     """How to train, store, read and call the models of one library."""
 
     classifier: str
-    make: Callable[[ByName], Any]
-    n_trees: Callable[[Any], int]
+    quiet: ByName
+    n_trees: int
     fit: Callable[[Any, AnyArray, AnyArray, ByName, _Watch], None]
     content: Callable[[Any], bytes]
     load: Callable[[bytes], Any]
@@ -201,10 +188,6 @@ def _plain_parameters(estimator: Estimator) -> ByName:
     return plain
 
 
-def _lightgbm_make(parameters: ByName) -> Any:
-    return import_module("lightgbm").LGBMClassifier(**{"verbose": -1, **parameters})
-
-
 def _lightgbm_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, watch: _Watch) -> None:
     stop = import_module("lightgbm").callback.EarlyStopException
 
@@ -219,19 +202,6 @@ def _lightgbm_content(model: Any) -> bytes:
     booster = model.booster_
     text: str = booster.model_to_string(num_iteration=booster.best_iteration or -1)
     return text.encode()
-
-
-def _lightgbm_load(content: bytes) -> Any:
-    return import_module("lightgbm").Booster(model_str=content.decode())
-
-
-def _lightgbm_proba(booster: Any, X: Features) -> AnyArray:
-    proba: AnyArray = booster.predict(X, num_threads=1)
-    return proba
-
-
-def _xgboost_make(parameters: ByName) -> Any:
-    return import_module("xgboost").XGBClassifier(**parameters)
 
 
 def _xgboost_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, watch: _Watch) -> None:
@@ -257,28 +227,12 @@ def _xgboost_load(content: bytes) -> Any:
     return booster
 
 
-def _xgboost_proba(booster: Any, X: Features) -> AnyArray:
-    rows = import_module("xgboost").DMatrix(X, enable_categorical=True, nthread=1)
-    proba: AnyArray = booster.predict(rows, validate_features=False)
-    return proba
-
-
-def _catboost_make(parameters: ByName) -> Any:
-    quiet = {"verbose": False, "allow_writing_files": False}
-    return import_module("catboost").CatBoostClassifier(**{**quiet, **parameters})
-
-
 def _catboost_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, watch: _Watch) -> None:
     class AfterEach:
         def after_iteration(self, info: Any) -> bool:
             return not watch.over(info.iteration)
 
     model.fit(X, y, **named, callbacks=[AfterEach()])
-
-
-def _catboost_n_trees(model: Any) -> int:
-    given = model.get_params()
-    return int(next((given[name] for name in ("iterations", "n_estimators", "num_trees") if name in given), 1000))
 
 
 def _catboost_content(model: Any) -> bytes:
@@ -288,28 +242,32 @@ def _catboost_content(model: Any) -> bytes:
         return path.read_bytes()
 
 
-def _catboost_load(content: bytes) -> Any:
-    return import_module("catboost").CatBoostClassifier().load_model(blob=content)
-
-
-def _catboost_proba(model: Any, X: Features) -> AnyArray:
-    proba: AnyArray = model.predict_proba(X, thread_count=1)
-    return proba
+def _xgboost_proba(booster: Any, X: Features) -> Any:
+    rows = import_module("xgboost").DMatrix(X, enable_categorical=True, nthread=1)
+    return booster.predict(rows, validate_features=False)
 
 
 _LIBRARIES = {
     "catboost": _Library(
-        "CatBoostClassifier", _catboost_make, _catboost_n_trees, _catboost_fit, _catboost_content, _catboost_load,
-        _catboost_proba,
+        "CatBoostClassifier",
+        {"verbose": False, "allow_writing_files": False},
+        1000,
+        _catboost_fit,
+        _catboost_content,
+        lambda content: import_module("catboost").CatBoostClassifier().load_model(blob=content),
+        lambda model, X: model.predict_proba(X, thread_count=1),
     ),
     "lightgbm": _Library(
-        "LGBMClassifier", _lightgbm_make, lambda model: int(model.n_estimators), _lightgbm_fit, _lightgbm_content,
-        _lightgbm_load, _lightgbm_proba,
+        "LGBMClassifier",
+        {"verbose": -1},
+        100,
+        _lightgbm_fit,
+        _lightgbm_content,
+        lambda content: import_module("lightgbm").Booster(model_str=content.decode()),
+        lambda booster, X: booster.predict(X, num_threads=1),
     ),
-    "xgboost": _Library(
-        "XGBClassifier", _xgboost_make, lambda model: int(model.n_estimators or 100), _xgboost_fit, _xgboost_content,
-        _xgboost_load, _xgboost_proba,
-    ),
-}  # fmt: skip
+    "xgboost": _Library("XGBClassifier", {}, 100, _xgboost_fit, _xgboost_content, _xgboost_load, _xgboost_proba),
+}
+"""The classifier of each library, its default number of trees, and how it works."""
 
 LIBRARIES = tuple(_LIBRARIES)

@@ -7,8 +7,8 @@ shorten their schedule. Where a table is too large for the slice, a small share 
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,21 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from demur.array_types import ByName, Estimator, Features
+from demur.array_types import Estimator, Features
 from demur.calibration import TemperatureScaling
-from demur.errors import InputError
 from demur.estimators.boosted_trees import BoostedTrees, is_installed
 from demur.estimators.cross_fitting import proba_of
-from demur.estimators.fold_networks import Rows, fit_fold_networks, recipe_for
-from demur.estimators.network_selection import grid_of
+from demur.estimators.network_selection import (
+    FoldData,
+    Rows,
+    fit_fold_networks,
+    grid_of,
+    recipe_for,
+    train_for_tables,
+)
 from demur.estimators.reject_classifier import RejectClassifier
-from demur.estimators.splitting import Fold
-from demur.training import PeriodicEmbeddings
+from demur.estimators.splitting import Fold, usable_folds
+from demur.training import PeriodicEmbeddings, TabularTraining
 from demur.workers import free_cores
 
 __all__ = [
@@ -37,7 +42,6 @@ __all__ = [
     "CandidateSearch",
     "CrossFitted",
     "Task",
-    "TimeBudget",
     "Tried",
     "candidate_named",
     "dense_view",
@@ -112,21 +116,18 @@ def dense_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
 
     That a value was missing becomes a column of its own; rare categories share one.
     """
-    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
-    indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=50, sparse_output=False)
-    return ColumnTransformer(
-        [("numbers", numbers, np.flatnonzero(~categorical)), ("categories", indicators, np.flatnonzero(categorical))]
-    )
+    return _view(categorical, make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler()))
 
 
 def numbers_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
     """Return a transformer of codes into numbers: indicators of categories, all else as it is, missing values too."""
+    return _view(categorical, "passthrough")
+
+
+def _view(categorical: NDArray[np.bool_], numbers: Any) -> ColumnTransformer:
     indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=50, sparse_output=False)
     return ColumnTransformer(
-        [
-            ("numbers", "passthrough", np.flatnonzero(~categorical)),
-            ("categories", indicators, np.flatnonzero(categorical)),
-        ]
+        [("numbers", numbers, np.flatnonzero(~categorical)), ("categories", indicators, np.flatnonzero(categorical))]
     )
 
 
@@ -225,26 +226,6 @@ def candidate_named(name: str) -> CandidateModel | None:
     return found[0] if found else None
 
 
-@dataclass
-class TimeBudget:
-    """Seconds that may be spent, counted from when this object is made; None is no limit.
-
-    Examples
-    --------
-    >>> TimeBudget(None).left()
-    inf
-    >>> 9 < TimeBudget(10.0).left() <= 10
-    True
-    """
-
-    seconds: float | None
-    started: float = field(default_factory=lambda: time.monotonic())
-
-    def left(self) -> float:
-        """Return the seconds that are left."""
-        return np.inf if self.seconds is None else self.seconds - (time.monotonic() - self.started)
-
-
 class _Pieces(NamedTuple):
     """How a kind of model grows: the parameter with its size, and how much of it the first piece has.
 
@@ -265,16 +246,12 @@ _PIECES: dict[type, _Pieces] = {
 }
 
 
-def fit_in_pieces(
-    model: Estimator, X: Features, y: Any, parameters: ByName, seconds: float, at_most: float = 1.0
-) -> float:
+def fit_in_pieces(model: Estimator, X: Features, y: Any, weight: Any, seconds: float, at_most: float = 1.0) -> float:
     """Fit a model, at most for so many seconds and one more piece; return which share of it was trained.
 
     Parameters
     ----------
-    model, X, y
-    parameters : dict
-        For ``fit``.
+    model, X, y, weight
     seconds : float
     at_most : float
         The share of the training that the cross-fitted models had. A model that becomes more confident with training
@@ -284,14 +261,14 @@ def fit_in_pieces(
     --------
     >>> X, y = np.arange(20.0).reshape(-1, 1), np.arange(20) % 2
     >>> forest = ExtraTreesClassifier(20, random_state=0)
-    >>> fit_in_pieces(forest, X, y, {}, seconds=0.0), len(forest.estimators_)
+    >>> fit_in_pieces(forest, X, y, None, seconds=0.0), len(forest.estimators_)
     (0.2, 4)
     """
     if isinstance(model, BoostedTrees):
-        return model.fit_within(X, y, parameters, seconds, at_most)
+        return model.fit_within(X, y, weight, seconds, at_most)
     pieces = _PIECES.get(type(model))
     if pieces is None or (not np.isfinite(seconds) and at_most >= 1):
-        model.fit(X, y, **parameters)
+        model.fit(X, y, sample_weight=weight)
         return 1.0
     started = time.monotonic()
     total, done, step = getattr(model, pieces.parameter), 0, pieces.first
@@ -300,7 +277,7 @@ def fit_in_pieces(
     while done < most:
         step = min(step, most - done)
         before = time.monotonic()
-        model.set_params(**{pieces.parameter: done + step if pieces.grows else step}).fit(X, y, **parameters)
+        model.set_params(**{pieces.parameter: done + step if pieces.grows else step}).fit(X, y, sample_weight=weight)
         done += step
         if not pieces.grows and np.max(model.n_iter_) < step:
             done = most = total  # it has converged
@@ -340,7 +317,7 @@ class Tried:
     outcome: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class CrossFitted:
     """A candidate with the calibrated probabilities it gives to rows it has not seen.
 
@@ -356,19 +333,30 @@ class CrossFitted:
         The share of the training rows that were used.
     model : classifier or None
         Ready for use; None if it is still to be fitted on all rows.
+    last_fit : float
+        Seconds of the last fold, which are reserved for the fit on all rows.
+    seconds : float
+        Time spent so far.
     """
 
     candidate: CandidateModel
     scaling: TemperatureScaling
     proba: NDArray[np.float64]
     true_class: NDArray[np.float64]
-    trained: float = 1.0
-    share_of_rows: float = 1.0
-    model: Estimator = None
+    trained: float
+    share_of_rows: float
+    model: Estimator
+    last_fit: float
+    seconds: float = 0.0
 
-    def log_loss(self, weight: NDArray[np.float64] | None) -> float:
-        """Return the mean log loss out of fold."""
-        return float(-np.average(np.log(np.maximum(self.true_class, 1e-12)), weights=weight))
+    def report(self, share: float, weight: NDArray[np.float64] | None) -> Tried:
+        """Return the result, given the share of the blend."""
+        outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
+        if self.trained < 0.995 or self.share_of_rows < 1:
+            outcome += f"; shortened to fit in ({self.trained:.0%} of the training"
+            outcome += f", {self.share_of_rows:.0%} of the rows)" if self.share_of_rows < 1 else ")"
+        log_loss = float(-np.average(np.log(np.maximum(self.true_class, 1e-12)), weights=weight))
+        return Tried(self.candidate.name, share, log_loss, self.scaling.temperature_, self.seconds, outcome)
 
 
 _MANY_ROWS = 50_000
@@ -379,172 +367,143 @@ _PROBE_SHARE = 0.1
 
 
 class CandidateSearch:
-    """Cross-fits candidates within a time budget, and records their times.
+    """Cross-fits candidates within a time budget.
 
     Parameters
     ----------
-    codes : array of shape (n, n_features)
-        The rows, with codes of categories and missing values.
-    y : array of int
-    weight : array or None
+    rows : Rows
+        With codes of categories and missing values.
     folds : list of (train, test)
     task : Task
-    budget : TimeBudget
+    seconds : float
+        The time budget, which starts now.
     advance : callable
         Called with the progress of a candidate in percent, and its name.
     """
 
     def __init__(
-        self,
-        codes: NDArray[np.float64],
-        y: NDArray[np.int64],
-        weight: NDArray[np.float64] | None,
-        folds: list[Fold],
-        task: Task,
-        budget: TimeBudget,
-        advance: Callable[[float, str], Any],
+        self, rows: Rows, folds: list[Fold], task: Task, seconds: float, advance: Callable[[float, str], Any]
     ) -> None:
-        self.codes, self.y, self.weight, self.task = codes, y, weight, task
-        self.folds = [fold for fold in (_countable(fold, y, weight) for fold in folds) if fold is not None]
-        if not self.folds:
-            raise InputError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
+        self.codes, self.y, self.weight, self.task = rows.X, rows.y, rows.weight, task
+        self._seconds, self._ends, self._advance = seconds, time.monotonic() + seconds, advance
+        self.folds = usable_folds(folds, rows.y, rows.weight, at_least_one=True)
         self.held_out_rows = np.concatenate([test for _, test in self.folds])
-        self.budget, self.advance = budget, advance
-        self.n_classes = int(y.max()) + 1
-        self.seconds: dict[str, float] = {}
-        self.per_fit: dict[str, float] = {}
-        self.reserved = 0.0
+        self.held_out_weight = None if self.weight is None else self.weight[self.held_out_rows]
+        self.n_classes = int(self.y.max()) + 1
+        self._fitted: list[CrossFitted] = []
         self._dense_of_fold: dict[int, Any] = {}
-        self._numbers: NDArray[np.float64] | None = None
-        self.numbers: ColumnTransformer | None = None
-
-    @property
-    def held_out_weight(self) -> NDArray[np.float64] | None:
-        """The weights of the rows that have out-of-fold probabilities."""
-        return None if self.weight is None else self.weight[self.held_out_rows]
+        self.numbers = numbers_view(task.categorical).fit(self.codes) if task.categorical.any() else None
 
     def run(self, wanted: Sequence[CandidateModel]) -> list[CrossFitted]:
         """Cross-fit the candidates, each in its slice of the time; the first in any case."""
-        fitted: list[CrossFitted] = []
         for position, candidate in enumerate(wanted):
             started = time.monotonic()
-            left = 0.95 * self.budget.left() - self.reserved
-            self.advance(0, candidate.name)
-            if fitted and left < 0.02 * (self.budget.seconds or 0):
-                self.seconds[candidate.name] = 0.0
-                self.advance(100, candidate.name)
+            left = 0.95 * (self._ends - started) - self._reserved()
+            self._advance(0, candidate.name)
+            if self._fitted and left < 0.02 * self._seconds:
+                self._advance(100, candidate.name)
                 continue
             seconds = left * candidate.share / sum(one.share for one in wanted[position:])
             fit = self._fit_networks if candidate.is_network else self._cross_fit
-            fitted.append(fit(candidate, seconds))
-            self.seconds[candidate.name] = time.monotonic() - started
-        return fitted
+            self._fitted.append(fit(candidate, seconds))
+            self._fitted[-1].seconds = time.monotonic() - started
+        return self._fitted
+
+    def _reserved(self) -> float:
+        """Return the seconds that fits on all rows will take."""
+        return sum(one.last_fit for one in self._fitted if one.model is None)
 
     def fit_all_rows(self, fitted: CrossFitted, view: NDArray[np.float64]) -> Any:
         """Return the candidate for use: networks are an ensemble of the folds' own, others are fitted on all rows."""
         if fitted.model is not None:
             return fitted.model
-        started, name = time.monotonic(), fitted.candidate.name
-        model = fitted.candidate.make(self.task)
         rows = self._sample(np.arange(len(self.y)), fitted.share_of_rows)
-        seconds = np.inf
-        if self.budget.seconds is not None:
-            seconds = max(self.budget.left() - self.reserved + self.per_fit[name], 0.0)  # the others' time stays theirs
-        self.reserved -= self.per_fit[name]
-        fit_in_pieces(model, view[rows], self.y[rows], self._parameters(rows), seconds, fitted.trained)
-        self.seconds[name] += time.monotonic() - started
+        left = self._ends - time.monotonic() - self._reserved() + fitted.last_fit  # the others' time stays theirs
+        model, _, seconds = self._fit(fitted.candidate, view[rows], rows, max(left, 0.0), fitted.trained)
         if "n_jobs" in model.get_params():
             model.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
+        fitted.model, fitted.seconds = model, fitted.seconds + seconds
         return model
 
-    def report(self, name: str, fitted: CrossFitted | None, share: float, weight: Any) -> Tried:
-        """Return the result of one candidate."""
-        seconds = self.seconds[name]
-        if fitted is None:
-            return Tried(name, 0.0, None, None, seconds, "left out: no time was left")
-        outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
-        if fitted.trained < 0.995 or fitted.share_of_rows < 1:
-            outcome += f"; shortened to fit in ({fitted.trained:.0%} of the training"
-            outcome += f", {fitted.share_of_rows:.0%} of the rows)" if fitted.share_of_rows < 1 else ")"
-        return Tried(name, share, fitted.log_loss(weight), fitted.scaling.temperature_, seconds, outcome)
+    def _fit(
+        self,
+        candidate: CandidateModel,
+        X: NDArray[np.float64],
+        rows: NDArray[np.int64],
+        seconds: float,
+        at_most: float = 1.0,
+    ) -> tuple[Any, float, float]:
+        """Fit a new model on some rows; return it, the share of the training that was done, and the time it took."""
+        started = time.monotonic()
+        model = candidate.make(self.task)
+        weight = None if self.weight is None else self.weight[rows]
+        done = fit_in_pieces(model, X, self.y[rows], weight, seconds, at_most)
+        return model, done, time.monotonic() - started
 
     def _cross_fit(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
         """Fit fold by fold; the slice is for these and for one more fit, on all rows."""
-        ends, n_fits = time.monotonic() + seconds, len(self.folds) + 1
+        ends, n_fits, last_fit = time.monotonic() + seconds, len(self.folds) + 1, 0.0
         share, probas, trained = 1.0, [], 1.0
         for number, (train, test) in enumerate(self.folds):
-            each = (ends - time.monotonic()) / (n_fits - number)
-            view = self._view(candidate, number)
-            if number == 0 and np.isfinite(each) and len(train) > _MANY_ROWS:
-                share = self._affordable_share(candidate, view, train, each)
-                each = (ends - time.monotonic()) / n_fits
-            started = time.monotonic()
-            rows = self._sample(train, share)
-            model = candidate.make(self.task)
-            trained = min(trained, fit_in_pieces(model, view(rows), self.y[rows], self._parameters(rows), each))
-            self.per_fit[candidate.name] = time.monotonic() - started
-            probas.append(proba_of(model, view(test), np.arange(self.n_classes)))
-            self.advance(100 / len(self.folds), candidate.name)
-        self.reserved += self.per_fit[candidate.name]
-        return self._calibrated(candidate, np.concatenate(probas), trained, share, None)
+            if number == 0 and np.isfinite(seconds) and len(train) > _MANY_ROWS:
+                share = self._affordable_share(candidate, train, seconds / n_fits)
+            rows, each = self._sample(train, share), (ends - time.monotonic()) / (n_fits - number)
+            model, done, last_fit = self._fit(candidate, self._view(candidate, number, rows), rows, each)
+            trained = min(trained, done)
+            probas.append(proba_of(model, self._view(candidate, number, test), np.arange(self.n_classes)))
+            self._advance(100 / len(self.folds), candidate.name)
+        return self._calibrated(candidate, np.concatenate(probas), trained, share, None, last_fit)
 
-    def _affordable_share(
-        self, candidate: CandidateModel, view: Any, train: NDArray[np.int64], seconds: float
-    ) -> float:
+    def _affordable_share(self, candidate: CandidateModel, train: NDArray[np.int64], seconds: float) -> float:
         """Return which share of the rows can be trained on in this time, by training on few of them first."""
         few = self._sample(train, max(0.02, 2000 / len(train)))
-        started = time.monotonic()
-        model = candidate.make(self.task)
-        done = fit_in_pieces(model, view(few), self.y[few], self._parameters(few), _PROBE_SHARE * seconds)
-        forecast = max(time.monotonic() - started, 1e-9) / max(done, 1e-9) * len(train) / len(few)
+        _, done, taken = self._fit(candidate, self._view(candidate, 0, few), few, _PROBE_SHARE * seconds)
+        forecast = max(taken, 1e-9) / max(done, 1e-9) * len(train) / len(few)
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
 
     def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
         """Train the networks of all folds as one stack, which then stays as it is."""
-        if self._numbers is None:
-            self._numbers = self.codes
-            if self.task.categorical.any():
-                self.numbers = numbers_view(self.task.categorical).fit(self.codes)
-                self._numbers = np.asarray(self.numbers.transform(self.codes), dtype=np.float64)
+        numbers = self.codes if self.numbers is None else np.asarray(self.numbers.transform(self.codes), np.float64)
         n_train = len(self.folds[0][0])
         n_members = max(len(self.folds) * _members_per_fold(n_train), 2)
         usual = recipe_for(n_train)
         recipe = recipe_for(n_train, epochs=max(1, round(usual.epochs * _EPOCHS / 64)))
-        total, name = n_members * recipe.epochs, candidate.name
+        total, name, model = n_members * recipe.epochs, candidate.name, candidate.make(self.task)
         seeds = np.random.RandomState(self.task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
-        rows, model = Rows(self._numbers, self.y, self.weight), candidate.make(self.task)
-        found = fit_fold_networks(
-            rows, self.folds, grid_of("ce", self.n_classes, 0.02, 0.2), seeds.tolist(), self.n_classes,
-            cost=0.2, recipe=recipe, embeddings=model.embeddings,
-            deadline=time.monotonic() + seconds if np.isfinite(seconds) else None,
-            progress=lambda steps: self.advance(100 * steps / total, name),
+        train = train_for_tables(
+            model.embeddings, recipe=recipe, deadline=time.monotonic() + seconds if np.isfinite(seconds) else None,
+            progress=lambda steps: self._advance(100 * steps / total, name),
         )  # fmt: skip
-        order = np.argsort(found.held_out_rows)[np.argsort(np.argsort(self.held_out_rows))]
-        model = model.adopt(found, self._numbers.shape[1], self.n_classes)
-        epochs = np.isfinite(found.training_loss).sum(1).mean() / recipe.epochs
-        return self._calibrated(candidate, found.held_out_proba[order], 1.0 if found.complete else epochs, 1.0, model)
+        data = FoldData(Rows(numbers, self.y, self.weight), self.folds)
+        grid = grid_of("ce", self.n_classes, 0.02, 0.2)
+        found = fit_fold_networks(data, grid, seeds.tolist(), self.n_classes, 0.2, train)
+        run = cast(TabularTraining, found.run)
+        epochs = recipe.epochs if run.complete else np.isfinite(run.training_loss).sum(1).mean()
+        model.adopt(found, numbers.shape[1], self.n_classes)
+        return self._calibrated(candidate, found.held_out.scores, epochs / recipe.epochs, 1.0, model, 0.0)
 
     def _calibrated(
-        self, candidate: CandidateModel, proba: NDArray[np.float64], trained: float, share: float, model: Estimator
+        self,
+        candidate: CandidateModel,
+        proba: NDArray[np.float64],
+        trained: float,
+        share: float,
+        model: Estimator,
+        last_fit: float,
     ) -> CrossFitted:
         labels = self.y[self.held_out_rows]
         scaling = TemperatureScaling().fit(proba, labels, self.held_out_weight)
         proba = np.asarray(scaling.transform(proba), dtype=np.float64)
         true_class = proba[np.arange(len(labels)), labels]
-        return CrossFitted(candidate, scaling, proba, true_class, float(trained), share, model)
+        return CrossFitted(candidate, scaling, proba, true_class, float(trained), share, model, last_fit)
 
-    def _view(self, candidate: CandidateModel, fold: int) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
-        """Return from row numbers to what the candidate sees of these rows."""
+    def _view(self, candidate: CandidateModel, fold: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the candidate sees of some rows; the candidates share the encoder that each fold learns."""
         if candidate.view == "codes":
-            return lambda rows: self.codes[rows]
-        dense = self._dense(fold)
-        return lambda rows: np.asarray(dense.transform(self.codes[rows]), dtype=np.float64)
-
-    def _dense(self, fold: int) -> Any:
-        """Return the dense encoder fitted on the training rows of a fold; all candidates share it."""
+            return self.codes[rows]
         if fold not in self._dense_of_fold:
             self._dense_of_fold[fold] = dense_view(self.task.categorical).fit(self.codes[self.folds[fold][0]])
-        return self._dense_of_fold[fold]
+        return np.asarray(self._dense_of_fold[fold].transform(self.codes[rows]), dtype=np.float64)
 
     def _sample(self, rows: NDArray[np.int64], share: float) -> NDArray[np.int64]:
         """Return a share of the rows at random, with at least one of every class."""
@@ -554,20 +513,3 @@ class CandidateSearch:
         _, first = np.unique(self.y[order], return_index=True)
         chosen = np.union1d(np.arange(round(share * len(rows))), first)
         return np.sort(order[chosen])
-
-    def _parameters(self, rows: NDArray[np.int64]) -> ByName:
-        return {} if self.weight is None else {"sample_weight": self.weight[rows]}
-
-
-def _countable(fold: Fold, y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Fold | None:
-    """Return a fold without held-out rows whose class its training part does not have; None if nothing is left.
-
-    A class with one row tells nothing about confidence, nor does a training part with a single class.
-    """
-    train, test = fold
-    counted = train if weight is None else train[weight[train] > 0]
-    known = np.unique(y[counted])
-    test = test[np.isin(y[test], known)]
-    if weight is not None:
-        test = test[weight[test] > 0]
-    return (train, test) if len(known) > 1 and len(test) else None

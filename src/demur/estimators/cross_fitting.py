@@ -13,16 +13,32 @@ from sklearn.utils.validation import _check_method_params
 
 from demur.array_types import AnyArray, ByName, Estimator, Features
 from demur.errors import InputError, InputTypeError
-from demur.estimators.splitting import Fold
+from demur.estimators.splitting import Fold, usable_folds
 
-__all__ = ["CodedLabels", "fit_clone", "out_of_fold_proba", "proba_of"]
+__all__ = ["CodedLabels", "FeaturesOfEstimator", "fit_clone", "out_of_fold_proba", "proba_of"]
 
 
 def _inner_has(name: str) -> Callable[[Any], bool]:
     return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
 
 
-class CodedLabels(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class FeaturesOfEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
+    """The features of an estimator that wraps another, ``estimator_``."""
+
+    estimator_: Estimator
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features that the fitted estimator saw."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> AnyArray:
+        """The names of the columns that the fitted estimator saw, where they had names."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+
+class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """A classifier that is fitted on class numbers 0, 1, ..., and predicts class names.
 
     Some classifiers, XGBoost's among them, take no other labels. :class:`~demur.RejectOption` puts them into this one
@@ -63,18 +79,6 @@ class CodedLabels(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
     def decision_function(self, X: Features) -> Any:
         """Return the classifier's scores."""
         return self.estimator_.decision_function(X)
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features that the fitted classifier saw."""
-        count: int = self.estimator_.n_features_in_
-        return count
-
-    @property
-    def feature_names_in_(self) -> AnyArray:
-        """The names of the columns that the fitted classifier saw, where they had names."""
-        names: AnyArray = self.estimator_.feature_names_in_
-        return names
 
 
 def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName) -> Any:
@@ -148,15 +152,9 @@ def out_of_fold_proba(
         Passed to ``fit``, with the rows of each fold picked out of what has one value per row.
     """
     rows, probas = [], []
-    for train, test in folds:
-        known = np.unique(y[train])
-        test = test[np.isin(y[test], known)]
-        if len(known) < 2 or not len(test):
-            continue
+    for train, test in usable_folds(folds, y, at_least_one=True):
         seen, unseen = _safe_indexing(X, train), _safe_indexing(X, test)
         model = fit_clone(estimator, seen, y[train], _check_method_params(X, fit_params, indices=train))
         rows.append(test)
         probas.append(proba_of(model, unseen, classes))
-    if not rows:
-        raise InputError("no fold leaves two classes to train on; use fewer folds (cv), or calibration=None.")
     return np.concatenate(rows), np.concatenate(probas)

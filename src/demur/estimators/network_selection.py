@@ -1,36 +1,57 @@
-"""The grid of hyper-parameters, the choice among trained networks, and the fitted networks."""
+"""Networks on folds: the grid of hyper-parameters, training as one stack, the choice on held-out rows, the result."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
-from demur.array_types import AnyArray, CostLike
+from demur.array_types import AnyArray, ByName, CostLike
 from demur.calibration import TemperatureScaling, at_temperature, softmax_at
 from demur.errors import InputError
+from demur.estimators.splitting import Fold, usable_folds
 from demur.lazy_torch import Tensor, torch
 from demur.losses import Loss, resolve
 from demur.margins import own_fact
 from demur.rules import Decision, chow_acceptance
-from demur.training import NetworkSpec, Trained
+from demur.training import (
+    NetworkSpec,
+    PeriodicEmbeddings,
+    Recipe,
+    SmoothRobustScaler,
+    TabularNet,
+    TabularTraining,
+    Trained,
+    TrainingData,
+    train_tabular,
+)
 from demur.workers import on_workers
 
 __all__ = [
     "AnswersNothingWarning",
     "Candidate",
     "FittedNetworks",
+    "FoldData",
+    "FoldNetworks",
     "GridEntry",
+    "HeldOut",
+    "Rows",
     "ScaledNetworks",
+    "Trainer",
     "all_diverged",
     "best_of",
+    "fit_fold_networks",
     "grid_of",
     "judged",
+    "parts_of",
+    "recipe_for",
     "scaled_inputs",
+    "train_for_tables",
     "warn_if_silent",
     "with_indicators",
 ]
@@ -66,6 +87,29 @@ class Candidate:
     log_loss: float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Rows that networks have not seen, and what they decide for them.
+
+    Parameters
+    ----------
+    rows : array of int
+        Their numbers.
+    y, label : arrays of int
+    reject : array of bool
+    scores : array of shape (n_rows, n_classes)
+        Normalised probabilities, or the scores of losses without a link.
+    weight : array
+    """
+
+    rows: NDArray[np.int64]
+    y: NDArray[np.int64]
+    label: NDArray[np.int64]
+    reject: NDArray[np.bool_]
+    scores: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+
 class AnswersNothingWarning(UserWarning):
     """Warning that a fitted model declines every row at its cost."""
 
@@ -96,11 +140,8 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
     """
     named = isinstance(loss, str)
     base = resolve(loss).for_classes(n_classes)
-    try:
-        decays = np.atleast_1d(np.asarray(weight_decay)).astype(np.float64, casting="same_kind").tolist()
-    except (TypeError, ValueError):
-        decays = []
-    if not decays or any(not 0 <= value < np.inf for value in decays):
+    decays = np.atleast_1d(np.asarray(weight_decay))
+    if not decays.size or decays.dtype.kind not in "iuf" or not ((decays >= 0) & (decays < np.inf)).all():
         raise InputError(f"weight_decay must be one or more numbers of at least 0, got {weight_decay!r}.")
     entries: list[GridEntry] = []
     for variant in base.variants_to_train() if named else [base]:
@@ -108,19 +149,11 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
         if any(hyper and np.isclose(hyper["beta"], entry.hyper["beta"], rtol=1e-12) for entry in entries):
             continue  # with two classes all sides of Corollary 5 agree
         deciders = tuple(variant.variants_to_decide()) if named else (variant,)
-        entries += [GridEntry(variant, decay, hyper, deciders) for decay in decays]
+        entries += [GridEntry(variant, float(decay), hyper, deciders) for decay in decays.ravel()]
     return entries
 
 
-def judged(
-    entry: GridEntry,
-    loss: Loss,
-    members: Sequence[int],
-    decided: tuple[Decision[AnyArray], AnyArray],
-    y: NDArray[np.int64],
-    weight: NDArray[np.float64] | None,
-    cost: float,
-) -> Candidate:
+def judged(entry: GridEntry, loss: Loss, members: Sequence[int], held_out: HeldOut, cost: float) -> Candidate:
     """Return how networks do on held-out rows.
 
     Wrong and rejected rows are counted, so that candidates that are equally good have equal risks.
@@ -132,26 +165,23 @@ def judged(
         The one that decides.
     members : sequence of int
         The networks that did not diverge.
-    decided : pair of Decision and array
-        The decisions for the held-out rows, and the normalised probabilities of losses with a link.
-    y, weight : arrays of shape (n_held_out,)
+    held_out : HeldOut
     cost : float
     """
     if not members:
         return Candidate(loss, entry.weight_decay, (), np.inf, np.nan, failed=True, log_loss=np.inf)
+    y, reject = held_out.y, held_out.reject
     if not len(y):
         return Candidate(loss, entry.weight_decay, tuple(members), np.nan, np.nan, failed=False)
-    decision, proba = decided
-    weights = np.ones(len(y)) if weight is None else weight
-    wrong = weights @ (~decision.reject & (decision.label != y)) / weights.sum()
-    rejected = weights @ decision.reject / weights.sum()
+    weights = held_out.weight
+    wrong = weights @ (~reject & (held_out.label != y)) / weights.sum()
+    rejected = weights @ reject / weights.sum()
     log_loss = None
     if loss.has_link:
-        log_loss = float(np.average(-np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weights))
-    risk = float(wrong + cost * rejected)
-    return Candidate(
-        loss, entry.weight_decay, tuple(members), risk, float(1 - rejected), failed=False, log_loss=log_loss
-    )
+        true_class = held_out.scores[np.arange(len(y)), y]
+        log_loss = float(np.average(-np.log(np.maximum(true_class, 1e-12)), weights=weights))
+    risk, coverage = float(wrong + cost * rejected), float(1 - rejected)
+    return Candidate(loss, entry.weight_decay, tuple(members), risk, coverage, failed=False, log_loss=log_loss)
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate:
@@ -195,17 +225,11 @@ def scaled_inputs(
     array([1., 0.], dtype=float32)
     """
     with np.errstate(over="ignore"):
-        values = X - mean
-        values /= scale
+        values = (X - mean) / scale
         if clip is not None:
-            np.minimum(values, 1e100, out=values)
-            np.maximum(values, -1e100, out=values)
-            divisor = values / clip
-            np.square(divisor, out=divisor)
-            divisor += 1
-            values /= np.sqrt(divisor, out=divisor)
-        if values.size and np.isnan(values.min()):
-            values[np.isnan(values)] = 0.0
+            values = np.clip(values, -1e100, 1e100)
+            values /= np.sqrt(1 + (values / clip) ** 2)
+        values[np.isnan(values)] = 0.0
         return values.astype(np.float32)
 
 
@@ -216,8 +240,8 @@ class ScaledNetworks:
     Parameters
     ----------
     networks : Trained
-    mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs), or None
-        The centre and the scale of the inputs, of each member if they differ; None if inputs are scaled already.
+    mean, scale : arrays of shape (n_inputs,) or (n_members, n_inputs)
+        The centre and the scale of the inputs, of each member if they differ.
     clip : float, optional
         The scaled inputs are clipped smoothly to (-clip, clip).
     indicators : array of int, optional
@@ -228,8 +252,8 @@ class ScaledNetworks:
     """
 
     networks: Trained
-    mean: NDArray[np.float64] | None
-    scale: NDArray[np.float64] | None
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
     clip: float | None = None
     indicators: NDArray[np.int64] | None = None
     mean_of: Literal["proba", "scores"] = "proba"
@@ -257,9 +281,6 @@ class ScaledNetworks:
     def _inputs(self, rows: AnyArray) -> NDArray[np.float32]:
         """Return the inputs of the networks: (n_rows, n_inputs), or those of each member."""
         joined = with_indicators(rows, self.indicators)
-        if self.mean is None or self.scale is None:
-            with np.errstate(over="ignore"):
-                return np.nan_to_num(joined.astype(np.float32), nan=0.0)
         if self.mean.ndim == 1:
             return scaled_inputs(joined, self.mean, self.scale, self.clip)
         return scaled_inputs(joined, self.mean[:, None], self.scale[:, None], self.clip)
@@ -278,17 +299,9 @@ class FittedNetworks(ScaledNetworks):
     loss: Loss
     temperature: TemperatureScaling | None = None
 
-    def proba(self, X: AnyArray, *, normalised: bool = False) -> AnyArray:
-        """Return the class probabilities as the loss estimates them, averaged over the members.
-
-        With ``normalised``, in float64 and divided by their sum over the classes.
-        """
-
-        def probabilities(scores: AnyArray) -> tuple[AnyArray]:
-            estimates = self._estimates(scores)
-            return (_normalised(estimates) if normalised else estimates,)
-
-        return self.over_pieces(X, probabilities)[0]
+    def proba(self, X: AnyArray) -> AnyArray:
+        """Return the class probabilities in float64, averaged over the members and divided by their sum."""
+        return self.over_pieces(X, lambda scores: (_normalised(self._estimates(scores)),))[0]
 
     def _estimates(self, scores: AnyArray) -> AnyArray:
         """Return the inverse link of the scores, averaged over the members and calibrated: (n_rows, n_classes)."""
@@ -303,31 +316,25 @@ class FittedNetworks(ScaledNetworks):
         # in double precision, where small probabilities do not underflow
         return np.asarray(at_temperature(proba.astype(np.float64), self.temperature.temperature_))
 
-    def decide(self, X: AnyArray, cost: CostLike) -> Decision[AnyArray]:
-        """Decide with the averaged probabilities, or with the loss's own rule where there are none."""
-        return self.decide_and_score(X, cost, None)[0]
-
     def decide_and_score(
-        self, X: AnyArray, cost: CostLike, n_classes: int | None
+        self, X: AnyArray, cost: CostLike, n_classes: int
     ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         """Return the decisions and one score per class: normalised probabilities, or scores for losses without a link.
 
-        Without ``n_classes``, losses without a link return all of their scores.
+        Decisions are those of the averaged probabilities, or of the loss's own rule where there are none.
         """
         if self.loss.has_link:
-            label, confidence, proba = self.over_pieces(X, self._label_confidence_proba)
+            label, confidence, scores = self.over_pieces(X, self._label_confidence_proba)
             acceptance = chow_acceptance(confidence, np.asarray(cost, dtype=np.float64))
-            return Decision.from_acceptance(label, acceptance, confidence), proba
-        one_cost = float(np.ravel(cost)[0])
+            return Decision.from_acceptance(label, acceptance, confidence), scores
 
         def by_rule(scores: AnyArray) -> tuple[AnyArray, ...]:
             own = torch.from_numpy(scores[0])
-            found = self.loss.rule(own, one_cost)
-            of_classes = own if n_classes is None else self.loss.class_scores(own, n_classes)
+            found, of_classes = self.loss.rule(own, float(np.ravel(cost)[0])), self.loss.class_scores(own, n_classes)
             return tuple(part.numpy() for part in (found.label, found.acceptance, found.confidence, of_classes))
 
-        label, acceptance, confidence, of_classes = self.over_pieces(X, by_rule)
-        return Decision.from_acceptance(label, acceptance, confidence), of_classes.astype(np.float64)
+        label, acceptance, confidence, scores = self.over_pieces(X, by_rule)
+        return Decision.from_acceptance(label, acceptance, confidence), scores.astype(np.float64)
 
     def _label_confidence_proba(self, scores: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Return the likeliest class, by the mean score among equals; its estimate; and all normalised estimates."""
@@ -340,17 +347,254 @@ class FittedNetworks(ScaledNetworks):
             label = np.where(likeliest, by_class, -np.inf).argmax(axis=1)
         return label, confidence, _normalised(proba)
 
-    def calibrated(self, X: AnyArray, y: NDArray[np.int64], weight: NDArray[np.float64]) -> FittedNetworks:
-        """Return the same networks with a temperature chosen on these rows."""
-        return replace(self, temperature=TemperatureScaling().fit(self.proba(X, normalised=True), y, weight))
-
 
 def _normalised(estimates: AnyArray) -> NDArray[np.float64]:
     """Return probabilities in double precision, each row divided by its sum; equal ones where the sum is 0."""
     proba = estimates.astype(np.float64)
     total = proba.sum(axis=1, keepdims=True)
-    if not total.all():
-        proba[total[:, 0] == 0] = 1.0
-        total[total == 0] = proba.shape[1]
-    proba /= total
-    return proba
+    normalised: NDArray[np.float64] = np.divide(
+        proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total != 0
+    )
+    return normalised
+
+
+_VISITS = 400_000
+"""Training examples that a network sees in all epochs together, on a large table."""
+
+_MOST_EPOCHS, _FEWEST_EPOCHS = 64, 6
+
+
+def recipe_for(n_rows: int, *, epochs: int | None = None, batch_size: int | None = None, **others: Any) -> Recipe:
+    """Return the recipe for so many rows: smaller batches on small tables, fewer epochs on large ones.
+
+    Examples
+    --------
+    >>> [(recipe.epochs, recipe.batch_size) for recipe in map(recipe_for, (120, 800, 12_000, 300_000))]
+    [(64, 32), (64, 64), (33, 256), (6, 256)]
+    """
+    own_epochs = int(np.clip(_VISITS // max(n_rows, 1), _FEWEST_EPOCHS, _MOST_EPOCHS))
+    own_size = int(np.clip(2 ** np.floor(np.log2(max(n_rows, 1) / 10)), 32, 256))
+    given = {name: value for name, value in others.items() if value is not None}
+    return Recipe(epochs=epochs or own_epochs, batch_size=batch_size or own_size, **given)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows to learn from: features that may be missing (NaN), numbers of classes, and weights or None."""
+
+    X: AnyArray
+    y: NDArray[np.int64]
+    weight: NDArray[np.float64] | None = None
+
+    @property
+    def incomplete(self) -> NDArray[np.int64]:
+        """Which features are missing in some row."""
+        return np.flatnonzero(np.isnan(self.X).any(axis=0))
+
+
+def _learn_scale(
+    X: AnyArray, weight: NDArray[np.float64], *, scaled: bool, robust: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float | None]:
+    """Return centre and scale of each input, and where the scaled inputs are smoothly clipped."""
+    mean, scale, clip = np.zeros(X.shape[1]), np.ones(X.shape[1]), None
+    with np.errstate(over="ignore", invalid="ignore"):
+        if scaled and robust:
+            scaler = SmoothRobustScaler().fit(X.astype(np.float64), sample_weight=weight)
+            mean, clip = scaler.center_, scaler.clip
+            scale = np.divide(1.0, scaler.scale_, out=np.full_like(mean, np.inf), where=scaler.scale_ > 0)
+        elif scaled:
+            scaler = StandardScaler().fit(X.astype(np.float64), sample_weight=weight)
+            mean, scale = scaler.mean_, scaler.scale_
+    if not (np.abs(mean) < 1e150).all() or (np.isfinite(scale) & (scale > 1e150)).any() or np.isnan(scale).any():
+        raise InputError("a feature is too large to be standardised in double precision; rescale the features first.")
+    return mean, scale, clip
+
+
+class FoldData:
+    """Rows as the networks of each part of a split see them, stacked so that all networks train as one stack.
+
+    The scaling is fitted on the training rows of each part.
+
+    Parameters
+    ----------
+    rows : Rows
+    parts : sequence of (train, test)
+        Row numbers.
+    target : array of shape (n_rows, ...), optional
+        What the loss takes as the target of a row; the classes by default.
+    scaled, robust : bool
+        Whether the features are scaled; by medians and quartiles if ``robust``, else by means and standard deviations.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        parts: Sequence[Fold],
+        target: AnyArray | None = None,
+        *,
+        scaled: bool = True,
+        robust: bool = True,
+    ) -> None:
+        self.rows, self.parts = rows, parts
+        self.weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+        joined = with_indicators(rows.X, rows.incomplete)
+        self._scales = [
+            _learn_scale(joined[train], self.weight[train], scaled=scaled, robust=robust) for train, _ in parts
+        ]
+        self._inputs = [torch.from_numpy(scaled_inputs(joined, *scale)) for scale in self._scales]
+        relative = np.concatenate([self.weight / self.weight[train].mean() for train, _ in parts])
+        self.data = TrainingData(
+            torch.cat(self._inputs),
+            torch.from_numpy(np.concatenate([rows.y if target is None else target] * len(parts))),
+            None if rows.weight is None else torch.from_numpy(relative.astype(np.float32)),
+        )
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of inputs of a network."""
+        return int(self.data.X.shape[1])
+
+    def spec(self, network: NetworkSpec, part: int) -> NetworkSpec:
+        """Return a specification for the rows of a part, which hold out the rows of its test side."""
+        train, test = self.parts[part]
+        offset = part * len(self.rows.y)
+        return replace(network, rows=train + offset, validation=test + offset if len(test) else None)
+
+    def held_out_scores(self, trained: Trained, part_of: Sequence[int]) -> list[tuple[NDArray[np.int64], Tensor]]:
+        """Return the held-out rows of each part, and their scores by the networks that have not seen them.
+
+        ``part_of`` gives the part of each network; the scores have the shape (n_networks of the part, n_rows,
+        n_outputs).
+        """
+        found = []
+        for part, (_, test) in enumerate(self.parts):
+            own = [number for number, of in enumerate(part_of) if of == part]
+            if len(test) and own:
+                found.append((test, trained.take(own).scores(self._inputs[part][torch.from_numpy(test)])))
+        return found
+
+    def scaling(self, part_of: Sequence[int]) -> ByName:
+        """Return the arguments of :class:`ScaledNetworks` that scale the inputs of networks of these parts."""
+        means, scales, clips = zip(*(self._scales[part] for part in part_of), strict=True)
+        mean, scale = (one[0] if len(set(part_of)) == 1 else np.stack(one) for one in (means, scales))
+        return {"mean": mean, "scale": scale, "clip": clips[0], "indicators": self.rows.incomplete}
+
+
+@dataclass(frozen=True, eq=False)
+class FoldNetworks:
+    """The result of :func:`fit_fold_networks`.
+
+    Parameters
+    ----------
+    networks : FittedNetworks
+        Those of the chosen candidate, of all parts; without a temperature.
+    candidates : list of Candidate
+    chosen : Candidate
+    held_out : HeldOut
+        The held-out rows, and what the chosen networks that have not seen them decide.
+    run : TabularTraining or None
+        Loss curves of all networks, of :func:`demur.training.train_tabular` only.
+    """
+
+    networks: FittedNetworks
+    candidates: list[Candidate]
+    chosen: Candidate
+    held_out: HeldOut
+    run: TabularTraining | None
+
+    def temperature(self) -> TemperatureScaling | None:
+        """Return the temperature that the held-out rows choose, None where there are none."""
+        found = self.held_out
+        return TemperatureScaling().fit(found.scores, found.y, found.weight) if len(found.y) else None
+
+
+Trainer: TypeAlias = "Callable[[Loss, FoldData, int, Sequence[NetworkSpec]], Trained | TabularTraining]"
+"""Trains networks with a loss, on data, with a number of outputs, by their specifications."""
+
+
+def fit_fold_networks(
+    data: FoldData,
+    grid: Sequence[GridEntry],
+    seeds: Sequence[int],
+    n_classes: int,
+    cost: float,
+    train: Trainer,
+    mean_of: Literal["proba", "scores"] = "scores",
+) -> FoldNetworks:
+    """Train one network per seed and entry of the grid, each on one part of the data, all as one stack.
+
+    The held-out rows of all networks choose the entry of the grid, and the loss that decides with its scores.
+
+    Parameters
+    ----------
+    data : FoldData
+        The networks take its parts in turn.
+    grid : sequence of GridEntry
+    seeds : sequence of int
+    n_classes : int
+    cost : float
+        The cost at which the candidates decide.
+    train : callable
+        See :data:`Trainer`.
+    mean_of : {"proba", "scores"}
+        As in :class:`ScaledNetworks`.
+    """
+    part_of = [number % len(data.parts) for number in range(len(seeds))] * len(grid)
+    networks = [entry.network(np.empty(0, np.int64), seed, cost) for entry in grid for seed in seeds]
+    specs = [data.spec(network, part) for network, part in zip(networks, part_of, strict=True)]
+    run = train(grid[0].loss, data, grid[0].loss.n_outputs(n_classes), specs)
+    trained = run.trained.to("cpu") if isinstance(run, TabularTraining) else run
+    failed = trained.failed.tolist()
+
+    def fitted(loss: Loss, members: Sequence[int]) -> FittedNetworks:
+        scaling = data.scaling([part_of[member] for member in members])
+        return FittedNetworks(networks=trained.take(members), **scaling, mean_of=mean_of, loss=loss)
+
+    def held_out(loss: Loss, members: Sequence[int]) -> HeldOut:
+        rows, found = [np.empty(0, np.int64)], [(np.empty(0, np.int64), np.empty(0, bool), np.empty((0, n_classes)))]
+        for part, (_, test) in enumerate(data.parts):
+            own = [member for member in members if part_of[member] == part]
+            if own and len(test):
+                decision, scores = fitted(loss, own).decide_and_score(data.rows.X[test], cost, n_classes)
+                rows.append(test)
+                found.append((decision.label, decision.reject, scores))
+        which = np.concatenate(rows)
+        label, reject, scores = map(np.concatenate, zip(*found, strict=True))
+        return HeldOut(which, data.rows.y[which], label, reject, scores, data.weight[which])
+
+    candidates, outcomes = [], []
+    for number, entry in enumerate(grid):
+        own = range(number * len(seeds), (number + 1) * len(seeds))
+        members = [member for member in own if not failed[member]]
+        for loss in entry.deciders:
+            outcomes.append(held_out(loss, members))
+            candidates.append(judged(entry, loss, members, outcomes[-1], cost))
+    chosen = best_of(candidates)
+    return FoldNetworks(
+        fitted(chosen.loss, chosen.members), candidates, chosen, outcomes[candidates.index(chosen)],
+        run if isinstance(run, TabularTraining) else None,
+    )  # fmt: skip
+
+
+def train_for_tables(embeddings: PeriodicEmbeddings | None = None, **training: Any) -> Trainer:
+    """Return how networks for tables are trained.
+
+    Parameters
+    ----------
+    embeddings : PeriodicEmbeddings, optional
+        As in :class:`TabularNet`.
+    **training
+        Passed to :func:`demur.training.train_tabular`.
+    """
+
+    def train(loss: Loss, data: FoldData, n_outputs: int, specs: Sequence[NetworkSpec]) -> TabularTraining:
+        net = TabularNet(data.n_inputs, n_outputs, embeddings=embeddings)
+        return train_tabular(loss, net, data.data, specs, **training)
+
+    return train
+
+
+def parts_of(rows: Rows, folds: Sequence[Fold]) -> list[Fold]:
+    """Return the :func:`usable_folds`; all rows train, and nothing is held out, where there are none."""
+    everything = np.flatnonzero(np.ones(len(rows.y)) if rows.weight is None else rows.weight > 0)
+    return usable_folds(folds, rows.y, rows.weight) or [(everything, everything[:0])]

@@ -124,11 +124,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         whole = 1.0 if self.kind == "probabilities" else 100.0
         if self.tolerance is not None:
             wrong = np.abs(total / whole - 1) > self.tolerance
-            if wrong.any():
-                row = int(wrong.argmax())
-                raise InputError(
-                    f"row {row + 1:,} sums to {total[row]:.6g} and not to {whole:g}, as {self.kind} do{_more(wrong)}."
-                )
+            _refuse_first(wrong, f"sums to {{:.6g}} and not to {whole:g}, as {self.kind} do", total)
         _refuse_first(total <= 0, "sums to 0: some class must be possible")
         return np.asarray(values / total[:, None], dtype=np.float64)
 
@@ -155,12 +151,8 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         mass = np.exp(np.minimum(listed, 1.0)).sum(axis=1)
         if self.tolerance is not None:
             wrong = mass > 1 + self.tolerance
-            if wrong.any():
-                row = int(wrong.argmax())
-                raise InputError(
-                    f"row {row + 1:,} gives {mass[row]:.6g} in all, more than 1, which log-probabilities do not"
-                    f"{_more(wrong)}: if these are logits, say so."
-                )
+            words = "gives {:.6g} in all, more than 1: if these are logits, not log-probabilities, say so"
+            _refuse_first(wrong, words, mass)
         if gaps.any():
             left = np.log(np.maximum(1 - mass, LEAST_LEFT) / np.maximum(gaps.sum(axis=1), 1))
             least = np.where(gaps, np.inf, values).min(axis=1)
@@ -168,14 +160,13 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         return np.asarray(listed, dtype=np.float64)
 
 
-def _refuse_first(found: Any, words: str) -> None:
+def _refuse_first(found: Any, words: str, values: _Numbers | None = None) -> None:
+    """Raise an error about the first row that is wrong; the words may show its value."""
     wrong = np.asarray(found, dtype=bool)
     if wrong.any():
-        raise InputError(f"row {int(wrong.argmax()) + 1:,} {words}{_more(wrong)}.")
-
-
-def _more(wrong: NDArray[np.bool_]) -> str:
-    return f" (one of {int(wrong.sum()):,} such rows)" if wrong.sum() > 1 else ""
+        row = int(wrong.argmax())
+        more = f" (one of {int(wrong.sum()):,} such rows)" if wrong.sum() > 1 else ""
+        raise InputError(f"row {row + 1:,} {words.format(None if values is None else values[row])}{more}.")
 
 
 @dataclass(frozen=True)
@@ -186,15 +177,17 @@ class FoundKind:
     ----------
     kind : str
         One of :data:`PROBA_KINDS`.
-    words : str
-        Why, for people.
     tolerance : float
         How far rows may be from their sum, by the digits in which they are written.
     """
 
     kind: str
-    words: str
     tolerance: float
+
+    @property
+    def words(self) -> str:
+        """The condition that the numbers meet."""
+        return PROBA_KINDS[self.kind]
 
 
 def find_kind(values: _Numbers) -> FoundKind:
@@ -219,7 +212,7 @@ def find_kind(values: _Numbers) -> FoundKind:
     if np.nanmin(values) < -_NOISE:
         sums = np.exp(np.minimum(np.nan_to_num(values, nan=-np.inf), 1.0)).sum(axis=1)
         kind = "log-probabilities" if (sums <= 1 + rounding).all() else "logits"
-        return FoundKind(kind, PROBA_KINDS[kind], rounding)
+        return FoundKind(kind, rounding)
     sums = np.nansum(values, axis=1)
     whole = bool(np.all(np.isnan(values) | (values == np.floor(values))))
     wrong = np.abs(sums - 1) > rounding  # where few rows are, they are to be named, not taken for something else
@@ -230,11 +223,11 @@ def find_kind(values: _Numbers) -> FoundKind:
                 f"row {int(wrong.argmax()) + 1:,} to {sums[wrong.argmax()]:.6g} for one: say what they are; rows of "
                 "probabilities are then divided by their sum."
             )
-        return FoundKind("probabilities", PROBA_KINDS["probabilities"], rounding)
+        return FoundKind("probabilities", rounding)
     if (np.abs(sums / 100 - 1) <= rounding).mean() > 0.5:
-        return FoundKind("percentages", PROBA_KINDS["percentages"], rounding)
+        return FoundKind("percentages", rounding)
     kind = "votes" if whole else "logits"
-    return FoundKind(kind, PROBA_KINDS[kind], rounding)
+    return FoundKind(kind, rounding)
 
 
 def rounding_of(values: _Numbers) -> float:

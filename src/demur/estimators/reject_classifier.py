@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, CostLike, Label
-from demur.costs import check_cost, cost_per_row
+from demur.calibration import TemperatureScaling
+from demur.costs import cost_per_row
 from demur.errors import InputError
 from demur.estimators.base import (
     Examples,
@@ -26,16 +27,18 @@ from demur.estimators.base import (
     choose_reject_label,
     row_weights,
 )
-from demur.estimators.fold_networks import FeatureScale, FoldNetworks, Rows, fit_fold_networks, recipe_for
 from demur.estimators.network_selection import (
-    Candidate,
     FittedNetworks,
+    FoldData,
+    FoldNetworks,
     GridEntry,
-    best_of,
+    Rows,
+    fit_fold_networks,
     grid_of,
-    judged,
+    parts_of,
+    recipe_for,
+    train_for_tables,
     warn_if_silent,
-    with_indicators,
 )
 from demur.estimators.splitting import Blocks, Fold, folds_of, validation_rows
 from demur.estimators.table_encoding import KnownRows
@@ -47,9 +50,9 @@ from demur.training import (
     Architecture,
     ModuleArchitecture,
     ModuleFactory,
+    NetworkSpec,
     PeriodicEmbeddings,
     Trained,
-    TrainingData,
     resolve_device,
     train,
 )
@@ -80,7 +83,7 @@ def _has_link(self: RejectClassifier) -> bool:
 
 
 class RejectClassifier(TrainsNetworks, RejectingClassifier):
-    """A classifier that declines to answer where answering would cost more than asking.
+    """A classifier that declines to answer where the expected cost of an answer exceeds that of a rejection.
 
     It trains neural networks with one of the paper's losses. For losses with a link the default is an ensemble of
     networks for tables (Holzmüller et al. 2024), each trained on four fifths of the rows: the last fifth chooses its
@@ -94,7 +97,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         A name from :func:`demur.losses.available`, or "file.py:Class" (:func:`demur.losses.resolve`), whose
         hyper-parameters are then chosen by validation; or a :class:`~demur.losses.Loss` that is used as it is.
     cost : float, default=0.2
-        The price c of one rejection; one wrong answer costs 1. Losses with a link read it when they predict, so
+        The cost c of one rejection, where one wrong answer costs 1. Losses with a link read it when they predict, so
         ``set_params(cost=...)`` needs no refit; the others are trained for it.
     hidden_units : int or sequence of int, optional
         Gives a plain perceptron with these hidden layers, as in the paper; by default a
@@ -161,9 +164,9 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
         out, or a network had stopped. None for a plain perceptron. :class:`~demur.metrics.LossCurveDisplay` draws them.
     known_rows_ : KnownRows or None
-        What tells rows that are unlike those of training.
+        The detector of out-of-distribution rows.
     equal_rows_ : int
-        How many rows had the features of an earlier row, a weight of 2 counting as two rows.
+        How many rows had the features of an earlier row.
 
     Examples
     --------
@@ -176,6 +179,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     True
     """
 
+    fit_cost_: float
+    networks_: FittedNetworks
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
@@ -235,7 +240,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         y : array-like of shape (n_rows,)
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_rows,), optional
-            A weight of 2 counts as the row twice, a weight of 0 as no row.
+            Multiplies the loss of each row; a weight of 0 is no row.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine) are either all trained on or all held out.
         """
@@ -250,14 +255,10 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         grid = grid_of(self.loss, len(self.classes_), decays, float(self.cost))
         uniform = bool((examples.weight == examples.weight[0]).all())
         rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
-        self.loss_curve_: NDArray[np.float64] | None = None
-        self.validation_curve_: NDArray[np.float64] | None = None
-        if not plain:
-            self._fit_on_folds(rows, self._folds(examples, rng), grid, self._seeds(rng), device)
-        else:
+        if plain:
             self._fit_held_out(rows, examples.blocks, grid, rng, device)
-        self.loss_ = self.best_candidate_.loss
-        self.fit_cost_ = float(self.cost)
+        else:
+            self._fit_on_folds(rows, self._folds(examples, rng), grid, self._seeds(rng), device)
         self.equal_rows_ = examples.blocks.equal_rows
         self.known_rows_ = KnownRows.learn(examples.X, self.novelty, blocks=examples.blocks.of_row)
         warn_if_silent(self.best_candidate_, self.fit_cost_)
@@ -292,14 +293,57 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             learning_rate=self.learning_rate,
             patience=self.patience,
         )
+        data = FoldData(rows, parts_of(rows, folds[: len(seeds)]), scaled=self.standardize)
         with self._progress(len(grid) * len(seeds) * recipe.epochs) as progress:
-            found = fit_fold_networks(
-                rows, folds, grid, seeds, len(self.classes_), cost=float(self.cost), recipe=recipe,
-                scaled=self.standardize, embeddings=self.embeddings, device=device, progress=progress,
+            train = train_for_tables(self.embeddings, recipe=recipe, device=device, progress=progress)
+            found = fit_fold_networks(data, grid, seeds, len(self.classes_), float(self.cost), train)
+        self._keep(found, None if self.calibration is None else found.temperature())
+
+    def _fit_held_out(
+        self, rows: Rows, blocks: Blocks, grid: Sequence[GridEntry], rng: np.random.RandomState, device: torch.device
+    ) -> None:
+        """Choose on held-out rows, and train what was chosen again on all rows."""
+        calibrated = grid[0].loss.has_link and self.calibration is not None
+        needed = sum(len(entry.deciders) for entry in grid) > 1 or calibrated
+        part = validation_rows(rows.y, blocks.of_row, self.validation_fraction if needed else 0.0, rng)
+        everything, seeds = np.arange(len(rows.y)), self._seeds(rng)
+        again = needed and len(part[0]) < len(everything)
+        epochs = self.epochs or _EPOCHS
+
+        def fit(part: Fold, grid: Sequence[GridEntry]) -> FoldNetworks:
+            data = FoldData(rows, [part], scaled=self.standardize, robust=False)
+            return fit_fold_networks(data, grid, seeds, len(self.classes_), float(self.cost), train_plain, "proba")
+
+        def train_plain(loss: Loss, data: FoldData, n_outputs: int, specs: Sequence[NetworkSpec]) -> Trained:
+            return train(
+                loss, self._architecture(data.n_inputs, n_outputs), data.data,
+                [replace(spec, validation=None) for spec in specs], epochs=epochs,
+                batch_size=self.batch_size or batch_size_for(len(data.parts[0][0])),
+                learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
             )  # fmt: skip
-        self.candidates_, self.best_candidate_ = found.candidates, found.chosen
-        self.networks_ = found.networks if self.calibration is None else found.tempered(rows)
-        self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
+
+        with self._progress((len(grid) + again) * len(seeds) * epochs) as progress:
+            found = fit(part, grid)
+            self._keep(found, found.temperature() if calibrated else None)
+            if again:
+                chosen = found.chosen
+                (entry,) = [e for e in grid if chosen.loss in e.deciders and e.weight_decay == chosen.weight_decay]
+                entry = replace(entry, deciders=(chosen.loss,))
+                with suppress(InputError):  # all of them diverged: the first ones stay
+                    final = fit((everything, everything[:0]), [entry])
+                    self.networks_ = replace(final.networks, temperature=self.networks_.temperature)
+
+    def _keep(self, found: FoldNetworks, temperature: TemperatureScaling | None) -> None:
+        self.candidates_, self.best_candidate_, self.loss_ = found.candidates, found.chosen, found.chosen.loss
+        self.networks_ = replace(found.networks, temperature=temperature)
+        self.fit_cost_ = float(self.cost)
+        self.loss_curve_: NDArray[np.float64] | None = None
+        self.validation_curve_: NDArray[np.float64] | None = None
+        if found.run is not None:
+            members = list(found.chosen.members)
+            self.loss_curve_, self.validation_curve_ = (
+                curve[members] for curve in (found.run.training_loss, found.run.validation_loss)
+            )
 
     def adopt(self, found: FoldNetworks, n_features: int, n_classes: int) -> Self:
         """Become a fitted classifier of the classes 0, 1, ... with networks that were trained elsewhere.
@@ -310,100 +354,11 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             Their probabilities stay as they are: whoever cross-fits calibrates.
         n_features, n_classes : int
         """
-        self.classes_ = np.arange(n_classes)
-        self.n_features_in_ = n_features
+        self.classes_, self.n_features_in_ = np.arange(n_classes), n_features
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
-        self.candidates_, self.best_candidate_, self.networks_ = found.candidates, found.chosen, found.networks
-        self.loss_, self.fit_cost_, self.equal_rows_ = found.chosen.loss, float(self.cost), 0
-        self.loss_curve_, self.validation_curve_ = found.training_loss, found.validation_loss
-        self.known_rows_ = None
+        self._keep(found, None)
+        self.equal_rows_, self.known_rows_ = 0, None
         return self
-
-    def _fit_held_out(
-        self, rows: Rows, blocks: Blocks, grid: Sequence[GridEntry], rng: np.random.RandomState, device: torch.device
-    ) -> None:
-        """Choose on held-out rows, and train what was chosen again on all rows."""
-        has_link = grid[0].loss.has_link
-        calibrated = has_link and self.calibration is not None
-        needed = sum(len(entry.deciders) for entry in grid) > 1 or calibrated
-        train_rows, validation = validation_rows(
-            rows.y, blocks.of_row, self.validation_fraction if needed else 0.0, rng
-        )
-        everything = np.arange(len(rows.y))
-        again = needed and len(train_rows) < len(everything)
-        seeds = self._seeds(rng)
-        scale = self._scale(rows, train_rows)
-        n_networks = len(grid) * len(seeds) + (len(seeds) if again else 0)
-        with self._progress(n_networks * (self.epochs or _EPOCHS)) as progress:
-            trained = self._trained(rows, scale, grid, train_rows, seeds, device, progress)
-            weight = np.ones(len(everything)) if rows.weight is None else rows.weight
-            held_out = rows.X[validation], rows.y[validation], weight[validation]
-            candidates = self._judged(grid, trained, scale, *held_out)
-            chosen = best_of(candidates)
-            networks = _as_fitted(chosen.loss, trained.take(chosen.members), scale)
-            if calibrated:
-                networks = networks.calibrated(*held_out)
-            if again:
-                (entry,) = [
-                    one for one in grid if chosen.loss in one.deciders and one.weight_decay == chosen.weight_decay
-                ]
-                scale = self._scale(rows, everything)
-                trained = self._trained(rows, scale, [entry], everything, seeds, device, progress)
-                if bool((~trained.failed).any()):
-                    kept = np.flatnonzero(~trained.failed.cpu().numpy()).tolist()
-                    again_fitted = _as_fitted(chosen.loss, trained.take(kept), scale)
-                    networks = replace(again_fitted, temperature=networks.temperature)
-        self.candidates_, self.best_candidate_, self.networks_ = candidates, chosen, networks
-
-    def _judged(
-        self,
-        grid: Sequence[GridEntry],
-        trained: Trained,
-        scale: FeatureScale,
-        X: AnyArray,
-        y: NDArray[np.int64],
-        weight: NDArray[np.float64],
-    ) -> list[Candidate]:
-        """Return how each entry of the grid does on held-out rows, with each loss that may decide with its scores."""
-        cost, candidates = float(self.cost), []
-        of_entry = np.arange(len(trained)).reshape(len(grid), -1)
-        failed = trained.failed.cpu().numpy()
-        for entry, own in zip(grid, of_entry, strict=True):
-            members = own[~failed[own]].tolist()
-            for loss in entry.deciders:
-                networks = _as_fitted(loss, trained.take(members or own.tolist()), scale)
-                decided = networks.decide_and_score(X, cost, len(self.classes_))
-                candidates.append(judged(entry, loss, members, decided, y, weight, cost))
-        return candidates
-
-    def _trained(
-        self,
-        rows: Rows,
-        scale: FeatureScale,
-        grid: Sequence[GridEntry],
-        train_rows: NDArray[np.int64],
-        seeds: Sequence[int],
-        device: torch.device,
-        progress: Any,
-    ) -> Trained:
-        networks = [entry.network(train_rows, seed, float(self.cost)) for entry in grid for seed in seeds]
-        weight = None
-        if rows.weight is not None:
-            weight = torch.from_numpy((rows.weight / rows.weight[train_rows].mean()).astype(np.float32))
-        data = TrainingData(scale.of(rows.X), torch.from_numpy(rows.y), weight)
-        loss = grid[0].loss
-        architecture = self._architecture(data.X.shape[1], loss.n_outputs(len(self.classes_)))
-        batch_size = self.batch_size or batch_size_for(len(train_rows))
-        return train(
-            loss, architecture, data, networks, epochs=self.epochs or _EPOCHS, batch_size=batch_size,
-            learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
-        )  # fmt: skip
-
-    def _scale(self, rows: Rows, which: NDArray[np.int64]) -> FeatureScale:
-        """Return how these rows say that features are to be scaled."""
-        weight = None if rows.weight is None else rows.weight[which]
-        joined = with_indicators(rows.X[which], rows.incomplete)
-        return FeatureScale(*self._statistics(joined, weight), None, rows.incomplete)
 
     def _examples(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None
@@ -416,9 +371,6 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             weight = by_class if weight is None else weight * by_class
         return checked_examples(features, codes, weight, groups)
 
-    def decide(self, X: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
-        return self.decide_and_score(X, cost)[0]
-
     def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
@@ -430,10 +382,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
         decision, scores = self.networks_.decide_and_score(array, cost, len(self.classes_))
-        known = getattr(self, "known_rows_", None)
-        if known is None or self.novelty is None:
-            return decision, scores
-        return decision.declining(known.novel(array, self.novelty)), scores
+        novel = self._novel(array)
+        return (decision if novel is None else decision.declining(novel)), scores
 
     @property
     def has_proba(self) -> bool:
@@ -450,9 +400,6 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             return None
         return f"{loss.name} was trained for the cost {self.fit_cost_:g}; fit again for another"
 
-    def explain(self) -> str | None:
-        return None
-
     @available_if(_has_link)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return class probabilities, rows summing to 1.
@@ -461,14 +408,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         here, while :meth:`decide` uses them as they are, as the paper does.
         """
         check_is_fitted(self)
-        return self.networks_.proba(self._validated(X), normalised=True)
-
-    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        if self.has_proba:
-            proba: NDArray[np.float64] = self.predict_proba(X)
-            return proba
-        return self.networks_.decide_and_score(self._validated(X), self.fit_cost_, len(self.classes_))[1]
+        return self.networks_.proba(self._validated(X))
 
     def _loss(self) -> Any:
         """Return the chosen loss, or before fit the one that was asked for."""
@@ -479,22 +419,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             return ModuleArchitecture(self.module, n_features, n_outputs)
         return MLP((n_features, *(self._hidden_units() or (50,)), n_outputs))
 
-    def _statistics(
-        self, X: AnyArray, weight: NDArray[np.float64] | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if not self.standardize:
-            return np.zeros(X.shape[1]), np.ones(X.shape[1])
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaler = StandardScaler().fit(X.astype(np.float64), sample_weight=weight)
-        if not (np.isfinite(scaler.mean_).all() and np.isfinite(scaler.scale_).all()):
-            raise InputError(
-                "a feature is too large to be standardised in double precision; rescale the features first."
-            )
-        return scaler.mean_, scaler.scale_
-
     def _check_parameters(self) -> None:
-        if check_cost(self.cost).ndim:
-            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+        self._check_cost()
         check_whole("patience", self.patience)
         self._check_training()
         if self.calibration not in (None, "auto", "temperature"):
@@ -504,15 +430,10 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
                 only = "is for the default networks, of losses with a link"
                 raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
         loss = resolve(self.loss)
-        if not loss.defined_at_zero_cost() and self.cost == 0:
-            loss.check_cost(self.cost)
+        loss.check_cost(self.cost)
         several = self.n_members is not None and self.n_members > 1
         if not loss.has_link and (several or self.calibration == "temperature"):
             what = "n_members > 1" if several else "calibration"
             raise InputError(
                 f"{what} needs probabilities, which {loss.name} does not have; use a loss with a link such as 'ce'."
             )
-
-
-def _as_fitted(loss: Loss, networks: Trained, scale: FeatureScale) -> FittedNetworks:
-    return FittedNetworks(networks, scale.mean, scale.scale, scale.clip, scale.indicators, loss=loss)

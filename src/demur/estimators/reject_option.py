@@ -1,77 +1,133 @@
 """RejectOption: a reject option for any classifier."""
 
 import warnings
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
     _routing_enabled,
     get_routing_for_object,
     process_routing,
 )
-from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
 
 from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Label
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
-from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import AroundAnEstimator, RejectingClassifier, checked_labels, choose_reject_label
-from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
-from demur.estimators.splitting import (
-    Blocks,
-    EqualRowsWarning,
-    Fold,
-    Partition,
-    blocks_of,
-    folds_of,
-    folds_within,
-    set_aside,
+from demur.estimators.base import (
+    RejectingClassifier,
+    check_two_classes,
+    checked_labels,
+    choose_reject_label,
+    row_weights,
 )
+from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.estimators.table_encoding import KnownRows
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
 
-__all__ = ["RejectOption"]
-
-_HeldOut = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Row numbers, and probabilities from a model that was not fitted on these rows."""
+__all__ = ["AroundAnEstimator", "RejectOption"]
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The rows of one fit: ``train`` for the estimator, ``aside`` for the rule."""
+class AroundAnEstimator(FeaturesOfEstimator):
+    """An estimator that wraps another, fits it, and gets probabilities of rows that it has not seen."""
 
-    X: Features
-    y: AnyArray
-    groups: Any
-    fit_params: ByName
-    blocks: Blocks
-    folds: list[Fold] | None
-    train: NDArray[np.int64]
-    aside: NDArray[np.int64]
-    copies: NDArray[np.bool_] | None = None
+    estimator: Any
+    classes_: AnyArray
+    cv: Any
+    reject_label: Label
+    reject_label_: Label
+    time_budget: float | None
+    random_state: Any = 0
 
-    def part(self) -> tuple[Any, AnyArray, ByName]:
-        """Return what the estimator is fitted on: rows, labels and parameters of ``fit``."""
-        own = _check_method_params(self.X, self.fit_params, indices=self.train)
-        return _safe_indexing(self.X, self.train), self.y[self.train], own
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._base())
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags.poor_score = inner.classifier_tags is not None and inner.classifier_tags.poor_score
+        return tags
 
-    def folds_of_train(self, cv: Any) -> list[Fold]:
-        """Return the folds of the estimator's rows, as positions among them."""
-        folds = self.folds
-        if folds is None:
-            folds = folds_of(cv, self.X, self.y, groups=self.groups, blocks=self.blocks)
-        return folds_within(folds, self.train)
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return the routing of metadata: ``fit`` passes what it does not use itself to the estimator's ``fit``."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        return router.add(estimator=self._base(), method_mapping=mapping)
+
+    def _base(self, share: float = 1.0) -> Any:
+        """Return the estimator to fit: the given one, or an AutoClassifier with a share of the time budget."""
+        if not isinstance(self.estimator, str):
+            return self.estimator
+        if self.estimator != "auto":
+            raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
+        budget = None if self.time_budget is None else share * self.time_budget
+        cv = self.cv if isinstance(self.cv, Integral) else 5
+        return AutoClassifier(time_budget=budget, cv=cv, random_state=self.random_state)
+
+    def _learn_classes(self, classes: AnyArray, labels: AnyArray) -> None:
+        """Set the classes, and refuse labels that are not among them."""
+        self.classes_ = check_two_classes(classes)
+        self._check_known(labels)
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+
+    def _check_known(self, labels: AnyArray) -> None:
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
+
+    def _routed(self, base: Estimator, groups: Any, fit_params: ByName) -> ByName:
+        """Return what the estimator's ``fit`` gets beside rows and labels."""
+        if isinstance(base, FrozenEstimator):
+            return {}
+        if _routing_enabled():
+            given = fit_params if groups is None else {**fit_params, "groups": groups}
+            routed: ByName = process_routing(self, "fit", **given).estimator.fit
+            return routed
+        if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
+            raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
+        if groups is None or isinstance(base, Pipeline):
+            return fit_params
+        takes_groups = get_routing_for_object(base).consumes("fit", ["groups"])
+        return {**fit_params, "groups": groups} if takes_groups else fit_params
+
+    def _fit_model(
+        self,
+        base: Estimator,
+        X: Features,
+        y: AnyArray,
+        folds: Sequence[Fold],
+        fit_params: ByName,
+        held_out: bool = True,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Fit the estimator; return rows, and their probabilities from models that have not seen them.
+
+        There may be no such rows where nobody needs them (``held_out`` false).
+        """
+        rows, proba = np.empty(0, dtype=np.int64), np.empty((0, len(self.classes_)))
+        if isinstance(base, FrozenEstimator):
+            self.estimator_ = base
+            return (np.arange(len(y)), proba_of(self.estimator_, X, self.classes_)) if held_out else (rows, proba)
+        if isinstance(base, AutoClassifier):
+            blend = clone(base)
+            if not isinstance(self.cv, Integral):
+                blend.set_params(cv=folds)
+            self.estimator_ = blend.fit(X, y, **fit_params).set_params(cv=base.cv)
+            return blend.held_out_rows_, blend.held_out_proba_
+        if held_out:
+            rows, proba = out_of_fold_proba(base, X, y, self.classes_, folds, fit_params)
+        self.estimator_ = fit_clone(base, X, y, fit_params)
+        return rows, proba
 
 
 class RejectOption(AroundAnEstimator, RejectingClassifier):
@@ -85,13 +141,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         then only calibrate it. "auto" is an :class:`AutoClassifier`: a blend of several models, a strong default for
         tables.
     cost : float, default=0.2
-        The price c of one rejection; one wrong answer costs 1. Read when predicting: ``set_params(cost=...)``
-        needs no refit. A rule decides by its own price, if it has one; ``cost`` then counts nowhere. With a rule
-        that has no price it counts in ``score`` alone, except for a cost matrix, which has its own costs.
+        The cost c of one rejection, where one wrong answer costs 1. It is read when predicting, so
+        ``set_params(cost=...)`` needs no refit. A rule with a cost of its own ignores it; with a rule that has none, it
+        is used by ``score`` alone.
     rule : Rule, optional
         Chow's rule at ``cost`` by default; or ``Chow`` with a cost of its own, ``Threshold``, ``CostMatrix``, or a rule
-        that is fitted on held-out rows, for which a share of 1 / cv of the rows is then set aside. Read when
-        predicting; only a rule that must be fitted needs another ``fit`` or :meth:`fit_rule`.
+        that is fitted: a share of 1 / cv of the rows is then set aside for it. The rule is read when predicting; only
+        one that is fitted needs another ``fit`` or :meth:`fit_rule` when it changes.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
         ``transform(proba)``, or is a scikit-learn regressor that is fitted per class.
@@ -104,9 +160,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
         detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
     time_budget : float or None, default=90
-        Seconds that "auto" may take, None for no limit; other estimators ignore it.
+        Time limit of "auto" in seconds, None for no limit; other estimators ignore it.
     random_state : int, RandomState or None, default=0
-        The seed of "auto"; no other estimator looks at it.
+        The random seed of "auto"; other estimators ignore it.
 
     Attributes
     ----------
@@ -121,7 +177,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     label_shift_ : LabelShift or None
         The correction that :meth:`adapt` found.
     known_rows_ : KnownRows or None
-        What tells rows that are unlike those of training.
+        The detector of out-of-distribution rows.
     equal_rows_ : int
         How many rows had the features of an earlier row.
     classes_, reject_label_
@@ -195,36 +251,41 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self._check_parameters()
         X, y, groups = indexable(X, y, groups)
         labels = checked_labels(y)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = row_weights(X, sample_weight)
+        if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base()
-        self._learn_classes(base, labels, weight)
-        rows = self._split(base, X, labels, weight, groups, fit_params)
-        if isinstance(base, FrozenEstimator):
-            held_out = self._fit_frozen(base, rows)
-        elif isinstance(base, AutoClassifier):
-            held_out = self._fit_auto(base, rows)
-        else:
-            held_out = self._fit_cross(base, rows)
-        self.equal_rows_ = rows.blocks.equal_rows
-        self.label_shift_: LabelShift | None = None
-        self.calibrator_ = None
-        if held_out is not None:
-            of_rows, proba = held_out
-            codes = np.searchsorted(self.classes_, labels[of_rows])
-            self.calibrator_ = self._calibrate(proba, codes, None if weight is None else weight[of_rows])
-        self.known_rows_ = None
-        if self.novelty is not None:
-            train = rows.train
-            self.known_rows_ = KnownRows.learn(_safe_indexing(X, train), self.novelty, rows.blocks.of_row[train])
-        self.fitted_rule_: Any = None
+        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
+        codes = np.searchsorted(self.classes_, labels)
+        counts = np.bincount(codes, weight, minlength=len(self.classes_))
+        self.class_prior_ = counts / counts.sum()
+        blocks = blocks_of(X, labels, groups)
+        folds, calibrate = [], self.calibration is not None
+        if calibrate or isinstance(base, AutoClassifier) or _needs_fit(self.rule):
+            folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)  # once: cv may be a generator
+        train, copies = np.arange(len(labels)), None
         if _needs_fit(self.rule):
-            self._warn_of_copies(rows.blocks)
-            aside = _safe_indexing(X, rows.aside)
-            dependent = {"clusters": None if groups is None else np.asarray(groups)[rows.aside], "copies": rows.copies}
-            self._fit_rule(_of_rows(self.rule, rows.aside), aside, labels[rows.aside], self._novel(aside), dependent)
+            if weight is not None:
+                raise InputError(
+                    f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a "
+                    "cost."
+                )
+            train, aside, _, copies = set_aside(self.cv, labels, blocks, folds)
+        seen = _safe_indexing(X, train)
+        own = _check_method_params(X, self._routed(base, groups, fit_params), indices=train)
+        held_out, proba = self._fit_model(base, seen, labels[train], folds_within(folds, train), own, calibrate)
+        self.equal_rows_ = blocks.equal_rows
+        self.label_shift_: LabelShift | None = None
+        self.calibrator_ = self.known_rows_ = None
+        self.fitted_rule_: Any = None
+        if calibrate and not (isinstance(base, AutoClassifier) and self.calibration == "auto"):
+            rows = train[held_out]
+            self.calibrator_ = self._calibrate(proba, codes[rows], None if weight is None else weight[rows])
+        if self.novelty is not None:
+            self.known_rows_ = KnownRows.learn(seen, self.novelty, blocks.of_row[train])
+        if _needs_fit(self.rule):
+            self._warn_of_copies(blocks)
+            self._fit_rule(X, labels, aside, groups, copies, self._novel(_safe_indexing(X, aside)))
         return self
 
     def fit_rule(
@@ -240,13 +301,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Parameters
         ----------
         X, y : as for :meth:`fit`
-            Rows that neither the estimator nor its calibration has seen. A guarantee about them is void otherwise, and
-            nothing in the rows tells.
+            Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
+            cannot be checked here.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
             answer per group.
         novel : array of bool, optional
-            Rows that will be declined as novel whatever the rule says; by default those that ``novelty`` tells.
+            Rows that will be declined as novel whatever the rule says; by default those that ``novelty`` finds.
         copies : array of bool, optional
             Rows that may be copies of others; by default ``fit_rule`` looks for equal rows itself.
 
@@ -273,13 +334,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             self._warn_of_copies(blocks)
             rows = blocks.without_copies(rows)
             copies = blocks.copies(rows)
-        dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
-        declined = None if declined is None else declined[rows]
-        self._fit_rule(_of_rows(self.rule, rows), _safe_indexing(X, rows), labels[rows], declined, dependent)
+        self._fit_rule(X, labels, rows, groups, copies, None if declined is None else declined[rows])
         return self
-
-    def decide(self, X: Features, cost: CostLike = None) -> Decision[AnyArray]:
-        return self.decide_and_score(X, cost)[0]
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
         proba = self.predict_proba(X)
@@ -287,9 +343,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return (decision if novel is None else decision.declining(novel)), proba
 
     def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
-        """Decide from the probabilities that :meth:`predict_proba` gave, which spares computing them again.
+        """Decide from probabilities that :meth:`predict_proba` returned.
 
-        They do not tell which rows are novel: only :meth:`decide` does.
+        Novel rows are not declined here, because probabilities do not show which rows are novel.
 
         Parameters
         ----------
@@ -346,10 +402,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     def adapt(self, X: Features) -> Self:
         """Return a copy for rows whose classes have other frequencies than in training (Saerens et al. 2002).
 
-        The new frequencies are estimated from rows without labels. This is right where only the mix of classes has
-        changed and not what each class looks like; ``label_shift_.explain()`` of the copy says what was found and
-        how sure it is. The model itself does not change. A rule that was fitted under the old frequencies guarantees
-        nothing under new ones, and is refused.
+        The new frequencies are estimated from rows without labels. This is correct if only the class frequencies have
+        changed, and not the distribution of the features in each class; ``label_shift_.explain()`` of the copy
+        describes the estimate and its uncertainty. The model itself does not change. A fitted rule is refused: its
+        guarantee does not hold under other frequencies.
 
         Parameters
         ----------
@@ -382,12 +438,6 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
         return adapted
 
-    def _wrapped(self) -> Estimator:
-        return self._base()
-
-    def _scores(self, X: Features) -> NDArray[np.float64]:
-        return self.predict_proba(X)
-
     def _mean_cost(self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None) -> float:
         rule = self.rule_
         if not isinstance(rule, CostMatrix):
@@ -398,148 +448,56 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         answers = np.where(decision.reject, len(self.classes_), decision.label)
         costs, codes = np.asarray(rule.costs), np.searchsorted(self.classes_, labels)
         charged = costs[codes, answers] if costs.ndim == 2 else costs[np.arange(len(codes)), codes, answers]
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
-        return float(np.average(charged, weights=weight))
+        return float(np.average(charged, weights=row_weights(labels, sample_weight)))
 
     def _check_parameters(self) -> None:
-        if check_cost(self.cost).ndim:
-            raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
+        self._check_cost()
         if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 
-    def _learn_classes(self, base: Estimator, labels: AnyArray, weight: NDArray[np.float64] | None) -> None:
-        if isinstance(base, FrozenEstimator):
-            self.classes_ = base.classes_
-            self._check_known(labels)
-        else:
-            self.classes_ = np.unique(labels)
-        if len(self.classes_) < 2:
-            raise InputError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs at least two.")
-        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
-        counts = np.bincount(np.searchsorted(self.classes_, labels), weight, minlength=len(self.classes_))
-        self.class_prior_ = counts / counts.sum()
-
-    def _check_known(self, labels: AnyArray) -> None:
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
-
-    def _split(
+    def _fit_rule(
         self,
-        base: Estimator,
         X: Features,
         labels: AnyArray,
-        weight: NDArray[np.float64] | None,
+        rows: NDArray[np.int64],
         groups: Any,
-        fit_params: ByName,
-    ) -> _Rows:
-        """Split the rows between the estimator and the rule. ``cv`` may be a generator, so its folds are drawn once."""
-        own = {} if isinstance(base, FrozenEstimator) else self._routed(base, groups, fit_params)
-        blocks = blocks_of(X, labels, groups)
-        uses_folds = self.calibration is not None or isinstance(base, AutoClassifier) or _needs_fit(self.rule)
-        folds = None
-        if uses_folds and self.cv is not None and not isinstance(self.cv, Integral):
-            folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
-        parts = Partition(np.arange(len(labels)), np.array([], dtype=np.int64), blocks.equal_rows)
-        if _needs_fit(self.rule):
-            if weight is not None:
-                raise InputError(
-                    f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a "
-                    "cost."
-                )
-            parts = set_aside(self.cv, X, labels, groups=groups, blocks=blocks, folds=folds)
-        return _Rows(X, labels, groups, own, blocks, folds, parts.train, parts.aside, parts.copies)
-
-    def _fit_frozen(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
-        """Keep an estimator that is fitted already; all rows are new to it."""
-        self.estimator_ = base
-        if self.calibration is None:
-            return None
-        return rows.train, self._proba(_safe_indexing(rows.X, rows.train))
-
-    def _fit_cross(self, base: Estimator, rows: _Rows) -> _HeldOut | None:
-        """Fit fold by fold to see rows as new ones, and then on all rows."""
-        X, y, fit_params = rows.part()
-        held_out = None
-        if self.calibration is not None:
-            positions, proba = out_of_fold_proba(base, X, y, self.classes_, rows.folds_of_train(self.cv), fit_params)
-            held_out = rows.train[positions], proba
-        self.estimator_ = fit_clone(base, X, y, fit_params)
-        return held_out
-
-    def _fit_auto(self, base: AutoClassifier, rows: _Rows) -> _HeldOut | None:
-        """Fit a blend, which cross-fits and calibrates itself; another calibration comes on top."""
-        X, y, fit_params = rows.part()
-        blend = clone(base)
-        if rows.folds is not None:
-            blend.set_params(cv=rows.folds_of_train(self.cv))
-        blend.fit(X, y, **fit_params)
-        self.estimator_ = blend.set_params(cv=base.cv)
-        if self.calibration is None or self.calibration == "auto":
-            return None
-        return rows.train[blend.held_out_rows_], blend.held_out_proba_
-
-    def _fit_rule(
-        self, rule: Any, X: Features, labels: AnyArray, novel: NDArray[np.bool_] | None, dependent: ByName
+        copies: ArrayLike | None,
+        novel: NDArray[np.bool_] | None,
     ) -> None:
-        """Fit the rule on rows, of which novel ones are declined in any case.
+        """Fit the rule on some rows, of which novel ones are declined in any case.
 
         A guarantee about answers is about the others. A share of answers is one of all rows, so that the novel ones
         count there as the least certain.
         """
-        rows = np.arange(len(labels))
-        if novel is not None and getattr(rule, "about_answers", True):
-            rows = np.flatnonzero(~novel)
-        proba = self._calibrated_proba(_safe_indexing(X, rows))
+        proba, kept = self._calibrated_proba(_safe_indexing(X, rows)), np.ones(len(rows), dtype=bool)
         if novel is not None:
-            proba[novel[rows]] = 1 / proba.shape[1]
-        codes = np.searchsorted(self.classes_, labels[rows])
-        known = {
-            name: value for name, value in dependent.items() if value is not None and has_fit_parameter(rule, name)
+            proba[novel] = 1 / proba.shape[1]
+            if getattr(self.rule, "about_answers", True):
+                kept = ~novel
+        dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
+        given = {
+            name: np.asarray(value)[kept]
+            for name, value in dependent.items()
+            if value is not None and has_fit_parameter(self.rule, name)
         }
-        given = {name: np.asarray(value)[rows] for name, value in known.items()}
-        self.fitted_rule_ = clone(_of_rows(rule, rows)).fit(proba, codes, **given)
-        groups = getattr(self.rule, "groups", None)
-        if groups is not None:
-            missing = {str(group) for group in groups} - set(self.fitted_rule_.group_certificates_)
+        rule: Any = self.rule
+        by_group = getattr(rule, "groups", None)
+        if by_group is not None:
+            rule = rule.of_rows(rows[kept])
+        codes = np.searchsorted(self.classes_, labels[rows])
+        self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)
+        if by_group is not None:
+            missing = {str(group) for group in by_group} - set(self.fitted_rule_.group_certificates_)
             if missing:
                 raise InputError(
                     f"no calibration row is of the group {min(missing)!r}, so that nothing can be guaranteed for it; "
                     "give more of its rows, or join it with another group."
                 )
-            self.fitted_rule_.groups = groups
+            self.fitted_rule_.groups = by_group
 
     def _warn_of_copies(self, blocks: Blocks) -> None:
         if (blocks.times > 1 or blocks.suspects is not None) and has_fit_parameter(self.rule, "copies"):
             warnings.warn(blocks.explain() or "", EqualRowsWarning, stacklevel=3)
-
-    def _novel(self, X: Features) -> NDArray[np.bool_] | None:
-        known = getattr(self, "known_rows_", None)
-        return None if known is None or self.novelty is None else known.novel(X, self.novelty)
-
-    def _base(self) -> Any:
-        if isinstance(self.estimator, str):
-            if self.estimator != "auto":
-                raise InputError(f'estimator must be a classifier or "auto", got {self.estimator!r}.')
-            return AutoClassifier(
-                time_budget=self.time_budget,
-                cv=self.cv if isinstance(self.cv, Integral) else 5,
-                random_state=self.random_state,
-            )
-        return self.estimator
-
-    def _routed(self, base: Estimator, groups: Any, fit_params: ByName) -> ByName:
-        """Return what the estimator's ``fit`` gets beside rows and labels."""
-        if _routing_enabled():
-            given = fit_params if groups is None else {**fit_params, "groups": groups}
-            routed: ByName = process_routing(self, "fit", **given).estimator.fit
-            return routed
-        if "sample_weight" in fit_params and not has_fit_parameter(base, "sample_weight"):
-            raise InputTypeError(f"{type(base).__name__} takes no sample_weight; leave it out.")
-        if groups is None or isinstance(base, Pipeline):
-            return fit_params
-        takes_groups = get_routing_for_object(base).consumes("fit", ["groups"])
-        return {**fit_params, "groups": groups} if takes_groups else fit_params
 
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):
@@ -555,26 +513,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
         return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
 
-    def _proba(self, X: Features) -> NDArray[np.float64]:
-        try:
-            return proba_of(self.estimator_, X, self.classes_)
-        except NotFittedError:
-            raise NotFittedError(
-                "the frozen estimator is not fitted; fit it, or pass it without FrozenEstimator."
-            ) from None
-
     def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
-        proba = self._proba(X)
+        proba = proba_of(self.estimator_, X, self.classes_)
         return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
 
 
 def _needs_fit(rule: Any) -> bool:
     return rule is not None and bool(rule.needs_fit)
-
-
-def _of_rows(rule: Any, rows: NDArray[np.int64]) -> Any:
-    """Return a rule with the groups of these rows, where it has groups."""
-    return rule.of_rows(rows) if getattr(rule, "groups", None) is not None else rule
 
 
 def _name(rule: Any) -> str:

@@ -24,7 +24,6 @@ __all__ = [
     "EqualRowsWarning",
     "Fold",
     "Partition",
-    "blocks_from",
     "blocks_of",
     "equal_rows",
     "folds_of",
@@ -32,6 +31,7 @@ __all__ = [
     "hold_out",
     "hold_out_latest",
     "set_aside",
+    "usable_folds",
     "validation_rows",
 ]
 
@@ -103,11 +103,6 @@ class Blocks:
         """The number of rows in each block."""
         return np.bincount(self.of_row)
 
-    @property
-    def single(self) -> bool:
-        """Whether every row is a block of its own."""
-        return len(self.of_row) == 0 or int(self.of_row[-1]) + 1 == len(self.of_row)
-
     def without_copies(self, rows: Ints) -> Ints:
         """Return one of these rows for each block, in order, where the table was copied; otherwise all of them."""
         return rows if self.times == 1 else np.sort(rows[np.unique(self.of_row[rows], return_index=True)[1]])
@@ -164,30 +159,7 @@ def blocks_of(X: Features, y: AnyArray, groups: ArrayLike | None = None) -> Bloc
     >>> blocks_of(np.array([[1.0], [2.0], [3.0], [4.0]]), y, groups=["ann", "bob", "ann", "bob"]).of_row
     array([0, 1, 0, 1])
     """
-    return blocks_from(equal_rows(X), y, groups)
-
-
-def equal_rows(X: Features) -> Ints:
-    """Return numbers that are equal where rows are, in the order of their first appearance.
-
-    Examples
-    --------
-    >>> equal_rows(np.array([[0.0, np.nan], [1.0, 2.0], [-0.0, np.nan]]))
-    array([0, 1, 0])
-    """
-    return _numbered(_row_keys(X))
-
-
-def blocks_from(equal: Ints, y: AnyArray, groups: ArrayLike | None = None) -> Blocks:
-    """Find the blocks, as :func:`blocks_of`, where it is known already which rows are equal.
-
-    Parameters
-    ----------
-    equal : array of int
-        Numbers from 0 on that are equal where the features of rows are.
-    y, groups
-        As for :func:`blocks_of`.
-    """
+    equal = equal_rows(X)
     n_rows, n_different = len(equal), _count(equal)
     if groups is not None:
         return Blocks(_group_numbers(groups, n_rows), n_rows - n_different)
@@ -203,6 +175,17 @@ def blocks_from(equal: Ints, y: AnyArray, groups: ArrayLike | None = None) -> Bl
     alone = np.arange(n_rows, dtype=np.int64)
     suspects = equal if _may_be_copies(equal, codes, pair, sizes) else None
     return Blocks(alone, n_rows - n_different, suspects=suspects)
+
+
+def equal_rows(X: Features) -> Ints:
+    """Return numbers that are equal where rows are, in the order of their first appearance.
+
+    Examples
+    --------
+    >>> equal_rows(np.array([[0.0, np.nan], [1.0, 2.0], [-0.0, np.nan]]))
+    array([0, 1, 0])
+    """
+    return _numbered(_row_keys(X))
 
 
 def _may_be_copies(equal: Ints, codes: Ints, pair: Ints, sizes: Ints) -> bool:
@@ -267,27 +250,13 @@ def folds_of(
     if not found:
         raise InputError("cv gives no folds; a generator can be used only once, so give list(...) of it instead.")
     rows = [(np.asarray(train), np.asarray(test)) for train, test in found]
-    if blocks.single or not hasattr(cv, "split"):
+    if not hasattr(cv, "split"):
         return rows
     apart = [(train[~np.isin(blocks.of_row[train], blocks.of_row[test])], test) for train, test in rows]
-    kept = [fold for fold in apart if len(fold[0])]
-    if not kept:
-        raise InputError(
-            f"all folds of cv={cv!r} have rows of the same group, or copies, to predict and to train on; "
-            "give a number of folds, or a splitter that takes groups such as GroupKFold."
-        )
-    return kept
+    return [fold for fold in apart if len(fold[0])]
 
 
-def set_aside(
-    cv: Any,
-    X: Features,
-    y: AnyArray,
-    *,
-    groups: ArrayLike | None = None,
-    blocks: Blocks | None = None,
-    folds: Sequence[Fold] | None = None,
-) -> Partition:
+def set_aside(cv: Any, y: AnyArray, blocks: Blocks, folds: Sequence[Fold] = ()) -> Partition:
     """Return the rows to train on and the rows that a rule is fitted on.
 
     A number of folds sets a share of 1 / cv aside, drawn at random class by class. Of a splitter or a list, the test
@@ -296,21 +265,22 @@ def set_aside(
 
     Parameters
     ----------
-    cv, X, y, groups
-        As for :func:`folds_of`.
-    blocks, folds : optional
-        What :func:`blocks_of` and :func:`folds_of` return, if known already.
+    cv : int, splitter, iterable or None
+    y : array of shape (n,)
+    blocks : Blocks
+    folds : sequence of (train, test)
+        What :func:`folds_of` returns, for a splitter or an iterable.
 
     Examples
     --------
-    >>> parts = set_aside(5, np.arange(10).reshape(-1, 1), np.array([0, 1] * 5))
+    >>> y = np.array([0, 1] * 5)
+    >>> parts = set_aside(5, y, blocks_of(np.arange(10).reshape(-1, 1), y))
     >>> len(parts.train), len(parts.aside), parts.equal_rows
     (8, 2, 0)
     """
-    blocks = blocks_of(X, y, groups) if blocks is None else blocks
     rows = np.arange(len(y))
     if cv is not None and not isinstance(cv, Integral):
-        last = (folds_of(cv, X, y, groups=groups, blocks=blocks) if folds is None else folds)[-1][1]
+        last = folds[-1][1]
         together = np.isin(blocks.of_row, blocks.of_row[last])
         train, aside = rows[~together], np.sort(last)
     else:
@@ -374,8 +344,6 @@ def hold_out_latest(
     ([0, 1, 2], [3, 4])
     """
     when = np.asarray(times, dtype=np.float64)
-    if when.shape != (len(y),) or np.isnan(when).any():
-        raise InputError(f"times must be a number for each of the {len(y):,} rows, got shape {when.shape}.")
     blocks = blocks_of(X, y, groups)
     moments, counts = np.unique(when, return_counts=True)
     later = np.cumsum(counts[::-1])[::-1]  # how many rows are from each moment on
@@ -412,6 +380,30 @@ def validation_rows(y: NDArray[np.int64], block: Ints, fraction: float, rng: np.
         held_out[block == block[y == label][0]] = False
     train, validation = np.flatnonzero(~held_out), np.flatnonzero(held_out)
     return train, validation if len(validation) else train
+
+
+def usable_folds(
+    folds: Sequence[Fold], y: AnyArray, weight: NDArray[np.float64] | None = None, *, at_least_one: bool = False
+) -> list[Fold]:
+    """Return the folds without held-out rows of classes that their training side lacks, and without weight 0.
+
+    Folds that train on a single class, or hold nothing out, are left out. With ``at_least_one``, it is an error if
+    none is left.
+    """
+    counts = np.ones(len(y), dtype=bool) if weight is None else weight > 0
+    found = []
+    for fold in folds:
+        train, test = (side[counts[side]] for side in fold)
+        known = np.unique(y[train])
+        test = test[np.isin(y[test], known)]
+        if len(known) > 1 and len(test):
+            found.append((train, test))
+    if at_least_one and not found:
+        raise InputError(
+            "no fold leaves two classes to train on; use another number of folds (cv), a splitter that takes groups "
+            "such as GroupKFold, or calibration=None."
+        )
+    return found
 
 
 def folds_within(folds: Sequence[Fold], rows: Ints) -> list[Fold]:
@@ -502,10 +494,8 @@ def _numbered(keys: Ints) -> Ints:
 # Equal rows have equal keys
 
 
-_ROWS_AT_A_TIME = 1 << 15
-
-
-def _row_keys(X: Features) -> Ints:
+def _row_keys(X: Features) -> AnyArray:
+    """Return a key for each row: equal rows have equal ones."""
     if isinstance(X, list | tuple):
         return _codes(np.fromiter(X, dtype=object, count=len(X)))
     if sparse.issparse(X):
@@ -517,11 +507,10 @@ def _row_keys(X: Features) -> Ints:
     columns = _columns(X)
     if columns is None:
         cells = np.asarray(X)
-        cells = cells.reshape(len(cells), -1)
+        codes = _codes(cells.ravel()).reshape(len(cells), -1)
     else:
-        cells = np.array([_codes(np.asarray(column)) for column in columns]).reshape(-1, len(X)).T
-    pieces = (cells[start : start + _ROWS_AT_A_TIME] for start in range(0, len(cells), _ROWS_AT_A_TIME))
-    return _hashes(row.tobytes() for piece in pieces for row in _codes(piece.ravel()).reshape(piece.shape))
+        codes = np.array([_codes(np.asarray(column)) for column in columns]).reshape(-1, len(X)).T
+    return _hashes(row.tobytes() for row in np.ascontiguousarray(codes))
 
 
 def _columns(X: Features) -> Iterable[Any] | None:

@@ -75,7 +75,7 @@ class TableEncoding:
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """What tells rows that are unlike those that a classifier was trained on.
+    """Detector of out-of-distribution rows, learned from the training rows.
 
     Parameters
     ----------
@@ -106,10 +106,10 @@ class KnownRows:
         if found is None or len(found[1]) < FEWEST_ROWS:
             if rate == "auto":
                 return None
-            why = (
-                "they are no table of numbers, categories and dates" if found is None else f"there are {len(found[1])}"
+            raise InputError(
+                f"novelty={rate!r} needs a table of numbers, categories and dates with at least {FEWEST_ROWS} rows: "
+                "give None instead."
             )
-            raise InputError(f"novelty={rate!r} compares rows with each other, and {why}: leave it out, or give None.")
         schema, codes = found
         categorical = None if schema is None else schema.categorical
         return cls(schema, Novelty(rate).fit(codes, categorical, blocks))
@@ -130,28 +130,19 @@ def _comparable(X: Features) -> "tuple[Schema | None, NDArray[np.float64]] | Non
     """Return rows as numbers and codes, with the schema of a DataFrame that holds more than numbers; or None."""
     if hasattr(X, "toarray"):
         return None  # a sparse matrix may be too large to be filled up
-    array = _numbers(X)
-    if array is not None:
-        return None, array
-    if _is_frame(X):
-        from demur.columns import Schema, as_table
+    try:
+        array = np.asarray(X)
+        if array.ndim == 2 and array.shape[1] and array.dtype.kind in "biuf":
+            return None, array.astype(np.float64)
+        if _is_frame(X):
+            from demur.columns import Schema, as_table
 
-        try:
             table = as_table(X)
             schema = Schema.from_frame(table)
             return schema, schema.encode(table)
-        except UserError:
-            return None
+    except (TypeError, ValueError, UserError):  # no table, or one that holds something else
+        pass
     return None
-
-
-def _numbers(X: Features) -> NDArray[np.float64] | None:
-    """Return a matrix of numbers, or None for what is no such thing."""
-    try:
-        array = np.asarray(X)
-        return array.astype(np.float64) if array.ndim == 2 and array.shape[1] and array.dtype.kind in "biuf" else None
-    except (TypeError, ValueError):
-        return None
 
 
 def _is_frame(X: Features) -> bool:
@@ -166,9 +157,8 @@ def _checked_codes(array: NDArray[np.float64], categorical_features: ArrayLike |
     wanted = np.asarray(categorical_features)
     if not wanted.size:
         return mask
-    if wanted.dtype == bool and wanted.shape != mask.shape:
-        raise InputError(f"categorical_features has {wanted.size} entries for {mask.size} columns; give one for each.")
-    if wanted.dtype.kind not in "biu" or (wanted.dtype != bool and (wanted.max() >= mask.size or wanted.min() < 0)):
+    is_mask = wanted.dtype == bool and wanted.shape == mask.shape
+    if not is_mask and (wanted.dtype.kind not in "iu" or wanted.max() >= mask.size or wanted.min() < 0):
         raise InputError(
             f"categorical_features must be a mask or numbers of the {mask.size} columns, got {categorical_features!r}."
         )

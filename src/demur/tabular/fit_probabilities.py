@@ -156,13 +156,13 @@ def _calibrated(
     from demur.calibration import TemperatureScaling
     from demur.estimators import RejectOption
     from demur.estimators.precomputed_probabilities import LOG_KINDS
-    from demur.estimators.splitting import set_aside
+    from demur.estimators.splitting import blocks_of, set_aside
     from demur.tabular.table_model import free_label
 
     rule, calibration = spec.rule, spec.calibration
     train, aside = np.arange(len(labels)), np.array([], dtype=np.int64)
     if isinstance(rule, Rule) and rule.needs_fit:
-        train, aside, *_ = set_aside(_FOLDS, train.reshape(-1, 1).astype(float), labels, groups=groups)
+        train, aside, *_ = set_aside(_FOLDS, labels, blocks_of(train.reshape(-1, 1), labels, groups))
     if estimator.kind in LOG_KINDS and calibration in ("auto", "temperature"):
         scaling, codes = TemperatureScaling(from_logits=True), np.searchsorted(estimator.classes_, labels[train])
         estimator.temperature = scaling.fit(estimator.logits(values[train]), codes).temperature_

@@ -292,7 +292,7 @@ def _parts(features: pa.Table, labels: NDArray[np.str_], groups: AnyArray | None
     blocks = blocks_of(features, labels, groups)
     if rule is None or not rule.needs_fit:
         return Partition(np.arange(len(labels)), np.array([], dtype=np.int64), blocks.equal_rows)
-    parts = set_aside(_FOLDS, features, labels, groups=groups, blocks=blocks)
+    parts = set_aside(_FOLDS, labels, blocks)
     lonely = parts.aside[~np.isin(labels[parts.aside], labels[parts.train])]
     if not len(lonely):
         return parts

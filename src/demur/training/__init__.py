@@ -4,14 +4,13 @@
 :class:`TabularNet` through the recipe of RealMLP, which is the better classifier for most tables.
 """
 
-from demur.training.architecture import Architecture
+from demur.training.architecture import Architecture, ModuleArchitecture, ModuleFactory
 from demur.training.engine import resolve_device, train, train_all
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData, TrainingOptions
 from demur.training.mlp import MLP
 from demur.training.recipe import Recipe, TabularTraining, train_tabular
 from demur.training.robust_scaling import SmoothRobustScaler
 from demur.training.tabular_net import PeriodicEmbeddings, TabularNet
-from demur.training.torch_module import ModuleArchitecture, ModuleFactory
 
 __all__ = [
     "MLP",

@@ -1,15 +1,17 @@
-"""The interface between the training engine and a kind of network."""
+"""The interface between the training engine and a kind of network, and a user's own torch module as one."""
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
 
 from demur.array_types import AnyArray
+from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
 
-__all__ = ["Architecture", "Numbers", "Stack", "one_vector"]
+__all__ = ["Architecture", "ModuleArchitecture", "ModuleFactory", "Numbers", "Stack", "one_vector"]
 
 Numbers = TypeVar("Numbers", "Tensor", AnyArray)
 """Tensors, or NumPy arrays where torch is not needed."""
@@ -105,3 +107,130 @@ class Architecture(ABC):
     @abstractmethod
     def module(self, vector: Tensor) -> nn.Module:
         """Return one trained network as a plain torch module."""
+
+
+ModuleFactory: TypeAlias = "Callable[[int, int], nn.Module]"
+"""Makes a network from the number of features and the number of outputs."""
+
+_global_generator = threading.Lock()
+"""Torch modules draw from one generator per process; only one worker at a time may set its seed and use it."""
+
+
+class ModuleArchitecture(Architecture):
+    """Networks made by a factory.
+
+    Each network trains alone, in the same loop as all others: a module may have batch normalisation, dropout, buffers
+    and frozen parameters (without ``requires_grad``). The result of a network depends on its seed alone.
+
+    Parameters
+    ----------
+    factory : callable
+        ``factory(n_features, n_outputs)`` returns a new module that maps (batch, n_features) to
+        (batch, n_outputs).
+    n_features, n_outputs : int
+
+    Examples
+    --------
+    >>> def wide(n_features, n_outputs):
+    ...     return nn.Sequential(nn.Linear(n_features, 8), nn.Tanh(), nn.Linear(8, n_outputs))
+    >>> ModuleArchitecture(wide, 4, 3).n_parameters
+    67
+    """
+
+    is_module = True
+
+    def __init__(self, factory: ModuleFactory, n_features: int, n_outputs: int) -> None:
+        self.factory, self.n_features, self.n_outputs = factory, n_features, n_outputs
+        self._template = self.build(seed=0)
+        self._check_output()
+        parameters = dict(self._template.named_parameters())
+        frozen = {name: part for name, part in parameters.items() if not part.requires_grad}
+        self.shapes = {name: part.shape for name, part in parameters.items() if part.requires_grad}
+        self.buffers = {**frozen, **dict(self._template.named_buffers())}
+
+    def build(self, seed: int) -> nn.Module:
+        """Return a new module whose initial weights the seed decides."""
+        with _global_generator, torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.factory(self.n_features, self.n_outputs).float()
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(shape.numel() for shape in self.shapes.values())
+
+    @property
+    def vector_length(self) -> int:
+        return self.n_parameters + sum(part.numel() for part in self.buffers.values())
+
+    @property
+    def n_activations(self) -> int:
+        return 4 * (self.n_features + self.n_outputs + int(self.n_parameters**0.5))
+
+    def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> Stack:
+        (seed,) = seeds
+        return _ModuleStack(self, seed, device)
+
+    def scores(self, vectors: Tensor, x: Tensor) -> Tensor:  # type: ignore[override] # see is_module
+        return torch.stack([self.module(vector).to(x.device, x.dtype)(x) for vector in vectors])
+
+    def module(self, vector: Tensor) -> nn.Module:
+        state: dict[str, Tensor] = {}
+        start = 0
+        parts = dict(self._template.named_parameters()) | self.buffers
+        for name in (*self.shapes, *self.buffers):
+            part = parts[name]
+            state[name] = vector[start : start + part.numel()].view(part.shape).to(part.dtype)
+            start += part.numel()
+        module = self.build(seed=0)
+        module.load_state_dict(state, strict=False)
+        return module.eval()
+
+    def _check_output(self) -> None:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            shape = self._template(torch.zeros(4, self.n_features)).shape
+        if shape != (4, self.n_outputs):
+            raise InputError(
+                f"module(n_features={self.n_features}, n_outputs={self.n_outputs}) must map (batch, n_features) to "
+                f"(batch, n_outputs), but four rows gave {tuple(shape)}."
+            )
+
+
+class _ModuleStack(Stack):
+    """One module while it trains."""
+
+    n_networks = n_groups = 1
+
+    def __init__(self, architecture: ModuleArchitecture, seed: int, device: torch.device) -> None:
+        self._module = architecture.build(seed).to(device).train()
+        self._shapes, self._buffer_names = architecture.shapes, tuple(architecture.buffers)
+        trained = dict(self._module.named_parameters())
+        self.parameters = one_vector((trained[name].detach() for name in self._shapes), device)
+        self.gradients = torch.zeros_like(self.parameters)
+        self._generator_state = torch.Generator().manual_seed(seed).get_state()
+        self._leaf, self._scores = self.parameters, self.parameters
+
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        views, start = [], 0
+        for shape in self._shapes.values():
+            views.append(flat[start : start + shape.numel()].view(1, *shape))
+            start += shape.numel()
+        return views
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run with random numbers that depend on this network alone."""
+        with torch.enable_grad(), _global_generator, torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(self._generator_state)
+            self._leaf = self.parameters.detach().requires_grad_()
+            named = {name: part[0] for name, part in zip(self._shapes, self.parts(self._leaf), strict=True)}
+            self._scores = torch.func.functional_call(self._module, named, (x[0],)).unsqueeze(0)
+            self._generator_state = torch.get_rng_state()
+        return self._scores.detach()
+
+    def backward(self, score_gradient: Tensor) -> None:
+        (gradient,) = torch.autograd.grad(self._scores, self._leaf, score_gradient)
+        self.gradients.copy_(gradient)
+
+    def vectors(self) -> Tensor:
+        kept = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        buffers = [kept[name].detach().reshape(1, -1).to(torch.float32) for name in self._buffer_names]
+        return torch.cat([self.per_network(self.parameters), *buffers], 1)

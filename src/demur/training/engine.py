@@ -6,19 +6,18 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from demur.errors import InputError, UserError
-from demur.lazy_torch import Tensor, torch
+from demur.lazy_torch import Tensor, torch, without_gradients
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
-from demur.training.cuda import train_with_graphs
+from demur.training.cuda import GraphedSteps
 from demur.training.fused import can_fuse, train_fused
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData, TrainingOptions
 from demur.training.training_step import Batches, TrainingStep, stacked_loss
@@ -38,7 +37,7 @@ __all__ = [
 
 
 class DeviceMemoryError(UserError):
-    """A device has not enough free memory for even the smallest stack."""
+    """A GPU has not enough free memory."""
 
 
 def train(
@@ -73,7 +72,7 @@ def train(
     Raises
     ------
     DeviceMemoryError
-        If a GPU runs out of memory with stacks of a single network; before that, stacks are made smaller.
+        If a GPU runs out of memory.
 
     Examples
     --------
@@ -101,99 +100,93 @@ def train_all(jobs: Sequence[Job], **options: Any) -> list[Trained]:
     device = how.where
     if device.type != "cuda":
         return _train_stacks(jobs, how)
-    with _on(device):
-        try:
+    try:
+        with torch.cuda.device(device):
             jobs = [replace(job, data=job.data.to(device)) for job in jobs]
             fused = [number for number, job in enumerate(jobs) if how.on_cuda != "graph" and can_fuse(job)]
+            others = [number for number in range(len(jobs)) if number not in fused]
             trained = dict(zip(fused, train_fused([jobs[number] for number in fused], how), strict=True))
-        except torch.cuda.OutOfMemoryError as error:
-            raise _no_room(device, "the rows and one program per network") from error
-        others = [number for number in range(len(jobs)) if number not in trained]
-        trained |= zip(others, _train_stacks([jobs[number] for number in others], how), strict=True)
+            trained |= zip(others, _train_stacks([jobs[number] for number in others], how), strict=True)
+    except torch.cuda.OutOfMemoryError as error:
+        raise DeviceMemoryError(
+            f"{device} has not enough free memory. Close other programs that use it, lower batch_size, or train with "
+            'device="cpu".'
+        ) from error
     return [trained[number] for number in range(len(jobs))]
 
 
-def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Make a GPU the current one, which streams, graphs and programs are made for."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-def _no_room(device: torch.device, what: str) -> DeviceMemoryError:
-    return DeviceMemoryError(
-        f"{device} has not enough free memory for {what}. Close other programs that use it, lower batch_size, or train "
-        'with device="cpu".'
-    )
-
-
 def _train_stacks(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
-    """Train stacks of networks, several at a time; smaller ones, one at a time, where memory is short."""
+    """Train stacks of networks, several at a time."""
     results = [Trained.empty(job.architecture, len(job.networks), how.where) for job in jobs]
-    waiting = [list(range(len(job.networks))) for job in jobs]
-    while any(waiting):
-        work, planned = _plan(jobs, waiting, how)
-        try:
-            for one, outcome in _run(work, how, how.n_workers or planned):
-                results[one.job_number].put(one.chunk.members, *outcome)
-                done = set(one.chunk.members)
-                waiting[one.job_number] = [place for place in waiting[one.job_number] if place not in done]
-        except torch.cuda.OutOfMemoryError as error:
-            largest = max(len(one) for one in work)
-            if largest == 1 and how.n_workers == 1:
-                raise _no_room(how.where, "a single network") from error
-            how = replace(how, n_workers=1, stack_size=max(1, largest // 2))
-        if any(waiting):
-            torch.cuda.empty_cache()
+    work, n_workers = _plan(jobs, how)
+    alone = any(job.architecture.is_module for job in jobs)
+    run = _run_graphs if how.where.type == "cuda" and not alone else _run
+    for one, outcome in run(work, how, how.n_workers or (1 if alone else n_workers)):
+        results[one.job_number].put(one.chunk.members, *outcome)
     return results
 
 
-def _plan(jobs: Sequence[Job], waiting: Sequence[Sequence[int]], how: TrainingOptions) -> tuple[list[_Work], int]:
-    """Cut what is waiting into stacks, and say how many of them train at a time."""
+def _plan(jobs: Sequence[Job], how: TrainingOptions) -> tuple[list[_Work], int]:
+    """Cut the jobs into stacks, and say how many of them train at a time."""
     work: list[_Work] = []
-    workers = [1]
-    n_networks = sum(len(places) for places in waiting)
-    for position, (job, places) in enumerate(zip(jobs, waiting, strict=True)):
+    n_workers = 1
+    n_networks = sum(len(job.networks) for job in jobs)
+    for number, job in enumerate(jobs):
         plan = stack_plan(job.architecture, batch_size=how.batch_size, n_networks=n_networks, device=how.where)
-        workers.append(plan.n_workers)
+        n_workers = max(n_workers, plan.n_workers)
         splitting = 1 if how.where.type == "cuda" else plan.n_workers  # a GPU prefers one large stack to several small
         size = 1 if job.architecture.is_module else how.stack_size or plan.stack_size
-        chunks = plan_chunks([job.networks[place] for place in places], stack_size=size, n_workers=splitting)
         on_device = replace(job, data=job.data.to(how.where))
-        for chunk in chunks:
-            members = tuple(places[member] for member in chunk.members)
-            work.append(_Work(position, on_device, replace(chunk, members=members)))
-    return work, 1 if any(job.architecture.is_module for job in jobs) else max(workers)
+        chunks = plan_chunks(job.networks, stack_size=size, n_workers=splitting)
+        work += [_Work(number, on_device, chunk) for chunk in chunks]
+    return work, n_workers
 
 
-def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterator[tuple[_Work, tuple[Tensor, Tensor]]]:
-    """Train every stack, and yield each with its outcome."""
+def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterator[_Done]:
+    """Train every stack, one at a time by each worker."""
     stop = threading.Event()
 
     def run(one: _Work) -> tuple[Tensor, Tensor]:
-        with torch.no_grad():
-            step, batches = one.prepare(how)
-            size, last = batches.batch_size, batches.n_rows
-            if one.job.architecture.is_module and last % size == 1 and last > 1:
-                last -= 1  # batch normalisation has no statistics of a single row
-            for order in batches.epochs(how.epochs):
-                x, y, weight = step.examples(order, batches.weight)
-                for start in range(0, last, size):
-                    if stop.is_set():
-                        raise KeyboardInterrupt
-                    batch = slice(start, min(start + size, last))
-                    step(x[:, batch], y[:, batch], weight[:, batch])
-                if how.progress is not None:
-                    how.progress(len(one))
-            return step.outcome()
+        step, batches = one.prepare(how)
+        size, last = batches.batch_size, batches.n_rows
+        if one.job.architecture.is_module and last % size == 1 and last > 1:
+            last -= 1  # batch normalisation has no statistics of a single row
+        for _ in range(how.epochs):
+            order, weight = batches.shuffle().flatten(1), batches.weight[0].flatten()
+            x, y, weight = step.examples(order.to(how.where), weight.to(how.where))
+            for start in range(0, last, size):
+                if stop.is_set():
+                    raise KeyboardInterrupt
+                batch = slice(start, min(start + size, last))
+                step(x[:, batch], y[:, batch], weight[:, batch])
+            if how.progress is not None:
+                how.progress(len(one))
+        return step.outcome()
 
-    if how.where.type == "cuda" and not any(one.job.architecture.is_module for one in work):
-        with torch.no_grad(), single_threaded_kernels():
-            running = train_with_graphs(
-                work, lambda one: one.prepare(how), how.epochs, n_streams=n_workers, progress=how.progress
-            )
-            for one, step in running:
+    yield from zip(work, on_workers(without_gradients(run), work, n_workers=n_workers, stop=stop), strict=True)
+
+
+def _run_graphs(work: Sequence[_Work], how: TrainingOptions, n_streams: int) -> Iterator[_Done]:
+    """Train the stacks on a GPU, ``n_streams`` at a time on streams of their own, and yield each when it is done.
+
+    One host thread feeds all streams, an epoch of one stack after an epoch of the next; within an epoch nothing waits
+    for the device.
+    """
+    with torch.no_grad(), single_threaded_kernels():
+        for start in range(0, len(work), n_streams):
+            runs = [(one, *one.prepare(how)) for one in work[start : start + n_streams]]
+            streams = [torch.cuda.Stream() for _ in runs]  # type: ignore[no-untyped-call] # torch's stubs
+            graphed = [GraphedSteps(step.on_rows, batches.n_steps, how.where) for _, step, batches in runs]
+            torch.cuda.synchronize()  # the streams find what was prepared
+            for _ in range(how.epochs):
+                for (one, _, batches), stream, steps in zip(runs, streams, graphed, strict=True):
+                    with torch.cuda.stream(stream):
+                        steps.take(batches.shuffle().transpose(0, 1), batches.weight[0])
+                    if how.progress is not None:
+                        how.progress(len(one))
+            torch.cuda.synchronize()
+            for one, step, _ in runs:
                 yield one, step.outcome()
-    else:
-        yield from zip(work, on_workers(run, work, n_workers=n_workers, stop=stop), strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +209,9 @@ class _Work:
         step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate, decoupled=how.decay == "decoupled")
         return step, batches
 
+
+_Done: TypeAlias = "tuple[_Work, tuple[Tensor, Tensor]]"
+"""A stack that was trained, its networks' vectors, and which of them failed."""
 
 _CUDA_STREAMS = 8
 """How many stacks train side by side on a GPU: one alone leaves most of it idle."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
-from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +24,6 @@ __all__ = ["can_fuse", "train_fused"]
 
 _HYPER = ("alpha", "beta")
 """The hyper-parameters of a loss that enter its gradient, besides the cost."""
-
 
 _STREAMS = 8
 _WARPS = 8
@@ -71,55 +69,37 @@ def _padded(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """Sizes of the network and of its padding."""
-
-    n_features: int
-    n_hidden: int
-    n_outputs: int
-
-    @property
-    def n_parameters(self) -> int:
-        return (self.n_features + 1) * self.n_hidden + (self.n_hidden + 1) * self.n_outputs
-
-
 class Orders:
     """The order of rows of every trial, epoch after epoch, on the device; networks of one trial share it.
 
     Parameters
     ----------
-    groups : dict
+    trials : dict
         For each trial, by any key, its rows and its seed; all have equally many rows.
-    batch_size, epochs : int
-    device : torch.device
+    how : TrainingOptions
     """
 
-    def __init__(
-        self, groups: dict[Any, tuple[NDArray[np.int64], int]], batch_size: int, epochs: int, device: torch.device
-    ) -> None:
-        self.position = {key: number for number, key in enumerate(groups)}
-        rows, seeds = zip(*groups.values(), strict=True)
-        self._batches = [Batches([one], [seed], batch_size) for one, seed in zip(rows, seeds, strict=True)]
+    def __init__(self, trials: dict[Any, tuple[NDArray[np.int64], int]], how: TrainingOptions) -> None:
+        self.position = {key: number for number, key in enumerate(trials)}
+        self._batches = [Batches([rows], [seed], how.batch_size) for rows, seed in trials.values()]
         first = self._batches[0]
-        self.batch_size, self.n_steps, self.weight = first.batch_size, first.n_steps, first.weight.to(device)
-        self._length = first.order_shape[1]
-        self._device, self._epochs = device, epochs
-        self._per_block = max(1, min(epochs, _MOST_ORDER // (len(rows) * self._length)))
-        self._iterators = [one.epochs(epochs) for one in self._batches]
+        self.batch_size, self.n_steps, self.weight = first.batch_size, first.n_steps, first.weight.to(how.where)
+        self._epochs, self._device = how.epochs, how.where
 
     def blocks(self) -> Iterator[tuple[int, int, Tensor]]:
         """Yield the first epoch of a block, how many it has, and the orders (n_trials, epochs * positions)."""
-        for start in range(0, self._epochs, self._per_block):
-            count = min(self._per_block, self._epochs - start)
-            block = torch.empty(len(self._batches), count * self._length, dtype=torch.int32)
+        n_trials, length = len(self._batches), self.n_steps * self.batch_size
+        per_block = max(1, min(self._epochs, _MOST_ORDER // (n_trials * length)))
+        for start in range(0, self._epochs, per_block):
+            count = min(per_block, self._epochs - start)
+            block = torch.empty(n_trials, count, length, dtype=torch.int32)
 
-            def fill(trial: int, block: Tensor = block, count: int = count) -> None:
-                for epoch, order in enumerate(islice(self._iterators[trial], count)):
-                    block[trial, epoch * self._length : (epoch + 1) * self._length] = order[0]
+            def fill(trial: int, block: Tensor = block) -> None:
+                for order in block[trial]:
+                    order.copy_(self._batches[trial].shuffle().flatten())
 
-            on_workers(fill, range(len(self._batches)))
-            yield start, count, block.to(self._device)
+            on_workers(fill, range(n_trials))
+            yield start, count, block.flatten(1).to(self._device)
 
 
 class FusedStack:
@@ -133,90 +113,57 @@ class FusedStack:
     keys : sequence
         For each network the key of its trial in ``orders``.
     how : TrainingOptions
+
+    Attributes
+    ----------
+    kernel : tuple
+        What the program is compiled for: stacks with equal kernels share one.
     """
 
     def __init__(self, job: Job, orders: Orders, keys: Sequence[Any], how: TrainingOptions) -> None:
-        loss, architecture, data, networks = job.loss, cast(MLP, job.architecture), job.data, job.networks
-        device = data.X.device
-        kind = _kind(loss)
-        assert kind is not None
-        self._loss, self._margin = kind
-        self._shape = _Shape(*architecture.sizes)
-        self._data, self._orders, self._precision = data, orders, how.on_cuda
-        self._learning_rate, self._decoupled = how.learning_rate, how.decay == "decoupled"
-        self._own_units = architecture.own_units
-        self._n_networks = len(networks)
-        self._state = torch.zeros(4, len(networks), self._shape.n_parameters, device=device)
+        architecture, networks, device = cast(MLP, job.architecture), job.networks, how.where
+        self._data, self._orders, self._sizes = job.data, orders, architecture.sizes
+        self._state = torch.zeros(4, len(networks), architecture.n_parameters, device=device)
         self._state[0] = _initial_vectors(architecture, [one.seed for one in networks]).to(device)
         self._order_of = torch.tensor([orders.position[key] for key in keys], dtype=torch.int32, device=device)
-        self._cost, self._decay, self._alpha, self._beta = (
-            torch.tensor(values, dtype=torch.float32, device=device)
-            for values in (
-                [one.cost for one in networks],
-                [one.weight_decay or 0.0 for one in networks],
-                [_hyper(loss, one, "alpha") for one in networks],
-                [_hyper(loss, one, "beta") for one in networks],
-            )
-        )
+        hyper = [[_hyper(job.loss, one, name) for one in networks] for name in _HYPER]
+        own = [[one.cost for one in networks], [one.weight_decay or 0.0 for one in networks], *hyper]
+        self._own = [torch.tensor(values, dtype=torch.float32, device=device) for values in own]
+        self._learning_rate = how.learning_rate
         self._corrections = _bias_corrections(how.epochs * orders.n_steps, how.learning_rate).to(device)
-        self._y = data.y.to(torch.int32)
-
-    @property
-    def device(self) -> torch.device:
-        """Where it trains."""
-        return self._state.device
-
-    @property
-    def kernel(self) -> tuple[object, ...]:
-        """What the program is compiled for: stacks with equal kernels share one."""
-        shape = self._shape
-        weighted = self._data.weight is not None
-        return (
-            shape, self._loss, self._margin, weighted, self._precision, self._decoupled, self._rows, self._in_pieces,
-            self._own_units,
-        )  # fmt: skip
-
-    @property
-    def _rows(self) -> int:
-        shape = self._shape
-        wide = _padded(shape.n_hidden) * (_padded(shape.n_features) + _padded(shape.n_outputs)) > _WIDE
-        return min(_ROWS_AT_A_TIME // (2 if wide else 1), _padded(self._orders.batch_size))
-
-    @property
-    def _in_pieces(self) -> bool:
-        return self._orders.batch_size > self._rows
+        self._y = job.data.y.to(torch.int32)
+        features, hidden, outputs = (_padded(size) for size in self._sizes)
+        rows = min(_ROWS_AT_A_TIME // (1 + (hidden * (features + outputs) > _WIDE)), _padded(orders.batch_size))
+        loss, margin = cast(tuple[str, str], _kind(job.loss))
+        self._constants = {
+            "features": features, "hidden": hidden, "outputs": outputs, "rows": rows,
+            "in_pieces": orders.batch_size > rows, "loss": loss, "margin": margin,
+            "weighted": job.data.weight is not None, "decoupled": how.decay == "decoupled",
+            "own_units": architecture.own_units, "precision": how.on_cuda, "num_warps": _WARPS,
+        }  # fmt: skip
+        self.kernel = (*self._sizes, *self._constants.values())
 
     def train(self, first_epoch: int, n_epochs: int, block: Tensor) -> None:
         """Train on a block of epochs, without waiting for the device."""
         from demur.training.fused_kernels import train_networks
 
-        numbers, constants = self._arguments(first_epoch, n_epochs, block)
-        train_networks[(self._n_networks,)](*numbers, **constants)
+        train_networks[(len(self._order_of),)](*self._arguments(first_epoch, n_epochs, block), **self._constants)
 
     def compile(self) -> None:
         """Compile the program, or find it in the cache on disk, without running it."""
         from demur.training.fused_kernels import train_networks
 
-        numbers, constants = self._arguments(0, 1, self._order_of)
-        train_networks.warmup(*numbers, grid=(1,), **constants)
+        with torch.cuda.device(self._state.device):
+            train_networks.warmup(*self._arguments(0, 1, self._order_of), grid=(1,), **self._constants)
 
-    def _arguments(self, first_epoch: int, n_epochs: int, block: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        shape, orders, weight = self._shape, self._orders, self._data.weight
-        length = block.shape[-1]
-        numbers = (
+    def _arguments(self, first_epoch: int, n_epochs: int, block: Tensor) -> tuple[Any, ...]:
+        orders, weight = self._orders, self._data.weight
+        return (
             self._data.X, self._y, orders.weight if weight is None else weight, block, orders.weight, self._order_of,
-            self._state, self._corrections[first_epoch * orders.n_steps :], self._cost, self._decay, self._alpha,
-            self._beta, self._learning_rate, self._n_networks, length, n_epochs * orders.n_steps, orders.n_steps,
-            orders.batch_size, shape.n_features, shape.n_hidden, shape.n_outputs, shape.n_parameters,
+            self._state, self._corrections[first_epoch * orders.n_steps :], *self._own, self._learning_rate,
+            len(self._order_of), block.shape[-1], n_epochs * orders.n_steps, orders.n_steps, orders.batch_size,
+            *self._sizes, self._state.shape[2],
         )  # fmt: skip
-        constants = {
-            "features": _padded(shape.n_features), "hidden": _padded(shape.n_hidden),
-            "outputs": _padded(shape.n_outputs), "rows": self._rows, "in_pieces": self._in_pieces,
-            "loss": self._loss, "margin": self._margin, "weighted": weight is not None,
-            "decoupled": self._decoupled, "own_units": self._own_units, "precision": self._precision,
-            "num_warps": _WARPS,
-        }  # fmt: skip
-        return numbers, constants
 
     def outcome(self) -> tuple[Tensor, Tensor]:
         """Return the trained vectors, and which networks failed: their numbers or their moments overflowed."""
@@ -230,16 +177,15 @@ def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     The stacks go to several streams, those with most rows first, so that the device is never without work before the
     last of them: whatever ends early leaves its place to the next. Each stack keeps its stream.
     """
-    device = how.where
     keys = [[(one.seed, one.rows.tobytes()) for one in job.networks] for job in jobs]
     trials: dict[int, dict[Any, tuple[NDArray[np.int64], int]]] = defaultdict(dict)
     for job, own in zip(jobs, keys, strict=True):
         for network, key in zip(job.networks, own, strict=True):
             trials[len(network.rows)][key] = (network.rows, network.seed)
-    results = [Trained.empty(job.architecture, len(job.networks), device) for job in jobs]
+    results = [Trained.empty(job.architecture, len(job.networks), how.where) for job in jobs]
     groups: list[tuple[Orders, list[tuple[int, list[int], FusedStack]]]] = []
     for n_rows, those in sorted(trials.items(), reverse=True):
-        orders, stacks = Orders(those, how.batch_size, how.epochs, device), []
+        orders, stacks = Orders(those, how), []
         for number, (job, own) in enumerate(zip(jobs, keys, strict=True)):
             places = [place for place, one in enumerate(job.networks) if len(one.rows) == n_rows]
             if places:
@@ -247,8 +193,9 @@ def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
                 stack = FusedStack(replace(job, networks=networks), orders, [own[place] for place in places], how)
                 stacks.append((number, places, stack))
         groups.append((orders, stacks))
-    _compile([stack for _, stacks in groups for _, _, stack in stacks])
-    lanes = _Lanes(device)
+    if how.where.type == "cuda":
+        _compile([stack for _, stacks in groups for _, _, stack in stacks])
+    lanes = _Lanes(how.where)
     for orders, stacks in groups:
         for start, count, block in orders.blocks():
             for _, places, stack in stacks:
@@ -266,21 +213,11 @@ _compiled: set[tuple[object, ...]] = set()
 
 
 def _compile(stacks: Sequence[FusedStack]) -> None:
-    """Compile what this process has not compiled yet, side by side."""
-    if not stacks or stacks[0].device.type != "cuda":
-        return
+    """Compile what this process has not compiled yet, side by side: each takes seconds."""
     new = {stack.kernel: stack for stack in stacks if stack.kernel not in _compiled}
-    if not new:
-        return
-    first, *others = new.values()
-    first.compile()  # by itself: it sets up what all of them share
-    device = first.device
-
-    def in_thread(stack: FusedStack) -> None:
-        with torch.cuda.device(device):
-            stack.compile()
-
-    on_workers(in_thread, others)
+    first, others = list(new.values())[:1], list(new.values())[1:]
+    on_workers(FusedStack.compile, first)  # by itself: it sets up what all of them share
+    on_workers(FusedStack.compile, others)
     _compiled.update(new)
 
 
@@ -293,8 +230,6 @@ class _Lanes:
         if device.type == "cuda":
             self._current: Any = torch.cuda.current_stream(device)
             self._streams = [torch.cuda.Stream(device) for _ in range(_STREAMS)]  # type: ignore[no-untyped-call] # stubs
-            for stream in self._streams:
-                stream.wait_stream(self._current)
 
     def launch(self, stack: FusedStack, start: int, count: int, block: Tensor) -> None:
         """Train a stack on a block of epochs, on the stack's own stream."""

@@ -5,9 +5,9 @@ Stacks of networks take turns, a few steps at a time, so that they advance toget
 
 from __future__ import annotations
 
-import heapq
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.errors import InputError
-from demur.lazy_torch import Tensor, torch
+from demur.lazy_torch import Tensor, torch, without_gradients
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
 from demur.training.engine import cache_per_core
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
 from demur.training.tabular_net import TabularNet, folded_scores
-from demur.training.training_step import Adam, seed_of_order, stacked_loss
+from demur.training.training_step import Adam, Batches, batch_shape, stacked_loss
 from demur.workers import n_cores, on_workers
 
 __all__ = ["Recipe", "TabularTraining", "train_tabular"]
@@ -193,14 +193,21 @@ def train_tabular(
         _Run(Job(loss, architecture, data, [networks[position] for position in members]), members, recipe, progress)
         for members in _plan(architecture, networks, recipe, device, n_workers)
     ]
-    turns = _Turns(runs)
+    waiting = deque(runs)
 
-    def work(worker: int) -> None:
-        with torch.no_grad():
-            turns.take(pace, stop)
+    @without_gradients
+    def take_turns(worker: int) -> None:
+        while not stop.is_set():
+            try:
+                run = waiting.popleft()
+            except IndexError:
+                return
+            if run.turn(pace, stop):
+                waiting.append(run)
+        raise KeyboardInterrupt
 
     n_workers = min(n_workers, len(runs))
-    on_workers(work, range(n_workers), n_workers=n_workers, stop=stop)
+    on_workers(take_turns, range(n_workers), n_workers=n_workers, stop=stop)
     with torch.no_grad():
         return _collect(architecture, runs, len(networks), device)
 
@@ -223,18 +230,13 @@ def _plan(
     """Put networks into one stack whose epochs have equally many steps, of equally many rows."""
     shapes: dict[tuple[int, int], list[int]] = {}
     for position, network in enumerate(networks):
-        shapes.setdefault(_batches(len(network.rows), recipe.batch_size), []).append(position)
+        shape = batch_shape(len(network.rows), recipe.batch_size, even=True)
+        shapes.setdefault(shape, []).append(position)
     chunks = []
     for (_, n_rows), members in shapes.items():
         size = min(_stack_size(architecture, n_rows, device), ceil(len(members) / n_workers))
         chunks += [part.tolist() for part in np.array_split(members, ceil(len(members) / size))]
     return chunks
-
-
-def _batches(n_rows: int, batch_size: int) -> tuple[int, int]:
-    """Return the number of batches in an epoch, and the rows of the largest."""
-    n_steps = max(1, round(n_rows / batch_size))
-    return n_steps, ceil(n_rows / n_steps)
 
 
 def _stack_size(architecture: TabularNet, n_rows: int, device: torch.device) -> int:
@@ -272,26 +274,6 @@ class _Pace:
         return max(0.0, 0.97 * speed * (self.deadline - now) / max(self._unfinished, 1))
 
 
-class _Turns:
-    """Whose turn it is: that of the run that has come least far and is not under way."""
-
-    def __init__(self, runs: Sequence[_Run]) -> None:
-        self._waiting = [(0.0, number, run) for number, run in enumerate(runs)]
-        self._lock = threading.Lock()
-
-    def take(self, pace: _Pace, stop: threading.Event) -> None:
-        """Give turns until no run is waiting; several threads may do so."""
-        while not stop.is_set():
-            with self._lock:
-                if not self._waiting:
-                    return
-                _, number, run = heapq.heappop(self._waiting)
-            if run.turn(pace, stop):
-                with self._lock:
-                    heapq.heappush(self._waiting, (run.share, number, run))
-        raise KeyboardInterrupt
-
-
 class _Run:
     """One stack on its way through the epochs."""
 
@@ -301,14 +283,19 @@ class _Run:
         specs, device = job.networks, job.data.X.device
         self.members, self._recipe, self._data, self._progress = tuple(members), recipe, job.data, progress
         self._step = _Step(job, recipe)
-        self._order = _Order(job.data, specs, recipe.batch_size)
+        rows, seeds = [spec.rows for spec in specs], [spec.seed for spec in specs]
+        self._batches = Batches(rows, seeds, recipe.batch_size, even=True)
+        self._weight = self._batches.weight.to(device)
+        if job.data.weight is not None:
+            means = [job.data.weight[torch.as_tensor(spec.rows, device=device)].double().mean() for spec in specs]
+            self._weight = (self._weight / torch.stack(means)[:, None, None]).float()
         self._validation = _Validation(self._step, job.data, specs, recipe.tempered)
         decays = [recipe.weight_decay if spec.weight_decay is None else spec.weight_decay for spec in specs]
         self._decay = np.array(decays, np.float64)
         self._step.stack.dropping = recipe.dropout > 0
         self.epoch, self._position, self.share, self.complete = 0, 0, 0.0, True
-        self._left = recipe.epochs * self._order.n_steps
-        self._graphed = GraphedSteps(self._step, min(_STEPS_PER_TURN, self._order.n_steps))
+        self._left = recipe.epochs * self._batches.n_steps
+        self._graphed = GraphedSteps(self._step, min(_STEPS_PER_TURN, self._batches.n_steps), device)
         self.training_loss: list[Tensor] = []
         self.validation_loss: list[Tensor] = []
         self.best = torch.full((len(specs),), torch.inf, device=device)
@@ -329,8 +316,8 @@ class _Run:
             self._finish(pace)
             return False
         if self._position == 0:
-            self._order.shuffle()
-        n = int(min(_STEPS_PER_TURN, left, self._order.n_steps - self._position))
+            self._order = self._batches.shuffle()
+        n = int(min(_STEPS_PER_TURN, left, self._batches.n_steps - self._position))
         t = self.share + (1 - self.share) * np.linspace(0.5, n - 0.5, n, dtype=np.float64) / left
         rate, fade = self._recipe.learning_rate * self._recipe.rate(t)[:, None], self._recipe.fade(t)[:, None]
         knobs = np.stack(
@@ -341,7 +328,7 @@ class _Run:
         self._left -= taken
         self._position += taken
         pace.took(taken * len(self.members))
-        if self._position == self._order.n_steps:
+        if self._position == self._batches.n_steps:
             self._end_epoch()
         if self._left < 1:
             self._finish(pace)
@@ -350,7 +337,8 @@ class _Run:
 
     def _steps(self, n: int, knobs: Tensor, pace: _Pace, stop: threading.Event) -> int:
         """Take n steps with these rates, decays and dropouts (n, 3, n_networks); return how many there was time for."""
-        rows, weight = self._order.batches(self._position, n)
+        turn = slice(self._position, self._position + n)
+        rows, weight = self._order[:, turn].transpose(0, 1), self._weight[:, turn].transpose(0, 1)
         if self._data.X.is_cuda:
             self._graphed.take(rows, weight, knobs)
             if pace.deadline is not None:
@@ -390,42 +378,6 @@ class _Run:
         """Return which networks diverged: their numbers overflowed before they were ever better than nothing."""
         never = (self.best_epoch == 0) & (self.epoch > 0)
         return ~self.vectors.isfinite().all(1) | never
-
-
-class _Order:
-    """The rows of each network, shuffled anew each epoch by its own generator and dealt out evenly to the batches.
-
-    Networks of a stack have equally many batches, whose sizes differ by at most one row. Places that stay empty repeat
-    a row with weight 0.
-    """
-
-    def __init__(self, data: TrainingData, specs: Sequence[NetworkSpec], batch_size: int) -> None:
-        self.n_steps, self.n_in_batch = _batches(len(specs[0].rows), batch_size)
-        device = data.X.device
-        self._rows = [torch.as_tensor(np.ascontiguousarray(spec.rows), dtype=torch.int64) for spec in specs]
-        self._generators = [torch.Generator().manual_seed(seed_of_order(spec.seed)) for spec in specs]
-        shape = (self.n_steps, len(specs), self.n_in_batch)
-        self._order = torch.zeros(shape, dtype=torch.int64)
-        self._weight = torch.zeros(shape)
-        self._places = []
-        for number, rows in enumerate(self._rows):
-            starts = torch.arange(self.n_steps + 1) * len(rows) // self.n_steps
-            places = starts[:-1, None] + torch.arange(self.n_in_batch)
-            empty = places >= starts[1:, None]
-            self._places.append(torch.where(empty, starts[:-1, None], places))
-            mean = 1.0 if data.weight is None else float(data.weight[rows.to(device)].double().mean())
-            self._weight[:, number] = torch.where(empty, 0.0, 1 / (starts.diff() * mean)[:, None])
-        self._weight = self._weight.to(device)
-
-    def shuffle(self) -> None:
-        for number, (rows, places, generator) in enumerate(
-            zip(self._rows, self._places, self._generators, strict=True)
-        ):
-            self._order[:, number] = rows[torch.randperm(len(rows), generator=generator)][places]
-
-    def batches(self, start: int, n: int) -> tuple[Tensor, Tensor]:
-        """Return rows and weights of the next n batches, each (n, n_networks, rows in a batch)."""
-        return self._order[start : start + n], self._weight[start : start + n]
 
 
 class _Step:

@@ -44,12 +44,10 @@ class SmoothRobustScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not self.clip > 0:
             raise InputError(f"clip must be positive, got {self.clip}.")
         values = validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
-            if not (weight > 0).any():
-                raise InputError("all sample weights are zero; at least one row must count.")
-            values, weight = values[weight > 0], weight[weight > 0]
+        weight = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
+        if not (weight > 0).any():
+            raise InputError("all sample weights are zero; at least one row must count.")
+        values, weight = values[weight > 0], weight[weight > 0]
         quartiles = np.array([_quartiles(column, weight) for column in values.T])
         low, self.center_, high, least, most = quartiles.reshape(-1, 5).T
         width = np.where(high > low, high - low, (most - least) / 2)
@@ -59,16 +57,9 @@ class SmoothRobustScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the scaled and clipped features."""
         check_is_fitted(self)
-        values = validate_data(
-            self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=False, copy=True
-        )
-        values -= self.center_
-        values *= self.scale_
-        np.nan_to_num(values, copy=False, nan=0.0)
-        divisor = values / self.clip
-        np.square(divisor, out=divisor)
-        divisor += 1
-        scaled: NDArray[np.float64] = np.divide(values, np.sqrt(divisor, out=divisor), out=values)
+        values = validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=False)
+        values = np.nan_to_num((values - self.center_) * self.scale_, nan=0.0)
+        scaled: NDArray[np.float64] = values / np.sqrt(1 + (values / self.clip) ** 2)
         return scaled
 
     def __sklearn_tags__(self) -> Any:
@@ -78,19 +69,15 @@ class SmoothRobustScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _quartiles(column: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[float, ...]:
+def _quartiles(column: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, ...]:
     """Return lower quartile, median, upper quartile, least and largest value.
 
     Where a quantile lies between two values it is their mean, so that rows that are there twice change nothing.
     """
-    known = ~np.isnan(column)
-    if not known.any():
+    order = np.argsort(column, kind="stable")[: np.count_nonzero(~np.isnan(column))]
+    if not len(order):
         return (0.0,) * 5
-    values = column[known]
-    if weight is None:
-        return (*np.quantile(values, (0.25, 0.5, 0.75), method="averaged_inverted_cdf"), values.min(), values.max())
-    order = np.argsort(values, kind="stable")
-    values, below = values[order], np.cumsum(weight[known][order])
+    values, below = column[order], np.cumsum(weight[order])
     wanted = np.array([0.25, 0.5, 0.75]) * below[-1]
     near = 1e-12 * below[-1]  # sums of weights are rounded
     first = np.searchsorted(below, wanted - near).clip(max=len(values) - 1)

@@ -136,9 +136,21 @@ class TabularNet(Architecture):
         return folded_scores(self, self.folded(vectors), x)
 
     def module(self, vector: Tensor) -> nn.Module:
-        from demur.training.tabular_module import TabularModule  # a class of torch's cannot wait for torch
+        net = self
 
-        return TabularModule(self, {name: part[0] for name, part in self.folded(vector.unsqueeze(0)).items()})
+        class TabularModule(nn.Module):
+            """One trained network, with its parts as parameters."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                parts = net.folded(vector.unsqueeze(0))
+                self.parts = nn.ParameterDict({name: nn.Parameter(part[0].clone()) for name, part in parts.items()})
+
+            def forward(self, x: Tensor) -> Tensor:
+                scores: Tensor = folded_scores(net, {name: part[None] for name, part in self.parts.items()}, x)
+                return scores[0]
+
+        return TabularModule()
 
     @property
     def _trained_parts(self) -> dict[str, _Part]:

@@ -5,7 +5,7 @@ Every group of networks walks through its own rows in its own order, and every p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any, TypeVar, cast
@@ -18,7 +18,7 @@ from demur.losses.loss import Trainable
 from demur.training.architecture import Stack
 from demur.training.jobs import NetworkSpec, TrainingData
 
-__all__ = ["Adam", "Batches", "TrainingStep", "seed_of_order", "stacked_loss"]
+__all__ = ["Adam", "Batches", "TrainingStep", "batch_shape", "seed_of_order", "stacked_loss"]
 
 
 T = TypeVar("T", bound=Trainable)
@@ -30,44 +30,60 @@ def seed_of_order(seed: int) -> int:
 
 
 class Batches:
-    """The rows of each group, shuffled anew each epoch by the group's own generator.
+    """The rows of each group, shuffled anew each epoch by the group's own generator, and divided into batches.
 
-    The last batch is smaller where the batch size does not divide the rows. A device that wants batches of one size
-    fills it up from the end of the order, which repeats a row with weight zero.
+    Places that stay empty in a batch repeat one of its rows with weight 0.
 
     Parameters
     ----------
     rows : sequence of arrays of int
-        One per group, all of the same length.
+        One per group; all groups have batches of the same shape.
     seeds : sequence of int
         One per group.
     batch_size : int
+    even : bool
+        Whether the rows are divided evenly into about n_rows / batch_size batches. By default all batches but the last
+        are full.
+
+    Attributes
+    ----------
+    n_steps, batch_size : int
+        The number of batches in an epoch, and the rows of the largest.
+    weight : tensor of shape (n_groups, n_steps, batch_size)
+        For each place 1 / the number of rows in its batch; 0 for empty places.
     """
 
-    def __init__(self, rows: Sequence[NDArray[np.int64]], seeds: Sequence[int], batch_size: int) -> None:
+    def __init__(
+        self, rows: Sequence[NDArray[np.int64]], seeds: Sequence[int], batch_size: int, *, even: bool = False
+    ) -> None:
         self._rows = [torch.as_tensor(np.ascontiguousarray(part), dtype=torch.int64) for part in rows]
         self._generators = [torch.Generator().manual_seed(seed_of_order(seed)) for seed in seeds]
         self.n_rows = len(rows[0])
-        self.batch_size = min(batch_size, self.n_rows)
-        self.n_steps = ceil(self.n_rows / self.batch_size)
-        self._order = torch.zeros(len(rows), self.n_steps * self.batch_size, dtype=torch.int64)
-        in_last = self.n_rows - (self.n_steps - 1) * self.batch_size
-        self.weight = torch.full((self.n_steps * self.batch_size,), 1 / self.batch_size)
-        self.weight[-self.batch_size :] = 1 / in_last
-        self.weight[self.n_rows :] = 0.0
+        self.n_steps, self.batch_size = batch_shape(self.n_rows, batch_size, even=even)
+        self._places, weights = [], []
+        for part in self._rows:
+            starts = torch.arange(self.n_steps + 1)
+            starts = starts * len(part) // self.n_steps if even else (starts * self.batch_size).clamp(max=len(part))
+            places = starts[:-1, None] + torch.arange(self.batch_size)
+            empty = places >= starts[1:, None]
+            self._places.append(torch.where(empty, starts[:-1, None], places))
+            weights.append(torch.where(empty, 0.0, 1 / starts.diff()[:, None]))
+        self.weight = torch.stack(weights)
+        self._order = torch.zeros(self.weight.shape, dtype=torch.int64)
 
-    @property
-    def order_shape(self) -> tuple[int, int]:
-        """The shape of one epoch's order."""
-        return len(self._rows), self.n_steps * self.batch_size
+    def shuffle(self) -> Tensor:
+        """Return the next epoch's rows, (n_groups, n_steps, batch_size); the next call overwrites them."""
+        for order, rows, places, generator in zip(self._order, self._rows, self._places, self._generators, strict=True):
+            order.copy_(rows[torch.randperm(len(rows), generator=generator)][places])
+        return self._order
 
-    def epochs(self, n_epochs: int) -> Iterator[Tensor]:
-        """Yield the order of rows of each epoch, of shape (n_groups, n_steps * batch_size)."""
-        for _ in range(n_epochs):
-            for order, rows, generator in zip(self._order, self._rows, self._generators, strict=True):
-                order[: self.n_rows] = rows[torch.randperm(self.n_rows, generator=generator)]
-                order[self.n_rows :] = rows[0]
-            yield self._order
+
+def batch_shape(n_rows: int, batch_size: int, *, even: bool) -> tuple[int, int]:
+    """Return the number of batches in an epoch, and the rows of the largest."""
+    if even:
+        n_steps = max(1, round(n_rows / batch_size))
+        return n_steps, ceil(n_rows / n_steps)
+    return ceil(n_rows / min(batch_size, n_rows)), min(batch_size, n_rows)
 
 
 def stacked_loss(loss: T, members: Sequence[NetworkSpec], device: torch.device) -> T:
@@ -115,11 +131,6 @@ class TrainingStep:
         self._kept = 1 - learning_rate * self._decay if decoupled else None
         self._adam, self._learning_rate = Adam(stack.parameters, stack.gradients), learning_rate
 
-    @property
-    def n_groups(self) -> int:
-        """The number of groups that share their batches."""
-        return self._stack.n_groups
-
     def examples(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Fetch the rows (n_groups, n), whose losses count with ``weight`` (n,).
 
@@ -136,6 +147,10 @@ class TrainingStep:
 
     def _for_each_network(self, values: Tensor) -> Tensor:
         return values.repeat_interleave(self._stack.n_networks // self._stack.n_groups, 0)
+
+    def on_rows(self, rows: Tensor, weight: Tensor) -> None:
+        """Train on a batch of rows (n_groups, n) with weights (n,)."""
+        self(*self.examples(rows, weight))
 
     def __call__(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
         """Train on a batch of examples."""
