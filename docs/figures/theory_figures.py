@@ -30,9 +30,7 @@ def _cross_entropy() -> Figure:
     axis = figure.subplots()
     z = np.linspace(0, 1 - 1e-9, 61)
     plain = 0.5 * ((1 + z) * np.log1p(z) + (1 - z) * np.log1p(-z))
-    axis.plot(
-        z, plain, color="black", linestyle=":", label="xi_CE, without rejection"
-    )
+    axis.plot(z, plain, color="black", linestyle=":", label="xi_CE, without rejection")
     draw_xi(
         axis,
         [calibration_function("ce", 8, cost) for cost in (0.05, 0.2, 0.4, 0.4999)],

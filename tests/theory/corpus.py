@@ -117,7 +117,7 @@ def focal(gamma):
 
 
 def focal_link(gamma):
-    """The inverse link of the focal loss (Charoenphakdee et al. 2021b, On Focal Loss for Class-Posterior Estimation)."""
+    """The inverse link of the focal loss (Charoenphakdee et al. 2021b)."""
 
     def link(s):
         p = softmax(s).clamp(1e-12, 1 - 1e-12)

@@ -77,9 +77,10 @@ def as_loss(
     if isinstance(made, FunctionLoss) and made.decision_rule == "softmax" and made.outputs == n_classes + 1:
         made = replace(made, decision_rule="reject-score")
     made = made.for_classes(n_classes)
+    if cost is None:
+        return made
     try:
-        if cost is not None:
-            made.hyper_values(n_classes, cost)
+        made.hyper_values(n_classes, cost)
     except NoClosedFormError:
         from demur.theory.theorem_four import with_number_for_beta
 
@@ -212,7 +213,7 @@ class ExaminedLoss:
         with torch.no_grad():
             parts = [
                 self.values(part.repeat_interleave(self.n_classes, 0), classes.repeat(len(part)))
-                for part in scores.split(max(1, 10 * ELEMENTS_AT_ONCE // (self.n_classes * self.n_outputs)))
+                for part in torch.split(scores, max(1, 10 * ELEMENTS_AT_ONCE // (self.n_classes * self.n_outputs)))
             ]
         return torch.cat(parts).nan_to_num(nan=torch.inf, posinf=torch.inf).reshape(-1, self.n_classes)
 
@@ -362,7 +363,7 @@ def _derivatives(subject: ExaminedLoss, scores: Tensor, y: Tensor) -> tuple[bool
             "differentiable (detach(), rounding, argmax) or is differentiated wrongly."
         )
     level = (slopes == 0).all(-1)
-    stepped = bool(level.double().mean() > 0.5) and len(values[level].unique()) > 1
+    stepped = bool(level.double().mean() > 0.5) and len(torch.unique(values[level])) > 1
     if not gradient.requires_grad:
         return True, stepped  # linear: the second derivative is zero
     try:

@@ -80,7 +80,7 @@ class ExcessRiskBound:
         surrogate_excess : float
             How far the surrogate risk is above the least possible; not negative.
         """
-        return min(1.0, self.multiplier * require_excess(surrogate_excess) ** (1 / self.exponent))
+        return min(1.0, self.multiplier * float(require_excess(surrogate_excess) ** (1 / self.exponent)))
 
     def xi(self, zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
         """Return the least surrogate excess risk that this bound allows at an excess 0-1-c risk (xi of Eq. 13).

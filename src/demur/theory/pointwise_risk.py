@@ -90,7 +90,7 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: 
     eta = eta.to(torch.float64)
     result = torch.zeros(len(eta), loss.n_outputs(eta.shape[-1]), dtype=torch.float64)
     each = torch.as_tensor(cost, dtype=torch.float64).expand(len(eta))
-    for price in each.unique().tolist():
+    for price in torch.unique(each).tolist():
         rows = (each == price).nonzero()[:, 0]
         subject = ExaminedLoss.untried(loss, eta.shape[-1], price, symmetric=symmetric)
         result[rows] = find_minima(subject, eta[rows]).scores
@@ -222,7 +222,7 @@ class RiskProblem:
                 noise=self.subject.scale.noise,
                 deadline=self.subject.deadline,
             )
-            for part in torch.arange(len(start)).split(max(1, ELEMENTS_AT_ONCE // per_row))
+            for part in torch.split(torch.arange(len(start)), max(1, ELEMENTS_AT_ONCE // per_row))
         ]
         return torch.cat([points for points, _ in parts]), torch.cat([slope for _, slope in parts])
 
