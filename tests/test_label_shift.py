@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from demur.datasets import make_gaussian_classes
-from demur.datasets.gaussian_classes import GaussianClasses
+from demur.datasets import GaussianClasses, make_gaussian_classes
 from demur.label_shift import LabelShift, LabelShiftWarning, correct_proba, estimate_prior
 
 

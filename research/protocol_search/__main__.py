@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from demur.paper.problems import DataPlace
-from demur.paper.tables import find_published
+from demur.paper.trial_means import find_published
 from demur.whole_file import write_whole
 from research.protocol_search.page import protocol_page
 from research.protocol_search.search import (

@@ -127,11 +127,11 @@ def test_any_number_of_scores(demur, folder):
     assert "with 4 scores" in result.stdout
     plain = demur("own.py:four", "--outputs", 4, "--classes", 3, "--cost", 0.2, cwd=folder)
     assert plain.returncode == 0, plain.stderr
-    assert "score 4 was taken for that of declining" in plain.stdout
+    assert "score 4 was taken for that of declining" in plain.stderr
     assumed = demur(*call, cwd=folder)
     assert assumed.returncode in (3, 4)
-    assert "never answered class 2" in assumed.stdout
-    assert "--outputs" in assumed.stdout
+    assert "never answered class 2" in assumed.stderr
+    assert "--outputs" in assumed.stderr
 
 
 def test_an_inconclusive_check_is_exit_code_4_and_says_what_would_settle_it(demur, folder):
@@ -156,7 +156,7 @@ def test_other_costs(demur, folder, tmp_path):
     matrix.write_text("0,one,0.3\n")
     wrong = demur("ce", "--classes", 2, "--cost-matrix", matrix)
     assert wrong.returncode == 2
-    assert "is not a number" in wrong.stderr
+    assert "is not a matrix of numbers" in wrong.stderr
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_a_rule_of_ones_own(demur, folder):
         (("own:shapeless",), "one loss per row"),
         (("own:nan",), "NaN or infinity"),
         (("own:detached",), "not differentiable"),
-        (("ce", "--figure", "no/such/folder/x.png"), "there is no folder"),
+        (("ce", "--figure", "no/such/folder/x.png"), "No such file or directory"),
         (("ce", "--rule", "softmax"), "brings its own decision rule"),
         (("ce", "--outputs", 7), "outputs can be given for a plain function only"),
         (("own:brier", "--outputs", 6), "needs a rule of its own"),

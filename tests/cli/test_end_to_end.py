@@ -182,7 +182,7 @@ def test_a_mistake_of_ours_is_not_taken_for_the_users(demur, pets, monkeypatch, 
         raise bug
 
     place = TableModel if command == "predict" else evaluation
-    monkeypatch.setattr(place, "answers" if command == "predict" else "guarantee_of", broken)
+    monkeypatch.setattr(place, "answers" if command == "predict" else "check_guarantee", broken)
     call = {
         "fit": ("fit", pets / "train.csv", "--target", "y", "--model", "lr", "--out", tmp_path / "model"),
         "predict": ("predict", pets / "model", pets / "new.csv"),
@@ -308,13 +308,13 @@ def test_a_seed_chooses_other_rows_and_another_model(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--coverage", "90"), "--coverage must be a share above 0 and at most 1, got 90: did you mean 0.9?"),
-        (("--max-risk", "5"), "--max-risk must be a share above 0 and below 1, got 5: did you mean 0.05?"),
-        (("--cost", "20"), "--cost must be a price of at least 0 and below 1, got 20: did you mean 0.2?"),
-        (("--delta", "5"), "--delta must be a share above 0 and below 1, got 5: did you mean 0.05?"),
-        (("--holdout", "20"), "--holdout must be a share of at least 0 and below 1, got 20: did you mean 0.2?"),
-        (("--coverage", "-1"), "--coverage must be a share above 0 and at most 1, got -1: give a fraction."),
-        (("--cost", "nan"), "--cost must be a price of at least 0 and below 1, got nan: give a fraction."),
+        (("--coverage", "90"), "--coverage must be a number above 0 and at most 1, got 90: did you mean 0.9?"),
+        (("--max-risk", "5"), "--max-risk must be a number above 0 and below 1, got 5: did you mean 0.05?"),
+        (("--cost", "20"), "--cost must be a number of at least 0 and below 1, got 20: did you mean 0.2?"),
+        (("--delta", "5"), "--delta must be a number above 0 and below 1, got 5: did you mean 0.05?"),
+        (("--holdout", "20"), "--holdout must be a number of at least 0 and below 1, got 20: did you mean 0.2?"),
+        (("--coverage", "-1"), "--coverage must be a number above 0 and at most 1, got -1: give a fraction."),
+        (("--cost", "nan"), "--cost must be a number of at least 0 and below 1, got nan: give a fraction."),
     ],
 )
 def test_a_percentage_names_its_flag_and_the_fraction(fit, pets, options, words):
@@ -323,7 +323,7 @@ def test_a_percentage_names_its_flag_and_the_fraction(fit, pets, options, words)
 
 def test_predict_names_the_flag_too(demur, pets):
     complaint = demur("predict", pets / "model", pets / "new.csv", "--cost", "20").complaint
-    assert complaint == "--cost must be a price of at least 0 and below 1, got 20: did you mean 0.2?"
+    assert complaint == "--cost must be a number of at least 0 and below 1, got 20: did you mean 0.2?"
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("clas", "class"), ("Class", "class"), ("ages", "age")])
@@ -363,7 +363,7 @@ def test_errors_of_a_spreadsheet_are_said(fit, tmp_path):
     ages = ["#DIV/0!" if k % 50 == 3 else str(age) for k, age in enumerate(table["age"].to_pylist())]
     result = fit(csv_of(table.set_column(1, "age", pa.array(ages)), tmp_path / "data.csv"))
     assert result.code == 0, result
-    assert "4 cells hold a spreadsheet error such as '#DIV/0!'" in result.errors
+    assert "4 cells with a spreadsheet error such as '#DIV/0!' are missing" in result.errors
     assert {column.name: column.kind for column in load(tmp_path / "model").schema.columns}["age"] == "number"
 
 

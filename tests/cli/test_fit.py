@@ -195,13 +195,13 @@ def test_numbers_beyond_what_models_compare_are_refused_by_name(fit, tmp_path):
     [
         (("--cost", "1.5"), "1.5"),
         (("--cost", "-0.1"), "-0.1"),
-        (("--holdout", "1"), "--holdout must be a share"),
+        (("--holdout", "1"), "--holdout must be a number"),
         (("--coverage", "0.9", "--max-risk", "0.1"), "--coverage and --max-risk are different ways"),
         (("--coverage", "2"), "2"),
         (("--target", "Y"), "no column 'Y'"),
         (("--model", "hbg"), "did you mean 'hgb'?"),
         (("--model", "ova+hin", "--coverage", "0.9"), "ova+hin gives no probabilities"),
-        (("--cost-matrix", "costs.csv", "--cost", "0.2"), "leave --cost out"),
+        (("--cost-matrix", "costs.csv", "--cost", "0.2"), "cannot be given together"),
         (("--cost-matrix", "missing.csv"), "there is no file 'missing.csv'"),
     ],
 )

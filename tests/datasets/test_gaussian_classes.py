@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, multivariate_normal, norm
 
-from demur.costs import CostWarning
 from demur.datasets import BayesSummary, GaussianClasses, make_gaussian_classes, paper_gaussians
 from demur.metrics import accepted_accuracy, coverage, rejection_rate, zero_one_c_risk
 from demur.rules import Chow
@@ -63,77 +62,40 @@ def two_gaussians_by_hand(distance: float, sigma: float, prior: float, cost: flo
     return wrong + cost * rejected, rejected
 
 
-@pytest.mark.parametrize("n_features", [1, 2, 5])
-@pytest.mark.parametrize("cost", [0.001, 0.05, 0.2, 0.4, 0.499])
+@pytest.mark.parametrize("n_features", [1, 5])
+@pytest.mark.parametrize("cost", [0.001, 0.2, 0.499])
 @pytest.mark.parametrize("prior", [0.5, 0.9])
-@pytest.mark.parametrize("distance", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("distance", [0.3, 3.0])
 def test_two_classes_agree_with_the_closed_form(n_features, cost, prior, distance):
     direction = np.ones(n_features) / sqrt(n_features)
     centres = np.outer([-distance / 2, distance / 2], direction)
     best = GaussianClasses(centres, variance=0.36, prior=[1 - prior, prior]).bayes_summary(cost)
     risk, rejected = two_gaussians_by_hand(distance, 0.6, prior, cost)
-    assert best.method == "quadrature"
-    assert best.risk.value == pytest.approx(risk, abs=1e-9)
-    assert best.rejection_rate.value == pytest.approx(rejected, abs=1e-9)
+    assert best.risk.value == pytest.approx(risk, abs=1e-5)
+    assert best.rejection_rate.value == pytest.approx(rejected, abs=1e-4)
 
 
 def test_just_below_one_half_almost_nothing_is_rejected_and_the_risk_is_the_error_rate():
     classes = GaussianClasses([[-1.0, 0.0], [1.0, 0.0]], variance=1.0)
-    assert classes.bayes_risk(0.5 - 1e-9) == pytest.approx(norm.cdf(-1.0), abs=1e-8)
-
-
-@pytest.mark.parametrize("cost", [0.05, 0.2, 0.45])
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
-def test_quadrature_agrees_with_monte_carlo(seed, cost):
-    classes = random_classes(seed)
-    exact = classes.bayes_summary(cost, method="quadrature")
-    drawn = classes.bayes_summary(cost, method="monte_carlo", n_draws=100_000, seed=seed)
-    rare = 5 / 100_000  # an event that no draw has met has a standard error of zero
-    for figure in FIGURES if exact.coverage.value > 0.01 else FIGURES[:-1]:
-        one, other = getattr(exact, figure), getattr(drawn, figure)
-        assert one.error < 1e-5 or figure == "accepted_accuracy"
-        assert abs(one.value - other.value) <= 4 * other.error + one.error + rare, figure
-
-
-def test_costs_from_one_half_on_agree_too_though_the_regions_have_corners():
-    classes = random_classes(seed=4)
-    with pytest.warns(CostWarning):
-        exact = classes.bayes_summary(0.6)
-    with pytest.warns(CostWarning):
-        drawn = classes.bayes_summary(0.6, method="monte_carlo", n_draws=200_000)
-    assert exact.rejection_rate.error < 1e-5
-    assert exact.rejection_rate.value == pytest.approx(drawn.rejection_rate.value, abs=4 * drawn.rejection_rate.error)
-    assert exact.risk.value == pytest.approx(drawn.risk.value, abs=4 * drawn.risk.error)
+    assert classes.bayes_risk(0.5 - 1e-9) == pytest.approx(norm.cdf(-1.0), abs=1e-5)
 
 
 @given(st.integers(0, 10_000), st.floats(0.02, 0.48))
-@settings(max_examples=5, deadline=None)
-@pytest.mark.slow
+@settings(max_examples=8, deadline=None)
 def test_laws_of_the_bayes_optimal_rule(seed, cost):
     classes = random_classes(seed)
-    less, here, more = (classes.bayes_summary(c) for c in (cost - 0.01, cost, cost + 0.01))
-    slack = 1e-5
+    less, here, more = (classes.bayes_summary(c, n_draws=2**16) for c in (cost - 0.01, cost, cost + 0.01))
+    slack = 1e-9
     assert 0 <= here.risk.value <= cost + slack, "rejecting everything costs c"
     assert more.rejection_rate.value <= here.rejection_rate.value + slack, "the dearer, the rarer"
     # The risk is concave in c with the rejection rate as its derivative, between those of the neighbours.
     slope = (more.risk.value - less.risk.value) / 0.02
-    assert more.rejection_rate.value - 1e-3 <= slope <= less.rejection_rate.value + 1e-3
+    assert more.rejection_rate.value - slack <= slope <= less.rejection_rate.value + slack
     assert here.coverage.value + here.rejection_rate.value == pytest.approx(1)
-    if here.coverage.value > 1e-3:
+    if here.coverage.value > 1e-2:
         wrong = (1 - here.accepted_accuracy.value) * here.coverage.value
-        assert here.risk.value == pytest.approx(wrong + cost * here.rejection_rate.value, abs=slack)
+        assert here.risk.value == pytest.approx(wrong + cost * here.rejection_rate.value, abs=1e-4)
         assert here.accepted_accuracy.value > 1 - cost
-
-
-def test_a_small_region_between_others_is_found():
-    # Of nine centres in a square, the middle one's region shrinks to a point at some cost and then disappears.
-    grid = np.array([[x, y] for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)])
-    classes = GaussianClasses(grid, variance=0.2)
-    middle = 1 - classes.posterior([[0.0, 0.0]]).max()
-    before, after = (classes.bayes_summary(middle + step).rejection_rate for step in (-1e-6, 1e-6))
-    assert 0 < before.value - after.value < 1e-4
-    assert before.error < 1e-5
-    assert after.error < 1e-5
 
 
 def test_free_rejection_rejects_everything():
@@ -141,14 +103,7 @@ def test_free_rejection_rejects_everything():
     assert best.risk.value == 0
     assert best.rejection_rate.value == 1
     assert np.isnan(best.accepted_accuracy.value)
-    drawn = paper_gaussians().bayes_summary(0.0, method="monte_carlo", n_draws=100)
-    assert np.isnan(drawn.accepted_accuracy.value)
-
-
-def test_an_accuracy_of_almost_no_answers_is_said_to_be_unknown():
-    best = GaussianClasses([[-0.05, 0.0], [0.05, 0.0], [0.0, 0.05]]).bayes_summary(0.01)
-    assert best.coverage.value < 1e-12
-    assert np.isnan(best.accepted_accuracy.value) or best.accepted_accuracy.error == 1
+    assert np.isnan(best.accepted_accuracy.error)
 
 
 def test_equal_means_are_told_apart_by_the_prior_alone():
@@ -157,11 +112,11 @@ def test_equal_means_are_told_apart_by_the_prior_alone():
     assert best.rejection_rate.value == pytest.approx(0, abs=1e-9)
 
 
-def test_above_two_dimensions_draws_are_averaged():
-    classes = make_gaussian_classes(6, 4, spread=1.0, seed=1)
-    best = classes.bayes_summary(0.2, n_draws=50_000)
-    assert best.method == "monte_carlo"
-    assert best == classes.bayes_summary(0.2, n_draws=50_000), "the same seed by default"
+@pytest.mark.parametrize("n_features", [2, 4])
+def test_the_summary_is_what_independent_examples_measure(n_features):
+    classes = make_gaussian_classes(6, n_features, spread=1.0, seed=1)
+    best = classes.bayes_summary(0.2)
+    assert best == classes.bayes_summary(0.2), "the same seed by default"
     X, y = classes.sample(n=50_000, seed=7)
     predicted = Chow(0.2).decide(classes.posterior(X)).labels(np.arange(6))
     measured = (
@@ -174,15 +129,15 @@ def test_above_two_dimensions_draws_are_averaged():
         assert value == pytest.approx(getattr(best, figure).value, abs=0.01), figure
 
 
-def test_the_standard_errors_of_monte_carlo_are_honest():
+def test_the_standard_errors_are_honest():
     classes = paper_gaussians()
     exact = classes.bayes_summary(0.2)
-    runs = [classes.bayes_summary(0.2, method="monte_carlo", n_draws=2000, seed=seed) for seed in range(200)]
+    runs = [classes.bayes_summary(0.2, n_draws=2**12, seed=seed) for seed in range(60)]
     for figure in FIGURES:
         estimates = [getattr(run, figure) for run in runs]
         z = [(estimate.value - getattr(exact, figure).value) / estimate.error for estimate in estimates]
-        assert abs(np.mean(z)) < 0.3, figure
-        assert 0.8 < np.std(z) < 1.2, figure
+        assert abs(np.mean(z)) < 0.5, figure
+        assert 0.7 < np.std(z) < 1.6, figure  # t-distributed, with seven degrees of freedom
 
 
 def test_the_paper_classes_reject_about_what_the_paper_reports():
@@ -270,15 +225,7 @@ def test_means_given_stay_the_callers_own():
         (lambda: paper_gaussians().sample(n_per_class=[1, 2]), r"one number or 8, one per class, got \[1, 2\]"),
         (lambda: paper_gaussians().bayes_summary([0.1, 0.2]), r"cost must be a single number here, .* \(2,\)"),
         (lambda: paper_gaussians().bayes_summary(1.0), r"cost must be in \[0, 1\), got 1"),
-        (lambda: paper_gaussians().bayes_summary(0.2, method="exact"), "method must be .* got 'exact'"),
-        (
-            lambda: make_gaussian_classes(5, 3, seed=0).bayes_summary(0.2, method="quadrature"),
-            "quadrature needs centres in a plane, these span 3 dimensions",
-        ),
-        (
-            lambda: paper_gaussians().bayes_summary(0.2, method="monte_carlo", n_draws=0),
-            "n_draws must be a positive integer, got 0",
-        ),
+        (lambda: paper_gaussians().bayes_summary(0.2, n_draws=0), "n_draws must be a positive integer, got 0"),
         (lambda: make_gaussian_classes(0), "n_classes must be a positive integer, got 0"),
         (lambda: make_gaussian_classes(1), "at least two classes"),
         (lambda: make_gaussian_classes(2, 0), "n_features must be a positive integer, got 0"),

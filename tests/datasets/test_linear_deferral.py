@@ -13,8 +13,7 @@ from demur.errors import InputError
     ("setting", "rho", "pair", "human"),
     [
         ({"errors": (0.0, 0.3, 0.0)}, 0.48, 1.0, 0.842),
-        ({"errors": (0.0, 0.3, 0.0), "features": "mixture"}, 0.51, 1.0, 0.853),
-        ({"n_features": 10, "n_components": 20, "errors": (0.1, 0.3, 0.2), "features": "mixture"}, 0.46, 0.9, 0.791),
+        ({"n_features": 10, "errors": (0.1, 0.3, 0.2)}, 0.46, 0.9, 0.791),
     ],
 )
 def test_means_over_draws_are_those_of_another_implementation(setting, rho, pair, human):
@@ -54,7 +53,7 @@ def test_risk_of_decisions_by_hand():
     assert problem.bayes_risk(X, price=0.45) == pytest.approx((0.5 + 0.1 + 0.1) / 3)
 
 
-@pytest.mark.parametrize("arguments", [{"errors": (0, 2, 0)}, {"features": "normal"}, {"n_features": 0}])
+@pytest.mark.parametrize("arguments", [{"errors": (0, 2, 0)}, {"n_features": 0}])
 def test_refusals(arguments):
     with pytest.raises(InputError):
         make_linear_deferral(**arguments)

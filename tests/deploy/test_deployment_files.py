@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.main import get_command
 
 from demur.cli.app import app
-from demur.deploy.service_metrics import ServiceMetrics
+from demur.deploy.answers import ServiceMetrics
 
 OPEN = ("/health", "/ready")
 """Paths that need no key."""

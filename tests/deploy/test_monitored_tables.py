@@ -116,7 +116,7 @@ def test_settings_and_reference_of_a_state_cannot_change(demur, folder, tmp_path
     assert "--delta 0.1" in call(demur, folder, "new.csv", state, "--delta", "0.2").complaint
     other = call(demur, folder, "new.csv", state, "--reference", folder / "reviewed.csv")
     assert "another model or other reference rows" in other.complaint
-    assert "--max-risk must be a share" in call(demur, folder, "new.csv", state, "--max-risk", "5").complaint
+    assert "--max-risk must be a number" in call(demur, folder, "new.csv", state, "--max-risk", "5").complaint
     assert "--to-review" in call(demur, folder, "new.csv", state, "--reviewed", "--to-review", "x.csv").complaint
 
 

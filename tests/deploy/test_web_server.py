@@ -17,9 +17,9 @@ import pytest
 from service_samples import good, model, table
 
 from demur import RejectClassifier
-from demur.cli.console import CallError
 from demur.cli.serve import serve
 from demur.deploy import save
+from demur.errors import UserError
 
 CALL = (sys.executable, "-m", "demur", "serve")
 
@@ -139,10 +139,10 @@ def test_a_service_from_start_to_end(folder, log, monkeypatch):
         assert (service.process.returncode, out.strip()) == (0, "Stopped.")
     written = [line.partition(" INFO request ")[2] for line in log.read_text().splitlines()]
     assert key not in log.read_text()
-    assert [re.search(r"status=(\d+)", line)[1] for line in written][:3] == ["200", "422", "401"]  # no probes
-    assert re.fullmatch(
-        r'id="[0-9a-f]{32}" client="127\.0\.0\.1" method="POST" path="/decide" status=200 ms=\S+', written[0]
-    )
+    requests = [json.loads(line) for line in written if line]
+    assert [one["status"] for one in requests][:3] == [200, 422, 401]  # no probes
+    assert list(requests[0]) == ["id", "client", "method", "path", "status", "ms"]
+    assert (requests[0]["client"], requests[0]["method"], requests[0]["path"]) == ("127.0.0.1", "POST", "/decide")
 
 
 @pytest.mark.slow
@@ -258,25 +258,27 @@ def test_a_damaged_model_fails_at_once_in_words(tmp_path, folder):
 def test_a_port_that_is_taken(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(CallError, match=f"cannot listen on 127.0.0.1, port {port}: .*; choose another with --port"):
+        with pytest.raises(
+            UserError, match=f"cannot listen on 127.0.0.1, port {port} .*choose another --host or --port"
+        ):
             serve(folder, port=port)
 
 
 def test_what_is_no_model(tmp_path):
-    with pytest.raises(CallError, match="is not a demur model"):
+    with pytest.raises(UserError, match="is not a demur model"):
         serve(tmp_path)
     save(RejectClassifier(), tmp_path / "bare")
-    with pytest.raises(CallError, match="was not fitted on named columns"):
+    with pytest.raises(UserError, match="was not fitted on named columns"):
         serve(tmp_path / "bare")
 
 
 def test_an_address_that_is_none(folder):
-    with pytest.raises(CallError, match="there is no address 'no such host' to listen on"):
+    with pytest.raises(UserError, match="cannot listen on no such host, port 0"):
         serve(folder, host="no such host", port=0)
 
 
 @pytest.mark.parametrize("module", ["fastapi", "granian.server", "jinja2", "prometheus_client"])
 def test_a_missing_extra_is_named(folder, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(CallError, match=r"pip install demur\[serve\]"):
+    with pytest.raises(UserError, match=r"pip install demur\[serve\]"):
         serve(folder, port=0)

@@ -332,7 +332,9 @@ def test_a_splitter_cannot_put_copies_on_both_sides():
     assert parts.equal_rows == 120
     groups = np.repeat(np.arange(4), 50)
     with pytest.raises(ValueError, match="a splitter that takes groups such as GroupKFold"):
-        RejectOption(GaussianNB(), cv=KFold(2, shuffle=True, random_state=1)).fit(np.eye(200), groups % 2, groups=groups)
+        RejectOption(GaussianNB(), cv=KFold(2, shuffle=True, random_state=1)).fit(
+            np.eye(200), groups % 2, groups=groups
+        )
 
 
 def test_all_rows_set_aside_count_where_nothing_is_copied():

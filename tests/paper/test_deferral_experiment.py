@@ -9,10 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from demur.cli.app import app
-from demur.cli.console import CallError
 from demur.deferral import available_joint, get_joint
-from demur.errors import InputError
-from demur.paper.deferral_experiment import DeferralProtocol, DeferralRun, deferral_page
+from demur.errors import InputError, UserError
+from demur.paper.deferral_experiment import DeferralProtocol, DeferralRun
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,23 +29,6 @@ def test_every_cell_of_the_stored_comparison_is_there():
     assert all(record["spec"]["train_rows"] == protocol.train_rows for record in tables)
 
 
-def test_the_verdict_on_two_stages_is_counted_from_the_records():
-    def record(problem, method, accuracy):
-        spec = {"train_rows": 10, "hidden_units": 1, "epochs": 1}
-        return {
-            "part": "tables", "problem": problem, "method": method, "trial": 0, "spec": spec, "accuracy": accuracy,
-            "expert": 0.5, "seconds": 1.0, "environment": {"device": "cpu", "demur": "0", "torch": "0"},
-        }  # fmt: skip
-
-    rows = [record("vehicle", "ms", 0.7), record("vehicle", "ova", 0.8), record("vehicle", "two-stage", 0.8)]
-    rows += [record("yeast", "ms", 0.7), record("yeast", "ova", 0.7), record("yeast", "two-stage", 0.69)]
-    page = deferral_page(rows)
-    assert "in the mean*: holds. Its error less the mean of theirs is -0.0200" in page
-    assert "below on 1 of 2 data sets" in page
-    rows[2] = record("vehicle", "two-stage", 0.5)
-    assert "does not hold" in deferral_page(rows)
-
-
 def test_a_half_written_line_is_passed_over(tmp_path):
     (tmp_path / "records.jsonl").write_text(json.dumps({"part": "tables"}) + '\n{"part": "ta')
     assert DeferralRun(tmp_path, None).records() == [{"part": "tables"}]
@@ -62,7 +44,6 @@ def test_settings_are_checked(setting, tmp_path):
     ("arguments", "message"),
     [
         (["--tables-only"], "there are no records"),
-        (["--scheduler", "local:2"], "--scheduler cannot be used with deferral"),
         (["--problems", "lettre"], "unknown data set 'lettre'"),
         (["--methods", "mss"], "unknown method 'mss'"),
     ],
@@ -70,7 +51,7 @@ def test_settings_are_checked(setting, tmp_path):
 def test_wrong_calls_are_refused_in_words(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["reproduce", "deferral", *arguments])
-    assert isinstance(done.exception, CallError)  # main() makes exit code 2 of it
+    assert isinstance(done.exception, UserError)  # main() makes exit code 2 of it
     assert message in str(done.exception)
 
 

@@ -9,8 +9,8 @@ from demur.errors import InputError
 from demur.losses import get
 from demur.paper.experiments import BENCHMARK, SYNTHETIC, Method, quick, restrict, with_losses
 from demur.paper.problems import DataIdentity
-from demur.paper.trial_jobs import grid_size, make_jobs, spec_of
-from demur.paper.trials import make_grid, split_rows
+from demur.paper.trial_jobs import make_jobs
+from demur.paper.trials import grid_size, make_grid, spec_of, split_rows
 
 
 def test_the_benchmark_trains_7950_networks_for_the_papers_methods():

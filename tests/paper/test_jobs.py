@@ -12,15 +12,13 @@ import pytest
 import torch
 
 from demur.errors import InputError, MissingExtraError
-from demur.paper import pages, records, run_jobs
+from demur.paper import pages, records, trial_jobs
 from demur.paper.experiments import BENCHMARK, quick, with_losses
-from demur.paper.pages import NothingToShowError, write_outputs
+from demur.paper.pages import write_outputs
 from demur.paper.problems import DataPlace
 from demur.paper.records import Record, Store, StoreError
-from demur.paper.run_jobs import JobsFailedError, Watch, run_here
-from demur.paper.tables import find_published
-from demur.paper.trial_jobs import make_plan, matching
-from demur.paper.trial_means import MixedDataError, collect
+from demur.paper.trial_jobs import JobsFailedError, Watch, make_plan, matching, run_here
+from demur.paper.trial_means import collect, find_published
 from demur.paper.trials import Workplace
 from demur.paper.trials import compute as compute_job
 from demur.workers import connect_dask
@@ -32,13 +30,10 @@ class Watcher:
     """Remembers what it is told; may stop the run after some jobs, as a kill would."""
 
     def __init__(self, stop_after=None):
-        self.jobs, self.messages, self.work, self.stop_after = [], [], 0.0, stop_after
-        self.watch = Watch(advance=self.advance, finished=self.finished, warn=self.messages.append)
+        self.jobs, self.messages, self.stop_after = [], [], stop_after
+        self.watch = Watch(finished=self.finished, warn=self.messages.append)
 
-    def advance(self, work):
-        self.work += work
-
-    def finished(self, job, record):
+    def finished(self, job, record, place):
         self.jobs.append((job.problem, job.method.name, job.trials))
         if len(self.jobs) == self.stop_after:
             raise KeyboardInterrupt
@@ -48,7 +43,6 @@ def compute(experiment, out, place, watcher=None):
     watcher = watcher or Watcher()
     plan = make_plan(experiment, Store(out, experiment.name), place, warn=watcher.messages.append)
     plan.store.check_writable()
-    watcher.total = plan.work
     run_here(plan, CPU, watcher.watch)
     return watcher
 
@@ -59,7 +53,6 @@ def done(tmp_path_factory, benchmark, synthetic, place):
     out = tmp_path_factory.mktemp("done")
     for experiment in (benchmark, synthetic):
         watcher = compute(experiment, out, place)
-        assert watcher.work == pytest.approx(watcher.total)
         assert not watcher.messages
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pages, "draw_figures", lambda *results: {})
@@ -158,14 +151,14 @@ def test_an_unusable_folder_is_refused_before_anything_is_computed(benchmark, tm
 
 @pytest.mark.usefixtures("without_figures")
 def test_a_failing_job_is_reported_and_the_others_go_on(benchmark, place, tmp_path, monkeypatch):
-    original = run_jobs.compute
+    original = trial_jobs.compute
 
-    def sometimes(job, workplace, progress):
+    def sometimes(job, workplace):
         if job.method.name == "CE":
             raise MemoryError("too large")
-        return original(job, workplace, progress)
+        return original(job, workplace)
 
-    monkeypatch.setattr(run_jobs, "compute", sometimes)
+    monkeypatch.setattr(trial_jobs, "compute", sometimes)
     watcher = Watcher()
     with pytest.raises(JobsFailedError, match=r"2 of the jobs failed \(CE on vehicle, CE on yeast\)"):
         compute(benchmark, tmp_path, place, watcher)
@@ -218,12 +211,12 @@ def test_tables_can_be_drawn_without_data_from_the_records_alone(done, benchmark
 def test_records_of_different_data_are_not_mixed(done, benchmark, place, tmp_path):
     records = list(matching(benchmark, Store(done, "benchmark")))
     other = replace(records[0], spec={**records[0].spec, "data": "0" * 64})
-    with pytest.raises(MixedDataError, match="made with different data"):
+    with pytest.raises(InputError, match="made with different data"):
         collect(benchmark, [*records, other])
 
 
 def test_an_empty_store_has_nothing_to_show(benchmark, tmp_path):
-    with pytest.raises(NothingToShowError, match="no record"):
+    with pytest.raises(InputError, match="no record"):
         write_outputs(tmp_path, [benchmark], find_published(), None)
 
 

@@ -12,10 +12,8 @@ from demur.paper import pages
 from demur.paper.experiments import chosen_experiments, parse_settings
 from demur.paper.problems import DataPlace
 from demur.paper.records import Store
-from demur.paper.run_jobs import Watch, run_here, run_on_cluster
-from demur.paper.tables import find_published
-from demur.paper.trial_jobs import make_plan, matching
-from demur.paper.trial_means import collect
+from demur.paper.trial_jobs import Watch, make_plan, matching, run_here, run_on_cluster
+from demur.paper.trial_means import collect, find_published
 from demur.workers import connect_dask
 
 pytestmark = pytest.mark.slow
@@ -39,7 +37,7 @@ def test_kill_minus_nine(tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     subprocess.run(command(whole), env=ENVIRONMENT, check=True, capture_output=True)
     victim = subprocess.Popen(command(broken), env=ENVIRONMENT, stderr=subprocess.PIPE)
-    while not victim.stderr.readline().startswith(b"[1/6"):  # then the first job is finished
+    while not victim.stderr.readline().startswith(b"[1/6]"):  # then the first job is finished
         assert victim.poll() is None
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
@@ -78,7 +76,7 @@ class Killer:
     def __init__(self, client):
         self.client, self.killed, self.jobs = client, None, []
 
-    def finished(self, job, record):
+    def finished(self, job, record, place):
         self.jobs.append(job)
         if self.killed is not None:
             return

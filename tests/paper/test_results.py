@@ -10,9 +10,8 @@ import pytest
 from demur.paper import pages
 from demur.paper.experiments import EXPERIMENTS, published_benchmark
 from demur.paper.records import Store
-from demur.paper.tables import find_published
 from demur.paper.trial_jobs import matching
-from demur.paper.trial_means import DEVIATIONS, agreement, collect
+from demur.paper.trial_means import DEVIATIONS, agreement, collect, find_published
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "paper"

@@ -10,8 +10,7 @@ from demur.metrics import accepted_accuracy, rejection_rate, zero_one_c_risk
 from demur.paper import trials
 from demur.paper.experiments import BENCHMARK, Method
 from demur.paper.problems import DataIdentity, Problem
-from demur.paper.trial_jobs import TrialJob
-from demur.paper.trials import Answerer, Workplace, compute, count, make_grid, split_rows
+from demur.paper.trials import Answerer, TrialJob, Workplace, compute, count, make_grid, split_rows
 from demur.training import MLP, Trained, train
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from demur.tabular import open_table
+
 __all__ = ["REFUSED", "hostile_files", "plain_rows"]
 
 
@@ -296,3 +298,8 @@ REFUSED = frozenset(_nothing_to_read())
 def hostile_files() -> dict[str, bytes]:
     """Return all files, by name."""
     return {**_nothing_to_read(), **_written_otherwise(), **_odd_values(), **_odd_targets()}
+
+
+def open_chunks(source, columns=None, chunk_rows=65_536, **notation):
+    with open_table(source, **notation) as reader:
+        yield from reader.chunks(columns, chunk_rows)

@@ -51,5 +51,5 @@ def by_matrix(n_rows=300):
     y = np.where(rng.uniform(size=n_rows) < sick, "sick", "well")
     rule = CostMatrix([[0, 1, 0.3], [10, 0, 0.3]])
     return Evaluation.of(
-        y, rule.decide(proba), classes=["well", "sick"], proba=proba, explanation=rule.explain(), cost_matrix=rule.costs
+        y, rule.decide(proba), classes=["well", "sick"], proba=proba, explanation=rule.explain(), rule=rule
     )

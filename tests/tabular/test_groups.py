@@ -10,27 +10,17 @@ from demur.columns import TableError
 from demur.errors import InputError
 from demur.guarantees import NoGuaranteeError
 from demur.tabular import evaluate_table, fit_table
-from demur.tabular.evaluation_figures import Groups
+from demur.tabular.evaluation_figures import figures_by_group
 
 
 def test_figures_by_hand():
-    groups = Groups.of("site", ["b", "a", None, "a"])
     reject, wrong = np.array([True, False, False, False]), np.array([True, True, False, False])
-    found = groups.figures(reject, wrong, cost=0.25)
+    found = figures_by_group(["b", "a", None, "a"], reject, wrong, cost=0.25)
     assert [one.name for one in found] == ["(none)", "a", "b"]
     assert [one.counts.n_rows for one in found] == [1, 2, 1]
     assert [one.coverage.estimate for one in found] == [1, 1, 0]
     assert [one.risk.estimate for one in found] == [0, 0.5, 0.25]
     assert np.isnan(found[2].errors.estimate)  # it gave no answer
-
-
-def test_many_groups_share_a_line():
-    names = [f"g{k:03d}" for k in range(100) for _ in range(1 + (k < 10))]
-    found = Groups.of("site", names).figures(np.zeros(110, bool), np.zeros(110, bool))
-    assert len(found) == 40
-    assert found[-1].name == "61 other groups"
-    assert sum(one.counts.n_rows for one in found) == 110
-    assert {"g000", "g009"} <= {one.name for one in found}
 
 
 def test_intervals_cover_all_groups_together():
@@ -40,7 +30,7 @@ def test_intervals_cover_all_groups_together():
     missed = different = 0
     for _ in range(200):
         wrong = rng.uniform(size=320) < 0.1
-        found = Groups.of("site", names.tolist()).figures(np.zeros(320, bool), wrong)
+        found = figures_by_group(names.tolist(), np.zeros(320, bool), wrong)
         missed += any(not one.errors.low <= 0.1 <= one.errors.high for one in found)
         different += any(one.differs for one in found)
     assert missed <= 200 * 0.05 + 3 * np.sqrt(200 * 0.05 * 0.95)

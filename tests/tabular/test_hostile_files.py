@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hostile import REFUSED, hostile_files
+from hostile import REFUSED, hostile_files, open_chunks
 
 from demur.columns import Schema, TableError, TableWarning
-from demur.tabular import LabelledTable, TableWriter, open_chunks, open_table, read_table
+from demur.tabular import LabelledTable, TableWriter, open_table, read_table
 
 FILES = hostile_files()
 every_file = pytest.mark.parametrize("name", FILES)

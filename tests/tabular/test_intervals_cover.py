@@ -9,8 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from demur import Decision
-from demur.metrics import proportion_interval
+from demur import CostMatrix, Decision
 from demur.tabular import Evaluation
 
 COST, DECLINED, COSTS = 0.2, 0.2, np.array([[0, 1, 0.3], [4, 0, 0.3]])
@@ -26,7 +25,7 @@ def draw(rng, n_rows, rate, depends):
     proba = np.where(label[:, None] == np.arange(2), confidence[:, None], 1 - confidence[:, None])
     decision = Decision.from_acceptance(label, 1 - DECLINED - u, confidence)
     y = np.where(wrong, 1 - label, label)
-    return Evaluation.of(y, decision, classes=[0, 1], cost=COST, proba=proba, cost_matrix=COSTS)
+    return Evaluation.of(y, decision, classes=[0, 1], cost=COST, proba=proba, rule=CostMatrix(COSTS))
 
 
 def truth(rate, depends):
@@ -73,8 +72,7 @@ def misses(n_rows, rate, depends, n_draws):
         for name, true in figures.items():
             look(name, result.figures[name].low, result.figures[name].high, true)
         for one in result.by_class:
-            for name, share in one.shares.items():
-                found = proportion_interval(*share)
+            for name, found in one.intervals.items():
                 look(f"{name} of a class", found.low, found.high, shares[name])
         low, high = result.reliability.accuracy.low, result.reliability.accuracy.high
         for k, true in in_bins.items():

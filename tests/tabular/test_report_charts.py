@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from demur.tabular.html_report import Axis, thin
+from demur.tabular.html_report import Axis, Chart
 
 
 @pytest.mark.parametrize("high", [1e-4, 0.0123, 0.05, 0.1, 0.149, 0.5, 0.995, 1.0, 7.3])
@@ -17,12 +17,13 @@ def test_marks_are_round_distinct_and_within_the_axis(high):
         assert axis.at(float(text.removesuffix(" %")) / 100) == pytest.approx(position, abs=0.02)
 
 
-def test_thinning_keeps_the_ends_and_stays_close():
+def test_a_long_line_keeps_its_ends_and_stays_close():
     x = np.linspace(0, 1, 50_000)
-    y = np.sin(20 * x)
-    kept_x, kept_y = thin(x, y)
-    assert len(kept_x) <= 400
-    assert (kept_x[0], kept_x[-1]) == (x[0], x[-1])
-    assert np.abs(np.interp(x, kept_x, kept_y) - y).max() < 1e-3
-    short, _ = thin(np.array([0.1, 0.5, 1.0]), np.array([1.0, 0.0, 0.5]))
-    assert short.tolist() == [0.1, 0.5, 1.0]
+    y = np.sin(20 * x) / 2 + 0.5
+    axes = Axis("", 1, 0, 1000), Axis("", 1, 0, 1000)
+    ((kind, path),) = Chart("", "", *axes, {"model": (x, y)}).paths()
+    kept = np.array([point.split() for point in path[1:].split("L")], dtype=float) / 1000
+    assert kind == "model"
+    assert len(kept) <= 400
+    assert kept[[0, -1], 0].tolist() == [0, 1]
+    assert np.abs(np.interp(x, *kept.T) - y).max() < 1e-3

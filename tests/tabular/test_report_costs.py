@@ -1,14 +1,17 @@
 """The costs of the report: whatever the script counts from the page is what the metrics give, ties included."""
 
-import base64
+import json
+import re
 
 import numpy as np
 import pytest
 from report_samples import free
 
 from demur import Chow
-from demur.metrics import CostCurve
-from demur.tabular.html_report import cells, cost_grid, n_rejections
+from demur.metrics import CostCurve, accepted_accuracy, coverage
+from demur.tabular import report_html
+from demur.tabular.evaluation_figures import per_hundred, percent
+from demur.tabular.html_report import cost_grid
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.2, 0.1234, 0.5, 0.7])
@@ -21,38 +24,16 @@ def test_the_chosen_cost_is_on_the_grid_and_every_step_is_a_decimal(cost):
     assert grid[-1] == (0.5 if cost <= 0.5 else 0.995)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_every_row_is_rejected_exactly_where_chow_rejects_it(dtype):
-    grid = cost_grid(0.123)
-    rng = np.random.default_rng(0)
-    largest = np.concatenate([rng.uniform(0.5, 1, 200), 1 - grid]).astype(dtype)  # the second half are ties
-    proba = np.column_stack([largest, 1 - largest])
-    found = n_rejections(largest, grid)
-    for position, cost in enumerate(grid[grid < 0.5]):
-        np.testing.assert_array_equal(found > position, Chow(cost).decide(proba).reject)
-
-
-def test_the_page_counts_what_the_cost_curve_does():
-    evaluation = free()
-    grid = cost_grid(0.2)
-    found = n_rejections(evaluation.decision.confidence, grid)
-    curve = CostCurve.from_confidence(evaluation.decision.confidence, evaluation.wrong)
-    for position in np.flatnonzero(grid < 0.5):  # from 1/2 on a cost is legal but warned of
-        rejected = found > position
-        risk = np.where(rejected, grid[position], evaluation.wrong).mean()
-        assert risk == pytest.approx(curve.risk_at(grid[position]), abs=1e-12)
-    np.testing.assert_array_equal(found > int(np.searchsorted(grid, 0.2)), evaluation.decision.reject)
-
-
-def test_cells_hold_every_row_once():
+def test_the_page_says_at_each_cost_what_the_metrics_say():
+    """Ties included: some rows lie exactly on the border of a cost of the grid."""
     evaluation = free(unknown=(3, 4))
-    rejections = n_rejections(evaluation.decision.confidence, cost_grid(0.2))
-    packed = cells(evaluation, rejections)
-    true, answer, first, count = (
-        np.frombuffer(base64.b64decode(packed[name]), dtype=dtype)
-        for name, dtype in (("true", "<u2"), ("answer", "<u2"), ("rejections", "<u2"), ("count", "<u4"))
-    )
-    unpacked = np.repeat(np.column_stack([true, answer, first]), count, axis=0)
-    rows = np.column_stack([evaluation.true, evaluation.decision.label, rejections])
-    np.testing.assert_array_equal(unpacked, rows[np.lexsort(rows.T[::-1])])
-    assert int(count[true != answer].sum()) == evaluation.wrong.sum()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', report_html(evaluation, "Costs"))[1])
+    curve = CostCurve.from_confidence(evaluation.decision.confidence, evaluation.wrong)
+    assert len(data["costs"]) == len(data["states"]) == 101
+    for cost, state in zip(data["costs"][:-1], data["states"][:-1], strict=True):  # 1/2 is legal but warned of
+        tiles = {name: value.replace("\xa0", " ") for name, value, _ in state["tiles"]}
+        answers = Chow(cost).decide(evaluation.proba).labels(range(4))
+        assert tiles["risk"] == per_hundred(curve.risk_at(cost))
+        assert tiles["coverage"] == percent(coverage(answers))
+        assert tiles["accepted_accuracy"] == percent(accepted_accuracy(evaluation.true, answers))
+        assert state["headline"].replace("\xa0", " ") == evaluation.at(cost).headline()

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -10,12 +11,13 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hostile import open_chunks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demur.columns import TableError, TableWarning
-from demur.tabular import TableWriter, open_chunks, open_table, read_table
-from demur.tabular.csv_files import _Utf8
+from demur.tabular import TableWriter, open_table, read_table
+from demur.tabular.csv_files import _utf8
 
 
 def table_of(text, **options):
@@ -49,12 +51,9 @@ def test_what_the_csv_module_writes_is_read_back(rows, delimiter, end, quote_all
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
 )
 def test_any_way_of_cutting_the_bytes_gives_the_same_text(text, sizes, encoding):
-    stream, got = _Utf8(io.BytesIO(text.encode(encoding)), "text"), b""
-    for size in [*sizes, *[5] * 200]:
-        part = stream.read(size)
-        assert len(part) <= size
-        got += part
-    assert got.decode() == text
+    data, cuts = text.encode(encoding), itertools.accumulate([4, *sizes, *[5] * 40])
+    blocks = [data[start:end] for start, end in itertools.pairwise([0, *cuts])]
+    assert b"".join(_utf8(iter(blocks), "text")).decode() == text
 
 
 def test_types_are_decided_over_all_rows():
@@ -240,8 +239,8 @@ def test_streaming_needs_little_memory(tmp_path):
         path = tmp_path / f"{n}.csv"
         path.write_bytes(b"a,b\n" + ROWS * n * 2)
         program = (
-            "import sys, pyarrow as pa; from demur.tabular import open_chunks\n"
-            "for _ in open_chunks(sys.argv[1], columns={'b': pa.string()}): pass\n"
+            "import sys, pyarrow as pa; from demur.tabular import open_table\n"
+            "for _ in open_table(sys.argv[1]).chunks({'b': pa.string()}): pass\n"
             "print(pa.default_memory_pool().max_memory())"
         )
         done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=True)

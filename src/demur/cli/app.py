@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 
 from demur._version import __version__
-from demur.cli.check import check
-from demur.cli.console import EXIT_WRONG_CALL, CallError, complain
+from demur.cli.console import notes, warnings_as_notes
 from demur.cli.demo import demo
 from demur.cli.evaluate import evaluate
 from demur.cli.export import export
 from demur.cli.fit import fit
-from demur.cli.methods import methods
+from demur.cli.losses import check, methods
 from demur.cli.monitor import monitor
 from demur.cli.predict import predict
 from demur.cli.refit import refit
 from demur.cli.reproduce import reproduce
 from demur.cli.serve import serve
 from demur.cli.wrap import wrap
+from demur.errors import UserError
 
 __all__ = ["app", "main", "run"]
 
@@ -50,15 +50,22 @@ def _options(
 
 
 def run() -> None:
-    """Run the program: 0 done, 1 the work failed, 2 the call or its input is wrong."""
+    """Run the program: 0 done, 1 the work failed, 2 the call or its input is wrong.
+
+    Some commands have other codes for their results, which their help states.
+    """
     try:
-        app()
-    except CallError as error:
-        complain(str(error))
-        sys.exit(EXIT_WRONG_CALL)
+        with warnings_as_notes():
+            app()
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except (UserError, OSError) as error:
+        notes.print(f"demur: {' '.join(str(error).split())}", markup=False)
+        sys.exit(getattr(error, "exit_code", 2))
+    except MemoryError:
+        notes.print("demur: there is not enough memory: give fewer rows at once, or a smaller model.")
+        sys.exit(2)
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import EXIT_FAILED, console, warnings_as_notes, wrong_call_if_refused
-from demur.cli.options import ReplaceFile
+from demur.cli.console import say
+from demur.cli.options import OUTPUT, VALIDATION, Force
 
 __all__ = ["export"]
 
@@ -20,39 +20,35 @@ class Format(StrEnum):
 
 def export(
     model: Annotated[Path, typer.Argument(help="Model folder from demur fit or demur.save.")],
+    check: Annotated[str | None, VALIDATION(help="Table to compare the graph with the model on.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write.", show_default="the folder's name with .onnx")
+        Path | None, OUTPUT("--out", "-o", help="File to write.", show_default="the folder's name with .onnx")
     ] = None,
-    format: Annotated[Format, typer.Option(help="Format of the file.")] = Format.ONNX,
-    check: Annotated[str | None, typer.Option(help="Table on which to compare the graph with the model.")] = None,
-    force: ReplaceFile = False,
+    format: Annotated[Format, OUTPUT(help="Format of the file.")] = Format.ONNX,
+    force: Force = False,
 ) -> None:
     """Write a model as one ONNX graph: from features to label, reject flag and confidence.
 
+    With --check, the exit code is 1 if the graph and the model decide differently.
+
     Example: demur export model/ --format onnx --out model.onnx --check test.csv
     """
+    from demur.deploy import load
+    from demur.deploy.onnx import compare_onnx, export_onnx
+    from demur.tabular import read_table
+
     target = out or Path(f"{model.resolve().name}.onnx")
-    with wrong_call_if_refused(), warnings_as_notes():
-        from demur.deploy import load
-        from demur.deploy.onnx import export_onnx
-
-        loaded = load(model)
-        export_onnx(loaded, target, overwrite=force)
-        console.print(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).", markup=False, soft_wrap=True)
-        if getattr(loaded, "novelty", None) is not None:
-            console.print("It decides by the rule alone: unlike the model, it does not detect novel rows.")
-        if check is None:
-            return
-        from demur.deploy.onnx import compare_onnx
-        from demur.tabular import read_table
-
-        agreement = compare_onnx(loaded, target, read_table(check))
-    others = agreement.n_labels + agreement.n_rejects
-    console.print(
-        f"onnxruntime and demur decide the same on {agreement.n_rows - others:,} of {agreement.n_rows:,} rows of "
-        f"{check}; confidences differ by at most {agreement.confidence:.1g}.",
-        markup=False,
-        soft_wrap=True,
+    loaded = load(model)
+    export_onnx(loaded, target, overwrite=force)
+    say(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).")
+    if getattr(loaded, "novelty", None) is not None:
+        say("It decides by the rule alone: unlike the model, it does not detect novel rows.")
+    if check is None:
+        return
+    agreement = compare_onnx(loaded, target, read_table(check))
+    say(
+        f"onnxruntime and demur decide the same on {agreement.n_rows - agreement.n_labels - agreement.n_rejects:,} of "
+        f"{agreement.n_rows:,} rows of {check}; confidences differ by at most {agreement.confidence:.1g}."
     )
     if not agreement.decisions_agree:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(1)

@@ -1,88 +1,133 @@
-"""Options that several commands have, and the formats of experts, prices and limits."""
+"""Options that several commands have, with their checks, and the formats of experts, prices and limits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
-from demur.cli.console import CallError
+from demur.errors import InputError
 
 __all__ = [
+    "COMPUTING",
+    "DATA",
+    "DECISION",
+    "MODEL",
+    "OUTPUT",
+    "VALIDATION",
     "AllowExtra",
     "AsJson",
     "Cost",
+    "Coverage",
     "DayFirst",
     "DecimalSign",
     "Delimiter",
     "Delta",
     "Drop",
-    "KnownDayFirst",
-    "KnownDecimalSign",
+    "Force",
+    "MaxRisk",
     "ModelFolder",
+    "OtherCost",
     "OutFolder",
-    "ReplaceFile",
-    "ReplaceModel",
+    "Prices",
+    "Report",
     "TimeBudget",
     "panel",
     "read_expert_options",
     "read_limits",
     "read_prices",
+    "share",
 ]
 
 
-def panel(name: str, *names: str, help: str, **more: Any) -> Any:
-    """Return an option in a panel of the help."""
-    return typer.Option(*names, help=help, rich_help_panel=name, **more)
+def panel(name: str) -> Callable[..., Any]:
+    """Return a function that declares an option in a panel of the help."""
+    return partial(typer.Option, rich_help_panel=name)
 
 
-ModelFolder: TypeAlias = Annotated[Path, typer.Argument(help="Model folder from demur fit.")]
-OutFolder: TypeAlias = Annotated[Path, panel("Output", "--out", "-o", help="Model folder to write.")]
-Cost: TypeAlias = Annotated[
-    float | None, panel("Decision", "--cost", "-c", help="Cost of declining; a mistake costs 1.", show_default="0.2")
-]
-Delta: TypeAlias = Annotated[float, panel("Decision", help="Probability that the guarantee fails.")]
-Drop: TypeAlias = Annotated[list[str] | None, panel("Data", metavar="COLUMN", help="Column to leave out.")]
-AllowExtra: TypeAlias = Annotated[bool, typer.Option("--allow-extra", help="Accept columns unknown to the model.")]
-Delimiter: TypeAlias = Annotated[str | None, panel("Data", help="Column delimiter.", show_default="detected")]
-DecimalSign: TypeAlias = Annotated[str | None, panel("Data", help="Decimal separator.", show_default="detected")]
-DayFirst: TypeAlias = Annotated[
-    bool | None, panel("Data", help="Dates such as 1.2.2024 begin with the day.", show_default="detected")
-]
-KnownDecimalSign: TypeAlias = Annotated[
-    str | None, panel("Data", help="Decimal separator.", show_default="as in training")
-]
-KnownDayFirst: TypeAlias = Annotated[
-    bool | None, panel("Data", help="Dates such as 1.2.2024 begin with the day.", show_default="as in training")
-]
-TimeBudget: TypeAlias = Annotated[float, panel("Model", help="Seconds for the training; 0 for no limit.")]
-ReplaceModel: TypeAlias = Annotated[bool, panel("Output", "--force", help="Replace an existing model.")]
-ReplaceFile: TypeAlias = Annotated[bool, panel("Output", "--force", help="Replace an existing file.")]
-AsJson: TypeAlias = Annotated[bool, panel("Output", "--json", help="Print JSON.")]
+DATA, MODEL, DECISION, VALIDATION, OUTPUT, COMPUTING = map(
+    panel, ("Data", "Model", "Decision", "Validation", "Output", "Computing")
+)
 
 
-def read_expert_options(options: Sequence[str] | None) -> dict[str, tuple[str, float]] | None:
+def share(*, zero: bool = False, one: bool = False) -> Callable[[typer.CallbackParam, float | None], float | None]:
+    """Return a check that an option lies between 0 and 1; ``zero`` and ``one`` say whether these are allowed."""
+
+    def check(option: typer.CallbackParam, value: float | None) -> float | None:
+        if value is None or 0 < value < 1 or (zero and value == 0) or (one and value == 1):
+            return value
+        bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
+        hint = f"did you mean {value / 100:g}?" if 1 < value < 100 or value in (1, 100) else "give a fraction."
+        raise InputError(f"{option.opts[0]} must be a number {bounds}, got {value:g}: {hint}")
+
+    return check
+
+
+ModelFolder = Annotated[Path, typer.Argument(help="Model folder from demur fit.")]
+OutFolder = Annotated[Path, OUTPUT("--out", "-o", help="Model folder to write.")]
+Report = Annotated[Path | None, OUTPUT(help="HTML report to write.")]
+Force = Annotated[bool, OUTPUT("--force", help="Replace an existing model or file.")]
+AsJson = Annotated[bool, OUTPUT("--json", help="Print JSON.")]
+
+Cost = Annotated[
+    float | None,
+    DECISION(
+        "--cost",
+        "-c",
+        help="Cost of declining; a mistake costs 1.",
+        show_default="0.2",
+        callback=share(zero=True),
+    ),
+]
+OtherCost = Annotated[
+    float | None,
+    DECISION(
+        "--cost",
+        "-c",
+        help="Cost of declining, without a refit.",
+        show_default="the model's",
+        callback=share(zero=True),
+    ),
+]
+Prices = Annotated[
+    list[str] | None,
+    DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
+]
+Coverage = Annotated[
+    float | None, DECISION(help="Share of rows to answer, instead of --cost.", callback=share(one=True))
+]
+MaxRisk = Annotated[float | None, DECISION(help="Guaranteed error rate, instead of --cost.", callback=share())]
+Delta = Annotated[float, DECISION(help="Probability that the guarantee fails.", callback=share())]
+
+TimeBudget = Annotated[float, MODEL(help="Seconds for the training; 0 for no limit.")]
+
+Drop = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to leave out.")]
+AllowExtra = Annotated[bool, DATA("--allow-extra", help="Accept columns unknown to the model.")]
+Delimiter = Annotated[str | None, DATA(help="Column delimiter.", show_default="detected")]
+
+DecimalSign = Annotated[str | None, DATA(help="Decimal separator.", show_default="detected")]
+DayFirst = Annotated[bool | None, DATA(help="Dates such as 1.2.2024 begin with the day.", show_default="detected")]
+
+
+def read_expert_options(texts: Sequence[str] | None) -> dict[str, tuple[str, float]]:
     """Read ``name=column:price``, once for each expert; a column may have any name.
 
     Examples
     --------
     >>> read_expert_options(["nurse=what: she says:0.05"])
     {'nurse': ('what: she says', 0.05)}
-    >>> read_expert_options(["nurse=0.05"])
-    Traceback (most recent call last):
-        ...
-    demur.cli.console.CallError: --expert must be NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05, got 'nurse=0.05'.
     """
-    found = {}
-    for name, rest in _pairs("--expert", options, "NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05", first=True):
-        column, has_price, price = rest.rpartition(":")
-        if not has_price or not column:
-            raise CallError(f"--expert must be NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05, got '{name}={rest}'.")
+    found, form = {}, "NAME=COLUMN:PRICE, as in nurse=nurse_says:0.05"
+    for name, rest in _pairs("--expert", texts, form):
+        column, _, price = rest.rpartition(":")
+        if not column:
+            raise InputError(f"--expert must be {form}, got '{name}={rest}'.")
         found[name] = (column, _number("--expert", price))
-    return found or None
+    return found
 
 
-def read_prices(options: Sequence[str] | None) -> dict[str, float] | None:
+def read_prices(texts: Sequence[str] | None) -> dict[str, float]:
     """Read ``name=price``, once for each expert whose price changes.
 
     Examples
@@ -90,10 +135,10 @@ def read_prices(options: Sequence[str] | None) -> dict[str, float] | None:
     >>> read_prices(["nurse=0.1"])
     {'nurse': 0.1}
     """
-    return {name: _number("--price", text) for name, text in _pairs("--price", options)} or None
+    return {name: _number("--price", text) for name, text in _pairs("--price", texts)}
 
 
-def read_limits(options: Sequence[str] | None) -> dict[str, float | None] | None:
+def read_limits(texts: Sequence[str] | None) -> dict[str, float | None]:
     """Read ``name=limit``: a whole number of rows, a share below 1, or "none" for no limit.
 
     Examples
@@ -102,39 +147,27 @@ def read_limits(options: Sequence[str] | None) -> dict[str, float | None] | None
     {'consultant': 40, 'nurse': 0.2, 'intern': None}
     """
     found: dict[str, float | None] = {}
-    for name, text in _pairs("--capacity", options):
-        if text.strip().lower() == "none":
-            found[name] = None
-            continue
-        number = _number("--capacity", text)
-        if number >= 1 and number != int(number):
-            hint = f": did you mean {number / 100:g}?" if number < 100 else "."
-            raise CallError(f"--capacity must be a whole number of rows, or a share below 1, got {name}={text}{hint}")
-        found[name] = int(number) if number >= 1 or text.strip() == "0" else number
-    return found or None
+    for name, text in _pairs("--capacity", texts):
+        number = None if text.lower() == "none" else _number("--capacity", text)
+        found[name] = int(number) if number is not None and number.is_integer() else number
+    return found
 
 
 def _pairs(
-    option: str, texts: Sequence[str] | None, form: str = "NAME=NUMBER, as in nurse=0.1", *, first: bool = False
-) -> list[tuple[str, str]]:
-    """Split each text at its first or last equals sign."""
-    found: dict[str, str] = {}
+    option: str, texts: Sequence[str] | None, form: str = "NAME=NUMBER, as in nurse=0.1"
+) -> Iterator[tuple[str, str]]:
+    """Split each text at its first equals sign."""
+    names = set()
     for text in texts or ():
-        name, has_name, rest = text.partition("=") if first else text.rpartition("=")
-        name = name.strip()
-        if not has_name or not name:
-            raise CallError(f"{option} must be {form}, got {text!r}.")
-        if name in found:
-            raise CallError(f"{option} names {name!r} twice: give each expert once; several columns as a,b.")
-        found[name] = rest
-    return list(found.items())
+        name, equals, rest = (part.strip() for part in text.partition("="))
+        if not equals or not name or name in names:
+            raise InputError(f"{option} must be {form}, once for each expert, got {text!r}.")
+        names.add(name)
+        yield name, rest
 
 
 def _number(option: str, text: str) -> float:
     try:
-        number = float(text)
+        return float(text)
     except ValueError:
-        raise CallError(f"{option} ends in {text!r}, which is not a number.") from None
-    if not 0 <= number < float("inf"):
-        raise CallError(f"{option} takes numbers of at least 0, got {text}.")
-    return number
+        raise InputError(f"{option} ends in {text!r}, which is not a number.") from None

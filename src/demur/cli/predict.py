@@ -1,88 +1,70 @@
 """``demur predict``: decisions for new rows."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 
-from demur.cli.console import (
-    CallError,
-    check_share,
-    console,
-    is_watched,
-    load_table_model,
-    notes,
-    warnings_as_notes,
-    wrong_call_if_refused,
-)
+from demur.cli.console import console, is_watched, load_table_model, notes
 from demur.cli.options import (
+    COMPUTING,
+    DECISION,
+    OUTPUT,
     AllowExtra,
+    DayFirst,
+    DecimalSign,
     Delimiter,
-    KnownDayFirst,
-    KnownDecimalSign,
+    Force,
     ModelFolder,
-    ReplaceFile,
-    panel,
+    OtherCost,
+    Prices,
     read_limits,
     read_prices,
 )
+from demur.errors import InputError
 
 __all__ = ["predict"]
 
-
-NewRows: TypeAlias = Annotated[str, typer.Argument(help="Table of new rows, folder of Parquet files, or - for stdin.")]
-Output: TypeAlias = Annotated[
-    str, panel("Output", "--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.")
+NewRows = Annotated[str, typer.Argument(help="Table of new rows, folder of Parquet files, or - for stdin.")]
+Output = Annotated[str, OUTPUT("--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.")]
+ReviewBudget = Annotated[
+    float | None, DECISION(help="Number or share of rows to decline, those with the largest saving first.")
 ]
-OtherCost: TypeAlias = Annotated[
-    float | None,
-    panel("Decision", "--cost", "-c", help="Cost of declining, without a refit.", show_default="the model's"),
-]
-ReviewBudget: TypeAlias = Annotated[
-    float | None, panel("Decision", help="Number or share of rows to decline, those with the largest saving first.")
-]
-Price: TypeAlias = Annotated[
+Capacity = Annotated[
     list[str] | None,
-    panel("Decision", metavar="NAME=PRICE", help="Price of an expert.", show_default="the model's"),
+    DECISION(metavar="NAME=LIMIT", help="Maximum number or share of rows for an expert; none for no limit."),
 ]
-Capacity: TypeAlias = Annotated[
-    list[str] | None,
-    panel("Decision", metavar="NAME=LIMIT", help="Maximum number or share of rows for an expert; none for no limit."),
+Proba = Annotated[bool, OUTPUT("--proba", help="Write class probabilities, as proba:<class>.")]
+Keep = Annotated[list[str] | None, OUTPUT(metavar="COLUMN", help="Column to copy to the output.")]
+KeepAll = Annotated[bool, OUTPUT("--keep-all", help="Copy all columns to the output.")]
+SpreadsheetSafe = Annotated[
+    bool, OUTPUT("--spreadsheet-safe", help="Put an apostrophe in front of cells that look like formulas.")
 ]
-Proba: TypeAlias = Annotated[bool, panel("Output", "--proba", help="Write class probabilities, as proba:<class>.")]
-Keep: TypeAlias = Annotated[list[str] | None, panel("Output", metavar="COLUMN", help="Column to copy to the output.")]
-KeepAll: TypeAlias = Annotated[bool, panel("Output", "--keep-all", help="Copy all columns to the output.")]
-ChunkRows: TypeAlias = Annotated[int, typer.Option(min=1, help="Rows to process at a time.")]
-Scheduler: TypeAlias = Annotated[
-    str | None, typer.Option(help="Process a folder on Dask: address of a scheduler, or local:N.")
-]
-SpreadsheetSafe: TypeAlias = Annotated[
-    bool, panel("Output", "--spreadsheet-safe", help="Put an apostrophe in front of cells that look like formulas.")
-]
+ChunkRows = Annotated[int, COMPUTING(min=1, help="Rows to process at a time.")]
+Scheduler = Annotated[str | None, COMPUTING(help="Process a folder on Dask: address of a scheduler, or local:N.")]
 
 
 def predict(
     model: ModelFolder,
     data: NewRows = "-",
     out: Output = "-",
+    allow_extra: AllowExtra = False,
+    delimiter: Delimiter = None,
+    decimal: DecimalSign = None,
+    dayfirst: DayFirst = None,
     cost: OtherCost = None,
     review_budget: ReviewBudget = None,
-    price: Price = None,
+    price: Prices = None,
     capacity: Capacity = None,
     proba: Proba = False,
     keep: Keep = None,
     keep_all: KeepAll = False,
-    allow_extra: AllowExtra = False,
-    delimiter: Delimiter = None,
-    decimal: KnownDecimalSign = None,
-    dayfirst: KnownDayFirst = None,
+    spreadsheet_safe: SpreadsheetSafe = False,
+    force: Force = False,
     chunk_rows: ChunkRows = 65_536,
     scheduler: Scheduler = None,
-    spreadsheet_safe: SpreadsheetSafe = False,
-    force: ReplaceFile = False,
 ) -> None:
     """Decide for each row of a table, and write the decisions in the same order.
 
@@ -95,69 +77,43 @@ def predict(
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
-    check_share("--cost", cost, what="price")
-    with wrong_call_if_refused(), warnings_as_notes():
-        from demur.tabular import DecideOptions, decide_file, decide_folder
+    from demur.progress import progress_bar
+    from demur.tabular import DecideOptions, decide_file, decide_folder
 
-        if scheduler is not None:
-            _check_scheduler_call(data, out, review_budget, spreadsheet_safe)
-        options = DecideOptions(
-            cost=cost,
-            prices=read_prices(price),
-            capacity=read_limits(capacity),
-            review_budget=review_budget,
-            proba=proba,
-            keep=None if keep_all else tuple(keep or ()),
-            strict=not allow_extra,
-            chunk_rows=chunk_rows,
-            delimiter=delimiter,
-            decimal=decimal,
-            dayfirst=dayfirst,
-        )
-        fitted = load_table_model(model)
+    options = DecideOptions(
+        cost=cost,
+        prices=read_prices(price) or None,
+        capacity=read_limits(capacity) or None,
+        review_budget=review_budget,
+        proba=proba,
+        keep=None if keep_all else tuple(keep or ()),
+        strict=not allow_extra,
+        chunk_rows=chunk_rows,
+        delimiter=delimiter,
+        decimal=decimal,
+        dayfirst=dayfirst,
+    )
+    fitted = load_table_model(model)
+    if scheduler is not None:
+        limits = {**fitted.experts.limits, **(options.capacity or {})}.values()
+        whole = review_budget is not None or spreadsheet_safe or any(limit is not None for limit in limits)
+        if whole or out == "-" or not Path(data).is_dir():
+            raise InputError(
+                "--scheduler decides the files of a folder separately: give a folder of Parquet files and --out, leave "
+                "out --review-budget and --spreadsheet-safe, and lift limits of experts with --capacity NAME=none."
+            )
+    unit = "rows" if scheduler is None else "files"
+    with progress_bar(unit, None) if is_watched() else nullcontext(lambda steps: None) as progress:
         if scheduler is None:
-            with _progress("rows") as advance:
-                writing = {"overwrite": force, "spreadsheet_safe": spreadsheet_safe}
-                total = decide_file(fitted, data, out, options, **writing, progress=advance)
+            total = decide_file(
+                fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=progress
+            )
         else:
-            _check_limits({**fitted.experts.limits, **(options.capacity or {})})
             load = functools.partial(load_table_model, str(model.resolve()))
             places = Path(data).resolve(), Path(out).resolve()
-            with _progress("files") as advance:
-                total = decide_folder(load, *places, options, scheduler=scheduler, overwrite=force, progress=advance)
+            total = decide_folder(load, *places, options, scheduler=scheduler, overwrite=force, progress=progress)
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
-    where = "" if out == "-" else f" to {out}"
     what = "for experts" if fitted.asks_experts else "declined"
+    where = "" if out == "-" else f" to {out}"
     summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
-
-
-def _check_scheduler_call(data: str, out: str, review_budget: float | None, spreadsheet_safe: bool) -> None:
-    if not Path(data).is_dir() or out == "-":
-        raise CallError("--scheduler works on a folder of Parquet files, and needs --out with the name of a folder.")
-    if review_budget is not None:
-        raise CallError("--review-budget compares all rows with each other, which --scheduler does not: leave one out.")
-    if spreadsheet_safe:
-        raise CallError("--spreadsheet-safe is for CSV files, and --scheduler writes Parquet: leave one out.")
-
-
-def _check_limits(limits: Mapping[str, float | None]) -> None:
-    if any(limit is not None for limit in limits.values()):
-        raise CallError(
-            "limits compare all rows with each other, which --scheduler does not: lift them with --capacity NAME=none, "
-            "or leave --scheduler out."
-        )
-
-
-@contextmanager
-def _progress(unit: str) -> Iterator[Callable[[int], None]]:
-    """Count on a terminal; the total is not known before the end."""
-    if not is_watched():
-        yield lambda steps: None
-        return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,} " + unit), TimeElapsedColumn())
-    with Progress(*columns, console=notes, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda steps: bar.advance(task, steps)

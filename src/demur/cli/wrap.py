@@ -1,14 +1,28 @@
 """``demur wrap``: turn a classifier that was fitted elsewhere into a model of a table."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from demur.array_types import ByName
-from demur.cli.console import CallError, check_free, console, warnings_as_notes, wrong_call_if_refused
+from demur.cli.console import check_new_model, say
 from demur.cli.fit import rule_of
-from demur.cli.options import Cost, DayFirst, DecimalSign, Delimiter, Delta, Drop, OutFolder, ReplaceModel
+from demur.cli.options import (
+    DATA,
+    MODEL,
+    Cost,
+    Coverage,
+    DayFirst,
+    DecimalSign,
+    Delimiter,
+    Delta,
+    Drop,
+    Force,
+    MaxRisk,
+    OutFolder,
+)
+from demur.errors import InputError
 
 __all__ = ["wrap"]
 
@@ -18,68 +32,53 @@ def wrap(
     data: Annotated[str, typer.Argument(help="Table with the classifier's columns, to detect their types.")],
     out: OutFolder,
     target: Annotated[
-        str | None, typer.Option("--target", "-t", help="Name of the label column.", show_default="class")
+        str | None, DATA("--target", "-t", help="Name of the label column.", show_default="class")
     ] = None,
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate", help="Calibrate on the table: labelled rows that the model was not trained on."),
-    ] = False,
-    cost: Cost = None,
-    coverage: Annotated[
-        float | None, typer.Option(help="Share of rows to answer, instead of a cost. Needs --calibrate.")
-    ] = None,
-    max_risk: Annotated[
-        float | None,
-        typer.Option(help="Guaranteed error rate, instead of a cost. Needs --calibrate."),
-    ] = None,
-    delta: Delta = 0.05,
     drop: Drop = None,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
-    force: ReplaceModel = False,
+    calibrate: Annotated[
+        bool, MODEL("--calibrate", help="Calibrate on DATA: labelled rows that the model was not trained on.")
+    ] = False,
+    cost: Cost = None,
+    coverage: Coverage = None,
+    max_risk: MaxRisk = None,
+    delta: Delta = 0.05,
+    force: Force = False,
 ) -> None:
     """Make a model folder for predict, evaluate and serve from your own fitted classifier.
 
-    In Python, TableModel.wrap does the same.
+    --coverage and --max-risk need --calibrate. In Python, TableModel.wrap does the same.
 
     Example: demur wrap sklearn-model/ rows.csv --target y --calibrate --out model/
     """
-    check_free(out, "--out", force)
-    with wrong_call_if_refused(), warnings_as_notes():
-        rule = rule_of(cost, coverage, max_risk, delta, None)
-        if rule is not None and not calibrate:
-            raise CallError("--coverage and --max-risk need labelled rows: give --calibrate and a table with labels.")
-        from dataclasses import replace
+    check_new_model(out, force)
+    rule = rule_of(cost, coverage, max_risk, delta)
+    if rule is not None and not calibrate:
+        raise InputError("--coverage and --max-risk need labelled rows: give --calibrate and a table with labels.")
+    from demur.columns import Schema
+    from demur.deploy import load, save
+    from demur.tabular import TableModel, open_table
 
-        from demur.columns import Schema
-        from demur.deploy import load, save
-        from demur.deploy.model_folder import check_target
-        from demur.rules import Rule
-        from demur.tabular import TableModel, open_table
-
-        assert rule is None or isinstance(rule, Rule)  # without a matrix, no rule waits for the classes
-        check_target(out, overwrite=force)
-        estimator = load(model)
-        if isinstance(estimator, TableModel):
-            raise CallError(f"{model} is a model of a table already; use it as it is.")
-        with open_table(data, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
-            table = reader.read()
-            notation: ByName = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
-        named = target if target in table.column_names else None
-        schema = replace(Schema.from_frame(table, target=named, drop=drop or ()), **notation)
-        wrapped = TableModel.wrap(
-            estimator, schema, target=target, cost=cost, rule=rule, calibrate=table if calibrate else None
-        )
-        save(wrapped, out, overwrite=force)
-    console.print(
-        f"{model}: {wrapped.facts['model_in_words']}, {len(wrapped.classes):,} classes.", markup=False, soft_wrap=True
+    estimator = load(model)
+    if isinstance(estimator, TableModel):
+        raise InputError(f"{model} is a model of a table already; use it as it is.")
+    with open_table(data, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
+        table = reader.read()
+    named = target if target in table.column_names else None
+    schema = replace(
+        Schema.from_frame(table, target=named, drop=drop or ()), decimal=reader.decimal or ".", dayfirst=reader.dayfirst
     )
+    wrapped = TableModel.wrap(
+        estimator, schema, target=target, cost=cost, rule=rule, calibrate=table if calibrate else None
+    )
+    save(wrapped, out, overwrite=force)
+    say(f"{model}: {wrapped.facts['model_in_words']}, {len(wrapped.classes):,} classes.")
     for sentence in wrapped.schema.describe():
-        console.print(f"  {sentence}", markup=False)
+        say(f"  {sentence}")
     n_rows = wrapped.facts["calibrated_on"]
-    words = f"Calibrated on {n_rows:,} rows." if n_rows else "Its probabilities are used as they are."
-    console.print(words)
-    if (sentence_ := wrapped.explain()) is not None:
-        console.print(sentence_, markup=False)
-    console.print(f"Wrote {out}. Next: demur predict {out} NEW.csv --out decisions.csv", markup=False, soft_wrap=True)
+    say(f"Calibrated on {n_rows:,} rows." if n_rows else "Its probabilities are used as they are.")
+    if (explanation := wrapped.explain()) is not None:
+        say(explanation)
+    say(f"Wrote {out}. Next: demur predict {out} NEW.csv --out decisions.csv")

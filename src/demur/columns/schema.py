@@ -161,7 +161,7 @@ class Schema:
         return tuple(column.n_codes for column in self.columns)
 
     def arrow_types(self) -> dict[str, pa.DataType]:
-        """Return the type to read each feature with, as :func:`demur.tabular.open_chunks` takes it."""
+        """Return the type to read each feature with, as :meth:`demur.tabular.TableReader.chunks` takes it."""
         return {column.name: column.arrow_type for column in self.columns}
 
     def check(

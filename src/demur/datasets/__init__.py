@@ -1,13 +1,15 @@
 """Data sets: synthetic ones, whose class probabilities are known exactly, and the paper's five from UCI."""
 
-from demur.datasets.gaussian_classes import (
+from demur.datasets.synthetic import (
     BayesSummary,
+    DeferralRows,
     Estimate,
     GaussianClasses,
+    LinearDeferral,
     make_gaussian_classes,
+    make_linear_deferral,
     paper_gaussians,
 )
-from demur.datasets.linear_deferral import DeferralRows, LinearDeferral, make_linear_deferral
 from demur.datasets.uci import Dataset, DatasetError, available_datasets, load
 
 __all__ = [

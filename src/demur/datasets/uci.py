@@ -47,11 +47,11 @@ class Source:
         are two, they hold the training rows and the test rows.
     sha256 : str
         Hash of all lines of ``files`` in order, without the headers; equal for a downloaded copy.
-    n_features, n_classes, n_train, n_test : int
+    n_classes, n_train, n_test : int
         Sizes in the paper's Table 3.
     features : tuple of str
-    train_first : callable
-        Takes the number of rows and a seed; returns an order in which the first ``n_train`` rows are the training rows.
+    shuffled : bool
+        Whether the rows are shuffled before the first ``n_train`` are taken for training.
     page : str
         Web page of the data set.
     url : str
@@ -67,27 +67,21 @@ class Source:
     name: str
     files: tuple[str, ...]
     sha256: str
-    n_features: int
     n_classes: int
     n_train: int
     n_test: int
     features: tuple[str, ...]
-    train_first: Callable[[int, int], NDArray[np.int64]]
+    shuffled: bool
     page: str
     url: str
     members: tuple[str, ...] = ()
     read_line: Callable[[str], list[str]] = str.split
     n_test_local: int | None = None
 
-
-def _by_position(n_rows: int, seed: int) -> NDArray[np.int64]:
-    return np.arange(n_rows, dtype=np.int64)
-
-
-def _shuffled(n_rows: int, seed: int) -> NDArray[np.int64]:
-    """Return the row order of pandas' ``frame.sample(frac=1, random_state=seed)``, without pandas."""
-    order = np.random.RandomState(seed).permutation(n_rows)  # pandas draws from the old generator
-    return order.astype(np.int64)
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.features)
 
 
 def _class_first(line: str) -> list[str]:
@@ -119,12 +113,11 @@ SOURCES: dict[str, Source] = {
             "vehicle",
             files=("vehicle.csv.gz",),
             sha256="63e275a99c957ee9cdd6cc7dbada4e68ed761ecdb5141ac6771cd25a9ac90292",
-            n_features=18,
             n_classes=4,
             n_train=700,
             n_test=146,
             features=tuple(_VEHICLE_FEATURES.split()),
-            train_first=_shuffled,
+            shuffled=True,
             page=f"{_UCI}/dataset/149/statlog+vehicle+silhouettes",
             url=f"{_UCI}/static/public/149/statlog+vehicle+silhouettes.zip",
             members=tuple(f"xa{letter}.dat" for letter in "abcdefghi"),
@@ -133,12 +126,11 @@ SOURCES: dict[str, Source] = {
             "satimage",
             files=("satimage_train.csv.gz", "satimage_test.csv.gz"),
             sha256="e23a322e05dd9b7772f4889746bf67e51727336916e1be057e8fb3f8a971ac47",
-            n_features=36,
             n_classes=6,
             n_train=4435,
             n_test=2000,
             features=tuple(f"attribute{number}" for number in range(1, 37)),
-            train_first=_by_position,
+            shuffled=False,
             page=f"{_UCI}/dataset/146/statlog+landsat+satellite",
             url=f"{_UCI}/static/public/146/statlog+landsat+satellite.zip",
             members=("sat.trn", "sat.tst"),
@@ -147,12 +139,11 @@ SOURCES: dict[str, Source] = {
             "yeast",
             files=("yeast.csv.gz",),
             sha256="8d1421bbf5478edb6dc576ab4ab48fc60f64c0f1ca3d2b5d3decd805e45ef3f7",
-            n_features=8,
             n_classes=10,
             n_train=1000,
             n_test=484,
             features=("mcg", "gvh", "alm", "mit", "erl", "pox", "vac", "nuc"),
-            train_first=_shuffled,
+            shuffled=True,
             page=f"{_UCI}/dataset/110/yeast",
             url=f"{_UCI}/static/public/110/yeast.zip",
             members=("yeast.data",),
@@ -162,7 +153,6 @@ SOURCES: dict[str, Source] = {
             "covtype",
             files=("covtype.csv.gz",),
             sha256="07bb157db99c2c3e4b9fe391aefa6eda5a83db87f841c0740d71e608ac7412c4",
-            n_features=54,
             n_classes=7,
             n_train=15_120,
             n_test=565_892,
@@ -172,7 +162,7 @@ SOURCES: dict[str, Source] = {
                 *(f"Wilderness_Area{number}" for number in range(1, 5)),
                 *(f"Soil_Type{number}" for number in range(1, 41)),
             ),
-            train_first=_by_position,
+            shuffled=False,
             page=f"{_UCI}/dataset/31/covertype",
             url="https://ndownloader.figshare.com/files/5976039",
             read_line=lambda line: line.split(","),
@@ -181,12 +171,11 @@ SOURCES: dict[str, Source] = {
             "letter",
             files=("letter.csv.gz",),
             sha256="6150021956684ad3d40ef3789aedd0ed2be11cc7061be0d65332337c4ff85f1c",
-            n_features=16,
             n_classes=26,
             n_train=15_000,
             n_test=5_000,
             features=tuple(_LETTER_FEATURES.split()),
-            train_first=_by_position,
+            shuffled=False,
             page=f"{_UCI}/dataset/59/letter+recognition",
             url=f"{_UCI}/static/public/59/letter+recognition.zip",
             members=("letter-recognition.data",),
@@ -283,19 +272,12 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, *, split_see
     else:
         lines, where = _local_lines(source, folder), str(folder)
     sha256, note = fingerprint(name, data_dir)
-    X, labels = _parse(source, lines)
-    classes, y = np.unique(labels, return_inverse=True)
-    n_train, n_test = source.n_train, len(X) - source.n_train
-    if (X.shape[1], len(classes)) != (source.n_features, source.n_classes) or n_test not in (
-        source.n_test,
-        source.n_test_local,
-    ):
-        raise DatasetError(
-            f"{name} should have {source.n_features} features, {source.n_classes} classes and {n_train} + "
-            f"{source.n_test} rows, got {X.shape[1]}, {len(classes)} and {len(X)}; get it again from {source.page}."
-        )
-    order = source.train_first(len(X), split_seed)
-    train, test = order[:n_train], order[n_train:]
+    X = np.loadtxt(BytesIO(lines), delimiter=",", usecols=range(source.n_features), ndmin=2)
+    classes, y = np.unique([line[line.rfind(b",") + 1 :].decode() for line in lines.splitlines()], return_inverse=True)
+    order = np.arange(len(X))
+    if source.shuffled:  # as pandas' frame.sample(frac=1, random_state=split_seed), which uses the old generator
+        order = np.random.RandomState(split_seed).permutation(len(X))
+    train, test = order[: source.n_train], order[source.n_train :]
     return Dataset(
         name,
         *(X[train], y[train].astype(np.int64), X[test], y[test].astype(np.int64)),
@@ -356,14 +338,6 @@ def _local_lines(source: Source, folder: Path) -> bytes:
             f"{source.name} from {source.page}."
         )
     return lines
-
-
-def _parse(source: Source, lines: bytes) -> tuple[NDArray[np.float64], list[str]]:
-    try:
-        X = np.loadtxt(BytesIO(lines), delimiter=",", usecols=range(source.n_features), ndmin=2)
-    except ValueError as error:
-        raise DatasetError(f"{source.name} has a line that is not {source.n_features} numbers: {error}") from error
-    return X, [line[line.rfind(b",") + 1 :].decode() for line in lines.splitlines()]
 
 
 SECONDS_TO_WAIT = 60

@@ -4,24 +4,23 @@ import asyncio
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from demur.columns import Column, TableError
+from demur._version import __version__
+from demur.columns import Column
 from demur.deploy.request_types import RequestError, column_array, request_table
-from demur.deploy.service_metrics import ServiceMetrics
-from demur.novelty import UNSEEN
+from demur.errors import InputError
 from demur.rules import chow_acceptance
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
-from demur.tabular.table_model import LARGEST
 
-__all__ = ["Answerer", "GraphModel"]
+__all__ = ["Answerer", "GraphModel", "ServiceMetrics"]
 
 _log = logging.getLogger("demur.deploy")
 
@@ -46,7 +45,7 @@ class Answerer:
     audit : float, default 0
         Share of the answered rows to draw for review.
     rng : numpy.random.Generator, optional
-        Draws them.
+        Random numbers for the draw.
 
     Examples
     --------
@@ -71,26 +70,27 @@ class Answerer:
         """Return the answer to a question that was checked, as JSON."""
         try:
             decisions = await self._decisions(question)
-        except TableError as error:
+        except InputError as error:
             raise error if isinstance(error, RequestError) else RequestError(str(error)) from error
         except Exception as error:  # whatever a model may raise: the service goes on
             _log.exception("a request failed")
             raise RequestError("the service failed on this request; its log says why.", 500) from error
-        for number, one in enumerate(decisions, 1):
-            if not math.isfinite(one["confidence"]):  # a column of tiny numbers can make any other overflow once scaled
-                raise RequestError(f"row {number:,} holds a number too far from the training data: give null instead.")
         n_audited = self._draw(decisions) if self.audit else 0
-        self.metrics.count_decisions(decisions, n_audited)
         cost = question.get("cost")
         document = {"decisions": decisions, "cost": self.model.cost if cost is None else cost, "model": self._about}
         if self.model.asks_experts:
             document["prices"] = {**self.model.experts.prices, **(question.get("prices") or {})}
-        return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+        try:
+            answer = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+        except ValueError:  # a column of tiny numbers can make any other overflow once scaled
+            raise RequestError("a number is too far from the training data: give null instead.") from None
+        self.metrics.count_decisions(decisions, n_audited)
+        return answer
 
     async def _decisions(self, question: Mapping[str, Any]) -> list[Decision]:
-        rows = _rows(question)
-        if question.get("proba") and len(rows) * len(self.model.classes) > _MOST_PROBA:
-            problem = f"{len(rows):,} rows of {len(self.model.classes):,} classes have more than {_MOST_PROBA:,}"
+        rows, n_classes = _rows(question), len(self.model.classes)
+        if question.get("proba") and len(rows) * n_classes > _MOST_PROBA:
+            problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,}"
             raise RequestError(f"{problem} probabilities: send the rows in several requests.", 413)
         if len(rows) > _FEW_ROWS:
             return await asyncio.to_thread(self._by_table, question)
@@ -107,6 +107,7 @@ class Answerer:
         """Decide the requests that have arrived so far."""
         assert self._graph is not None
         waiting, self._waiting = self._waiting, []
+        found: Sequence[list[Decision] | None]
         try:
             found = self._graph.decisions([question for question, _ in waiting])
         except Exception:  # one of them spoils it: each by itself
@@ -167,11 +168,9 @@ class GraphModel:
         options.intra_op_num_threads = 1  # threads that share the work of a few rows take longer
         options.log_severity_level = 3
         self._session = onnxruntime.InferenceSession(graph.SerializeToString(), options)
-        self._session.run(["label", "reject", "confidence", "proba"], {"features": np.zeros((1, len(numbers)))})
         self._encoders = [(column.name, _encoder(column)) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
         self._position = {name: k for k, name in enumerate(self._classes)}
-        self._categorical, self._cost = model.schema.categorical, model.cost if model.cost_adjustable else None
 
     @classmethod
     def of(cls, model: TableModel) -> "GraphModel | None":
@@ -189,56 +188,144 @@ class GraphModel:
             return None
 
     def decisions(self, questions: Sequence[Mapping[str, Any]]) -> list[list[Decision] | None]:
-        """Return the decisions of several requests, or None for those with a novel row or a new category."""
-        model, sizes = self.model, [len(_rows(question)) for question in questions]
-        codes = np.array(
-            [[encode(row[name]) for name, encode in self._encoders] for one in questions for row in _rows(one)]
-        )
-        novel = np.zeros(len(codes), dtype=bool) if model.novelty is None else model.novelty.novel(codes)
-        unseen = (codes == UNSEEN) & self._categorical
-        novel |= unseen.any(axis=1)  # their reason names the columns
-        codes[unseen] = np.nan
-        codes[np.abs(codes) > LARGEST] = np.nan
+        """Return the decisions of several requests, or None for those that the model itself has to decide.
+
+        These have a novel row or a new category, whose reason names columns, or a cost where that is fixed.
+        """
+        found: list[list[Decision] | None] = [None] * len(questions)
+        encoded = {k: rows for k, one in enumerate(questions) if (rows := self._encoded(one)) is not None}
+        codes = np.array([row for rows in encoded.values() for row in rows])
+        if not len(codes):
+            return found
+        novel = np.zeros(len(codes), dtype=bool) if self.model.novelty is None else self.model.novelty.novel(codes)
         label, reject, confidence, proba = self._session.run(
             ["label", "reject", "confidence", "proba"], {"features": codes}
         )
-        first = np.array([self._position[name] for name in label.tolist()])
-        if self._cost is not None:
-            costs = [self._cost if one.get("cost") is None else one["cost"] for one in questions]
-            reject = ~(chow_acceptance(confidence, np.repeat(costs, sizes)) > 0)
+        every, first = np.arange(len(codes)), [self._position[name] for name in label.tolist()]
+        if self.model.cost_adjustable:
+            costs = [self.model.cost if (cost := questions[k].get("cost")) is None else cost for k in encoded]
+            reject = ~(chow_acceptance(confidence, np.repeat(costs, [len(rows) for rows in encoded.values()])) > 0)
         else:
-            confidence = proba[np.arange(len(proba)), first]
+            confidence = proba[every, first]
         others = proba.copy()
-        others[np.arange(len(proba)), first] = -np.inf
-        found = self._written(first, reject, confidence, others.argmax(axis=1))
-        ends = np.cumsum(sizes)
-        results: list[list[Decision] | None] = []
-        for question, start, end in zip(questions, ends - sizes, ends, strict=True):
-            if question.get("proba"):
-                for one, values in zip(found[start:end], proba[start:end].tolist(), strict=True):
-                    one["proba"] = dict(zip(model.classes.tolist(), values, strict=True))
-            results.append(None if novel[start:end].any() else found[start:end])
-        return results
+        others[every, first] = -np.inf
+        columns = (reject, confidence, others.argmax(axis=1), novel, proba)
+        rows = zip(first, *(one.tolist() for one in columns), strict=True)
+        for k, codes_of_request in encoded.items():
+            own = [next(rows) for _ in codes_of_request]
+            if not any(one[4] for one in own):
+                found[k] = [self._written(*one, with_proba=questions[k].get("proba", False)) for one in own]
+        return found
+
+    def _encoded(self, question: Mapping[str, Any]) -> list[list[float]] | None:
+        if question.get("cost") is not None and not self.model.cost_adjustable:
+            return None
+        try:
+            return [[encode(row[name]) for name, encode in self._encoders] for row in _rows(question)]
+        except KeyError:  # a new category
+            return None
 
     def _written(
-        self, first: NDArray[Any], reject: NDArray[Any], confidence: NDArray[Any], second: NDArray[Any]
-    ) -> list[Decision]:
-        named, decisions = self._classes, []
-        for one, declined, sure, other in zip(
-            *map(np.ndarray.tolist, (first, reject, confidence, second)), strict=True
-        ):
-            reason = "ambiguous" if declined else None
-            values = (None if declined else named[one], declined, sure, named[one], named[other], reason)
-            decisions.append(dict(zip(ANSWER_COLUMNS, values, strict=True)))
-        return decisions
+        self, first: int, reject: bool, confidence: float, second: int, _: bool, proba: list[float], *, with_proba: bool
+    ) -> Decision:
+        label = self._classes[first]
+        reason = "ambiguous" if reject else None
+        values = (None if reject else label, reject, confidence, label, self._classes[second], reason)
+        decision = dict(zip(ANSWER_COLUMNS, values, strict=True))
+        return (
+            {**decision, "proba": dict(zip(self.model.classes.tolist(), proba, strict=True))}
+            if with_proba
+            else decision
+        )
 
 
 def _encoder(column: Column) -> Callable[[Any], float]:
     """Return the function from a value of a request to its code, as :meth:`Column.encode` makes it."""
     if column.kind == "category":
         codes = {text: float(code) for code, text in enumerate(column.categories)}
-        other = float(len(codes)) if column.other else UNSEEN
-        return lambda value: math.nan if value is None else codes.get(str(value), other)
+        if column.other:
+            return lambda value: math.nan if value is None else codes.get(str(value), float(len(codes)))
+        return lambda value: math.nan if value is None else codes[str(value)]
     if column.kind in ("number", "boolean"):
         return lambda value: math.nan if value is None else float(value)
     return lambda value: float(column.encode(column_array(column, [value]), "the request")[0])
+
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_CONFIDENCE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+
+_MOST_CLASSES = 1000
+"""With more classes than this, rows are not counted by class: each would be a time series."""
+
+
+class ServiceMetrics:
+    """Counts requests, rows, classes and confidence with ``prometheus_client``.
+
+    Where the environment variable ``PROMETHEUS_MULTIPROC_DIR`` names a folder, the processes that share it report
+    their sum.
+
+    Parameters
+    ----------
+    model, target : str
+        Name of the model and of the column that it predicts.
+    n_classes : int
+
+    Examples
+    --------
+    >>> metrics = ServiceMetrics("lr", "pet", 2)
+    >>> metrics.count_decisions([{"first_choice": "cat", "rejected": False, "confidence": 0.97}])
+    >>> b'demur_decisions_total{class="cat",rejected="false"} 1.0' in metrics.text()
+    True
+    """
+
+    def __init__(self, model: str, target: str, n_classes: int) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self._registry = own = CollectorRegistry()
+        self._names_classes = n_classes <= _MOST_CLASSES
+        self._requests = Counter("demur_requests", "Requests.", ["path", "status"], registry=own)
+        self._seconds = Histogram(
+            "demur_request_seconds", "Duration of requests.", ["path"], buckets=_SECONDS, registry=own
+        )
+        self._rows = Counter("demur_rows", "Rows decided.", registry=own)
+        self._rejected = Counter("demur_rows_rejected", "Rows that the model declined.", registry=own)
+        self._audited = Counter("demur_rows_audited", "Answered rows drawn for review.", registry=own)
+        words = "Rows by first choice and by whether the model declined."
+        self._decisions = Counter("demur_decisions", words, ["class", "rejected"], registry=own)
+        words = "Confidence in the first choice."
+        self._confidence = Histogram("demur_confidence", words, buckets=_CONFIDENCE, registry=own)
+        info = Gauge(
+            "demur_model_info", "The model that answers.", ["name", "target", "version"], registry=own,
+            multiprocess_mode="max",
+        )  # fmt: skip
+        info.labels(model, target, __version__).set(1)
+        words = "When the model was loaded."
+        loaded = Gauge("demur_model_loaded_timestamp_seconds", words, registry=own, multiprocess_mode="max")
+        loaded.set_to_current_time()
+
+    def count_request(self, path: str, status: int, seconds: float) -> None:
+        """Count a request and its duration."""
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def count_decisions(self, decisions: Sequence[Mapping[str, Any]], n_audited: int = 0) -> None:
+        """Count the rows of an answer."""
+        for one in decisions:
+            rejected = "true" if one["rejected"] else "false"
+            name = str(one["first_choice"]) if self._names_classes else "(any)"
+            self._decisions.labels(name, rejected).inc()
+            self._confidence.observe(one["confidence"])
+        self._rows.inc(len(decisions))
+        self._rejected.inc(sum(one["rejected"] for one in decisions))
+        self._audited.inc(n_audited)
+
+    def text(self) -> bytes:
+        """Return all counts in Prometheus's text format."""
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        shared = CollectorRegistry()
+        MultiProcessCollector(shared)  # type: ignore[no-untyped-call] # it registers itself
+        return generate_latest(shared)

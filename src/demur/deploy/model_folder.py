@@ -1,7 +1,7 @@
 """Model folders: saved completely or not at all, and loaded only if their checksums match.
 
-``model.skops`` holds the model. ``model.json`` holds the size and checksum of that file, the versions that wrote it and
-a checksum of itself. The folder may hold other files, such as the report that ``demur serve`` shows.
+``model.skops`` holds the model. ``model.json`` holds the size and checksum of that file and the versions that wrote it.
+The folder may hold other files, such as the report that ``demur serve`` shows.
 """
 
 import contextlib
@@ -9,13 +9,12 @@ import hashlib
 import json
 import os
 import platform
-import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +35,6 @@ _MANIFEST, _MODEL, _REPORT = "model.json", "model.skops", "report.html"
 _FORMAT, _VERSION = "demur-model", 2
 
 _LARGEST_MANIFEST = 1 << 20
-_NO_CHECKSUM = "0" * 64
-_HEAD = re.compile(rb'\{\n "sha256": "([0-9a-f]{64})",\n')
 
 
 class ModelVersionWarning(UserWarning):
@@ -53,13 +50,6 @@ class ModelVersionWarning(UserWarning):
     ...     warnings.simplefilter("error", ModelVersionWarning)
     ...     model = load("model")  # doctest: +SKIP
     """
-
-
-class _Facts(TypedDict):
-    """Size and checksum of a file."""
-
-    sha256: str
-    size: int
 
 
 def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -119,7 +109,7 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
     check_target(target, overwrite=overwrite)  # again: dumping takes a while
     with _new_folder(target) as new:
         write_whole(new / _MODEL, content)
-        write_whole(new / _MANIFEST, _render(document))
+        write_whole(new / _MANIFEST, json.dumps(document, indent=1) + "\n")
         move_into_place(new, target)
 
 
@@ -228,34 +218,31 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         raise ModelFileError(f"cannot replace {path}: {foreign}; remove it yourself, or choose another path.")
 
 
+_REPLACEABLE = (
+    _MANIFEST,
+    _MODEL,
+    _REPORT,
+    f"{_MANIFEST}.sig",
+    f"{_MANIFEST}.minisig",
+    "arrays.safetensors",
+    "sklearn.skops",
+)
+"""Files of a model, its report, its signature by ssh-keygen or minisign, and the files of demur 0.1."""
+
+
 def _foreign_content(path: Path) -> str | None:
     """Return why a folder may not be replaced; None if it holds a demur model and nothing else."""
     if not path.is_dir():
         return "it is a file"
     names = {child.name for child in path.iterdir()}
-    others = sorted(names - {_MANIFEST, _MODEL, _REPORT, *_SIGNATURES, *_OF_VERSION_1})
+    others = sorted(names.difference(_REPLACEABLE))
     if others:
         return f"it holds {others[0]!r}, which is not part of a model"
-    if not names:
-        return None
-    if _REPORT in names and _BY_DEMUR not in (path / _REPORT).read_bytes():
+    if names and (_MANIFEST not in names or _FORMAT not in (path / _MANIFEST).read_text(errors="replace")):
+        return "it is not a demur model"
+    if _REPORT in names and b"<dt>Written by</dt><dd>demur " not in (path / _REPORT).read_bytes():
         return f"it holds {_REPORT!r}, which demur has not written"
-    try:
-        document = json.loads((path / _MANIFEST).read_bytes())
-        genuine = isinstance(document, dict) and document.get("format") == _FORMAT
-    except (OSError, ValueError):
-        genuine = False
-    return None if genuine else "it is not a demur model"
-
-
-_SIGNATURES = (f"{_MANIFEST}.sig", f"{_MANIFEST}.minisig")
-"""Signatures by ssh-keygen and minisign, which are of the model that is replaced."""
-
-_BY_DEMUR = b"<dt>Written by</dt><dd>demur "
-"""Part of every report that demur writes."""
-
-_OF_VERSION_1 = ("arrays.safetensors", "sklearn.skops")
-"""Files of demur 0.1, which this version can replace but not read."""
+    return None
 
 
 @contextlib.contextmanager
@@ -271,71 +258,52 @@ def _new_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _facts(content: bytes) -> _Facts:
+def _facts(content: bytes) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
 
 
-def _render(document: Mapping[str, object]) -> bytes:
-    """Return a manifest as text; its checksum is computed with zeros in the place of the checksum."""
-    text = json.dumps({"sha256": _NO_CHECKSUM, **document}, indent=1, allow_nan=False).encode() + b"\n"
-    return text.replace(_NO_CHECKSUM.encode(), hashlib.sha256(text).hexdigest().encode(), 1)
-
-
 def _read_manifest(path: Path) -> ByName:
-    """Return the manifest of a folder, if its format and checksum are right."""
+    """Return the manifest of a folder, if it is one of this format."""
     if not path.exists():
         raise ModelFileError(f"there is no model at {path}; check the path.")
     if not path.is_dir():
         raise ModelFileError(f"{path} is a file, but a demur model is a folder; give the folder.")
     file = path / _MANIFEST
-    if not file.is_file():
-        raise ModelFileError(f"{path} is not a demur model: it has no {_MANIFEST}.")
-    if file.stat().st_size > _LARGEST_MANIFEST:
-        raise ModelFileError(f"{path} is not a demur model: its {_MANIFEST} is larger than any of demur's.")
-    text = _bytes_of(file)
+    if not file.is_file() or file.stat().st_size > _LARGEST_MANIFEST:
+        raise ModelFileError(f"{path} is not a demur model: it has no {_MANIFEST} of demur's.")
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document: ByName = json.loads(_bytes_of(file))
+        found, by, is_ours = (
+            document["format_version"],
+            document["written_with"]["demur"],
+            document["format"] == _FORMAT,
+        )
+        is_newer = found > _VERSION
+    except (ValueError, TypeError, LookupError, RecursionError):
+        is_ours = False
+    if not is_ours:
+        raise ModelFileError(f"{path} is not a demur model: its {_MANIFEST} is damaged, or another program's.")
+    if found != _VERSION:
+        advice = "upgrade demur" if is_newer else f"load it with demur {by}, or fit and save it again"
         raise ModelFileError(
-            f"{path} holds no model that can be read: its {_MANIFEST} is damaged or is not demur's."
-        ) from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ModelFileError(f"{path} is not a demur model: its {_MANIFEST} is another program's, or was altered.")
-    _check_version(path, document)
-    head = _HEAD.match(text)
-    if head is not None:
-        plain = text.replace(head.group(1), _NO_CHECKSUM.encode(), 1)
-        if hashlib.sha256(plain).hexdigest().encode() == head.group(1):
-            return document
-    raise ModelFileError(f"{_MANIFEST} of {path} is damaged or was altered: its checksum does not match.")
-
-
-def _check_version(path: Path, document: Mapping[str, Any]) -> None:
-    version = document.get("format_version")
-    if version == _VERSION or not isinstance(version, int):
-        return  # the checksum detects a version that was altered
-    writer = document.get("written_with")
-    by = writer.get("demur") if isinstance(writer, dict) else "unknown"
-    advice = "upgrade demur" if version > _VERSION else f"load it with demur {by}, or fit and save it again"
-    raise ModelFileError(
-        f"{path} has format version {version}, written by demur {by}, and this is demur {__version__}, which reads "
-        f"version {_VERSION}; {advice}."
-    )
+            f"{path} has format version {found}, written by demur {by}, and this is demur {__version__}, which reads "
+            f"version {_VERSION}; {advice}."
+        )
+    return document
 
 
 def _checked_content(path: Path, document: Mapping[str, Any]) -> bytes:
     """Return the bytes of the model if they have the size and the checksum in the manifest."""
-    listed = document.get("files")
-    facts = listed.get(_MODEL) if isinstance(listed, dict) and set(listed) == {_MODEL} else None
-    if not isinstance(facts, dict) or not isinstance(document.get("written_with"), dict):
-        raise ModelFileError(f"the {_MANIFEST} of {path} does not list the files of a model; save the model again.")
-    file = path / _MODEL
+    try:
+        file, facts, size = path / _MODEL, document["files"][_MODEL], document["files"][_MODEL]["size"]
+    except (TypeError, LookupError):
+        raise ModelFileError(f"the {_MANIFEST} of {path} is damaged: it does not list {_MODEL}.") from None
     if not file.is_file():
         raise ModelFileError(f"{_MODEL} is missing from the model at {path}; copy the whole folder again.")
-    if file.stat().st_size != facts.get("size"):  # before reading: it may be larger than the memory
+    if file.stat().st_size != size:  # before reading: it may be larger than the memory
         raise ModelFileError(
             f"{_MODEL} of {path} is damaged or was altered: it has {file.stat().st_size:,} bytes instead of "
-            f"{facts.get('size')!r}; copy it again."
+            f"{size!r}; copy it again."
         )
     content = _bytes_of(file)
     if _facts(content) != facts:

@@ -10,20 +10,21 @@ import json
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from copy import copy
-from importlib import import_module
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.frozen import FrozenEstimator
 
 from demur import losses, margins, rules
 from demur.array_types import ByName, Estimator
 from demur.errors import InputError
-from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, BoostedTreesError, library_of
+from demur.estimators.boosted_trees import BoostedTrees, BoostedTreesError, library_of
 
-__all__ = ["ModelFileError", "class_named", "dump", "load", "one_line"]
+__all__ = ["ModelFileError", "archive_names", "dump", "load", "one_line"]
 
 
 class ModelFileError(InputError):
@@ -137,75 +138,43 @@ _REGISTERED_BY = {
 
 _BASES: Mapping[str, type] = {"rule": rules.Rule, "loss": losses.Loss, "margin": margins.MarginFunction}
 
-_NEVER_OURS = ("builtins", "numpy", "scipy", "sklearn")
-"""Packages whose classes keep their names in an archive."""
-
 _ARCHIVED = "demur"
 """The module that an archive names for a class of the lists above: ``demur`` and ``loss:CrossEntropy``, for example."""
 
-_MOST_UNPACKED = 100
-"""How many times its own size an archive may unpack to; decision trees compress about ten times."""
 
-_SMALL = 1 << 24
-"""Archives that unpack to no more than 16 MiB are not held to that ratio."""
-
-
-def class_named(name: str) -> type:
-    """Return the class that has a name in the archives.
+def archive_names() -> dict[str, str]:
+    """Return the name in archives of each class that a model may hold, by its module and name.
 
     Examples
     --------
-    >>> class_named("part:MLP").__module__, class_named("loss:CrossEntropy").__name__
-    ('demur.training.mlp', 'CrossEntropy')
-    >>> class_named("rule:MyOwn")
-    Traceback (most recent call last):
-        ...
-    demur.deploy.model_parts.ModelFileError: the model holds the rule 'MyOwn', which is not registered here; import ...
+    >>> archive_names()["demur.training.mlp.MLP"]
+    'part:MLP'
     """
-    kind, _, short = name.partition(":")
-    if kind == "part":
-        for path in _PARTS:
-            module, _, found = path.rpartition(".")
-            if found == short:
-                part: type = getattr(import_module(module), short)
-                return part
-    if kind in _BASES:
-        classes = [cls for cls in _registered(kind) if cls.__name__ == short]
-        if len(classes) == 1:
-            return classes[0]
-        if classes:
-            raise ModelFileError(f"two registered classes are called {short}; give one of them another name.")
+    names = {path: f"part:{path.rpartition('.')[2]}" for path in _PARTS}
+    registered: ByName = {
+        "loss": losses.registry.registered_classes(),
+        "margin": margins.registered_classes(),
+        "rule": rules.available_rules().values(),
+    }
+    for kind, classes in registered.items():
+        names |= {f"{cls.__module__}.{cls.__name__}": f"{kind}:{cls.__name__}" for cls in classes}
+    return names
+
+
+def _path_of(archived: str, names: Mapping[str, str]) -> str:
+    """Return the module and name of a class that has a name in archives."""
+    found = [path for path, name in names.items() if name == archived]
+    if len(found) == 1:
+        return found[0]
+    kind, _, short = str(archived).partition(":")
+    if found:
+        raise ModelFileError(f"two registered classes are called {short}; give one of them another name.")
+    if kind in _REGISTERED_BY:
         raise ModelFileError(
             f"the model holds the {kind} {short!r}, which is not registered here; import the module that registers it "
             f"with {_REGISTERED_BY[kind]}, then load again."
         )
-    raise ModelFileError(f"the model names the class {name!r}, which no model may hold; a newer demur may know it.")
-
-
-def __getattr__(name: str) -> type:
-    """Let skops, which looks a class up as an attribute of a module, find classes by their names in the archives."""
-    if ":" not in name:
-        raise AttributeError(name)
-    return class_named(name)
-
-
-def _registered(kind: str) -> set[type]:
-    if kind == "loss":
-        return losses.registry.registered_classes()
-    if kind == "margin":
-        return margins.registered_classes()
-    return set(rules.available_rules().values())
-
-
-def _archived_name(path: str) -> str | None:
-    """Return the name in the archives of a class, given its module and name; None if it is on no list."""
-    if path in _PARTS:
-        return f"part:{path.rpartition('.')[2]}"
-    for kind in _BASES:
-        for cls in _registered(kind):
-            if path == f"{cls.__module__}.{cls.__name__}":
-                return f"{kind}:{cls.__name__}"
-    return None
+    raise ModelFileError(f"the model names the class {archived!r}, which no model may hold; a newer demur may know it.")
 
 
 def dump(model: Estimator) -> bytes:
@@ -228,29 +197,27 @@ def dump(model: Estimator) -> bytes:
     """
     model = _with_stored_boosters(model)
     _refuse_outside_access(model)
-    data, problem = _written(model, "model")
+    names = archive_names()
+    data, problem = _written(model, names)
     if problem is not None:
-        raise ModelFileError(_located(model, problem))
-    smaller = _renamed(data, _to_archived, zipfile.ZIP_DEFLATED)
-    return smaller if _unpacks_within_limits(smaller) else _renamed(data, _to_archived, zipfile.ZIP_STORED)
+        raise _located(model, "model", problem, names)
+    own = {path: (_ARCHIVED, name) for path, name in names.items()}
+    return _renamed(data, own, zipfile.ZIP_DEFLATED)
 
 
 def load(data: bytes) -> Any:
     """Return the model in an archive; nothing is built unless all its types are on the lists."""
-    import skops.io  # type: ignore[import-untyped] # it takes seconds to import
-
     try:
-        if not _unpacks_within_limits(data):
-            raise ModelFileError("the model unpacks to far more bytes than it has; it was not written by demur.")
-        archive = _renamed(data, _from_archived, zipfile.ZIP_STORED)
-        own = {node["__class__"] for node in _nodes(_schema(archive)) if node["__module__"] == __name__}
-        trusted = [*TRUSTED, *(f"{__name__}.{name}" for name in own if class_named(name))]
-        unknown = sorted(set(skops.io.get_untrusted_types(data=archive)) - set(trusted))
-        if unknown:
-            raise ModelFileError(f"the model holds {', '.join(unknown)}, which no model may hold; nothing was loaded.")
+        names = archive_names()
+        own = {}
+        for node in _nodes(_schema(data)):
+            if node["__module__"] == _ARCHIVED:
+                module, _, name = _path_of(node["__class__"], names).rpartition(".")
+                own[f"{_ARCHIVED}.{node['__class__']}"] = module, name
+        trusted = [*TRUSTED, *(".".join(path) for path in own.values())]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # model_folder gives a warning of its own
-            model = skops.io.loads(archive, trusted=trusted)
+            model = _skops().loads(_renamed(data, own, zipfile.ZIP_STORED), trusted=trusted)
         _refuse_outside_access(model)
     except ModelFileError:
         raise
@@ -259,15 +226,26 @@ def load(data: bytes) -> Any:
     return model
 
 
+def _skops() -> Any:
+    """Import skops, which imports every module of scikit-learn to list its estimators.
+
+    One of these modules has no estimator but imports torch, which takes a second; it counts as missing for a moment.
+    """
+    slow = "sklearn.externals.array_api_compat.torch"
+    hidden = slow not in sys.modules
+    if hidden:
+        sys.modules[slow] = None  # type: ignore[assignment] # so that importing it is an ImportError
+    try:
+        import skops.io  # type: ignore[import-untyped]
+    finally:
+        if hidden:
+            del sys.modules[slow]
+    return skops.io
+
+
 def one_line(error: Exception) -> str:
     """Return the message of an error on one line."""
     return " ".join(str(error).split())
-
-
-def _unpacks_within_limits(data: bytes) -> bool:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        size = sum(info.file_size for info in archive.infolist())
-    return size <= max(_SMALL, _MOST_UNPACKED * len(data))
 
 
 def _schema(data: bytes) -> ByName:
@@ -294,11 +272,12 @@ def _nodes(value: Any) -> Iterator[ByName]:
             waiting.extend(one)
 
 
-def _renamed(data: bytes, rename: Callable[[str, str], tuple[str, str]], compression: int) -> bytes:
-    """Return an archive in which each class, given by its module and name, has another module and name."""
+def _renamed(data: bytes, names: Mapping[str, tuple[str, str]], compression: int) -> bytes:
+    """Return an archive in which some classes have another module and name."""
     schema = _schema(data)
     for node in _nodes(schema):
-        node["__module__"], node["__class__"] = rename(node["__module__"], node["__class__"])
+        path = node["__module__"], node["__class__"]
+        node["__module__"], node["__class__"] = names.get(f"{path[0]}.{path[1]}", path)
     packed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(packed, "w", compression) as new:
         for name in old.namelist():
@@ -306,37 +285,31 @@ def _renamed(data: bytes, rename: Callable[[str, str], tuple[str, str]], compres
     return packed.getvalue()
 
 
-def _to_archived(module: str, name: str) -> tuple[str, str]:
-    archived = None if module.partition(".")[0] in _NEVER_OURS else _archived_name(f"{module}.{name}")
-    return (module, name) if archived is None else (_ARCHIVED, archived)
-
-
-def _from_archived(module: str, name: str) -> tuple[str, str]:
-    return (__name__ if module == _ARCHIVED else module), name
-
-
-def _written(part: Any, place: str) -> tuple[bytes, str | None]:
+def _written(part: Any, names: Mapping[str, str]) -> tuple[bytes, str | None]:
     """Return a part as skops writes it, and why it cannot be saved; None if it can."""
-    import skops.io
-
+    skops_io = _skops()
     try:
-        data = skops.io.dumps(part)
-        untrusted = set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED)
-    except RecursionError:
-        return b"", f"its {type(part).__name__} is nested too deeply."
+        data = skops_io.dumps(part)
+        untrusted = set(skops_io.get_untrusted_types(data=data)) - set(TRUSTED)
     except Exception as error:  # skops meets whatever object a user put into a pipeline
-        return b"", _why_skops_cannot(part, error)
+        if isinstance(part, Mapping) and "keys must be" in str(error):
+            return b"", _ODD_KEYS
+        problem = f"skops cannot store its {type(part).__name__} ({one_line(error)})."
+        return b"", _OF_TORCH if type(part).__module__.partition(".")[0] == "torch" else problem
     for path in sorted(untrusted):
-        name = _archived_name(path)
-        if name is None:
-            return b"", _why_not_trusted(path, place)
-        class_named(name)  # refuses two classes of one name
+        if path not in names:
+            return b"", _why_not_trusted(path)
+        _path_of(names[path], names)  # refuses two classes of one name
     if not all(_keys_survive(node) for node in _nodes(_schema(data)) if node["__loader__"] == "DictNode"):
         return b"", _ODD_KEYS
     return data, None
 
 
 _ODD_KEYS = "it is a dictionary with keys that skops cannot store; use text as keys."
+_OF_TORCH = (
+    "it belongs to torch, and a model holds only data; make a tensor a NumPy array, and save the weights of your own "
+    "network yourself: networks_.networks.module(0).state_dict()."
+)
 
 
 def _keys_survive(node: ByName) -> bool:
@@ -352,20 +325,11 @@ def _keys_survive(node: ByName) -> bool:
     )
 
 
-def _why_skops_cannot(part: Any, error: Exception) -> str:
-    if type(part).__module__.partition(".")[0] == "torch":
-        return (
-            f"it is a torch {type(part).__name__}, which skops cannot store; make a tensor a NumPy array, and save the "
-            "weights of your own network yourself: networks_.networks.module(0).state_dict()."
-        )
-    if isinstance(part, Mapping) and "keys must be" in str(error):
-        return _ODD_KEYS
-    return f"skops cannot store its {type(part).__name__} ({one_line(error)})."
-
-
-def _why_not_trusted(path: str, place: str) -> str:
+def _why_not_trusted(path: str) -> str:
     """Return why a type has no place in a model, and what to do."""
     module, _, name = path.rpartition(".")
+    if module.partition(".")[0] == "torch":
+        return _OF_TORCH
     found = getattr(sys.modules.get(module), name, None)
     for kind, base in _BASES.items():
         if isinstance(found, type) and issubclass(found, base):
@@ -373,11 +337,6 @@ def _why_not_trusted(path: str, place: str) -> str:
                 f"the {kind} {name} is not registered, so that no other program could find its code; decorate the "
                 f"class with {_REGISTERED_BY[kind]}."
             )
-    if place.endswith(".module"):
-        return (
-            f"{path} is code, and a model holds only data; leave module=None for the built-in network, or save "
-            "networks_.networks.module(0).state_dict() yourself."
-        )
     if (callable(found) and not isinstance(found, type)) or "<lambda>" in name:
         return f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn."
     return (
@@ -386,22 +345,23 @@ def _why_not_trusted(path: str, place: str) -> str:
     )
 
 
-def _located(model: Estimator, problem: str) -> str:
-    """Find the innermost part that cannot be saved, by trying one at a time."""
-    value, place, above = model, "model", {id(model)}
-    descends = True
-    while descends:
-        descends = False
-        for name, part in _inside(value, place):
-            if id(part) in above:
-                hint = "; leave out set_fit_request and the like" if "._metadata_request" in name else ""
-                return f"cannot save {name}: it contains itself{hint}."
-            deeper = _written(part, name)[1]
-            if deeper is not None:
-                value, place, problem, descends = part, name, deeper, True
-                above.add(id(part))
-                break
-    return f"cannot save {place}: {problem}"
+def _located(value: Any, place: str, problem: str, names: Mapping[str, str]) -> ModelFileError:
+    """Return the error that names the innermost part that cannot be saved."""
+    for name, part in _inside(value, place):
+        deeper = _written(part, names)[1]
+        if deeper is not None:
+            return _located(part, name, deeper, names)
+    return ModelFileError(f"cannot save {place}: {problem}")
+
+
+def _parts(value: Any, place: str = "model", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Return a value and all that it holds, each part with its place in the model."""
+    if id(value) in above:
+        hint = "; leave out set_fit_request and the like" if "._metadata_request" in place else ""
+        raise ModelFileError(f"cannot save {place}: it contains itself{hint}.")
+    yield place, value
+    for name, part in _inside(value, place):
+        yield from _parts(part, name, (*above, id(value)))
 
 
 def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
@@ -412,22 +372,15 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value))
     elif isinstance(value, np.ndarray) and value.dtype == object:
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value.ravel().tolist()))
-    elif hasattr(value, "__dict__") and not isinstance(value, type):
+    elif hasattr(value, "__dict__") and not isinstance(value, type | ModuleType) and library_of(value) is None:
         yield from ((f"{place}.{name}", part) for name, part in vars(value).items())
 
 
 def _refuse_outside_access(model: Any) -> None:
-    """Refuse parts of scikit-learn that would read files or unpickle a cache when they are used.
-
-    Raises
-    ------
-    ModelFileError
-    """
+    """Refuse parts of scikit-learn that would read files or unpickle a cache when they are used."""
     from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
-    waiting, seen = [("model", model)], {id(model)}
-    while waiting:
-        place, part = waiting.pop()
+    for place, part in _parts(model):
         if isinstance(part, CountVectorizer | HashingVectorizer):
             if part.input != "content":
                 raise ModelFileError(f"{place} has input={part.input!r}, which reads files; use input='content'.")
@@ -438,46 +391,17 @@ def _refuse_outside_access(model: Any) -> None:
                     )
         if type(part).__module__.startswith("sklearn.") and getattr(part, "memory", None) is not None:
             raise ModelFileError(f"{place} has a memory, a cache of pickled objects; use memory=None.")
-        for name, inner in _inside(part, place):
-            if id(inner) not in seen and (
-                isinstance(inner, Mapping | list | tuple | np.ndarray) or hasattr(inner, "__dict__")
-            ):
-                seen.add(id(inner))
-                waiting.append((name, inner))
 
 
 def _with_stored_boosters(model: Estimator) -> Estimator:
-    """Return a model in which classifiers of CatBoost, LightGBM and XGBoost are in their stored form.
-
-    The given model is not changed; parts that hold such a classifier are copied.
-    """
-    if sys.modules.keys().isdisjoint(LIBRARIES):
-        return model  # none of the libraries was imported
-    done: dict[int, Any] = {}
-
-    def stored(value: Any, place: str) -> Any:
-        if id(value) in done:
-            return done[id(value)]
-        done[id(value)] = value
-        if isinstance(value, BoostedTrees):
-            return value
-        if library_of(value) is not None:
+    """Return a model, or a copy of it in which classifiers of CatBoost, LightGBM and XGBoost have their stored form."""
+    stored: dict[int, Any] = {}
+    for place, part in reversed(list(_parts(model))):
+        if library_of(part) is not None:
             try:
-                done[id(value)] = BoostedTrees.of(value)
+                stored[id(part)] = BoostedTrees.of(part)
             except BoostedTreesError as error:
                 raise ModelFileError(f"cannot save {place}: {error}") from error
-        elif isinstance(value, list | tuple):
-            parts = [stored(part, name) for name, part in _inside(value, place)]
-            if any(new is not old for new, old in zip(parts, value, strict=True)):
-                done[id(value)] = type(value)(parts)
-        elif isinstance(value, dict) or (hasattr(value, "__dict__") and not isinstance(value, type)):
-            content = value if isinstance(value, dict) else vars(value)
-            parts = [stored(part, name) for name, part in _inside(value, place)]
-            changed = {name: new for new, (name, old) in zip(parts, content.items(), strict=True) if new is not old}
-            if changed:
-                # copy looks methods up on the class; deepcopy would use the __deepcopy__ of what FrozenEstimator holds
-                done[id(value)] = copy(value)
-                (done[id(value)] if isinstance(value, dict) else vars(done[id(value)])).update(changed)
-        return done[id(value)]
-
-    return stored(model, "model")
+        elif isinstance(part, FrozenEstimator) and stored:  # deepcopy would call the __deepcopy__ of what it holds
+            stored[id(part)] = FrozenEstimator(deepcopy(part.estimator, stored))
+    return deepcopy(model, stored) if stored else model

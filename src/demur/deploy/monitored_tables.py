@@ -30,8 +30,8 @@ class MonitoredTables:
 
     Tables are recognised by their content, not by their name. A table that was counted before is not counted again; of
     a file that has grown, the new rows are counted; a file that was replaced is a new one. The rows of standard input
-    are always new. For each table the monitor stores its kind ("file", "stream" or "reviewed"), a digest of its first
-    bytes or rows and their number, the number of counted rows, and a bit mask of the rows with counted labels.
+    are always new. For each table the monitor stores its kind ("file", "stream" or "reviewed"), the size and a digest
+    of each version, the number of counted rows, and a bit mask of the rows with counted labels.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class MonitoredTables:
         """
         schema, path = self.model.schema, Path(data)
         is_stream = data == "-" or not (path.is_file() or path.is_dir())
-        digests = {} if is_stream else _file_digests(path, self.monitor().sources)
+        digests = {0: ""} if is_stream else _file_digests(path, self.monitor().sources)
         position, first, n_known, monitor = -1, 0, 0, None
         with open_table(data, delimiter=delimiter, decimal=schema.decimal, dayfirst=schema.dayfirst) as reader:
             schema.check(reader.columns, strict=strict, where=reader.name)
@@ -169,34 +169,32 @@ def _note_known(n_rows: int, rows: str, data: str) -> None:
 
 
 def _position(sources: list[ByName], kind: str, digests: dict[int, str]) -> int:
-    """Return the position of the source that a table continues, extended to the whole table; a new one if none.
+    """Return the position of the source that a table belongs to: one that it continues or was, or a new one.
 
-    A source remembers the tables that it was extended from, so that none of them is counted again.
+    A source remembers all its versions, so that an earlier version of a table is not counted again.
     """
-    length = max(digests, default=0)
-    whole = [length, digests.get(length, "")]
+    whole = [max(digests), digests[max(digests)]]
+    found = []
     for position, source in enumerate(sources):
-        if source["kind"] == kind and whole in source.get("earlier", []):
-            return position
-    found = [
-        position
-        for position, source in enumerate(sources)
-        if source["kind"] == kind and digests.get(source["length"], "") == source["digest"]
-    ]
-    position = max(found, key=lambda one: sources[one]["length"], default=len(sources))
+        length, digest = source["versions"][-1]
+        if source["kind"] == kind and (whole in source["versions"] or digests.get(length) == digest):
+            found.append((whole in source["versions"], length, position))
+    position = max(found)[2] if found else len(sources)
     if not found:
-        sources.append({"kind": kind, "length": 0, "digest": "", "n_rows": 0, "labelled": ""})
-    elif sources[position]["length"] < length:
-        earlier = sources[position].setdefault("earlier", [])
-        earlier.append([sources[position]["length"], sources[position]["digest"]])
-    sources[position]["length"], sources[position]["digest"] = whole
+        sources.append({"kind": kind, "versions": [], "n_rows": 0, "labelled": ""})
+    if whole not in sources[position]["versions"]:
+        sources[position]["versions"].append(whole)
     return position
+
+
+def _lengths(sources: list[ByName], kind: str) -> set[int]:
+    return {source["versions"][-1][0] for source in sources if source["kind"] == kind}
 
 
 def _file_digests(path: Path, sources: list[ByName]) -> dict[int, str]:
     """Return digests of a file's content, of all of it and of the first bytes that each source covers."""
     files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
-    sizes = sorted({source["length"] for source in sources if source["kind"] == "file"})
+    sizes = sorted(_lengths(sources, "file"))
     running, size, digests = hashlib.sha256(), 0, dict[int, str]()
     for one in files:
         with one.open("rb") as file:
@@ -210,8 +208,8 @@ def _file_digests(path: Path, sources: list[ByName]) -> dict[int, str]:
 
 def _row_digests(table: pa.Table, sources: list[ByName]) -> dict[int, str]:
     """Return digests of a table's rows, of all of them and of the first rows that each source covers."""
-    lengths = {source["length"] for source in sources if source["kind"] == "reviewed"} | {table.num_rows}
-    running, digests = hashlib.sha256(), {}
+    lengths = _lengths(sources, "reviewed") | {table.num_rows}
+    running, digests = hashlib.sha256(), {0: ""}
     for n_rows, row in enumerate(table.to_pylist(), 1):
         running.update(repr(row).encode())
         if n_rows in lengths:

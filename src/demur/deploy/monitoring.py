@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import ByName
 from demur.errors import InputError
+from demur.guarantees import RiskControl
 from demur.metrics import Interval, proportion_interval
 from demur.tabular.class_labels import LabelledTable, class_texts
 from demur.tabular.evaluation import Evaluation
-from demur.tabular.evaluation_words import RiskGuarantee, guarantee_of
 from demur.tabular.review_queue import check_audit, reviewed_rows
 from demur.tabular.table_model import TableModel
 from demur.whole_file import write_whole
@@ -42,7 +42,7 @@ _ZERO = -1e9
 
 DRIFTS = ("rejected share", "confidence", "class mix")
 RISK = "risk"
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,7 @@ class Reference:
 
     def to_json(self) -> ByName:
         """Return plain numbers and lists."""
-        plain: ByName = json.loads(json.dumps(asdict(self)))
-        return plain
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 def _looks(model: TableModel, table: Any, where: str) -> tuple[NDArray[np.bool_], Floats, Ints]:
@@ -137,16 +136,11 @@ def _bins(confidence: Floats, is_probability: bool) -> Ints:
 
 def max_risk_of(model: TableModel, reference: Reference) -> float:
     """Return the rule's guaranteed risk, or the upper end of the 95 % interval of the reference risk."""
-    guarantee = guarantee_of(getattr(model.classifier, "rule_", None))
-    if isinstance(guarantee, RiskGuarantee):
-        return guarantee.at_most
+    rule = getattr(model.classifier, "rule_", None)
+    if isinstance(rule, RiskControl):
+        return float(rule.target_risk)
     high = float(proportion_interval(reference.n_wrong, reference.n_rows - reference.n_rejected).high)
     return min(high, 0.99) if math.isfinite(high) else 0.5
-
-
-def _remaining(step: NDArray[np.int64] | int) -> Floats:
-    """Return the part of the capital not yet at stake; it falls slowly, to keep some for late changes."""
-    return np.asarray(1 / (1 + np.log1p(step)))
 
 
 _BLOCK = 25
@@ -160,9 +154,53 @@ _PRIOR = 5.0
 
 
 class _Bets:
-    """State of a test martingale that can be stored as JSON."""
+    """A test martingale: several bets that share one capital, which is put at stake gradually, block by block.
+
+    Subclasses say what each bet gains on the rows of a block. All arrays may have leading axes: independent streams.
+    """
 
     _state: ClassVar[tuple[str, ...]]
+    _at_once: ClassVar[float] = 0.0
+    """Share of the capital at stake from the first row."""
+
+    def __init__(self, n_bets: int, streams: tuple[int, ...]) -> None:
+        self.n_rows = 0
+        self._log_stakes = np.full((*streams, n_bets), math.log(self._at_once / n_bets) if self._at_once else _ZERO)
+
+    def _gains(self, *columns: NDArray[Any]) -> Floats:
+        """Return the logarithm of what each bet gains on rows of one block, of shape (..., n_bets, n)."""
+        raise NotImplementedError
+
+    def _cash(self, block: int) -> float:
+        """Return the capital not yet at stake; it falls slowly, to keep some for late changes."""
+        return (1 - self._at_once) / (1 + math.log1p(block))
+
+    @property
+    def log_capital(self) -> Floats:
+        """Logarithm of the current capital; it starts at 0."""
+        cash = math.log(self._cash(self.n_rows // _BLOCK))
+        return np.asarray(np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1)))
+
+    def _bet(self, *columns: NDArray[Any]) -> Floats:
+        """Process rows in order, shape (..., n); return the log capital after each."""
+        capital, start = np.empty(columns[0].shape), 0
+        while start < capital.shape[-1]:
+            block = self.n_rows // _BLOCK
+            stop = start + _BLOCK - self.n_rows % _BLOCK
+            gains = self._gains(*(one[..., start:stop] for one in columns))
+            stakes = self._log_stakes[..., None] + np.cumsum(gains, axis=-1)
+            cash = math.log(self._cash(block))
+            capital[..., start:stop] = np.logaddexp(cash, np.logaddexp.reduce(stakes, axis=-2))
+            self._log_stakes, start = stakes[..., -1], stop
+            self.n_rows += gains.shape[-1]
+            if self.n_rows % _BLOCK == 0:
+                fresh = (self._cash(block) - self._cash(block + 1)) / stakes.shape[-2]
+                self._log_stakes = np.logaddexp(self._log_stakes, math.log(fresh))
+                self._end_block()
+        return capital
+
+    def _end_block(self) -> None:
+        """Learn from the rows of a block."""
 
     def to_json(self) -> ByName:
         """Return the state of a single stream."""
@@ -213,43 +251,24 @@ class DriftBets(_Bets):
     def __init__(self, counts: ArrayLike) -> None:
         self.counts = np.asarray(counts, dtype=np.int64)
         streams = self.counts.shape[:-1]
-        self.n_rows = 0
+        super().__init__(len(_MEMORIES), streams)
         self._memory = np.zeros((*streams, len(_MEMORIES), _PIECES))
         self._pending = np.zeros((*streams, _PIECES), dtype=np.int64)
-        self._log_stakes = np.full((*streams, len(_MEMORIES)), _ZERO)
-
-    @property
-    def log_capital(self) -> Floats:
-        """Logarithm of the current capital; it starts at 0."""
-        cash = np.log(_remaining(self.n_rows // _BLOCK))
-        return np.asarray(np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1)))
 
     def bet(self, kinds: ArrayLike, uniform: ArrayLike) -> Floats:
         """Process rows in order, shape (..., n), with one uniform number each; return the log capital after each."""
-        codes, ties = np.asarray(kinds, dtype=np.int64), np.asarray(uniform, dtype=np.float64)
-        capital = np.empty(codes.shape)
-        start = 0
-        while start < codes.shape[-1]:
-            stop = start + _BLOCK - self.n_rows % _BLOCK
-            capital[..., start:stop] = self._bet_within_block(codes[..., start:stop], ties[..., start:stop])
-            start = stop
-        return capital
+        return self._bet(np.asarray(kinds, dtype=np.int64), np.asarray(uniform, dtype=np.float64))
 
-    def _bet_within_block(self, codes: Ints, ties: Floats) -> Floats:
-        """Process rows of one block; the bets are constant within a block."""
-        pieces = np.minimum((self._p_values(codes, ties) * _PIECES).astype(np.int64), _PIECES - 1)
+    def _gains(self, *columns: NDArray[Any]) -> Floats:
+        pieces = np.minimum((self._p_values(*columns) * _PIECES).astype(np.int64), _PIECES - 1)
         weight = self._memory + _PRIOR
         density = np.log(_PIECES * weight / weight.sum(axis=-1, keepdims=True))
-        gains = np.take_along_axis(density, pieces[..., None, :], axis=-1)
-        stakes = self._log_stakes[..., None] + np.cumsum(gains, axis=-1)
-        self._log_stakes = stakes[..., -1]
-        cash = np.log(_remaining(self.n_rows // _BLOCK))
-        capital = np.logaddexp(cash, np.logaddexp.reduce(stakes, axis=-2))
         self._pending = self._pending + (pieces[..., None] == np.arange(_PIECES)).sum(axis=-2)
-        self.n_rows += codes.shape[-1]
-        if self.n_rows % _BLOCK == 0:
-            self._end_block()
-        return np.asarray(capital)
+        return np.asarray(np.take_along_axis(density, pieces[..., None, :], axis=-1))
+
+    def _end_block(self) -> None:
+        self._memory = self._memory * np.exp(-_BLOCK / _MEMORIES)[:, None] + self._pending[..., None, :]
+        self._pending = np.zeros_like(self._pending)
 
     def _p_values(self, codes: Ints, ties: Floats) -> Floats:
         before = np.tri(codes.shape[-1], k=-1, dtype=bool)
@@ -261,19 +280,9 @@ class DriftBets(_Bets):
         self.counts = self.counts + (own == np.arange(self.counts.shape[-1])).sum(axis=-2)
         return np.asarray((up_to - equal + ties * (equal + 1)) / (n_pool + 1))
 
-    def _end_block(self) -> None:
-        """Update the histograms with the block, and put some more capital at stake."""
-        self._memory = self._memory * np.exp(-_BLOCK / _MEMORIES)[:, None] + self._pending[..., None, :]
-        self._pending = np.zeros_like(self._pending)
-        block = self.n_rows // _BLOCK
-        fresh = (_remaining(block - 1) - _remaining(block)) / len(_MEMORIES)
-        self._log_stakes = np.logaddexp(self._log_stakes, np.log(fresh))
-
 
 _WORSE = np.array([1.3, 1.6, 2.0, 3.0, 5.0, 10.0])
 """Odds of a wrong answer that each bet is optimal for, as multiples of the odds at ``max_risk``."""
-_AT_ONCE = 0.5
-"""Share of the capital at stake from the first row."""
 
 
 class RiskBets(_Bets):
@@ -300,34 +309,20 @@ class RiskBets(_Bets):
     """
 
     _state = ("n_rows", "_log_stakes")
+    _at_once = 0.5
 
     def __init__(self, max_risk: float, streams: tuple[int, ...] = ()) -> None:
+        super().__init__(len(_WORSE), streams)
         odds = _WORSE * max_risk / (1 - max_risk)
         believed = odds / (1 + odds)
-        self._gains = np.log(np.stack([(1 - believed) / (1 - max_risk), believed / max_risk]))
-        self.n_rows = 0
-        self._log_stakes = np.full((*streams, len(_WORSE)), math.log(_AT_ONCE / len(_WORSE)))
-
-    @property
-    def log_capital(self) -> Floats:
-        """Logarithm of the current capital; it starts at 0."""
-        cash = np.log((1 - _AT_ONCE) * _remaining(self.n_rows // _BLOCK))
-        return np.asarray(np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1)))
+        self._log_gains = np.log(np.stack([(1 - believed) / (1 - max_risk), believed / max_risk]))
 
     def bet(self, wrong: ArrayLike) -> Floats:
         """Process audited answers in order, shape (..., n); return the log capital after each."""
-        errors = np.asarray(wrong).astype(np.int64)
-        capital = np.empty(errors.shape)
-        steps = self.n_rows + np.arange(errors.shape[-1] + 1)
-        left = (1 - _AT_ONCE) * _remaining(steps // _BLOCK)
-        cash, fresh = np.log(left[1:]), (left[:-1] - left[1:]) / len(_WORSE)
-        for k in range(errors.shape[-1]):
-            self._log_stakes = self._log_stakes + self._gains[errors[..., k]]
-            if fresh[k] > 0:
-                self._log_stakes = np.logaddexp(self._log_stakes, np.log(fresh[k]))
-            capital[..., k] = np.logaddexp(cash[k], np.logaddexp.reduce(self._log_stakes, axis=-1))
-        self.n_rows += errors.shape[-1]
-        return capital
+        return self._bet(np.asarray(wrong).astype(np.int64))
+
+    def _gains(self, *columns: NDArray[Any]) -> Floats:
+        return np.moveaxis(self._log_gains[columns[0]], -1, -2)
 
 
 _TILTS = np.geomspace(0.01, 5, 40)
@@ -476,6 +471,7 @@ class Monitor:
         kinds = (rejected, reference.confidence_counts, reference.class_counts)
         self._drifts = {name: DriftBets(counts) for name, counts in zip(DRIFTS, kinds, strict=True)}
         self._risk = RiskBets(max_risk)
+        self._checks: dict[str, _Bets] = {**self._drifts, RISK: self._risk}
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
         self.alarms: list[Alarm] = []
         self.sources: list[ByName] = []
@@ -502,11 +498,11 @@ class Monitor:
         """
         rejected, labels = np.asarray(reject, dtype=bool), np.asarray(label, dtype=np.int64)
         scores = np.asarray(confidence, dtype=np.float64)
-        _check_shapes(reject=rejected, confidence=scores, label=labels)
-        if len(labels) and not (labels.min() >= 0 and labels.max() < len(self.reference.classes)):
-            raise InputError(f"label must count the {len(self.reference.classes)} classes from 0.")
-        if np.isnan(scores).any():
-            raise InputError("confidence contains NaN.")
+        _check_shapes(rejected, scores, labels)
+        if np.isnan(scores).any() or not np.isin(labels, np.arange(len(self.reference.classes))).all():
+            raise InputError(
+                f"confidence must not be NaN, and label must count {len(self.reference.classes)} classes from 0."
+            )
         kinds = (rejected, _bins(scores, self.reference.is_probability), labels)
         raised, first = [], self.n_rows
         for name, codes in zip(DRIFTS, kinds, strict=True):
@@ -525,7 +521,7 @@ class Monitor:
             Whether the first choice was wrong.
         """
         rejected, errors = np.asarray(reject, dtype=bool), np.asarray(wrong, dtype=bool)
-        _check_shapes(reject=rejected, wrong=errors)
+        _check_shapes(rejected, errors)
         answered = errors[~rejected]
         first = self._risk.n_rows
         raised = self._raised(RISK, first, self._risk.bet(answered))
@@ -613,7 +609,6 @@ class Monitor:
     def to_json(self) -> ByName:
         """Return all figures as plain numbers."""
         risk = self.risk
-        capitals = {name: bets.log_capital for name, bets in self._drifts.items()} | {RISK: self._risk.log_capital}
         return {
             "rows": self.n_rows,
             "rejected_share": self.n_rejected / self.n_rows if self.n_rows else None,
@@ -624,7 +619,7 @@ class Monitor:
             "reviewed_declined": self.n_reviewed,
             "declined_rightly": self.n_missed / self.n_reviewed if self.n_reviewed else None,
             "delta": self.delta,
-            "evidence": {name: _capital(float(capital)) for name, capital in capitals.items()},
+            "evidence": {name: _capital(float(bets.log_capital)) for name, bets in self._checks.items()},
             "threshold": self.threshold,
             "alarms": [asdict(alarm) for alarm in self.alarms],
         }
@@ -636,8 +631,7 @@ class Monitor:
             "reference": self.reference.to_json(),
             "settings": {name: getattr(self, name) for name in _SETTINGS},
             "counts": {name: getattr(self, name) for name in _COUNTS},
-            "drifts": {name: bets.to_json() for name, bets in self._drifts.items()},
-            "risk": self._risk.to_json(),
+            "checks": {name: bets.to_json() for name, bets in self._checks.items()},
             "alarms": [asdict(alarm) for alarm in self.alarms],
             "sources": self.sources,
         }
@@ -651,15 +645,12 @@ class Monitor:
             if state["format"] != _FORMAT:
                 raise InputError(f"{path} has the format {state['format']!r} of another version of demur.")
             monitor = cls(Reference.from_json(state["reference"]), **state["settings"])
-            for name, bets in monitor._drifts.items():
-                bets.restore(state["drifts"][name])
-            monitor._risk.restore(state["risk"])
+            for name, bets in monitor._checks.items():
+                bets.restore(state["checks"][name])
             for name in _COUNTS:
                 setattr(monitor, name, int(state["counts"][name]))
             monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]
             monitor.sources = list(state["sources"])
-            for one in monitor.sources:
-                _ = one["kind"], int(one["length"]), one["digest"], int(one["n_rows"]), bytes.fromhex(one["labelled"])
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -671,11 +662,9 @@ def _capital(logarithm: float) -> float:
     return math.exp(min(logarithm, 700.0))  # larger ones overflow
 
 
-def _check_shapes(**arrays: NDArray[Any]) -> None:
-    shapes = {array.shape for array in arrays.values()}
-    if len(shapes) > 1 or len(min(shapes)) != 1:
-        found = " and ".join(str(array.shape) for array in arrays.values())
-        raise InputError(f"{' and '.join(arrays)} need one shape (n,), got {found}.")
+def _check_shapes(*arrays: NDArray[Any]) -> None:
+    if any(array.shape != arrays[0].shape or array.ndim != 1 for array in arrays):
+        raise InputError(f"all arrays need one shape (n,), got {', '.join(str(array.shape) for array in arrays)}.")
 
 
 _SETTINGS = ("max_risk", "delta", "audit", "seed")

@@ -1,20 +1,20 @@
 """Requests to a served model and its answers, as pydantic types made from the model's columns."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import time
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from demur.array_types import ByName
 from demur.columns import Column, TableError
 from demur.columns.frames import shown
 from demur.tabular import TableModel
-from demur.tabular.class_labels import as_column
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_model import LARGEST
 
-__all__ = ["RequestError", "answer_type", "column_array", "question_type", "request_table", "sentence"]
+__all__ = ["RequestError", "answer_schema", "column_array", "question_type", "request_table", "sentence"]
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
@@ -22,15 +22,6 @@ TypeForm: TypeAlias = Any
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
 """Formats of OpenAPI's registry that few tools know, as the document shows them; dates without a time are read too."""
-
-_MOST_CLASSES = 100
-"""Classes that the OpenAPI document lists one by one."""
-
-_REASON = (
-    'Why the model declines: "ambiguous" (between classes), or "novel" (unlike the training rows) and the columns '
-    "whose values are outside the training data; null where it answers."
-)
-_WHY = f'"{DECLINED}", "{AUDIT}" for an answered row that was drawn for review, or null: no review needed.'
 
 
 class RequestError(TableError):
@@ -85,35 +76,16 @@ def question_type(model: TableModel, max_rows: int) -> TypeForm:
     """
     from typing import Annotated, NotRequired
 
-    from pydantic import AfterValidator, Discriminator, FailFast, Field, Tag, WithJsonSchema
-
-    def checked(check: Callable[[Any], None]) -> AfterValidator:
-        def pass_on(value: Any) -> Any:
-            if value is not None and value is not False:
-                check(value)
-            return value
-
-        return AfterValidator(pass_on)
+    from pydantic import Discriminator, FailFast, Field, Tag, WithJsonSchema
 
     row, number = _row_type(model), Annotated[float, Field(allow_inf_nan=False)]
-    bounds = Field(ge=0, lt=1) if model.cost_adjustable else checked(model.check_cost)
-    cost: TypeForm = Annotated[Annotated[number, bounds] | None, WithJsonSchema(_cost_schema(model))]
-    proba: TypeForm = Annotated[
-        bool,
-        checked(lambda _: model.check_proba()),
-        Field(description="Whether to return the calibrated probability of each class."),
-        *([] if model.has_proba else [WithJsonSchema({"const": False})]),
-    ]
-    options = {"cost": NotRequired[cost], "proba": NotRequired[proba]}
+    words = "Whether to return the calibrated probability of each class."
+    proba: TypeForm = Annotated[bool, Field(description=words) if model.has_proba else WithJsonSchema({"const": False})]
+    options = {"cost": NotRequired[_cost_type(model)], "proba": NotRequired[proba]}
     if model.asks_experts:
-        known = {
-            name: {"type": "number", "minimum": 0, "default": price} for name, price in model.experts.prices.items()
-        }
+        known = {name: {"type": "number", "minimum": 0, "default": one} for name, one in model.experts.prices.items()}
         schema = {"type": ["object", "null"], "properties": known, "additionalProperties": False}
-        prices: TypeForm = Annotated[
-            dict[str, number] | None, checked(model.check_prices), WithJsonSchema(schema)  # type: ignore[valid-type]
-        ]
-        options["prices"] = NotRequired[prices]
+        options["prices"] = NotRequired[Annotated[dict[str, number] | None, WithJsonSchema(schema)]]  # type: ignore[valid-type]
     many: TypeForm = Annotated[list[row], Field(min_length=1, max_length=max_rows), FailFast()]  # type: ignore[valid-type]
     one_row: TypeForm = Annotated[_object_type("OneRow", {"row": row, **options}), Tag("one")]
     many_rows: TypeForm = Annotated[_object_type("ManyRows", {"rows": many, **options}), Tag("many")]
@@ -176,14 +148,17 @@ def _whole(value: object) -> object:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-def _cost_schema(model: TableModel) -> dict[str, object]:
+def _cost_type(model: TableModel) -> TypeForm:
+    """Return the type of a cost; the model itself refuses another than its own where that is fixed."""
+    from typing import Annotated
+
+    from pydantic import Field, WithJsonSchema
+
     words = "The cost of declining one row; a wrong answer costs 1."
-    if model.cost is None:
-        return {"type": "null", "description": f"{words} This model has none: {model.why_cost_fixed}."}
-    if not model.cost_adjustable:
-        return {"enum": [model.cost, None], "description": f"{words} It is fixed: {model.why_cost_fixed}."}
-    number = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
-    return {"anyOf": [number, {"type": "null"}], "default": model.cost, "description": words}
+    if model.cost_adjustable:
+        return Annotated[float, Field(ge=0, lt=1, description=f"{words} By default {model.cost:g}.")] | None
+    allowed = [None] if model.cost is None else [model.cost, None]
+    return Annotated[float | None, WithJsonSchema({"enum": allowed, "description": f"{words} {model.why_cost_fixed}."})]
 
 
 def sentence(error: Mapping[str, Any]) -> str:
@@ -191,11 +166,11 @@ def sentence(error: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> error = {"loc": ("body", "many", "rows", 1, "size"), "type": "float_type", "input": "big"}
+    >>> error = {"loc": ("many", "rows", 1, "size"), "type": "float_type", "input": "big"}
     >>> sentence({**error, "msg": "Input should be a valid number"})
     "row 2, column 'size': input should be a valid number, got 'big'."
     """
-    match tuple(error["loc"])[2:]:
+    match tuple(error["loc"])[1:]:
         case ("rows", int(row), str(column), *_):
             place = f"row {row + 1:,}, column {shown(column)}"
         case ("rows", int(row), *_):
@@ -243,8 +218,8 @@ def column_array(column: Column, values: Sequence[Any]) -> pa.Array:
 # Answers --------------------------------------------------------------------------------------------------------------
 
 
-def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
-    """Return the type of the answer to a request.
+def answer_schema(model: TableModel, *, audits: bool = False) -> ByName:
+    """Return the JSON schema of the answer to a request.
 
     Parameters
     ----------
@@ -252,39 +227,27 @@ def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
     audits : bool, default False
         Whether each decision says why it is to be reviewed.
     """
-    from typing import Annotated, NotRequired
-
-    from pydantic import Field, WithJsonSchema
-
-    def described(schema: dict[str, object]) -> TypeForm:
-        return Annotated[Any, WithJsonSchema(schema)]
-
-    classes = as_column(model.classes, model.label_type).to_pylist()
     kind = "string" if model.label_type == "text" else model.label_type
-    label: dict[str, object] = {"enum": classes} if len(classes) <= _MOST_CLASSES else {"type": kind}
-    confidence = f"The {'probability' if model.has_proba else 'trained score'} of the first choice."
-    parts = [
-        described({"description": "The class, or null where the model declines.", "anyOf": [label, {"type": "null"}]}),
-        bool,
-        Annotated[float, Field(description=confidence)],
-        described(label),
-        described(label),
-        Annotated[str | None, Field(description=_REASON)],
-    ]
+    number, label, optional = {"type": "number"}, {"type": kind}, {"type": [kind, "null"]}
+    parts: list[ByName] = [optional, {"type": "boolean"}, number, label, label, {"type": ["string", "null"]}]
     if model.asks_experts:
-        words = "The expert to ask, or null where the model answers."
-        parts += [described({"enum": [*model.experts.columns, None], "description": words}), float]
+        parts += [{"enum": [*model.experts.columns, None]}, number]
     decision = dict(zip(model.answer_columns(), parts, strict=True))
     if audits:
-        decision[WHY] = described({"enum": [DECLINED, AUDIT, None], "description": _WHY})
-    decision["proba"] = NotRequired[Annotated[dict[str, float], Field(description="The probability of each class.")]]
-    decisions: TypeForm = list[_object_type("Decision", decision)]  # type: ignore[misc]
-    words = "The cost that decided; null where the model's rule has no single one."
-    whole = {
-        "decisions": decisions,
-        "cost": Annotated[float | None, Field(description=words)],
-        "model": _object_type("About", {"name": str, "target": str}),
+        decision[WHY] = {"enum": [DECLINED, AUDIT, None], "description": "Why the row is to be reviewed."}
+    by_class = {"type": "object", "additionalProperties": number}
+    text = {"type": "string"}
+    whole: ByName = {
+        "decisions": {"type": "array", "items": _object_schema(decision, proba=by_class)},
+        "cost": {
+            "type": ["number", "null"],
+            "description": "The cost that decided; null where there is no single one.",
+        },
+        "model": _object_schema({"name": text, "target": text}),
     }
-    if model.asks_experts:
-        whole["prices"] = dict[str, float]
-    return _object_type("Decisions", whole)
+    return _object_schema({**whole, "prices": by_class} if model.asks_experts else whole)
+
+
+def _object_schema(parts: ByName, **optional: ByName) -> ByName:
+    properties = {**parts, **optional}
+    return {"type": "object", "properties": properties, "required": list(parts), "additionalProperties": False}

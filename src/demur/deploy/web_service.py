@@ -1,4 +1,4 @@
-"""The HTTP service: its routes, limits, keys and access log."""
+"""The HTTP service: its routes and pages, limits, keys and access log."""
 
 import asyncio
 import json
@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from demur._version import __version__
-from demur.deploy.answers import Answerer
-from demur.deploy.request_types import RequestError, answer_type, question_type, sentence
-from demur.deploy.service_metrics import ServiceMetrics
-from demur.deploy.try_page import report_headers, try_page
+from demur.deploy.answers import Answerer, ServiceMetrics
+from demur.deploy.request_types import RequestError, answer_schema, question_type, sentence
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
+from demur.tabular.class_labels import as_column
+from demur.tabular.html_report import (
+    SECURITY_HEADERS,
+    asset,
+    content_policy,
+    own_parts,
+    page_environment,
+)
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["create_app", "read_api_keys"]
+__all__ = ["create_app", "read_api_keys", "report_headers", "try_page"]
 
 _access = logging.getLogger("demur.access")
 
@@ -41,6 +47,9 @@ _REFUSALS = {
     500: "The service failed; its log says why.",
     503: "The service is busy; try again later.",
 }
+
+_CLIENT_LEFT = 499
+"""As nginx says for a client that left before the answer."""
 
 _MOST_UNFINISHED = 1 << 26
 """Bytes in memory of bodies that have not arrived whole."""
@@ -109,8 +118,7 @@ def create_app(
     """
     try:
         import prometheus_client  # noqa: F401 # one message for the one extra
-        from fastapi import Body, Depends, FastAPI
-        from fastapi.exceptions import RequestValidationError
+        from fastapi import Depends, FastAPI
         from starlette.exceptions import HTTPException
         from starlette.middleware.trustedhost import TrustedHostMiddleware
         from starlette.responses import Response
@@ -123,32 +131,58 @@ def create_app(
         if limit < 1:
             raise InputError(f"{name} must be at least 1, got {limit!r}.")
     answerer = Answerer(model, audit)
-    question: Any = Annotated[question_type(model, max_rows), Body()]
     app = FastAPI(
         title=f"demur: {model.target}",
         version=__version__,
         description="A classifier that declines to answer when answering would cost more than asking.",
         openapi_url=None,  # it names the columns, and so needs the key
-        exception_handlers={RequestValidationError: _refuse, HTTPException: _refuse, RequestError: _refuse},
+        exception_handlers={HTTPException: _refuse, RequestError: _refuse},
     )
     keyed = [Depends(_key_check(api_keys))] if api_keys else []
-
-    @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
-              response_model=answer_type(model, audits=audit > 0),
-              responses={status: {"description": words} for status, words in _REFUSALS.items()})  # fmt: skip
-    async def decide(asked: question) -> Response:
-        return Response(await answerer.answer(asked), media_type="application/json")
+    types = _add_decide(app, answerer, max_rows, BodyReader(max_bytes, max_seconds), keyed)
 
     @app.get("/metrics", summary="Counts for Prometheus", dependencies=keyed)
     async def metrics() -> Response:
         return Response(answerer.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     _add_probes(app, stopping)
+    app.openapi().setdefault("components", {}).setdefault("schemas", {}).update(types)
     _add_pages(app, model, report, keyed)
-    app.add_middleware(BodyLimit, max_bytes=max_bytes, max_seconds=max_seconds)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_OWN_HOSTS, *allowed_hosts], www_redirect=False)
     app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
     return app
+
+
+def _add_decide(
+    app: "FastAPI", answerer: Answerer, max_rows: int, bodies: "BodyReader", keyed: list[Any]
+) -> dict[str, Any]:
+    """Add the path that decides, and return the types in its description.
+
+    It reads the body itself, which FastAPI would do before it checks the key.
+    """
+    from fastapi import Request
+    from pydantic import TypeAdapter, ValidationError
+    from starlette.responses import Response
+
+    model = answerer.model
+    questions: TypeAdapter[Any] = TypeAdapter(question_type(model, max_rows))
+    question = questions.json_schema(ref_template="#/components/schemas/{model}")
+    types: dict[str, Any] = question.pop("$defs")
+    body = {"required": True, "content": {"application/json": {"schema": question}}}
+    responses: Any = {status: {"description": words} for status, words in _REFUSALS.items()}
+    answer = answer_schema(model, audits=answerer.audit > 0)
+    responses[200] = {"description": "The decisions.", "content": {"application/json": {"schema": answer}}}
+
+    @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
+              responses=responses, openapi_extra={"requestBody": body})  # fmt: skip
+    async def decide(request: Request) -> Response:
+        try:
+            asked = questions.validate_json(await bodies.read(request))
+        except ValidationError as error:
+            raise RequestError(sentence(error.errors(include_url=False)[0])) from None
+        return Response(await answerer.answer(asked), media_type="application/json")
+
+    return types
 
 
 def _add_probes(app: "FastAPI", stopping: Callable[[], bool]) -> None:
@@ -170,21 +204,17 @@ def _add_pages(app: "FastAPI", model: TableModel, report: str | Path | None, key
     """Add the page to try the model, its report and the OpenAPI document."""
     from starlette.responses import HTMLResponse, JSONResponse
 
-    options: Any = {"methods": ["GET", "HEAD"], "include_in_schema": False, "dependencies": keyed}
-
-    @app.api_route("/openapi.json", **options)
-    async def document() -> JSONResponse:
-        return JSONResponse(app.openapi())
-
-    pages = {"/": try_page(model, has_report=report is not None)}
+    page, headers = try_page(model, has_report=report is not None)
+    shown: dict[str, Response] = {"/openapi.json": JSONResponse(app.openapi()), "/": HTMLResponse(page, 200, headers)}
     if report is not None:
         try:
             page = Path(report).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"the report {report} cannot be read: {error}; write it again.") from error
-        pages["/report"] = page, report_headers(page)
-    for path, (page, headers) in pages.items():
-        app.add_api_route(path, _always(HTMLResponse(page, headers=headers)), **options)
+        shown["/report"] = HTMLResponse(page, 200, report_headers(page))
+    options: Any = {"methods": ["GET", "HEAD"], "include_in_schema": False, "dependencies": keyed}
+    for path, response in shown.items():
+        app.add_api_route(path, _always(response), **options)
 
 
 def _always(response: "Response") -> Callable[[], Awaitable[Any]]:
@@ -196,83 +226,117 @@ def _always(response: "Response") -> Callable[[], Awaitable[Any]]:
 
 async def _refuse(request: "Request", error: Any) -> "Response":
     """Answer a request that failed with one sentence."""
-    from fastapi.exceptions import RequestValidationError
     from starlette.responses import JSONResponse
 
-    if isinstance(error, RequestValidationError):
-        return JSONResponse({"error": sentence(error.errors()[0])}, 422)
     if isinstance(error, RequestError):
-        return JSONResponse({"error": str(error)}, error.status)
+        headers = {"Connection": "close"} if error.status in (408, 413, 503) else None  # the rest of a body may come
+        return JSONResponse({"error": str(error)}, error.status, headers)
     return JSONResponse({"error": f"{error.detail}."}, error.status_code, error.headers)
+
+
+_MOST_CHOICES = 100
+"""Values that a list offers; above it, typing is quicker."""
+
+_CLASSES_NAMED = 12
+
+
+def report_headers(page: str) -> dict[str, str]:
+    """Return the HTTP headers for a report, which comes from a model folder and is not trusted.
+
+    The report may run the scripts and styles that it contains, which are named by their hashes. It may not load or
+    send anything, and no other page may frame it.
+
+    Examples
+    --------
+    >>> report_headers("<h1>good</h1>")["Content-Security-Policy"]
+    "sandbox allow-scripts allow-modals; default-src 'none'; style-src 'none'; script-src 'none'; ...'none'"
+    """
+    styles, scripts = own_parts(page)
+    policy = content_policy(styles, scripts, "frame-ancestors 'none'")
+    return SECURITY_HEADERS | {"Content-Security-Policy": f"sandbox allow-scripts allow-modals; {policy}"}
+
+
+def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str]]:
+    """Return the form to try a model as HTML that loads nothing else, and its HTTP headers.
+
+    Parameters
+    ----------
+    model : TableModel
+    has_report : bool
+        Whether to link to ``/report``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from demur.tabular import fit_table
+    >>> table = pa.table({"<b>": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": list("aaabbb") * 9})
+    >>> page, headers = try_page(fit_table(table, "y", model="lr"), has_report=False)
+    >>> "&lt;b&gt;" in page, "<b>" in page, "://" in page
+    (True, False, False)
+    """
+    style = asset("demur.tabular", "report.css") + asset("demur.deploy", "try.css")
+    script = asset("demur.deploy", "try.js")
+    data = {
+        "names": list(model.schema.names),  # the exact names, which HTML may have to write differently
+        "cost": model.cost,
+        "cost_adjustable": model.cost_adjustable,
+        "has_proba": model.has_proba,
+    }
+    context = {
+        "model": model,
+        "classes": [str(one) for one in as_column(model.classes[:_CLASSES_NAMED], model.label_type).to_pylist()],
+        "columns": model.schema.columns,
+        "most_choices": _MOST_CHOICES,
+        "highest_cost": max(0.5, model.cost or 0),
+        "has_report": has_report,
+        "style": style,
+        "script": script,
+        "data": data,
+        "version": __version__,
+    }
+    page = page_environment("demur.deploy", needed_by="the service", extra="serve").get_template("try.html")
+    policy = content_policy(style, script, "connect-src 'self'", "frame-ancestors 'none'")
+    return str(page.render(context)), {**SECURITY_HEADERS, "Content-Security-Policy": policy}
 
 
 # Limits, keys and the log ---------------------------------------------------------------------------------------------
 
 
-class _ClientLeftError(Exception):
-    """The client closed the connection before its body was complete."""
-
-
-class BodyLimit:
-    """ASGI middleware that reads bodies: none too large, none too slow, and not too many unfinished ones.
+class BodyReader:
+    """Reads the bodies of requests: none too large, none too slow, and not too many unfinished ones.
 
     Parameters
     ----------
-    app : ASGI application
     max_bytes : int
     max_seconds : float
     """
 
-    def __init__(self, app: "ASGIApp", max_bytes: int, max_seconds: float) -> None:
-        self.app, self.max_bytes, self.max_seconds = app, max_bytes, max_seconds
+    def __init__(self, max_bytes: int, max_seconds: float) -> None:
+        self.max_bytes, self.max_seconds = max_bytes, max_seconds
         self._unfinished = 0
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http" or scope["method"] != "POST":
-            return await self.app(scope, receive, send)
-        try:
-            async with asyncio.timeout(self.max_seconds):
-                body = await self._read(receive)
-        except TimeoutError:
-            return await self._refuse(scope, receive, send, 408, f"did not arrive within {self.max_seconds:g} seconds")
-        except RequestError as error:
-            return await self._refuse(scope, receive, send, error.status, str(error))
-        except _ClientLeftError:
-            return None
-        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    async def read(self, request: "Request") -> bytes:
+        """Return the body of a request, or raise a :class:`RequestError`."""
+        from starlette.requests import ClientDisconnect
 
-        async def receive_body() -> "Message":
-            return whole.pop() if whole else await receive()
-
-        return await self.app(scope, receive_body, send)
-
-    async def _read(self, receive: "Receive") -> bytes:
         body = bytearray()
         try:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise _ClientLeftError
-                chunk: bytes = message.get("body", b"")
-                body += chunk
-                self._unfinished += len(chunk)
-                if len(body) > self.max_bytes:
-                    raise RequestError(
-                        f"has more than {self.max_bytes:,} bytes: send the rows in several requests", 413
-                    )
-                if not message.get("more_body", False):
-                    return bytes(body)
-                if self._unfinished > max(_MOST_UNFINISHED, 2 * self.max_bytes):
-                    raise RequestError("cannot be read now, too many others are unfinished: try again later", 503)
+            async with asyncio.timeout(self.max_seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    self._unfinished += len(chunk)
+                    if len(body) > self.max_bytes:
+                        problem = f"the body has more than {self.max_bytes:,} bytes"
+                        raise RequestError(f"{problem}: send the rows in several requests.", 413)
+                    if self._unfinished > max(_MOST_UNFINISHED, 2 * self.max_bytes):
+                        raise RequestError("too many bodies of requests are unfinished: try again later.", 503)
+        except TimeoutError:
+            raise RequestError(f"the body did not arrive within {self.max_seconds:g} seconds.", 408) from None
+        except ClientDisconnect:
+            raise RequestError("the client closed the connection.", _CLIENT_LEFT) from None
         finally:
             self._unfinished -= len(body)
-
-    @staticmethod
-    async def _refuse(scope: "Scope", receive: "Receive", send: "Send", status: int, words: str) -> None:
-        from starlette.responses import JSONResponse
-
-        headers = {"Connection": "close", **({"Retry-After": "1"} if status == 503 else {})}
-        await JSONResponse({"error": f"the body {words}."}, status, headers)(scope, receive, send)
+        return bytes(body)
 
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
@@ -298,7 +362,7 @@ class RequestLog:
         started = time.perf_counter()
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16).encode()
-        status = 499  # as nginx says for a client that left before the answer
+        status = _CLIENT_LEFT
 
         async def send_with_id(message: "Message") -> None:
             nonlocal status
@@ -326,9 +390,8 @@ class RequestLog:
                     "status": status,
                     "ms": round(1000 * seconds, 2),
                 }
-                # values that the client chose are quoted, so that no request can write a line of its own
-                words = " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items())
-                _access.log(level, "request %s", words, extra={"fields": fields})
+                # in JSON, so that no request can write a line of its own
+                _access.log(level, "request %s", json.dumps(fields), extra={"fields": fields})
 
 
 def _key_check(keys: Collection[str]) -> Callable[..., Awaitable[None]]:
@@ -387,11 +450,9 @@ def read_api_keys(path: Path | None, environment: str | None) -> tuple[str, ...]
         text = str(environment) if path is None else path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise InputError(f"{where} is not text: write one key per line.") from None
-    lines = [line.strip() for line in text.splitlines()]
-    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    keys = tuple(key for line in text.splitlines() if (key := line.strip()) and not key.startswith("#"))
     if not keys:
         raise InputError(f"{where} holds no key: write one into it, or leave it out.")
-    for number, line in enumerate(lines, 1):
-        if line in keys and not _KEY.fullmatch(line):
-            raise InputError(f"{where}, line {number}: a key may hold printable ASCII characters only, without spaces.")
+    if not all(_KEY.fullmatch(key) for key in keys):
+        raise InputError(f"{where}: a key may hold printable ASCII characters only, without spaces.")
     return keys

@@ -3,8 +3,7 @@
 from demur.paper.experiments import BENCHMARK, EXPERIMENTS, MODERN, SYNTHETIC, Experiment, Method, Protocol, quick
 from demur.paper.problems import DataPlace
 from demur.paper.records import Store
-from demur.paper.run_jobs import Watch, compute_records, run_here
-from demur.paper.trial_jobs import Plan, make_plan
+from demur.paper.trial_jobs import Plan, Watch, compute_records, make_plan, run_here
 
 __all__ = [
     "BENCHMARK",

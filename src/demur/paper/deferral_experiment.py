@@ -25,8 +25,8 @@ from demur.errors import InputError
 from demur.estimators import RejectClassifier
 from demur.estimators.network_selection import AnswersNothingWarning
 from demur.paper.experiments import parse_settings, read_settings
+from demur.paper.pages import markdown_table
 from demur.paper.records import append_line, describe_environment, read_lines
-from demur.paper.tables import markdown_table
 from demur.whole_file import write_whole
 
 __all__ = ["DeferralProtocol", "DeferralRun", "deferral_page", "figures_of", "with_spread"]
@@ -190,63 +190,23 @@ trials); *consistent*: what the loss claims.
 
 def deferral_page(records: Sequence[ByName]) -> str:
     """Return the page as Markdown."""
-    problems = [name for name in available_datasets() if any(one["problem"] == name for one in records)]
-    methods = [name for name in (*available_joint(), WRAPPED) if any(one["method"] == name for one in records)]
-    error = {(one["problem"], one["method"], one["trial"]): 1 - one["accuracy"] for one in records}
-    trials = sorted({one["trial"] for one in records})
+    errors: dict[tuple[str, str], list[float]] = {}
+    for one in records:
+        errors.setdefault((one["method"], one["problem"]), []).append(1 - one["accuracy"])
+    problems = [name for name in available_datasets() if any(name == problem for _, problem in errors)]
     rows = []
-    for method in methods:
-        cells = [
-            [error[problem, method, trial] for trial in trials if (problem, method, trial) in error]
-            for problem in problems
-        ]
-        claim = "yes" if method == WRAPPED or get_joint(method).calibrated else "no"
-        mean = f"{np.mean([np.mean(cell) for cell in cells]):.4f}" if all(cells) else ""
-        rows.append([method, claim, *(with_spread(cell) if cell else "" for cell in cells), mean])
-    expert = [
-        f"{np.mean([1 - one['expert'] for one in records if one['problem'] == problem]):.4f}" for problem in problems
-    ]
-    table = markdown_table(["method", "consistent", *problems, "mean"], rows)
-    table += f"\n| the expert alone | | {' | '.join(expert)} | |"
-    seconds = sum(record["seconds"] for record in records)
+    for method in (*available_joint(), WRAPPED):
+        cells = [errors.get((method, problem), []) for problem in problems]
+        if any(cells):
+            claim = "yes" if method == WRAPPED or get_joint(method).calibrated else "no"
+            mean = f"{np.mean([np.mean(cell) for cell in cells]):.4f}" if all(cells) else ""
+            rows.append([method, claim, *(with_spread(cell) if cell else "" for cell in cells), mean])
+    alone = (np.mean([1 - one["expert"] for one in records if one["problem"] == problem]) for problem in problems)
+    rows.append(["the expert alone", "", *(f"{error:.4f}" for error in alone), ""])
+    trials = {one["trial"] for one in records}
     facts = {**records[-1]["environment"], **records[0]["spec"], "trials": len(trials)}
-    text = PAGE.format(n=len(records), seconds=seconds, **facts)
-    return f"{text}{table}\n\n{_two_stage_verdict(error, problems, methods, trials)}\n"
-
-
-def _two_stage_verdict(
-    error: dict[tuple[str, str, int], float], problems: Sequence[str], methods: Sequence[str], trials: Sequence[int]
-) -> str:
-    """Compare two stages with the mean of the joint losses, with the error of the comparison."""
-    joint = [name for name in methods if name not in (WRAPPED, "two-stage")]
-    differences = [
-        error[problem, "two-stage", trial] - np.mean([error[problem, name, trial] for name in joint])
-        for problem in problems
-        for trial in trials
-        if all((problem, name, trial) in error for name in (*joint, "two-stage"))
-    ]
-    if not joint or not differences:
-        return "Two stages against the joint losses: not all of them were run."
-    mean = float(np.mean(differences))
-    spread = float(np.std(differences, ddof=1) / len(differences) ** 0.5) if len(differences) > 1 else float("nan")
-    holds = "holds" if mean <= 0 else "does not hold"
-    per_set = {
-        problem: np.mean([error[problem, "two-stage", trial] for trial in trials])
-        - np.mean([error[problem, name, trial] for name in joint for trial in trials])
-        for problem in problems
-    }
-    below = sum(value <= 0 for value in per_set.values())
-
-    def mean_error(name: str) -> float:
-        return float(np.mean([error[problem, name, trial] for problem in problems for trial in trials]))
-
-    ahead = [name for name in joint if mean_error(name) < mean_error("two-stage")]
-    named = ", ".join(f"`{name}`" for name in ahead) or "none"
-    return (
-        f"*Two-stage is at or below the joint losses in the mean*: {holds}. Its error less the mean of theirs is "
-        f"{mean:+.4f} (standard error {spread:.4f} over {len(differences)} pairs of data set and trial); it is at or "
-        f"below on {below} of {len(problems)} data sets. Of {len(joint)} joint losses these have a lower mean: {named}."
-    )
+    text = PAGE.format(n=len(records), seconds=sum(record["seconds"] for record in records), **facts)
+    return f"{text}{markdown_table(['method', 'consistent', *problems, 'mean'], rows)}\n"
 
 
 def with_spread(values: Sequence[float]) -> str:

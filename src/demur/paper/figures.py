@@ -29,13 +29,14 @@ STYLES: dict[str, ByName] = {
     "OVA+exp": {"color": "#56B4E9", "linestyle": "-", "marker": "D"},
     "CE": {"color": "#009E73", "linestyle": "-", "marker": "o", "linewidth": 2.5},
     "OVA+hin": {"color": "#CC79A7", "linestyle": ":", "marker": "x"},
-    "APC+log+acc": {"color": "#E69F00", "linestyle": "--", "marker": "o", "alpha": 0.6},
-    "APC+log+rej": {"color": "#E69F00", "linestyle": ":", "marker": "o", "alpha": 0.6},
-    "APC+exp+acc": {"color": "#B97A00", "linestyle": "--", "marker": "s", "alpha": 0.6},
-    "APC+exp+rej": {"color": "#B97A00", "linestyle": ":", "marker": "s", "alpha": 0.6},
-    "MPC+log+acc": {"color": "#D55E00", "linestyle": "--", "marker": "^"},
-    "MPC+log+rej": {"color": "#D55E00", "linestyle": ":", "marker": "^"},
 }
+SIDES = {"acc": "--", "rej": ":"}
+"""Line styles of the two sides of beta."""
+
+
+def _style(method: str) -> ByName:
+    loss, _, side = method.rpartition("+")
+    return {**STYLES[loss], "linestyle": SIDES[side]} if side in SIDES else STYLES.get(method, {})
 
 
 def check_matplotlib() -> None:
@@ -86,7 +87,7 @@ def synthetic_figure(
             found = [results.paper_numbers.mean("zoc_risk", size, cost, method) for size in results.problems]
             means = [nan if mean is None else mean for mean in found]
             sizes = [int(size) for size in results.problems]
-            panel.plot(sizes, means, label=method, markersize=4, **STYLES.get(method, {}))
+            panel.plot(sizes, means, label=method, markersize=4, **_style(method))
         panel.axhline(bayes[cost].risk.value, color="black", linewidth=1, label="Bayes-optimal")
         panel.set(xscale="log", xlabel="training points per class", title=f"c = {cost:g}")
     _finish(figure, panels[0])
@@ -106,7 +107,7 @@ def benchmark_figure(results: Results, problems: Sequence[str], methods: Sequenc
             if not points:
                 continue
             x, y, error = zip(*points, strict=True)
-            style = STYLES.get(method, {})
+            style = _style(method)
             panel.plot(x, y, label=method, markersize=4, **style)
             low, high = [a - b for a, b in zip(y, error, strict=True)], [a + b for a, b in zip(y, error, strict=True)]
             panel.fill_between(x, low, high, color=style.get("color"), alpha=0.15, linewidth=0)

@@ -1,32 +1,155 @@
-"""Pages of results in Markdown: the paper's experiments beside the published figures; every loss by one protocol."""
+"""Tables and pages of results: the paper's experiments beside the published figures, and every loss by one protocol."""
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from scipy.stats import rankdata
 
+from demur.datasets import BayesSummary
 from demur.datasets.uci import SOURCES
-from demur.errors import UserError
+from demur.errors import InputError
 from demur.losses import Loss, get
-from demur.paper.claims import BENCHMARK_CLAIMS, SYNTHETIC_CLAIMS, Finding, Judged, Known, judge
+from demur.paper.claims import BENCHMARK_CLAIMS, SYNTHETIC_CLAIMS, Finding, Judged, Known, judge, list_of
 from demur.paper.experiments import Choice, Experiment, SyntheticProtocol, published_benchmark
 from demur.paper.figures import check_matplotlib, draw_figures
 from demur.paper.population import PopulationErrors, population_errors
 from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify, training_rows
-from demur.paper.records import Store, StoreError, trace
-from demur.paper.tables import TITLES, Published, full_table, markdown_table, rejection_table, results_csv
+from demur.paper.records import Store, trace
 from demur.paper.trial_jobs import matching
-from demur.paper.trial_means import METRICS, TEST, Comparison, Numbers, Results, agreement, collect, compare
+from demur.paper.trial_means import METRICS, TEST, Numbers, Published, Results, Value, agreement, collect
 from demur.theory import check_calibration
 from demur.whole_file import write_whole
 
-__all__ = ["NothingToShowError", "Outcome", "best_counts", "write_outputs"]
+__all__ = [
+    "Outcome",
+    "best_counts",
+    "full_table",
+    "markdown_table",
+    "rejection_table",
+    "results_csv",
+    "write_outputs",
+]
+
+BAYES = "Bayes"
+"""Name of the Bayes-optimal rule in tables."""
+
+COLUMNS = ("metric", "dataset", "cost", "method", "mean", "std", "published_mean", "published_std")
+TITLES = {
+    "zoc_risk": "0-1-c risk",
+    "accepted_accuracy": "accuracy on accepted data",
+    "rejection_ratio": "rejection ratio",
+}
 
 
-class NothingToShowError(UserError):
-    """The store has no record of the experiments asked for."""
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown.
+
+    Examples
+    --------
+    >>> print(markdown_table(["loss", "risk"], [["CE", "0.1"]]))
+    | loss | risk |
+    |---|---|
+    | CE | 0.1 |
+    """
+    lines = [f"| {' | '.join(headings)} |".replace("|  |", "| |"), "|" + "---|" * len(headings)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def results_csv(
+    results: Results, published: Numbers, *, dataset: str = "{}", bayes: dict[float, BayesSummary] | None = None
+) -> str:
+    """Return every figure of an experiment, one line each.
+
+    Parameters
+    ----------
+    results : Results
+    published : Numbers
+    dataset : str
+        Format of the names of the data sets.
+    bayes : dict, optional
+        The Bayes-optimal rule by cost, added as one more method.
+    """
+    methods, numbers = results.all_methods, results.numbers(results.all_methods)
+    for cost, best in (bayes or {}).items():
+        for problem in results.problems:
+            exact = (best.risk.value, best.accepted_accuracy.value, best.rejection_rate.value)
+            for metric, value in zip(METRICS, exact, strict=True):
+                numbers.values[metric, problem, cost, BAYES] = Value(value, 0.0, 1)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for metric in METRICS:
+        for problem in results.problems:
+            for cost in results.experiment.protocol.costs:
+                for method in [*methods, BAYES] if bayes else methods:
+                    ours = numbers.get(metric, problem, cost, method)
+                    if ours is not None:
+                        paper = published.get(metric, problem, cost, method) or Value(None, None, 0)
+                        figures = [(ours.mean, 6), (ours.std, 6), (paper.mean, 4), (paper.std, 4)]
+                        texts = ["" if number is None else f"{number:.{digits}f}" for number, digits in figures]
+                        writer.writerow([metric, dataset.format(problem), f"{cost:g}", method, *texts])
+    return text.getvalue()
+
+
+def full_table(metric: str, results: Results, methods: Sequence[str], published: Numbers | None = None) -> str:
+    """Return one metric as Markdown: a row per data set and cost, a column per method.
+
+    A cell has our mean and standard deviation, bold if the risk is the lowest or equivalent to it; below it the
+    published figure and the difference.
+    """
+    numbers, published = results.numbers(methods), published or Numbers()
+    rows = []
+    for problem in results.problems:
+        note = results.notes.get(problem, "")
+        name = f"{problem}<br>({note})" if note else problem
+        for cost in results.experiment.protocol.costs:
+            bold = numbers.bold.get((problem, cost), set())
+            cells = []
+            for method in methods:
+                where = (metric, problem, cost, method)
+                mean, rest = _cell(numbers.get(*where), published.get(*where))
+                cells.append(f"**{mean}**{rest}" if method in bold else f"{mean}{rest}")
+            rows.append([name, f"{cost:g}", *cells])
+            name = ""
+    return markdown_table(["data set", "c", *methods], rows)
+
+
+def rejection_table(results: Results, published: Numbers, bayes: dict[float, BayesSummary]) -> str:
+    """Return the rejected share in percent at the largest training size, beside the Bayes-optimal one: Table 2."""
+    rows = []
+    for cost, best in bayes.items():
+        cells = []
+        for method in results.methods:
+            where = ("rejection_ratio", results.problems[-1], cost, method)
+            paper = published.get(*where)
+            cells.append(
+                _percent(results.paper_numbers.get(*where)) + (f"<br>paper {_percent(paper)}" if paper else "")
+            )
+        rows.append([f"{cost:g}", *cells, f"{100 * best.rejection_rate.value:.1f}"])
+    return markdown_table(["c", *results.methods, f"{BAYES}-optimal"], rows)
+
+
+def _cell(ours: Value | None, paper: Value | None) -> tuple[str, str]:
+    """Return our mean, and the rest of the cell."""
+    if ours is None:
+        return "?", ""
+    mean = "-" if ours.mean is None else f"{ours.mean:.3f}"
+    rest = "" if ours.std is None else f" ({ours.std:.4f})"
+    if paper is None:
+        return mean, rest
+    if paper.mean is None:
+        return mean, f"{rest}<br>paper -"
+    difference = "" if ours.mean is None else f", {ours.mean - paper.mean:+.3f}"
+    return mean, f"{rest}<br>paper {paper.mean:.3f} ({paper.std or 0:.4f}){difference}"
+
+
+def _percent(value: Value | None) -> str:
+    if value is None or value.mean is None:
+        return "?"
+    return f"{100 * value.mean:.1f} ({100 * (value.std or 0):.1f})"
 
 
 @dataclass(frozen=True)
@@ -56,18 +179,6 @@ class Outcome:
         return [part for part in (self.synthetic, self.benchmark, self.modern) if part is not None]
 
     @property
-    def quick(self) -> bool:
-        """Whether these are results of a quick run."""
-        return any(part.experiment.quick for part in self.parts)
-
-    @cached_property
-    def compared(self) -> list[Comparison]:
-        """Comparison of the benchmark's risks with the published ones, by method."""
-        if self.benchmark is None:
-            return []
-        return compare(self.benchmark.paper_numbers, self.published.benchmark, self.benchmark.methods)
-
-    @property
     def nearest(self) -> bool:
         """Whether the benchmark was run by the protocol that comes nearest to the paper's printed figures."""
         return self.benchmark is not None and self.benchmark.experiment.protocol == published_benchmark().protocol
@@ -81,15 +192,14 @@ class Outcome:
                 "paper prints. The thresholds of OVA+hin are chosen on the test rows here, which is not a valid "
                 "procedure. To compare methods, read `results/paper`."
             )
-        if self.quick:
+        if any(part.experiment.quick for part in self.parts):
             lines.append(
                 "**A quick run**: fewer trials, sizes, epochs and rows than in the paper. It shows that everything "
                 "works; its figures mean little."
             )
         for part in self.parts:
             lines += [f"**{problem}**: {note}." for problem, note in part.notes.items() if note]
-            missing = part.missing
-            if missing:
+            if missing := part.missing:
                 shown = "; ".join(missing[:5]) + (f"; and {len(missing) - 5} more" if len(missing) > 5 else "")
                 lines.append(f"**Not complete** ({part.experiment.name}): missing {shown}.")
         return lines
@@ -115,12 +225,10 @@ def write_outputs(
 
     Raises
     ------
-    NothingToShowError
+    InputError
         If there is no record at all.
     MissingExtraError
         If matplotlib is not installed.
-    StoreError
-        If a file could not be written.
     """
     check_matplotlib()
     outcome = _gather(out, experiments, published, place)
@@ -129,7 +237,7 @@ def write_outputs(
     if benchmark is not None or synthetic is not None:
         files |= {"README.md": _page(outcome), "tables.md": _tables_page(outcome)}
     if modern is not None:
-        files["modern.md" if files else "README.md"] = _modern_page(modern, outcome.warning())
+        files["README.md"] = _modern_page(modern, outcome.warning())
         files["modern.csv"] = results_csv(modern, Numbers())
     if benchmark is not None:
         files["benchmark.csv"] = results_csv(benchmark, outcome.published.benchmark)
@@ -139,14 +247,8 @@ def write_outputs(
         )
     files |= draw_figures(synthetic, benchmark, outcome.known.bayes)
     for name, content in files.items():
-        path = out / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, content, overwrite=True)
-        except OSError as error:
-            raise StoreError(
-                f"cannot write {path}: {error.strerror or error}. Free some space, then run the command again."
-            ) from error
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out / name, content, overwrite=True)
     return outcome
 
 
@@ -160,7 +262,7 @@ def _gather(out: Path, experiments: Sequence[Experiment], published: Published, 
         if results.records:
             found[experiment.name] = results
     if not found:
-        raise NothingToShowError(f"{out} has no records of this; run the command without --tables-only first.")
+        raise InputError(f"{out} has no records of this; run the command without --tables-only first.")
     benchmark, synthetic = found.get("benchmark"), found.get("synthetic")
     known, claims = Known(), []
     if synthetic is not None:
@@ -223,7 +325,7 @@ demur reproduce {which} --published DIR --out {out} --tables-only
 
 {table}
 
-Versions: {versions}. Peak memory of a process: {memory:,} MB."""
+Versions: {versions}."""
 
 
 def _page(outcome: Outcome) -> str:
@@ -238,45 +340,37 @@ def _page(outcome: Outcome) -> str:
 
 def _summary(outcome: Outcome) -> str:
     lines = ["## In short", ""]
-    ce = next((one for one in outcome.compared if one.method == "CE"), None)
-    if ce is not None:
-        lines.append(
-            f"- **Cross-entropy**: our mean 0-1-c risk is at or below the published one in {ce.at_or_below} of {ce.n} "
-            f"cells (data set x cost) at the three decimals that the paper prints, in {ce.strictly} before rounding."
+    part, published = outcome.benchmark, outcome.published.benchmark
+    if part is not None and published.values:
+        ce = agreement(part.paper_numbers, published, part.problems, ["CE"])
+        others = agreement(
+            part.paper_numbers, published, part.problems, [name for name in part.methods if name != "CE"]
         )
-    others = [one for one in outcome.compared if one.method != "CE"]
-    if others:
-        within, n = sum(one.within for one in others), sum(one.n for one in others)
-        lines.append(
-            "- **The other methods**: within the published mean plus three published standard deviations, or better, "
-            f"in {within} of {n} cells."
-        )
+        n = others.of["zoc_risk"]
+        lines += [
+            f"- **Cross-entropy**: our mean 0-1-c risk is at or below the published one in {ce.at_or_below} of "
+            f"{ce.of['zoc_risk']} cells (data set x cost), at the three decimals that the paper prints.",
+            "- **The other methods**: at most three published standard deviations above the published mean in "
+            f"{n - len(others.above)} of {n} cells.",
+        ]
     verdicts = [judged.ours.verdict for judged in outcome.claims]
     counts = ", ".join(
         f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS_IN_WORDS.items() if verdict in verdicts
     )
     lines.append(f"- **The paper's statements**, {len(verdicts)} of them, on our figures: {counts}.")
-    for part in outcome.parts:
-        run = trace(part.records)
-        lines.append(
-            f"- **{part.experiment.name.capitalize()}**: {run.networks:,} networks, {run.seconds_training:,.0f} s of "
-            f"training on {' and '.join(run.devices)}."
-        )
     return "\n".join([*lines, WHERE_EVERYTHING_IS])
 
 
 def _claims(claims: Sequence[Judged]) -> str:
     rows = [
-        [one.claim.statement, one.claim.where, f"**{_verdict(one.ours)}**", one.ours.evidence, _verdict(one.paper)]
+        [one.claim.statement, one.claim.where, f"**{_verdict(one.ours)}**", one.ours.exceptions, _verdict(one.paper)]
         for one in claims
     ]
-    headings = ["statement", "in the paper", "here", "evidence", "the paper's own tables"]
+    headings = ["statement", "in the paper", "here", "exceptions", "the paper's own tables"]
     return f"## The paper's statements, one by one\n\n{HOW_CLAIMS_ARE_JUDGED}\n\n{markdown_table(headings, rows)}"
 
 
-def _verdict(finding: Finding | None) -> str:
-    if finding is None:
-        return ""
+def _verdict(finding: Finding) -> str:
     return finding.verdict if finding.verdict == "not tested" else f"{finding.verdict} ({finding.counts})"
 
 
@@ -299,19 +393,17 @@ def _provenance(outcome: Outcome) -> str:
     which, out = ("all", "results/paper")
     if outcome.nearest:
         which, out = ("benchmark --protocol published", "results/published")
-    rows, runs = [], []
-    for part in outcome.parts:
-        groups = {part.experiment.name: part.methods, "more losses": part.all_methods[len(part.methods) :]}
-        for name, methods in groups.items():
-            if methods:
-                run = trace(part.records, methods)
-                runs.append(run)
-                seconds = [f"{number:,.1f}" for number in (run.seconds_training, run.seconds_other)]
-                rows.append([name, f"{run.networks:,}", f"{run.failed}", *seconds, ", ".join(run.devices)])
+    runs = {part.experiment.name: trace(part.records) for part in outcome.parts}
+    rows = [
+        [
+            *(name, f"{run.networks:,}", f"{run.failed}", f"{run.seconds_training:,.1f}", f"{run.seconds_other:,.1f}"),
+            ", ".join(run.devices),
+        ]
+        for name, run in runs.items()
+    ]
     table = markdown_table(["", "networks", "diverged", "training, s", "everything else, s", "device"], rows)
-    versions = "; ".join(dict.fromkeys(version for run in runs for version in run.versions))
-    memory = max((run.peak_memory_mb or 0 for run in runs), default=0)
-    text = HOW_IT_WAS_MADE.format(which=which, out=out, table=table, versions=versions, memory=memory)
+    versions = "; ".join(dict.fromkeys(version for run in runs.values() for version in run.versions))
+    text = HOW_IT_WAS_MADE.format(which=which, out=out, table=table, versions=versions)
     return text if outcome.benchmark is None else f"{text}\n\n{_data_table(outcome.benchmark)}"
 
 
@@ -363,25 +455,14 @@ difference. Bold: lowest or equivalent. {test}
 
 {table}"""
 
-COMPARISON = """\
-**Against the published risks.** Ours rounded to the three decimals that the paper prints; "within" is at most the
-published mean plus three published standard deviations. Why some cells lie outside: see `docs/reproduction.md`.
-
-"""
-
 AGREEMENT = """\
-**On both sides of the published figures.** How many of them lie within two printed standard deviations, plus half a
-printed digit, of ours.
+**Against the published figures.** *At or below*: our mean risk, rounded to the three decimals that the paper prints, is
+at most the published one. The last three columns count the published figures that lie within two published standard
+deviations, plus half a printed digit, of ours.
 
-"""
+{table}
 
-MORE = """\
-### More losses
-
-Not in the paper's tables: one-versus-all with the squared and the squared hinge loss, and the two other hinge losses
-of Ramaswamy et al. (2018). Same protocol; CE again for comparison, bold among these.
-
-{table}"""
+More than three published standard deviations above the published mean: {above}. See `docs/reproduction.md`."""
 
 
 def _synthetic_section(outcome: Outcome, part: Results) -> str:
@@ -412,28 +493,24 @@ def _population_table(population: dict[tuple[str, float], PopulationErrors], par
 
 
 def _benchmark_section(outcome: Outcome, part: Results) -> str:
-    """Return Figures 2 and 4, the table of risks, the comparison with the published ones, and the further losses."""
+    """Return Figures 2 and 4, the table of risks, and the comparison with the published figures."""
     published = outcome.published.benchmark
     sections = [BENCHMARK.format(test=TEST, table=full_table("zoc_risk", part, part.methods, published))]
-    if outcome.compared:
+    if published.values:
+        ours, problems = part.paper_numbers, part.problems
+        groups = {problem: agreement(ours, published, [problem]) for problem in problems}
+        groups |= {method: agreement(ours, published, problems, [method]) for method in part.methods}
+        groups["**all**"] = agreement(ours, published, problems)
         rows = [
-            [one.method, *(f"{number} of {one.n}" for number in (one.at_or_below, one.strictly, one.within)),
-             "; ".join(one.outside) or "none"]
-            for one in outcome.compared
-        ]  # fmt: skip
-        headings = ["method", "at or below", "before rounding", "within, or better", "cells outside"]
-        sections.append(COMPARISON + markdown_table(headings, rows))
-        groups = {problem: agreement(part.paper_numbers, published, [problem]) for problem in part.problems}
-        groups |= {method: agreement(part.paper_numbers, published, part.problems, [method]) for method in part.methods}
-        groups["**all**"] = agreement(part.paper_numbers, published, part.problems)
-        rows = [
-            [name, *(f"{found.within[metric]} of {found.of[metric]}" for metric in METRICS)]
+            [
+                *(name, f"{found.at_or_below} of {found.of['zoc_risk']}"),
+                *(f"{found.within[metric]} of {found.of[metric]}" for metric in METRICS),
+            ]
             for name, found in groups.items()
         ]
-        headings = ["", "0-1-c risk", "accuracy on the accepted", "rejected share"]
-        sections.append(AGREEMENT + markdown_table(headings, rows))
-    if part.experiment.more:
-        sections.append(MORE.format(table=full_table("zoc_risk", part, _more(part))))
+        headings = ["", "at or below", "0-1-c risk", "accuracy on the accepted", "rejected share"]
+        above = list_of(groups["**all**"].above) or "none"
+        sections.append(AGREEMENT.format(table=markdown_table(headings, rows), above=above))
     return "\n\n".join(sections)
 
 
@@ -478,8 +555,8 @@ networks, {diverged} of which diverged, {seconds:,.0f} s of training on {devices
 
 **verdict**: {verdict}
 **trainings**: whether another cost needs another training. **best or equivalent**: cells (data set x cost) in which no
-loss is better beyond chance. **mean rank**: over all cells, 1 is the lowest mean risk. Bold in the tables of each data
-set: the same cells.
+loss is better beyond chance. **mean rank**: over all cells, 1 is the lowest mean risk. The last columns have the mean
+0-1-c risk over the costs; [modern.csv](modern.csv) has all figures.
 
 {test}"""
 
@@ -502,7 +579,7 @@ def best_counts(results: Results) -> list[tuple[str, str]]:
 
 
 def _modern_page(results: Results, warning: str) -> str:
-    """Return the page of all losses: one row per loss, then all mean risks."""
+    """Return the page of all losses, one row for each."""
     run, numbers, costs = trace(results.records), results.paper_numbers, results.experiment.protocol.costs
     head = HEAD.format(
         networks=run.networks,
@@ -517,37 +594,14 @@ def _modern_page(results: Results, warning: str) -> str:
         loss = get(method)
         trainings = "one per cost" if loss.trained_for_cost else "one for all costs"
         verdict = _calibration_verdict(loss, check=not results.experiment.quick)
-        rows.append([method, loss.family, verdict, trainings, counts, f"{ranks[method]:.1f}"])
-    sections = [head, warning]
-    sections.append(markdown_table(["loss", "family", "verdict", "trainings", "best or equivalent", "mean rank"], rows))
-    rows = []
-    for method in results.methods:
-        cells = []
+        risks = []
         for problem in results.problems:
             means = [numbers.mean("zoc_risk", problem, cost, method) for cost in costs]
             known = [mean for mean in means if mean is not None]
-            cells.append(f"{sum(known) / len(known):.4f}" if known else "?")
-        rows.append([method, *cells])
-    sections.append("## 0-1-c risk, mean over costs\n\n" + markdown_table(["loss", *results.problems], rows))
-    for problem in results.problems:
-        rows = [
-            [method, *(_cell(numbers, problem, cost, method) for cost in costs)]
-            for method in results.methods
-            if numbers.get("zoc_risk", problem, costs[0], method) is not None
-        ]
-        note = results.notes.get(problem, "")
-        table = markdown_table(["loss", *(f"c = {cost:g}" for cost in costs)], rows)
-        sections.append(f"## {problem}" + (f" ({note})" if note else "") + f"\n\n{table}")
-    return _joined(sections)
-
-
-def _cell(numbers: Numbers, problem: str, cost: float, method: str) -> str:
-    value = numbers.get("zoc_risk", problem, cost, method)
-    if value is None or value.mean is None:
-        return "?"
-    text = f"{value.mean:.4f}"
-    text = f"**{text}**" if method in numbers.bold[problem, cost] else text
-    return f"{text} ({value.std or 0:.4f})"
+            risks.append(f"{sum(known) / len(known):.4f}" if known else "?")
+        rows.append([method, loss.family, verdict, trainings, counts, f"{ranks[method]:.1f}", *risks])
+    headings = ["loss", "family", "verdict", "trainings", "best or equivalent", "mean rank", *results.problems]
+    return _joined([head, warning, markdown_table(headings, rows)])
 
 
 def _calibration_verdict(loss: Loss, *, check: bool) -> str:

@@ -4,9 +4,8 @@ import hashlib
 import json
 import os
 import platform
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NotRequired, TypeAlias, TypedDict
@@ -73,7 +72,6 @@ class Environment(TypedDict):
     device_type: str
     cores: int
     system: str
-    peak_memory_mb: int | None
 
 
 @dataclass(frozen=True)
@@ -192,6 +190,8 @@ def _checksum(body: object) -> str:
 class StoreError(UserError):
     """A record could not be written: the disk is full, or the folder has gone."""
 
+    exit_code = 1
+
 
 def append_line(path: Path, body: ByName) -> None:
     """Append a record to a JSONL file; a line that an interrupted run left incomplete stays separate.
@@ -297,18 +297,7 @@ def describe_environment(device: torch.device) -> Environment:
         "device_type": device.type,
         "cores": n_cores(),
         "system": f"{platform.system()} {platform.machine()}",
-        "peak_memory_mb": _peak_memory_mb(),
     }
-
-
-def _peak_memory_mb() -> int | None:
-    """Return the peak memory of this process in MB (10^6 bytes); None if the system does not report it."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6)
 
 
 def _processor() -> str:
@@ -331,8 +320,6 @@ class Provenance:
         Sums over the jobs.
     devices, versions : tuple of str
         Without repetitions.
-    peak_memory_mb : int or None
-        Largest peak memory of any process.
     """
 
     networks: int
@@ -341,31 +328,24 @@ class Provenance:
     seconds_other: float
     devices: tuple[str, ...]
     versions: tuple[str, ...]
-    peak_memory_mb: int | None
 
 
-def trace(records: Iterable[Record], methods: Iterable[str] | None = None) -> Provenance:
-    """Summarise some records, or those of some methods."""
-    wanted = None if methods is None else set(methods)
-    kept = [record for record in records if wanted is None or record.spec["method"]["name"] in wanted]
-    environments = [record.environment for record in kept]
-    memory = [environment["peak_memory_mb"] for environment in environments if environment["peak_memory_mb"]]
-    return Provenance(
-        networks=sum(record.networks for record in kept),
-        failed=sum(record.failed for record in kept),
-        seconds_training=sum(record.seconds_training for record in kept),
-        seconds_other=sum(record.seconds_other for record in kept),
-        devices=_different(
-            f"{one['device']}" + (f", {one['cores']} cores" if one["device_type"] == "cpu" else "")
-            for one in environments
-        ),
-        versions=_different(
-            f"demur {one['demur']}, Python {one['python']}, torch {one['torch']}, numpy {one['numpy']}"
-            for one in environments
-        ),
-        peak_memory_mb=max(memory) if memory else None,
+def trace(records: Sequence[Record]) -> Provenance:
+    """Summarise how some records were made."""
+    environments = [record.environment for record in records]
+    devices = (
+        f"{one['device']}, {one['cores']} cores" if one["device_type"] == "cpu" else one["device"]
+        for one in environments
     )
-
-
-def _different(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
+    versions = (
+        f"demur {one['demur']}, Python {one['python']}, torch {one['torch']}, numpy {one['numpy']}"
+        for one in environments
+    )
+    return Provenance(
+        networks=sum(record.networks for record in records),
+        failed=sum(record.failed for record in records),
+        seconds_training=sum(record.seconds_training for record in records),
+        seconds_other=sum(record.seconds_other for record in records),
+        devices=tuple(dict.fromkeys(devices)),
+        versions=tuple(dict.fromkeys(versions)),
+    )

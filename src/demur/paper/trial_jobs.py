@@ -1,92 +1,40 @@
-"""Jobs: some trials of one method on one problem each, and which of them are left to compute."""
+"""The jobs of an experiment that are left, run on this machine or on a Dask cluster; each record is stored at once."""
 
-import hashlib
-from collections.abc import Callable, Collection, Iterator
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING
 
-from demur.losses import resolve
-from demur.paper.experiments import Experiment, Method, Protocol
-from demur.paper.problems import DataIdentity, DataPlace, ensure, identify, training_rows, validation_share
-from demur.paper.records import Record, Spec, Store
+import torch
 
-__all__ = ["NETWORKS_PER_JOB", "Plan", "TrialJob", "grid_size", "make_jobs", "make_plan", "matching", "spec_of"]
+from demur.errors import UserError
+from demur.paper.experiments import Experiment
+from demur.paper.problems import DataIdentity, DataPlace, ensure, identify
+from demur.paper.records import Record, Store
+from demur.paper.trials import TrialJob, Workplace, compute, grid_size, spec_of
+from demur.training import resolve_device
+from demur.workers import connect_dask, n_cores, optional_dask
 
-FORMAT = 1
-"""Version of the records; when it is raised, older records are computed again."""
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = [
+    "JobsFailedError",
+    "Plan",
+    "Watch",
+    "compute_records",
+    "make_jobs",
+    "make_plan",
+    "matching",
+    "run_here",
+    "run_on_cluster",
+]
+
 
 NETWORKS_PER_JOB = {"cpu": 225, "cuda": 1800}
 """Largest number of networks of a job: a few minutes of work on a CPU, enough to fill a GPU."""
-
-
-@dataclass(frozen=True)
-class TrialJob:
-    """Some trials of one method on one problem.
-
-    Parameters
-    ----------
-    experiment, problem : str
-    method : Method
-    trials : tuple of int
-    protocol : Protocol
-    data : DataIdentity
-    """
-
-    experiment: str
-    problem: str
-    method: Method
-    trials: tuple[int, ...]
-    protocol: Protocol
-    data: DataIdentity
-
-    @property
-    def spec(self) -> Spec:
-        """Everything that determines the result of each trial, with the hash of the data."""
-        return {**spec_of(self.experiment, self.problem, self.method, self.protocol), "data": self.data.sha256}
-
-    @property
-    def n_networks(self) -> int:
-        """Number of networks to train."""
-        return len(self.trials) * grid_size(self.method, self.protocol)
-
-    @property
-    def work_per_network_epoch(self) -> float:
-        """Number of rows that a network sees in an epoch."""
-        return (1 - validation_share(self.problem, self.protocol)) * training_rows(self.problem, self.protocol)
-
-    @property
-    def work(self) -> float:
-        """Number of rows that all networks see during training, for the progress bar."""
-        return self.n_networks * self.protocol.epochs * self.work_per_network_epoch
-
-
-def grid_size(method: Method, protocol: Protocol) -> int:
-    """Return the number of networks that one trial of a method trains.
-
-    Examples
-    --------
-    >>> grid_size(Method("CE"), Protocol()), grid_size(Method("APC+log", betas=("acc", "rej", "mean")), Protocol())
-    (3, 45)
-    """
-    loss = resolve(method.loss)
-    n_costs = len(protocol.costs) if loss.trained_for_cost else 1
-    return n_costs * len(protocol.weight_decays) * (len(method.betas) or len(loss.variants_to_train()))
-
-
-def spec_of(experiment: str, problem: str, method: Method, protocol: Protocol) -> Spec:
-    """Return the specification of a result, without the hash of the data."""
-    spec: Spec = {
-        "format": FORMAT,
-        "experiment": experiment,
-        "problem": problem,
-        "method": {"name": method.name, "loss": method.loss, "betas": list(method.betas)},
-        "thresholds": list(getattr(resolve(method.loss), "tau_candidates", ())),
-        "protocol": protocol.spec(),
-    }
-    file, colon, _ = method.loss.rpartition(":")
-    if colon and Path(file).is_file():  # a user's own loss changes with its file
-        spec["source"] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    return spec
 
 
 def make_jobs(
@@ -137,31 +85,12 @@ class Plan:
     store : Store
     place : DataPlace
     jobs : list of TrialJob
-    n_done : int
-        Number of finished trials, over all methods.
     """
 
     experiment: Experiment
     store: Store
     place: DataPlace
     jobs: list[TrialJob]
-    n_done: int
-
-    @property
-    def work(self) -> float:
-        """The remaining work, in rows seen by networks."""
-        return sum(job.work for job in self.jobs)
-
-    def ensure_data(self) -> None:
-        """Download the data sets that are missing.
-
-        Raises
-        ------
-        DatasetError
-            If a data set is not available.
-        """
-        for problem in dict.fromkeys(job.problem for job in self.jobs):
-            ensure(problem, self.experiment.protocol, self.place)
 
 
 def make_plan(
@@ -193,7 +122,7 @@ def make_plan(
     for path, reason in store.damaged.items():
         warn(f"the record {path} is damaged: {reason}. It is ignored, and computed again if needed.")
     jobs = make_jobs(experiment, identities, done, networks_per_job=NETWORKS_PER_JOB[device_type])
-    return Plan(experiment, store, place, jobs, len(done))
+    return Plan(experiment, store, place, jobs)
 
 
 def matching(
@@ -211,3 +140,171 @@ def matching(
             continue
         if identities is None or identities[problem].sha256 == record.spec.get("data"):
             yield record
+
+
+class JobsFailedError(UserError):
+    """Some jobs failed; the records of the others are stored."""
+
+    exit_code = 1
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Callbacks of a run; each does nothing by default.
+
+    Parameters
+    ----------
+    finished : callable
+        Called with a finished job, its record, and its place in the experiment, such as "3/70".
+    warn : callable
+        Called with a message for the user.
+    """
+
+    finished: Callable[[TrialJob, Record, str], None] = _nothing
+    warn: Callable[[str], None] = _nothing
+
+
+def compute_records(
+    experiments: Sequence[Experiment],
+    out: str | os.PathLike[str],
+    place: DataPlace,
+    *,
+    device: str = "auto",
+    scheduler: str | None = None,
+    watch: Watch | None = None,
+) -> None:
+    """Compute the jobs of some experiments that are not in the store yet.
+
+    It needs neither matplotlib nor the packages of the command line, so it can run on a machine that has only the core
+    dependencies; ``demur reproduce --tables-only`` draws from the copied records.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+    out : path
+        The records go to ``out/records``.
+    place : DataPlace
+    device : str
+        As for :func:`demur.training.resolve_device`.
+    scheduler : str, optional
+        As for :func:`demur.workers.connect_dask`; by default the jobs run in this process.
+    watch : Watch, optional
+
+    Raises
+    ------
+    JobsFailedError
+        If some jobs failed.
+    DatasetError, StoreError, InputError
+        If data are missing, the folder is not writable, or the device or the scheduler is unknown.
+    """
+    watch = watch or Watch()
+    device_type = resolve_device(device).type
+    plans = []
+    for experiment in experiments:
+        store = Store(out, experiment.name)
+        store.check_writable()
+        plans.append(make_plan(experiment, store, place, device_type=device_type, warn=watch.warn))
+        for problem in dict.fromkeys(job.problem for job in plans[-1].jobs):
+            ensure(problem, experiment.protocol, place)
+    failures = []
+    for plan in plans:
+        try:
+            if scheduler is None:
+                run_here(plan, resolve_device(device), watch)
+            elif plan.jobs:
+                with connect_dask(scheduler) as client:
+                    run_on_cluster(plan, client, device, watch)
+        except JobsFailedError as error:
+            failures.append(str(error))
+    if failures:
+        raise JobsFailedError(" ".join(failures))
+
+
+def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> None:
+    """Compute the jobs of a plan in this process, one after another.
+
+    A job that fails is reported, and the next one starts. A record that cannot be written ends the run.
+
+    Raises
+    ------
+    JobsFailedError
+        If some job failed.
+    StoreError
+        If a record could not be written.
+    """
+    workplace = Workplace(device, plan.place)
+    _store(plan, ((job, partial(compute, job, workplace)) for job in plan.jobs), watch or Watch())
+
+
+def _store(plan: Plan, jobs: Iterable[tuple[TrialJob, Callable[[], Record]]], watch: Watch) -> None:
+    """Store the record that each function returns; a job that fails is reported at once and again at the end."""
+    failed = []
+    for number, (job, result) in enumerate(jobs, 1):
+        try:
+            record = result()
+        except Exception as error:  # one job's failure must not lose the others
+            failed.append(f"{job.method.name} on {job.problem}")
+            watch.warn(f"{failed[-1]} failed: {type(error).__name__}: {error}")
+            continue
+        plan.store.write(record)
+        watch.finished(job, record, f"{number}/{len(plan.jobs)}")
+    if failed:
+        raise JobsFailedError(
+            f"{len(failed)} of the jobs failed ({', '.join(failed)}); the others are stored. Run the same command "
+            "again to retry the failed ones."
+        )
+
+
+def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | None = None) -> None:
+    """Compute the jobs of a plan on a cluster; this process stores every record as soon as it arrives.
+
+    The job of a worker that dies is given to another one. Workers read the data from the same folder as this process.
+
+    Parameters
+    ----------
+    plan : Plan
+    client : distributed.Client
+    device : str
+        As for :func:`demur.training.resolve_device`, resolved by each worker.
+    watch : Watch, optional
+
+    Raises
+    ------
+    JobsFailedError
+        If some job failed.
+    StoreError
+        If a record could not be written.
+    """
+    n_workers = _stacks_per_worker(client)
+    jobs = {
+        client.submit(_compute, job, plan.place, device, n_workers, pure=False): job
+        for job in sorted(plan.jobs, key=lambda job: -job.work)  # largest first
+    }
+
+    try:
+        finished = optional_dask().as_completed(jobs)
+        _store(plan, ((jobs[future], future.result) for future in finished), watch or Watch())
+    finally:
+        client.cancel(list(jobs))  # type: ignore[no-untyped-call] # Dask is untyped
+
+
+_here = threading.local()
+
+
+def _compute(job: TrialJob, place: DataPlace, device: str, n_workers: int) -> Record:
+    """Compute a job on a worker; each of its threads keeps the data of its problem."""
+    workplace = getattr(_here, "workplace", None)
+    if workplace is None or workplace.place != place:
+        workplace = _here.workplace = Workplace(resolve_device(device), place, n_workers)
+    return compute(job, workplace)
+
+
+def _stacks_per_worker(client: "Client") -> int:
+    """Return the number of stacks that a worker trains at a time: its share of the local cores, or one."""
+    if not isinstance(client.cluster, optional_dask().LocalCluster):
+        return 1
+    return max(1, n_cores() // max(1, len(client.cluster.workers)))

@@ -1,40 +1,39 @@
 """Means over trials from stored records, which of them are best, and how they compare with the paper's tables."""
 
+import csv
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isnan
+from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
-from demur.errors import UserError
+from demur.errors import InputError
 from demur.paper.experiments import Experiment
 from demur.paper.records import Record, Score
 
 __all__ = [
+    "LARGEST_SIZE",
     "METRICS",
     "ROUNDING",
     "TEST",
     "Agreement",
-    "Comparison",
-    "MixedDataError",
     "Numbers",
+    "Published",
     "Results",
     "Value",
     "agreement",
     "best_and_equivalent",
     "collect",
-    "compare",
+    "find_published",
     "tolerance",
     "worse_than",
 ]
 
 METRICS = ("zoc_risk", "accepted_accuracy", "rejection_ratio")
-
-
-class MixedDataError(UserError):
-    """The store holds records of one problem that were made with different data."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
 
     Raises
     ------
-    MixedDataError
+    InputError
         If a problem's records were made with different data.
     """
     by_trial: dict[tuple[str, float, str], dict[int, Score]] = {}
@@ -188,7 +187,7 @@ def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
     for record in records:
         problem, method = record.spec["problem"], record.spec["method"]["name"]
         if data.setdefault(problem, record.spec["data"]) != record.spec["data"]:
-            raise MixedDataError(
+            raise InputError(
                 f"the store holds records of {problem} made with different data; choose the data with --data, or keep "
                 "the records in different folders."
             )
@@ -254,72 +253,89 @@ def worse_than(value: Value, best: Value) -> bool:
     return bool(result.pvalue < LEVEL)
 
 
+PUBLISHED_FOLDER_VARIABLE = "DEMUR_PUBLISHED"
+"""Environment variable that names a folder with the paper's tables."""
+
+BENCHMARK_FILE = "benchmark_tables.csv"
+SYNTHETIC_FILE = "synthetic_rejection_ratio.csv"
+LARGEST_SIZE = "10000"
+TRIALS = {"benchmark": 10, "synthetic": 3}
+
+
+@dataclass(frozen=True)
+class Published:
+    """The paper's tables; empty if there are none to compare with."""
+
+    benchmark: Numbers = field(default_factory=Numbers)
+    synthetic: Numbers = field(default_factory=Numbers)
+
+
+def find_published(folder: str | os.PathLike[str] | None = None) -> Published:
+    """Read the paper's tables from a folder, or from the one that ``DEMUR_PUBLISHED`` names.
+
+    Raises
+    ------
+    InputError
+        If the folder does not have them.
+
+    Examples
+    --------
+    >>> find_published("/nowhere")
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: /nowhere has no benchmark_tables.csv; --published names the folder with the paper's ...
+    """
+    named = folder or os.environ.get(PUBLISHED_FOLDER_VARIABLE)
+    found = Published()
+    if not named:
+        return found
+    if not (Path(named) / BENCHMARK_FILE).is_file():
+        raise InputError(
+            f"{named} has no {BENCHMARK_FILE}; --published names the folder with the paper's tables as CSV."
+        )
+    for row in _rows(Path(named) / BENCHMARK_FILE):
+        cell, method = (row["dataset"], float(row["cost"])), row["method"]
+        mean, std = (float(row[name]) if row[name] else None for name in ("mean", "std"))
+        found.benchmark.values[row["metric"], *cell, method] = Value(mean, std, TRIALS["benchmark"])
+        if row["metric"] == "zoc_risk":
+            bold = found.benchmark.bold.setdefault(cell, set())
+            if row["best_or_equivalent"] == "1":
+                bold.add(method)
+    for row in _rows(Path(named) / SYNTHETIC_FILE):
+        key = ("rejection_ratio", LARGEST_SIZE, float(row["cost"]), row["method"])
+        mean, std = (float(row[name]) / 100 for name in ("mean_percent", "std_percent"))
+        found.synthetic.values[key] = Value(mean, std, TRIALS["synthetic"])
+    return found
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 DEVIATIONS = 3
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Comparison of one method's mean risks with the published ones.
+class Agreement:
+    """Comparison of our figures with the printed ones.
 
     Parameters
     ----------
-    method : str
-    n : int
-        Number of cells that both have.
+    within, of : dict
+        Numbers of figures that agree with the printed ones, and of all that are printed, by metric.
     at_or_below : int
-        Cells where our mean, rounded to the three decimals that the paper prints, is at most the published one.
-    strictly : int
-        The same without rounding.
-    within : int
-        Cells where the rounded mean is at most the published mean plus three published standard deviations.
-    outside : tuple of str
-        The other cells, with both figures.
+        Number of mean risks that, at the three decimals that the paper prints, are at most the printed ones.
+    above : list of str
+        Cells whose risk is more than three printed standard deviations above the printed mean.
     """
-
-    method: str
-    n: int
-    at_or_below: int
-    strictly: int
-    within: int
-    outside: tuple[str, ...]
-
-
-def compare(numbers: Numbers, published: Numbers, methods: Sequence[str]) -> list[Comparison]:
-    """Compare every method's risks with the published ones; methods without a published risk are omitted.
-
-    Examples
-    --------
-    >>> cell = ("zoc_risk", "letter", 0.2, "CE")
-    >>> ours, paper = (Numbers({cell: Value(mean, 0.01, 10)}) for mean in (0.0834, 0.083))
-    >>> compare(ours, paper, ["CE"])
-    [Comparison(method='CE', n=1, at_or_below=1, strictly=0, within=1, outside=())]
-    """
-    compared = []
-    for method in methods:
-        cells = []
-        for (metric, problem, cost, name), ours in numbers.values.items():
-            paper = published.get(metric, problem, cost, name)
-            if metric == "zoc_risk" and name == method and paper and paper.mean is not None and ours.mean is not None:
-                cells.append((f"{problem} {cost:g}", ours.mean, paper.mean, paper.std or 0.0))
-        within = [round(ours, 3) <= paper + DEVIATIONS * std + ROUNDING for _, ours, paper, std in cells]
-        outside = tuple(
-            f"{place}: {ours:.3f}, paper {paper:.3f} ({std:.4f})"
-            for (place, ours, paper, std), inside in zip(cells, within, strict=True)
-            if not inside
-        )
-        at_or_below = sum(round(ours, 3) <= paper + ROUNDING for _, ours, paper, _ in cells)
-        strictly = sum(ours <= paper + ROUNDING for _, ours, paper, _ in cells)
-        if cells:
-            compared.append(Comparison(method, len(cells), at_or_below, strictly, sum(within), outside))
-    return compared
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Numbers of printed figures, and of those that agree with ours, by metric."""
 
     within: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
     of: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METRICS, 0))
+    at_or_below: int = field(default=0, compare=False)
+    above: list[str] = field(default_factory=list, compare=False)
 
 
 def tolerance(printed: Value) -> float:
@@ -330,21 +346,30 @@ def tolerance(printed: Value) -> float:
 def agreement(
     numbers: Numbers, published: Numbers, problems: Collection[str] = (), methods: Collection[str] = ()
 ) -> Agreement:
-    """Count the printed figures that agree with ours, of some data sets and methods or of all.
+    """Compare our figures with the printed ones, of some data sets and methods or of all.
 
     Examples
     --------
     >>> cell = ("zoc_risk", "letter", 0.2, "CE")
     >>> ours, paper = (Numbers({cell: Value(mean, 0.01, 10)}) for mean in (0.09, 0.083))
-    >>> agreement(ours, paper).within["zoc_risk"]
-    1
+    >>> found = agreement(ours, paper)
+    >>> found.within["zoc_risk"], found.at_or_below, found.above
+    (1, 0, [])
     """
-    found = Agreement()
+    found, at_or_below = Agreement(), 0
     for (metric, problem, cost, method), printed in published.values.items():
         if metric not in METRICS or (problems and problem not in problems) or (methods and method not in methods):
             continue
-        if printed.mean is not None:
-            ours = numbers.mean(metric, problem, cost, method)
-            found.of[metric] += 1
-            found.within[metric] += ours is not None and abs(ours - printed.mean) <= tolerance(printed)
-    return found
+        if printed.mean is None:
+            continue
+        found.of[metric] += 1
+        ours = numbers.mean(metric, problem, cost, method)
+        if ours is None:
+            continue
+        found.within[metric] += abs(ours - printed.mean) <= tolerance(printed)
+        if metric == "zoc_risk":
+            excess = round(ours, 3) - printed.mean
+            at_or_below += excess <= ROUNDING
+            if excess > DEVIATIONS * (printed.std or 0.0) + ROUNDING:
+                found.above.append(f"{method} {problem} {cost:g}")
+    return replace(found, at_or_below=at_or_below)

@@ -1,12 +1,14 @@
-"""Compute a job: train its networks, choose by validation, score the chosen ones once on the test data.
+"""Jobs: some trials of one method on one problem. Networks are trained, chosen by validation and scored once.
 
 The grid of hyper-parameters and the choice are those of :class:`demur.RejectClassifier`
 (:mod:`demur.estimators.network_selection`). Trials, several costs and counting on large test sets are added here.
 """
 
+import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -18,9 +20,17 @@ from demur.estimators.network_selection import GridEntry, grid_of
 from demur.losses import Loss, resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Method, Protocol
-from demur.paper.problems import DataIdentity, DataPlace, Problem, is_divided, prepare, seed_for, validation_share
-from demur.paper.records import Record, Score, describe_environment
-from demur.paper.trial_jobs import TrialJob
+from demur.paper.problems import (
+    DataIdentity,
+    DataPlace,
+    Problem,
+    is_divided,
+    prepare,
+    seed_for,
+    training_rows,
+    validation_share,
+)
+from demur.paper.records import Record, Score, Spec, describe_environment
 from demur.rules import chow_acceptance
 from demur.training import MLP, NetworkSpec, Trained, TrainingData, train
 
@@ -30,10 +40,13 @@ __all__ = [
     "Counts",
     "Split",
     "TrialGrid",
+    "TrialJob",
     "Workplace",
     "compute",
     "count",
+    "grid_size",
     "make_grid",
+    "spec_of",
     "split_rows",
 ]
 
@@ -41,6 +54,75 @@ NUMBERS_AT_A_TIME = 2**24
 """Bounds the memory of one block of test rows: networks x rows x hidden units."""
 
 Ints: TypeAlias = NDArray[np.int64]
+
+
+FORMAT = 1
+"""Version of the records; when it is raised, older records are computed again."""
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """Some trials of one method on one problem.
+
+    Parameters
+    ----------
+    experiment, problem : str
+    method : Method
+    trials : tuple of int
+    protocol : Protocol
+    data : DataIdentity
+    """
+
+    experiment: str
+    problem: str
+    method: Method
+    trials: tuple[int, ...]
+    protocol: Protocol
+    data: DataIdentity
+
+    @property
+    def spec(self) -> Spec:
+        """Everything that determines the result of each trial, with the hash of the data."""
+        return {**spec_of(self.experiment, self.problem, self.method, self.protocol), "data": self.data.sha256}
+
+    @property
+    def n_networks(self) -> int:
+        """Number of networks to train."""
+        return len(self.trials) * grid_size(self.method, self.protocol)
+
+    @property
+    def work(self) -> float:
+        """Number of rows that all networks see during training."""
+        return self.n_networks * self.protocol.epochs * training_rows(self.problem, self.protocol)
+
+
+def grid_size(method: Method, protocol: Protocol) -> int:
+    """Return the number of networks that one trial of a method trains.
+
+    Examples
+    --------
+    >>> grid_size(Method("CE"), Protocol()), grid_size(Method("APC+log", betas=("acc", "rej", "mean")), Protocol())
+    (3, 45)
+    """
+    loss = resolve(method.loss)
+    n_costs = len(protocol.costs) if loss.trained_for_cost else 1
+    return n_costs * len(protocol.weight_decays) * (len(method.betas) or len(loss.variants_to_train()))
+
+
+def spec_of(experiment: str, problem: str, method: Method, protocol: Protocol) -> Spec:
+    """Return the specification of a result, without the hash of the data."""
+    spec: Spec = {
+        "format": FORMAT,
+        "experiment": experiment,
+        "problem": problem,
+        "method": {"name": method.name, "loss": method.loss, "betas": list(method.betas)},
+        "thresholds": list(getattr(resolve(method.loss), "tau_candidates", ())),
+        "protocol": protocol.spec(),
+    }
+    file, colon, _ = method.loss.rpartition(":")
+    if colon and Path(file).is_file():  # a user's own loss changes with its file
+        spec["source"] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return spec
 
 
 class AllDivergedError(Exception):
@@ -71,15 +153,8 @@ class Workplace:
         return self._at_hand[1]
 
 
-def compute(job: TrialJob, workplace: Workplace, progress: Callable[[int], None] | None = None) -> Record:
+def compute(job: TrialJob, workplace: Workplace) -> Record:
     """Compute a job.
-
-    Parameters
-    ----------
-    job : TrialJob
-    workplace : Workplace
-    progress : callable, optional
-        Called with the number of network-epochs just finished.
 
     Raises
     ------
@@ -91,7 +166,7 @@ def compute(job: TrialJob, workplace: Workplace, progress: Callable[[int], None]
     splits = {trial: split_rows(len(problem.X), job.problem, trial, job.protocol) for trial in job.trials}
     grid = make_grid(job.method, problem.n_classes, job.protocol, splits)
     training_started = time.perf_counter()
-    trained = _train(job, problem, grid.networks, workplace, progress)
+    trained = _train(job, problem, grid.networks, workplace)
     training = time.perf_counter() - training_started
     chosen = [answer for part in grid.parts for answer in _choose(job, problem, part, trained, splits[part.trial])]
     if job.protocol.thresholds != "validation":
@@ -198,7 +273,6 @@ def _train(
     problem: Problem,
     networks: Sequence[NetworkSpec],
     workplace: Workplace,
-    progress: Callable[[int], None] | None,
 ) -> Trained:
     protocol, loss = job.protocol, resolve(job.method.loss).for_classes(problem.n_classes)
     own_units = loss.has_rejector and protocol.rejector == "separate"
@@ -213,7 +287,6 @@ def _train(
         learning_rate=protocol.learning_rate,
         device=workplace.device,
         n_workers=workplace.n_workers,
-        progress=progress,
     )
     if workplace.device.type == "cuda":
         torch.cuda.synchronize(workplace.device)

@@ -4,10 +4,10 @@ from .decide_files import Decided as Decided
 from .decide_files import DecideOptions as DecideOptions
 from .decide_files import decide_file as decide_file
 from .decide_files import decide_folder as decide_folder
+from .evaluation import Case as Case
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate_table as evaluate_table
 from .evaluation_figures import AnswerCounts as AnswerCounts
-from .evaluation_figures import Case as Case
 from .evaluation_figures import ClassFigures as ClassFigures
 from .evaluation_figures import ReliabilityBins as ReliabilityBins
 from .expert_columns import ExpertColumns as ExpertColumns
@@ -29,11 +29,10 @@ from .review_queue import draw_audit as draw_audit
 from .review_queue import reviewed_rows as reviewed_rows
 from .review_queue import rows_to_review as rows_to_review
 from .review_queue import savings as savings
-from .table_files import open_chunks as open_chunks
+from .table_files import TableReader as TableReader
 from .table_files import open_table as open_table
 from .table_files import read_labelled as read_labelled
 from .table_files import read_table as read_table
 from .table_model import ANSWER_COLUMNS as ANSWER_COLUMNS
 from .table_model import TableModel as TableModel
-from .table_sources import TableReader as TableReader
 from .table_writer import TableWriter as TableWriter

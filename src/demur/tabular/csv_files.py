@@ -3,11 +3,13 @@
 import codecs
 import csv
 import io
+import itertools
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Any, BinaryIO, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,16 +17,15 @@ import pyarrow.csv as pacsv
 
 from demur.columns.column import no_such_value
 from demur.columns.frames import TableError, TableWarning, Values, check_names, shown
-from demur.tabular.table_sources import TableReader
 
-__all__ = ["CsvReader", "Dialect", "column_of_text", "decimal_of", "order_of_dates", "sniff"]
+__all__ = ["CsvContent", "Dialect", "column_of_text", "decimal_of", "order_of_dates", "sniff", "stream_of"]
 
 _Piece: TypeAlias = pa.Table | pa.RecordBatch
 
 _HEAD = 1 << 22  # the header must end within these bytes
 _BLOCK = 1 << 21  # Arrow reads 32 blocks ahead, so this bounds the memory; a row must fit into one block
 _ROW_ROOM = 8  # the block has room for rows that are this many times as long as the header
-_SHEET_ERRORS = ("#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!")
+_SHEET_ERRORS = ["#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!"]
 _SPELLINGS = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null", "None", "?", "-", "--"),
     *_SHEET_ERRORS,
@@ -32,16 +33,17 @@ _SPELLINGS = (
 _MISSING = [f"{before}{word}{after}" for word in _SPELLINGS for before in ("", " ") for after in ("", " ")]
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _BAD_VALUE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to [^:]*: [^']*'(.*)'", re.DOTALL)
-_CODE = r"^[-+]?0[0-9xX]"  # 007 and 0x1F, which Arrow reads as integers
+_CODE = r"^\s*[-+]?0[0-9xX]"  # 007 and 0x1F, which Arrow reads as integers
 _GUARDED = r"^'([=+\-@])"  # what TableWriter(spreadsheet_safe=True) writes
 
 
-class CsvReader(TableReader):
-    """A text file with a header.
+class CsvContent:
+    """The rows of a text file with a header, which can be read once.
 
     Parameters
     ----------
-    stream : binary stream
+    blocks : iterator of bytes
+        The content of the file; the first block has its first bytes.
     name : str
         The name of the file in messages.
     delimiter : str, optional
@@ -54,7 +56,7 @@ class CsvReader(TableReader):
 
     def __init__(
         self,
-        stream: BinaryIO,
+        blocks: Iterator[bytes],
         name: str,
         delimiter: str | None = None,
         *,
@@ -63,134 +65,92 @@ class CsvReader(TableReader):
     ) -> None:
         if decimal not in (None, ".", ","):
             raise TableError(f"the decimal sign {shown(decimal)} is unknown: give , or .")
-        text = _Utf8(stream, name)
+        text = stream_of(_utf8(blocks, name))
         head = text.read(_HEAD)
         self._dialect = sniff(head.decode(errors="ignore"), name, delimiter)
-        if self._dialect.header_bytes == _HEAD:
-            problem = f"{name} has a header of more than {_HEAD >> 20} MB, or an open quotation mark in it"
-            raise TableError(f"{problem}: the first line must name the columns")
-        names = self._dialect.names
+        size, names = self._dialect.header_bytes, self._dialect.names
         # A row of empty fields at the end: a quotation mark that is never closed swallows it.
         end = b"\n" + self._dialect.delimiter.join(['""'] * len(names)).encode() + b"\n"
-        self._rows = _Rows(head[self._dialect.header_bytes :], text, end)
-        self._block = max(_BLOCK, _ROW_ROOM * self._dialect.header_bytes)
-        super().__init__(name, dict.fromkeys(names))
-        self.decimal, self.dayfirst = decimal, dayfirst
+        self._block = max(_BLOCK, _ROW_ROOM * size)
+        self._rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
+        self.columns: dict[str, pa.DataType | None] = dict.fromkeys(names)
+        self.name, self.decimal, self.dayfirst = name, decimal, dayfirst
 
-    def _read(self) -> pa.Table:
-        data = self._rows.read()
-        table = self._parsed(data)
+    def read(self) -> pa.Table:
+        """Return all rows, with types that fit them."""
+        text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
+        table = _inferred(text, self.decimal)
+        kinds = dict(zip(table.column_names, table.schema.types, strict=True))
         if self.decimal is None:
-            self.decimal, remark = decimal_of(_texts(table), points=_has_points(table))
-            if self.decimal == ",":
-                table = self._parsed(data)
-            self._remark(remark)
-        table = self._with_codes(data, table)
-        n_errors = sum(data.count(word.encode()) for word in _SHEET_ERRORS) if b"#" in data else 0
-        if n_errors:
-            cells = "cell holds" if n_errors == 1 else "cells hold"
-            self._remark(
-                f"{n_errors:,} {cells} a spreadsheet error such as '#DIV/0!', which is missing in a column of numbers"
+            points = any(
+                pa.types.is_floating(kind) and pc.any(pc.match_substring(text[name], ".")).as_py()
+                for name, kind in kinds.items()
             )
-        return self._with_dates(table)
-
-    def _parsed(self, data: bytes, types: Mapping[str, pa.DataType] | None = None) -> pa.Table:
-        """Return the table, or only the columns in ``types``."""
-        types = types or {}
-        for threads in (True, False):  # one thread is slower, but knows the number of a wrong row
-            options = self._options(types, list(types), threads=threads)
-            try:
-                return _tidy(self._without_end(pacsv.read_csv(_Rows(data), *options)))
-            except pa.ArrowException as error:
-                problem = error
-        raise self._explained(problem, types, list(self.columns)) from problem
-
-    def _with_codes(self, data: bytes, table: pa.Table) -> pa.Table:
-        """Read integers with leading zeros, and hexadecimal ones, as text."""
-        integers = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-        texts = self._parsed(data, dict.fromkeys(integers, pa.string())) if integers else table
-        for name in integers:
-            codes = texts[name].filter(pc.match_substring_regex(texts[name], _CODE))
+            self.decimal, remark = decimal_of(_texts(table), points=points)
+            if self.decimal == ",":
+                table = _inferred(text, ",")
+            self._remark(remark)
+        for name in (name for name, kind in kinds.items() if pa.types.is_integer(kind)):
+            codes = text[name].filter(pc.match_substring_regex(text[name], _CODE))
             if len(codes):
-                table = table.set_column(table.schema.get_field_index(name), name, texts[name])
-                example = shown(codes[0].as_py())
+                example = shown(codes[0].as_py().strip())
                 self._remark(f"column {shown(name)} holds codes such as {example}, so it is read as text")
-        return table
-
-    def _with_dates(self, table: pa.Table) -> pa.Table:
+                table = _replaced(table, name, text[name])
+        errors = pa.array(_SHEET_ERRORS)
+        n_errors = sum(pc.sum(pc.is_in(column, errors), min_count=0).as_py() for column in text.columns)
+        if n_errors:
+            self._remark(f"{n_errors:,} cells with a spreadsheet error such as '#DIV/0!' are missing where numbers are")
         self.dayfirst, names, remark = order_of_dates(_texts(table), self.dayfirst)
         for name in names:
-            dates = column_of_text(table[name], dayfirst=self.dayfirst)
-            if pa.types.is_string(dates.type):
-                remark = f"column {shown(name)} holds dates that do not exist, so it is read as text"
-            table = table.set_column(table.schema.get_field_index(name), name, dates)
+            table = _replaced(table, name, column_of_text(table[name], dayfirst=self.dayfirst))
         self._remark(remark)
-        return table
+        return _tidy(table)
 
     def _remark(self, remark: str) -> None:
         if remark:
             warnings.warn(f"{self.name}: {remark}", TableWarning, stacklevel=2)
 
-    def _chunks(
+    def chunks(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        converted = [
-            name
-            for name, wanted in columns.items()
-            if wanted != pa.string() and (name in copied or (self.dayfirst is not None and _is_local_date(wanted)))
-        ]
-        last = list(self.columns)[-1]  # a quoted field that is never closed can only be the last one of its row
-        as_read = {last: pa.string(), **columns, **dict.fromkeys([*copied, *converted], pa.string())}
+        """Return record batches with the columns as the types, each with the text of the copied columns."""
+        converted = [name for name in copied if columns.get(name, pa.string()) != pa.string()]
         n_rows = 0
-        try:
-            with pacsv.open_csv(self._rows, *self._options(as_read, list(as_read))) as batches:
-                for batch in self._all_but_end(batches):
-                    chunk = _tidy(batch.select(list(columns)))
-                    for name in converted:
-                        position = chunk.schema.get_field_index(name)
-                        values = self._converted(batch.column(name), columns[name], name, n_rows)
-                        chunk = chunk.set_column(position, name, values)
-                    n_rows += batch.num_rows
-                    yield chunk, batch.select(list(copied))
-        except pa.ArrowException as error:
-            raise self._explained(error, columns, list(self.columns)) from error
+        for batch in self._batches({**columns, **dict.fromkeys(copied, pa.string())}):
+            chunk = _tidy(batch.select(list(columns)))
+            for name in converted:
+                try:
+                    values = column_of_text(batch[name], columns[name], decimal=self.decimal, dayfirst=self.dayfirst)
+                except pa.ArrowException as error:
+                    raise self._explained(error, columns, [name], n_rows) from error
+                chunk = _replaced(chunk, name, values)
+            n_rows += batch.num_rows
+            yield chunk, batch.select(list(copied))
 
-    def _converted(self, text: Values, wanted: pa.DataType, column: str, n_before: int) -> Values:
-        try:
-            return column_of_text(text, wanted, decimal=self.decimal, dayfirst=self.dayfirst)
-        except pa.ArrowException as error:
-            raise self._explained(error, {column: wanted}, [column], n_before) from error
-
-    def _options(self, types: Mapping[str, pa.DataType], only: list[str], threads: bool = False) -> tuple[Any, ...]:
-        return (
-            pacsv.ReadOptions(use_threads=threads, block_size=self._block, column_names=list(self.columns)),
+    def _batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """Return record batches with the columns in ``types``, without the empty row at the end."""
+        names = list(self.columns)
+        # A quoted field that is never closed can only be the last one of its row.
+        types = {**types, names[-1]: types.get(names[-1], pa.string())}
+        options = (
+            pacsv.ReadOptions(use_threads=False, block_size=self._block, column_names=names),
             pacsv.ParseOptions(delimiter=self._dialect.delimiter, newlines_in_values=True),
-            pacsv.ConvertOptions(
-                column_types=dict(types),
-                include_columns=only,
-                null_values=_MISSING,
-                decimal_point=self.decimal or ".",
-            ),
+            _converting(types, self.decimal, self.dayfirst, include_columns=list(types)),
         )
-
-    def _all_but_end(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = None
-        for batch in batches:
-            if batch.num_rows:
-                if held is not None:
-                    yield held
-                held = batch
-        if held is not None:
-            yield self._without_end(held)
-
-    def _without_end(self, rows: _Piece) -> _Piece:
-        """Remove the empty row that was appended; if it is not there, a quoted field has swallowed it."""
-        last = rows.num_rows - 1
-        cells = [column[last] for column in rows.columns]
-        if any(cell.is_valid and (not pa.types.is_string(cell.type) or cell.as_py()) for cell in cells):
+        try:
+            with pacsv.open_csv(self._rows, *options) as reader:
+                held = reader.read_next_batch()
+                for batch in reader:
+                    if batch.num_rows:
+                        yield held
+                        held = batch
+        except pa.ArrowException as error:
+            raise self._explained(error, types, names) from error
+        end = held.slice(held.num_rows - 1).to_pylist()[0]
+        if any(value not in (None, "") for value in end.values()):
             problem = f"{self.name} has a quotation mark at the start of a field that is never closed"
             raise TableError(f"{problem}: close it, or put quotes around the field and double its own quotes")
-        return rows.slice(0, last)
+        yield held.slice(0, held.num_rows - 1)
 
     def _explained(
         self, error: Exception, types: Mapping[str, pa.DataType], names: list[str], n_before: int = 0
@@ -206,8 +166,7 @@ class CsvReader(TableReader):
         if bad := _BAD_VALUE.search(message):
             column, value = names[int(bad.group(1))], bad.group(3)
             row_number = n_before + int(bad.group(2)) if bad.group(2) else None
-            wanted = types.get(column, pa.string())
-            return no_such_value(self.name, column, value, wanted, row_number, self._advice(value))
+            return no_such_value(self.name, column, value, types[column], row_number, self._advice(value))
         if "straddling" in message or "Empty CSV file" in message:  # the latter if it is the first row
             problem = f"{self.name} has a row of more than {self._block >> 20} MB, or an open quotation mark"
             return TableError(f"{problem}: close it, or leave the long column out")
@@ -215,92 +174,69 @@ class CsvReader(TableReader):
 
     def _advice(self, value: str) -> str:
         """Return the option to use if a value is written in another notation."""
-        if self.decimal != "," and re.fullmatch(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*", value):
-            return "pass --decimal , if it has a decimal comma"
-        if self.decimal == "," and re.fullmatch(r"\s*[-+]?\d*\.\d+([eE][-+]?\d+)?\s*", value):
-            return "pass --decimal . if it has a decimal point"
+        other, word = (".", "point") if self.decimal == "," else (",", "comma")
+        if re.fullmatch(rf"\s*[-+]?\d*[{other}]\d+([eE][-+]?\d+)?\s*", value):
+            return f"pass --decimal {other} if it has a decimal {word}"
         if self.dayfirst is None and re.match(_LOCAL_DATE, value):
             return "pass --dayfirst or --no-dayfirst"
         return ""
+
+
+class _Blocks(io.RawIOBase):
+    """The bytes of an iterator of blocks, as a raw stream."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._left = blocks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left and (block := next(self._blocks, None)) is not None:
+            self._left = memoryview(block)
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
+
+def stream_of(blocks: Iterator[bytes]) -> io.BufferedReader:
+    """Return a stream of the blocks, one after the other.
+
+    Examples
+    --------
+    >>> stream_of(iter([b"ab", b"", b"cde"])).read(4)
+    b'abcd'
+    """
+    return io.BufferedReader(_Blocks(blocks), 1 << 16)
 
 
 _WINDOWS = {0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(128, 256)}
 """What Windows-1252 makes of bytes that were decoded as UTF-8 with "surrogateescape"; Latin-1 where it has nothing."""
 
 
-class _Utf8(io.RawIOBase):
-    """The bytes of a text file as UTF-8: UTF-16 is known by its mark, bytes that are not UTF-8 are Windows-1252."""
-
-    def __init__(self, raw: IO[bytes], name: str) -> None:
-        super().__init__()
-        self._raw, self._name = raw, name
-        self._ended = self._warned = False
-        start = raw.read(4)
-        is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        decoder = codecs.getincrementaldecoder("utf-16" if is_utf16 else "utf-8")
-        self._decoder = decoder("strict" if is_utf16 else "surrogateescape")
-        self._ready = self._converted(start.removeprefix(codecs.BOM_UTF8))
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Return exactly ``size`` bytes, fewer only at the end."""
-        wanted = -1 if size is None or size < 0 else size
-        while (wanted < 0 or len(self._ready) < wanted) and not self._ended:
-            block = self._raw.read(wanted)
-            self._ended = not block
-            self._ready += self._converted(block)
-        if wanted < 0:
-            wanted = len(self._ready)
-        block, self._ready = self._ready[:wanted], self._ready[wanted:]
-        return block
-
-    def _converted(self, block: bytes) -> bytes:
+def _utf8(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Return blocks of text as UTF-8: UTF-16 is known by its mark, bytes that are not UTF-8 are Windows-1252."""
+    start, warned = next(blocks), False
+    is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    decoder = codecs.getincrementaldecoder("utf-16" if is_utf16 else "utf-8-sig")
+    decode = decoder("strict" if is_utf16 else "surrogateescape").decode
+    for block in itertools.chain([start], blocks, [b""]):
         try:
-            text = self._decoder.decode(block, final=self._ended)
+            text = decode(block, final=not block)
         except UnicodeError as error:
-            raise TableError(f"{self._name} is damaged UTF-16: save it as UTF-8") from error
+            raise TableError(f"{name} is damaged UTF-16: save it as UTF-8") from error
         try:
             data = text.encode()
         except UnicodeEncodeError:
             data = text.translate(_WINDOWS).encode()
-            if not self._warned:
-                notice = f"{self._name} is not UTF-8: read as Windows-1252; save it as UTF-8 to be sure"
+            if not warned:
+                notice = f"{name} is not UTF-8: read as Windows-1252; save it as UTF-8 to be sure"
                 warnings.warn(notice, TableWarning, stacklevel=2)
-            self._warned = True
+            warned = True
         if b"\0" in data:
-            problem = f"{self._name} contains a NUL byte, so it is damaged, or UTF-16 without its mark"
+            problem = f"{name} contains a NUL byte, so it is damaged, or UTF-16 without its mark"
             raise TableError(f"{problem}: save it as UTF-8 text")
-        return data
-
-
-class _Rows(io.RawIOBase):
-    r"""The rows of a CSV file after its header, and ``end`` after them.
-
-    No block ends between \r and \n: there Arrow would drop the \n, even inside quotes.
-    """
-
-    def __init__(self, data: bytes, rest: _Utf8 | None = None, end: bytes = b"") -> None:
-        super().__init__()
-        self._data, self._rest, self._end = memoryview(data), rest, end
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        wanted = -1 if size is None or size < 0 else size
-        if self._rest is not None and (wanted < 0 or len(self._data) < wanted):
-            more = self._rest.read(wanted if wanted < 0 else wanted - len(self._data))
-            data = bytes(self._data) + more
-            if wanted < 0 or len(data) < wanted:
-                data, self._rest = data + self._end, None
-            self._data = memoryview(data)
-        cut = len(self._data) if wanted < 0 else min(wanted, len(self._data))
-        if 1 < cut < len(self._data) + (self._rest is not None) and self._data[cut - 1] == ord("\r"):
-            cut -= 1
-        block, self._data = bytes(self._data[:cut]), self._data[cut:]
-        return block
+        yield data
 
 
 def _tidy(rows: _Piece) -> _Piece:
@@ -313,20 +249,14 @@ def _tidy(rows: _Piece) -> _Piece:
     return rows
 
 
+def _replaced(rows: _Piece, name: str, values: Values) -> _Piece:
+    return rows.set_column(rows.schema.get_field_index(name), name, values)
+
+
 def _texts(table: pa.Table) -> dict[str, Values]:
     """Return the columns of text without missing values, however they are spelled."""
     missing, names = pa.array(_MISSING), [field.name for field in table.schema if pa.types.is_string(field.type)]
-    return {name: pc.if_else(pc.is_in(table[name], missing), None, table[name]).drop_null() for name in names}
-
-
-def _has_points(table: pa.Table) -> bool:
-    """Tell whether the table holds a fraction, which is only possible with a decimal point."""
-    for column in table.columns:
-        if pa.types.is_floating(column.type):
-            fraction = pc.and_(pc.is_finite(column), pc.not_equal(column, pc.floor(column)))
-            if pc.any(fraction).as_py():
-                return True
-    return False
+    return {name: table[name].filter(pc.invert(pc.is_in(table[name], missing))) for name in names}
 
 
 def column_of_text(
@@ -339,32 +269,56 @@ def column_of_text(
     >>> column_of_text(pa.array(["1", None, "NA"])).to_pylist()
     [1, None, None]
     """
-    dates = dayfirst is not None and (wanted is None or _is_local_date(wanted))
-    written, file = _iso_dates(text, bool(dayfirst)) if dates else text, io.BytesIO()
-    options = pacsv.WriteOptions(include_header=False, quoting_style="all_valid")
-    pacsv.write_csv(pa.table({"x": pc.fill_null(written, "")}), file, options)
-    reading = pacsv.ReadOptions(column_names=["x"], use_threads=False, block_size=max(_BLOCK, file.tell()))
-    types = {} if wanted is None else {"x": wanted}
-    converting = pacsv.ConvertOptions(null_values=_MISSING, decimal_point=decimal or ".", column_types=types)
-    parsing = pacsv.ParseOptions(newlines_in_values=True)
-    column = pacsv.read_csv(pa.BufferReader(file.getvalue()), reading, parsing, converting).column(0)
+    written = pa.table({"x": pc.fill_null(text, "")})
+    column = _inferred(written, decimal, dayfirst, {} if wanted is None else {"x": wanted}).column(0)
     if wanted is None and pa.types.is_string(column.type):
         return text
     return column if isinstance(text, pa.ChunkedArray) else column.combine_chunks()
 
 
-def _is_local_date(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None))
+def _inferred(
+    text: pa.Table,
+    decimal: str | None,
+    dayfirst: bool | None = None,
+    types: Mapping[str, pa.DataType] | None = None,
+) -> pa.Table:
+    """Return a table of text with the types that Arrow finds in a CSV file, or with the given ones."""
+    if not text.num_rows:
+        return text
+    file = io.BytesIO()
+    pacsv.write_csv(text, file, pacsv.WriteOptions(include_header=False, quoting_style="all_valid"))
+    return pacsv.read_csv(
+        pa.BufferReader(file.getvalue()),
+        pacsv.ReadOptions(column_names=text.column_names, use_threads=not types, block_size=max(_BLOCK, file.tell())),
+        pacsv.ParseOptions(newlines_in_values=True),
+        _converting(types, decimal, dayfirst),
+    )
+
+
+def _converting(
+    types: Mapping[str, pa.DataType] | None, decimal: str | None, dayfirst: bool | None, **more: Any
+) -> pacsv.ConvertOptions:
+    """Return how Arrow converts text: missing values, the decimal sign, and dates in local notation."""
+    dates = [pacsv.ISO8601]
+    if dayfirst is not None:
+        first, second = ("%d", "%m") if dayfirst else ("%m", "%d")
+        dates += [
+            f"{first}{sign}{second}{sign}{year}{time}"
+            for sign in "./-"
+            for year in ("%y", "%Y")
+            for time in ("", " %H:%M", " %H:%M:%S")
+        ]
+    return pacsv.ConvertOptions(
+        column_types=types, null_values=_MISSING, decimal_point=decimal or ".", timestamp_parsers=dates, **more
+    )
 
 
 _WITH_COMMA = r"^\s*[-+]?(\d+|\d*,\d+)([eE][-+]?\d+)?\s*$"
 # 1,234 may be a thousand; 0,234 and 1,5 and 1234,5 are not
 _SURELY_DECIMAL = r"^\s*[-+]?(\d*,(\d|\d\d|\d{4,})|0*,\d+|\d{4,},\d+|\d+,\d+[eE].*)\s*([eE][-+]?\d+)?\s*$"
-_LOCAL_DATE = (
-    r"^\s*(?P<first>\d{1,2})[./-](?P<second>\d{1,2})[./-](?P<year>\d{4})"
-    r"(?:[ T](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<seconds>\d{2}(?:\.\d{1,6})?))?)?\s*$"
-)
-_FIRST_LOOK = 50
+_LOCAL_DATE = r"^\d{1,2}[./-]\d{1,2}[./-]\d{4}( \d{1,2}:\d{2}(:\d{2})?)?$"
+_BEYOND_12 = {True: r"^(1[3-9]|[23]\d)[./-]", False: r"^\d{1,2}[./-](1[3-9]|[23]\d)[./-]"}
+"""Dates whose day cannot be a month, by whether the day comes first."""
 
 
 def decimal_of(columns: Mapping[str, Values], *, points: bool) -> tuple[str, str]:
@@ -430,50 +384,27 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
     (None, [], "dates such as '11/12/1999' in column 'born' may begin with the day or the month, so they are read ...
     """
     local = {name: text for name, text in columns.items() if _all_match(text, _LOCAL_DATE)}
-    evidence = {name: _orders(text) for name, text in local.items()}
-    if dayfirst is None and local:
-        found = {order for orders in evidence.values() for order in orders}
-        if len(found) != 1:
-            name, text = next(iter(local.items()))
-            example = f"dates such as {shown(text[0].as_py().strip())} in column {shown(name)}"
-            why = "begin with the day or the month by turns" if found else "may begin with the day or the month"
-            return None, [], f"{example} {why}, so they are read as text: pass --dayfirst or --no-dayfirst"
-        dayfirst = found.pop()
-    fitting = [name for name in local if (not dayfirst) not in evidence[name]]
-    if not fitting:
+    if not local:
         return dayfirst, [], ""
-    examples = [*(value for name in fitting for value in evidence[name].values()), local[fitting[0]][0].as_py()]
-    word = "day" if dayfirst else "month"
-    return dayfirst, fitting, f"dates such as {shown(examples[0].strip())} are read with the {word} first"
-
-
-def _orders(text: Values) -> dict[bool, str]:
-    """Return the orders that days beyond the 12th show (True for the day first), each with an example."""
-    parts, found = pc.extract_regex(text, _LOCAL_DATE), {}
-    for position, dayfirst in ((0, True), (1, False)):
-        beyond = pc.greater(pc.cast(pc.struct_field(parts, position), pa.int64()), 12)
-        if pc.any(beyond).as_py():
-            found[dayfirst] = text.filter(beyond)[0].as_py()
-    return found
+    name, text = next(iter(local.items()))
+    example = f"dates such as {shown(text[0].as_py())}"
+    if dayfirst is None:
+        found = {
+            first
+            for first, pattern in _BEYOND_12.items()
+            for text in local.values()
+            if pc.any(pc.match_substring_regex(text, pattern)).as_py()
+        }
+        if len(found) != 1:
+            why = "begin with the day or the month by turns" if found else "may begin with the day or the month"
+            words = f"{example} in column {shown(name)} {why}, so they are read as text"
+            return None, [], f"{words}: pass --dayfirst or --no-dayfirst"
+        dayfirst = found.pop()
+    return dayfirst, list(local), f"{example} are read with the {'day' if dayfirst else 'month'} first"
 
 
 def _all_match(text: Values, pattern: str) -> bool:
-    """Tell whether all values match; the first few show it for most columns that do not."""
-    parts = (text.slice(0, _FIRST_LOOK), text) if len(text) else ()
-    return bool(parts) and all(pc.all(pc.match_substring_regex(part, pattern)).as_py() for part in parts)
-
-
-def _iso_dates(text: Values, dayfirst: bool) -> Values:
-    """Return text with dates such as 31.12.2024 written as 2024-12-31, and everything else unchanged."""
-    parts = pc.extract_regex(text, _LOCAL_DATE)
-    first, second, year, hour, minute, seconds = (pc.struct_field(parts, position) for position in range(6))
-    day, month = (first, second) if dayfirst else (second, first)
-    hour_or_0, month, day = (pc.utf8_lpad(number, 2, padding="0") for number in (hour, month, day))
-    date = pc.binary_join_element_wise(year, month, day, "-")
-    seconds = pc.if_else(pc.equal(seconds, ""), "00", seconds)
-    time = pc.binary_join_element_wise(hour_or_0, minute, seconds, ":")
-    iso = pc.if_else(pc.equal(hour, ""), date, pc.binary_join_element_wise(date, time, " "))
-    return pc.if_else(pc.is_valid(parts), iso, text)
+    return bool(len(text) and pc.all(pc.match_substring_regex(text, pattern)).as_py())
 
 
 @dataclass(frozen=True)

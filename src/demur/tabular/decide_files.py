@@ -21,9 +21,8 @@ from demur.columns.frames import TableError, listed, shown
 from demur.deferral import Capacity
 from demur.rules import Decision
 from demur.tabular.review_queue import check_budget, rows_to_review, savings
-from demur.tabular.table_files import ParquetFolder, open_table
+from demur.tabular.table_files import ParquetFolder, Source, TableReader, open_raw, open_table, source_name
 from demur.tabular.table_model import TableModel
-from demur.tabular.table_sources import Source, TableReader, open_raw, source_name
 from demur.tabular.table_writer import TableWriter
 from demur.whole_file import move_into_place, part_of
 from demur.workers import connect_dask, optional_dask

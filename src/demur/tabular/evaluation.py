@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
@@ -15,30 +16,60 @@ from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
 from demur.metrics import Interval, RiskCoverage, area_intervals, mean_interval, proportion_interval, risk_interval
-from demur.rules import CostMatrix, Decision, check_proba, chow_acceptance
-from demur.tabular import evaluation_words as words
+from demur.rules import CostMatrix, Decision, Rule, check_proba, chow_acceptance
 from demur.tabular.class_labels import LabelledTable, class_texts
 from demur.tabular.evaluation_figures import (
     AnswerCounts,
-    Case,
     ClassFigures,
     GroupFigures,
-    Groups,
+    GuaranteeCheck,
     ReliabilityBins,
-    check_decision,
-    choose_cases,
-    class_codes,
-    class_names,
-    figures_by_class,
-    finite,
-    interval_json,
-    sortable,
+    check_guarantee,
+    cost_words,
+    counted,
+    figures_by_group,
+    headline,
+    json_ready,
+    matrix_words,
+    per_hundred,
+    percent,
+    shares_in_words,
 )
-from demur.tabular.evaluation_words import Guarantee, GuaranteeCheck, guarantee_of
 from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
 from demur.tabular.table_model import TableModel, answer_confidence
 
-__all__ = ["Evaluation", "evaluate_table"]
+__all__ = ["Case", "Evaluation", "evaluate_table"]
+
+_MOST_WARNINGS = 3
+"""Badly served classes with a sentence of their own."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row, for people to look at.
+
+    Parameters
+    ----------
+    row : str
+        Its number or identifier.
+    true, answer : str
+        The true class, and the class that was answered or would have been.
+    confidence : float
+        As :func:`~demur.tabular.table_model.answer_confidence` defines it.
+    second : str or None
+        The next most probable class.
+    second_confidence : float or None
+    columns : dict of str to object
+        Some of the row's original values.
+    """
+
+    row: str
+    true: str
+    answer: str
+    confidence: float
+    second: str | None = None
+    second_confidence: float | None = None
+    columns: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,21 +90,23 @@ class Evaluation:
     proba : array of shape (n, n_classes), or None
     explanation : str, or None
         How the rule decides, in a sentence.
-    rows : mapping of str to sequence, or pyarrow.Table, or None
-        The original columns, to show single rows to people.
+    rows : pyarrow.Table, or None
+        The original columns, to show single rows to people; :meth:`of` takes all that ``pyarrow.table`` does.
     row_numbers : sequence of length n, or None
         The name of each row; 1, 2, 3, ... by default.
     cost_assumed : bool
         Whether the cost is for judging only, and the decisions were not made by it.
     why_cost_fixed : str, or None
         Why another cost needs a refit.
-    cost_matrix : array of shape (n_classes, n_classes + 1), or None
-        The costs by true class and answer, rejection last, that the decisions were made by.
-    guarantee : Guarantee, or None
+    rule : Rule, or None
+        The fitted rule that decided: the costs of a :class:`~demur.CostMatrix` are those of the rows, and a guarantee
+        is compared with them.
     n_unlabelled : int
         Rows that were left out because they have no label.
-    groups : Groups, or None
-        The group of each row, to judge them one by one.
+    group : str, or None
+        The name of the column with the groups, which are judged one by one as well.
+    group_of_row : sequence of str, length n
+        The group of each row, or None.
     asking : ExpertEvaluation, or None
         Where the model can ask experts; a rejection then is a question.
 
@@ -103,14 +136,14 @@ class Evaluation:
     cost_adjustable: bool = False
     proba: FloatArray | None = None
     explanation: str | None = None
-    rows: Any = None
+    rows: pa.Table | None = None
     row_numbers: Sequence[object] | AnyArray | None = None
     cost_assumed: bool = False
     why_cost_fixed: str | None = None
-    cost_matrix: NDArray[np.float64] | None = None
-    guarantee: Guarantee | None = None
+    rule: Rule | None = None
     n_unlabelled: int = 0
-    groups: Groups | None = None
+    group: str | None = None
+    group_of_row: Sequence[str | None] = ()
     asking: ExpertEvaluation | None = None
 
     @classmethod
@@ -141,18 +174,14 @@ class Evaluation:
             Further fields of the class, such as ``rows`` and ``cost_adjustable``.
         """
         price = None if cost is None else _one_cost(cost)
-        true, names = class_codes(y, classes), class_names(classes)
-        found = check_decision(decision, len(true), len(names))
+        true, names = _class_codes(y, classes), _class_names(classes)
+        found = _checked(decision, len(true), len(names))
         values = None if proba is None else check_proba(proba)
-        matrix = more.pop("cost_matrix", None)
-        matrix = None if matrix is None else np.asarray(matrix, dtype=np.float64)
-        for name, given, shape in (
-            ("proba", values, (len(true), len(names))),
-            ("cost_matrix", matrix, (len(names), len(names) + 1)),
-        ):
-            if given is not None and given.shape != shape:
-                raise InputError(f"{name} must have shape {shape}, got {given.shape}.")
-        result = cls(names, true, found, price, proba=values, cost_matrix=matrix, **more)
+        if values is not None and values.shape != (len(true), len(names)):
+            raise InputError(f"proba must have shape {(len(true), len(names))}, got {values.shape}.")
+        rows = more.pop("rows", None)
+        table = rows if rows is None or isinstance(rows, pa.Table) else pa.table(rows)
+        result = cls(names, true, found, price, proba=values, rows=table, **more)
         if result.cost_adjustable and (price is None or (result.at(price).decision.reject != found.reject).any()):
             raise InputError(f"cost_adjustable=True needs decisions of Chow's rule at the cost, got cost {cost}.")
         return result
@@ -160,8 +189,7 @@ class Evaluation:
     def at(self, cost: float) -> "Evaluation":
         """Return the evaluation of the same model at another cost, where the cost is adjustable."""
         if not self.cost_adjustable:
-            made = "without a cost" if self.cost is None else f"for cost {self.cost:g}"
-            raise InputError(f"these decisions were made {made}; fit or decide again for cost {cost:g}.")
+            raise InputError(f"these decisions do not follow the cost: fit or decide again for cost {cost:g}.")
         price, old = _one_cost(cost), self.decision
         acceptance = chow_acceptance(old.confidence, np.asarray(price))
         new = Decision.from_acceptance(old.label, acceptance, old.confidence)
@@ -214,9 +242,9 @@ class Evaluation:
         return float(self.wrong.mean())
 
     @property
-    def risk_if_all_rejected(self) -> float:
-        """The mean cost of a row if every row were declined: the cost itself."""
-        return math.nan if self.cost is None else self.cost
+    def cost_matrix(self) -> NDArray[np.float64] | None:
+        """The costs by true class and answer, rejection last, that the decisions were made by."""
+        return np.asarray(self.rule.costs, dtype=np.float64) if isinstance(self.rule, CostMatrix) else None
 
     @cached_property
     def mean_costs(self) -> dict[str, Interval]:
@@ -224,7 +252,8 @@ class Evaluation:
 
         Empty without a matrix. Rows whose label is not a class have no costs, and are left out.
         """
-        if self.cost_matrix is None:
+        matrix = self.cost_matrix
+        if matrix is None:
             return {}
         n_classes, label = len(self.class_names), self.decision.label
         # Only the columns that a policy can use say what could have happened.
@@ -234,14 +263,14 @@ class Evaluation:
             "mean_cost_if_all_rejected": (np.full(self.n_rows, n_classes), slice(n_classes, None)),
         }
         return {
-            name: mean_interval(self.cost_matrix[:, columns], self._confusion(answers)[:n_classes, columns])
+            name: mean_interval(matrix[:, columns], self._confusion(answers)[:n_classes, columns])
             for name, (answers, columns) in policies.items()
         }
 
     @cached_property
     def risk_coverage(self) -> RiskCoverage:
         """The risk-coverage curve of the decision's confidence."""
-        return RiskCoverage.from_confidence(sortable(self.decision.confidence), self.wrong)
+        return RiskCoverage.from_confidence(_sortable(self.decision.confidence), self.wrong)
 
     @cached_property
     def confusion(self) -> NDArray[np.int64]:
@@ -257,12 +286,19 @@ class Evaluation:
     @cached_property
     def by_class(self) -> list[ClassFigures]:
         """The figures of each class."""
-        return figures_by_class(self.class_names, self.confusion)
+        counts = self.confusion
+        n_rows, n_answers = counts.sum(axis=1), counts[:, :-1].sum(axis=0)
+        return [
+            ClassFigures(name, int(n_rows[k]), int(counts[k, -1]), int(counts[k, k]), int(n_answers[k]))
+            for k, name in enumerate(self.class_names)
+        ]
 
     @cached_property
     def by_group(self) -> list[GroupFigures]:
         """The figures of each group; empty without groups."""
-        return [] if self.groups is None else self.groups.figures(self.decision.reject, self.wrong, self.cost)
+        if self.group is None:
+            return []
+        return figures_by_group(self.group_of_row, self.decision.reject, self.wrong, self.cost)
 
     @cached_property
     def answer_confidence(self) -> FloatArray:
@@ -278,78 +314,140 @@ class Evaluation:
         return ReliabilityBins.from_confidence(self.answer_confidence[known], ~self.wrong[known])
 
     @cached_property
+    def answer_figures(self) -> dict[str, Interval]:
+        """The risk where there is a price, the coverage and the accepted accuracy, each with a 95 % interval."""
+        counts, figures = self.counts, {}
+        if self.cost is not None:
+            figures["risk"] = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, self.cost)
+        figures["coverage"] = proportion_interval(counts.n_answered, counts.n_rows)
+        figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
+        return figures
+
+    @cached_property
     def figures(self) -> dict[str, Interval]:
         """The headline figures, each with a 95 % interval, the one that the decisions were made by first.
 
         ``mean_cost`` and its two baselines where there is a cost matrix; ``risk`` where there is a price.
         """
-        counts, n_wrong = self.counts, int(self.wrong.sum())
-        figures = dict(self.mean_costs) if self.asking is None else self.asking.figures
-        if self.cost is not None:
-            figures["risk"] = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, self.cost)
-        figures["coverage"] = proportion_interval(counts.n_answered, counts.n_rows)
-        figures["accepted_accuracy"] = proportion_interval(counts.n_right, counts.n_answered)
-        figures["risk_if_all_answered"] = proportion_interval(n_wrong, counts.n_rows)
-        figures |= area_intervals(sortable(self.decision.confidence), self.wrong)
-        return figures if self.asking is None else figures | self.asking.more_figures
+        asking, figures = self.asking, dict(self.mean_costs)
+        if asking is not None:
+            figures |= {"system_risk": asking.risk, "system_accuracy": asking.accuracy}
+        figures |= self.answer_figures
+        figures["risk_if_all_answered"] = proportion_interval(int(self.wrong.sum()), self.n_rows)
+        figures |= area_intervals(_sortable(self.decision.confidence), self.wrong)
+        return figures
 
     @cached_property
     def guarantee_check(self) -> GuaranteeCheck | None:
         """The guarantee of the rule compared with these rows; None without a guarantee."""
-        return None if self.guarantee is None else self.guarantee.check(self.counts)
+        return check_guarantee(self.rule, self.counts)
 
     def nearest_border(self, n: int = 20, n_columns: int = 6) -> list[Case]:
         """Return the rejected rows that came nearest to being answered, the nearest first; novel rows never do."""
         near = self.decision.reject
         if self.decision.novel is not None:
             near = near & ~self.decision.novel
-        return choose_cases(self, near, self.decision.acceptance, n, n_columns)
+        return self._cases(near, self.decision.acceptance, n, n_columns)
 
     def worst_mistakes(self, n: int = 20, n_columns: int = 6) -> list[Case]:
         """Return the rows answered wrongly with the most confidence, the most confident first."""
-        return choose_cases(self, ~self.decision.reject & self.wrong, self.answer_confidence, n, n_columns)
+        return self._cases(~self.decision.reject & self.wrong, self.answer_confidence, n, n_columns)
+
+    def _cases(self, mask: NDArray[np.bool_], order: FloatArray, n: int, n_columns: int) -> list[Case]:
+        """Return up to ``n`` of the rows, from the highest of ``order`` down; ties stay in the order of the rows."""
+        chosen = np.flatnonzero(mask)
+        chosen = chosen[np.argsort(-_sortable(order[chosen]), kind="stable")[:n]]
+        table = pa.table({}) if self.rows is None else self.rows.select(range(self.rows.num_columns)[:n_columns])
+        columns = table.take(chosen).to_pylist() if table.num_columns else [{}] * len(chosen)
+        names = (*self.class_names, "none of the classes")
+        cases = []
+        for row, shown_columns in zip(chosen.tolist(), columns, strict=True):
+            answer, second, second_confidence = int(self.decision.label[row]), None, None
+            if self.proba is not None:
+                others = np.where(np.arange(len(self.class_names)) == answer, -np.inf, self.proba[row])
+                second, second_confidence = names[int(others.argmax())], float(others.max())
+            number = row + 1 if self.row_numbers is None else self.row_numbers[row]
+            confidence, true = float(self.answer_confidence[row]), names[int(self.true[row])]
+            cases.append(Case(str(number), true, names[answer], confidence, second, second_confidence, shown_columns))
+        return cases
+
+    @property
+    def _costs(self) -> tuple[float, float, float] | None:
+        """The mean cost of a row as decided, if all were answered, and if all were declined; None without prices."""
+        if self.mean_costs:
+            paid, answered, declined = (float(found.estimate) for found in self.mean_costs.values())
+            return paid, answered, declined
+        return None if self.cost is None else (self.risk, self.risk_if_all_answered, self.cost)
 
     def headline(self) -> str:
         """Summarize the decisions in one sentence."""
         if self.asking is not None:
             return self.asking.headline()
+        if self._costs is None or self.cost_assumed:
+            words = shares_in_words(self.counts)
+            return f"{words[0].upper()}{words[1:]}."
         if self.mean_costs:
-            return words.matrix_headline(self.counts, *(found.estimate for found in self.mean_costs.values()))
-        if self.cost is None or self.cost_assumed:
-            shares = words.shares(self.counts)
-            return f"{shares[0].upper()}{shares[1:]}."
-        return words.headline(self.counts, self.cost, int(self.wrong.sum()))
+            return headline(self.counts, self._costs, "By its cost matrix", matrix_words)
+        return headline(self.counts, self._costs, f"At cost {cost_words(self._costs[2])}")
 
     def class_warnings(self) -> list[str]:
-        """Name the classes that the model serves much worse than the headline suggests; with experts, none."""
-        return [] if self.asking is not None else words.class_warnings(self.by_class, self.counts)
+        """Name the classes of which fewer than half as many rows are answered correctly as of all rows, beyond chance.
+
+        The intervals of all classes hold together with 95 % confidence (Bonferroni). With experts there are none.
+        """
+        if self.asking is not None:
+            return []
+        half, level = self.counts.n_right / self.n_rows / 2, 1 - 0.05 / len(self.by_class)
+        found = [
+            one
+            for one in self.by_class
+            if one.n_rows and proportion_interval(one.n_right, one.n_rows, level).high < half
+        ]
+        found.sort(key=lambda one: one.n_right / one.n_rows)
+        sentences = [
+            f"Class {one.name}: {one.n_right:,} of {counted(one.n_rows, 'row', 'rows')} answered correctly, "
+            f"{one.n_rejected:,} declined, {one.n_rows - one.n_rejected - one.n_right:,} answered wrongly."
+            for one in found[:_MOST_WARNINGS]
+        ]
+        if rest := found[_MOST_WARNINGS:]:
+            more = counted(len(rest), "more class is", "more classes are")
+            sentences.append(f"{more} served as badly: {listed(one.name for one in rest)}.")
+        return sentences
 
     def meaning(self) -> list[str]:
         """Explain the unit of the headline, and how the rule decides where it is not by a cost."""
         sentences = [] if self.explanation is None else [self.explanation]
-        if self.mean_costs:
-            _, answered, rejected = (found.estimate for found in self.mean_costs.values())
-            return [*sentences, words.matrix_baselines(answered, rejected)]
-        if self.cost is None:
+        if self._costs is None:
             return sentences
+        paid, answered, declined = map(matrix_words if self.mean_costs else per_hundred, self._costs)
+        extremes = f"answering every row would cost {answered} per 100 rows, declining every row {declined}."
+        if self.mean_costs:
+            return [*sentences, f"By the same matrix, {extremes}"]
+        price = cost_words(self._costs[2])
         if self.cost_assumed:
-            return [*sentences, words.assumed_price(self.counts, self.cost, self.risk_if_all_answered)]
-        return [words.baselines(self.cost, self.risk_if_all_answered)]
+            words = f"The rule did not decide by a cost. At an assumed price of {price} for a declined row, each 100"
+            return [*sentences, f"{words} rows cost {paid}; {extremes}"]
+        return [f"A wrong answer costs 1 and a declined row {price}: {extremes}"]
 
     def remarks(self) -> list[str]:
         """Return sentences on the guarantee, on groups that differ, and on special rows."""
         sentences = [] if self.guarantee_check is None else [self.guarantee_check.sentence]
-        sentences += [words.group_remark(one) for one in self.by_group if one.differs]
+        sentences += [
+            f"Group {one.name} has {one.differs} errors than all rows: {percent(one.errors.estimate)} of its "
+            f"{counted(one.counts.n_answered, 'answer', 'answers')} are wrong, beyond chance."
+            for one in self.by_group
+            if one.differs
+        ]
         if self.n_novel:
-            rows = words.counted(self.n_novel, "row is", "rows are")
+            rows = counted(self.n_novel, "row is", "rows are")
             sentences.append(f"{rows} declined as novel: unlike those of training, whatever the probabilities say.")
         if self.asking is not None:
             sentences += self.asking.remarks()
         if self.n_unlabelled:
-            rows = words.counted(self.n_unlabelled, "row has no label and is", "rows have no label and are")
+            rows = counted(self.n_unlabelled, "row has no label and is", "rows have no label and are")
             sentences.append(f"{rows} left out.")
         if self.n_unknown:
-            rows = words.counted(self.n_unknown, "row has a label", "rows have labels")
+            rows = counted(self.n_unknown, "row has a label", "rows have labels")
             priced = " The cost matrix has no price for it." if self.mean_costs else ""
             sentences.append(
                 f"{rows} that the model does not know; such a row counts as an error when answered.{priced}"
@@ -363,36 +461,35 @@ class Evaluation:
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts, with None where one is undefined."""
         check, counts = self.guarantee_check, self.counts
-        answered, rejected = self.risk_if_all_answered, self.risk_if_all_rejected
-        if self.mean_costs:
-            _, answered, rejected = (found.estimate for found in self.mean_costs.values())
-        return {
+        _, answered, rejected = self._costs or (None, self.risk_if_all_answered, None)
+        found = {
             "n_rows": self.n_rows,
             "n_unlabelled": self.n_unlabelled,
             "n_unknown_labels": self.n_unknown,
-            "classes": list(self.class_names),
+            "classes": self.class_names,
             "cost": self.cost,
             "cost_adjustable": self.cost_adjustable,
             "cost_assumed": self.cost_assumed,
-            "cost_matrix": None if self.cost_matrix is None else self.cost_matrix.tolist(),
+            "cost_matrix": self.cost_matrix,
             "rule": self.explanation,
             "sentences": self.sentences(),
-            "guarantee": None if check is None else {**asdict(check), "verdict": check.verdict},
+            "guarantee": None if check is None else asdict(check),
             "counts": {
                 "answered": counts.n_answered,
                 "rejected": counts.n_rejected,
                 "wrong": counts.n_wrong,
                 "novel": self.n_novel,
             },
-            "figures": {name: interval_json(found) for name, found in self.figures.items()},
-            "baselines": {"answer_everything": answered, "reject_everything": finite(rejected)},
+            "figures": self.figures,
+            "baselines": {"answer_everything": answered, "reject_everything": rejected},
             "by_class": [one.to_json() for one in self.by_class],
-            "group": None if self.groups is None else self.groups.column,
+            "group": self.group,
             "by_group": [one.to_json() for one in self.by_group],
-            "confusion": self.confusion.tolist(),
+            "confusion": self.confusion,
             "calibration": None if self.reliability is None else self.reliability.to_json(),
             "asking": None if self.asking is None else self.asking.to_json(),
         }
+        return {name: json_ready(value) for name, value in found.items()}
 
     def __repr__(self) -> str:
         cost = "none" if self.cost is None else f"{self.cost:g}"
@@ -437,8 +534,7 @@ def evaluate_table(
     1.0
     """
     rule = getattr(model.classifier, "rule_", None)
-    matrix = np.asarray(rule.costs) if isinstance(rule, CostMatrix) else None
-    if matrix is not None and cost is not None:
+    if isinstance(rule, CostMatrix) and cost is not None:
         raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
     if cost is not None and model.asks_experts:
         raise InputError(f"there is no one cost to judge this model by: {model.why_cost_fixed}.")
@@ -465,10 +561,10 @@ def evaluate_table(
         row_numbers=numbers,
         cost_assumed=assumed,
         why_cost_fixed=model.why_cost_fixed,
-        cost_matrix=matrix,
-        guarantee=guarantee_of(rule),
+        rule=rule,
         n_unlabelled=data.n_unlabelled,
-        groups=None if group is None else Groups.of(group, class_texts(data.rows[group]).tolist()),
+        group=group,
+        group_of_row=() if group is None else class_texts(data.rows[group]).tolist(),
         asking=asking,
     )
 
@@ -502,3 +598,55 @@ def _one_cost(cost: float) -> float:
     if prices.ndim:
         raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
     return float(prices)
+
+
+def _class_codes(y: ArrayLike, classes: ArrayLike) -> NDArray[np.int64]:
+    """Return the position of each label among the K classes, and K where it is none of them."""
+    names, labels = _python_objects(classes), _python_objects(y)
+    position = {name: code for code, name in enumerate(names)}
+    if len(position) < len(names) or len(names) < 2:
+        raise InputError(f"classes must be at least two distinct names, got {names[:10]}.")
+    if not labels or any(label is None or label != label for label in labels):
+        raise InputError("y must hold at least one label, and none that is missing (None or NaN).")
+    codes = np.array([position.get(label, len(names)) for label in labels], dtype=np.int64)
+    if (codes == len(names)).all():
+        raise InputError(
+            f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}; "
+            "check that labels and classes have the same type."
+        )
+    return codes
+
+
+def _class_names(classes: ArrayLike) -> tuple[str, ...]:
+    """Return the classes as text for people: 1.0 is written 1."""
+    return tuple(str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in _python_objects(classes))
+
+
+def _python_objects(values: ArrayLike) -> list[Any]:
+    """Return Python objects; a list keeps its types, which NumPy would merge into text."""
+    if isinstance(values, list | tuple):
+        return [value.item() if isinstance(value, np.generic) else value for value in values]
+    return list(np.asarray(values).tolist())
+
+
+def _checked(decision: Decision[Any], n_rows: int, n_classes: int) -> Decision[AnyArray]:
+    """Return the decision with NumPy arrays: one entry per row, labels that are positions among the classes."""
+    found = decision.numpy()
+    if found.label.shape != (n_rows,):
+        raise InputError(
+            f"decision.label has shape {found.label.shape} but there are {n_rows} labels; decide for the labelled rows."
+        )
+    if found.label.dtype.kind not in "iu" or found.label.min() < 0 or found.label.max() >= n_classes:
+        raise InputError(
+            f"decision.label must hold positions 0 to {n_classes - 1} among the classes, got {found.label[:5].tolist()}"
+            "...; use decide(), not predict()."
+        )
+    return found
+
+
+def _sortable(confidence: FloatArray) -> FloatArray:
+    """Return finite values in the same order, undefined ones last, as a curve needs them."""
+    if np.isfinite(confidence).all():
+        return confidence
+    ranks = np.unique(np.where(np.isnan(confidence), -np.inf, confidence), return_inverse=True)[1]
+    return np.asarray(ranks, dtype=np.float64)

@@ -1,131 +1,189 @@
-"""Figures of decisions on labelled rows: counts, by class and by group, calibration, and single rows."""
+"""Figures of decisions on labelled rows, and how they are written: counts, classes, groups, calibration, guarantees."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, ByName, FloatArray
-from demur.errors import InputError, InputTypeError
+from demur.array_types import ByName
+from demur.errors import InputError
+from demur.guarantees import Coverage, RiskControl
 from demur.metrics import Interval, proportion_interval, risk_interval
-from demur.rules import Decision
-
-if TYPE_CHECKING:
-    from demur.tabular.evaluation import Evaluation
+from demur.rules import Rule
 
 __all__ = [
+    "FIGURES",
+    "UNDEFINED",
     "AnswerCounts",
-    "Case",
     "ClassFigures",
+    "Figure",
     "GroupFigures",
-    "Groups",
+    "GuaranteeCheck",
     "ReliabilityBins",
-    "check_decision",
-    "choose_cases",
-    "class_codes",
-    "class_names",
-    "figures_by_class",
-    "finite",
-    "interval_json",
-    "sortable",
+    "check_guarantee",
+    "compared",
+    "cost_words",
+    "counted",
+    "figures_by_group",
+    "four_digits",
+    "headline",
+    "interval_words",
+    "json_ready",
+    "matrix_words",
+    "per_hundred",
+    "percent",
+    "shares_in_words",
 ]
 
 Floats = NDArray[np.float64]
 
-_MOST_GROUPS = 40
-"""Groups with a line of their own; those with fewer rows share one."""
+UNDEFINED = "\N{EN DASH}"
+"""Stands for a figure that is not defined, such as the accuracy of no answers."""
 
 
-def class_codes(y: ArrayLike, classes: ArrayLike) -> NDArray[np.int64]:
-    """Return the position of each label among the K classes, and K where it is none of them.
-
-    Examples
-    --------
-    >>> class_codes(["dog", "cat", "cow"], ["cat", "dog"])
-    array([1, 0, 2])
-    >>> class_codes(["1", "0"], [0, 1])
-    Traceback (most recent call last):
-        ...
-    demur.errors.InputError: none of the labels is a class of the model: y starts with '1', the classes with 0; ...
-    """
-    names, labels = _python_objects(classes), _python_objects(y)
-    position = {name: code for code, name in enumerate(names)}
-    if len(position) < len(names) or len(names) < 2:
-        raise InputError(f"classes must be at least two distinct names, got {names[:10]}.")
-    if not labels or any(label is None or label != label for label in labels):
-        raise InputError("y must hold at least one label, and none that is missing (None or NaN).")
-    codes = np.array([position.get(label, len(names)) for label in labels], dtype=np.int64)
-    if (codes == len(names)).all():
-        raise InputError(
-            f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}; "
-            "check that labels and classes have the same type."
-        )
-    return codes
-
-
-def class_names(classes: ArrayLike) -> tuple[str, ...]:
-    """Return the classes as text for people: 1.0 is written 1.
+def percent(share: float) -> str:
+    """Write a share in per cent, half up; only all is 100.0 % and only none is 0.0 %.
 
     Examples
     --------
-    >>> class_names([1.0, 2.5])
-    ('1', '2.5')
+    >>> percent(0.9125), percent(1), percent(0.9999), percent(0.0001)
+    ('91.3 %', '100.0 %', '>99.9 %', '<0.1 %')
     """
-    return tuple(str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in _python_objects(classes))
+    if math.isnan(share):
+        return UNDEFINED
+    return ">99.9 %" if 0.9995 <= share < 1 else f"{per_hundred(share)} %"
 
 
-def _python_objects(values: ArrayLike) -> list[Any]:
-    """Return Python objects; a list keeps its types, which NumPy would merge into text."""
-    if isinstance(values, (list, tuple)):
-        return [value.item() if isinstance(value, np.generic) else value for value in values]
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise InputError(f"labels and classes must be one-dimensional, got shape {array.shape}.")
-    return list(array.tolist())
-
-
-def check_decision(decision: Decision[Any], n_rows: int, n_classes: int) -> Decision[AnyArray]:
-    """Return the decision with NumPy arrays: one entry per row, labels that are positions among the classes.
+def per_hundred(risk: float) -> str:
+    """Write what a hundred rows cost, to one decimal.
 
     Examples
     --------
-    >>> from demur.rules import Chow
-    >>> check_decision(Chow(0.2).decide([[0.9, 0.1]]), n_rows=2, n_classes=2)
-    Traceback (most recent call last):
-        ...
-    demur.errors.InputError: decision.label has shape (1,) but there are 2 labels; decide for the labelled rows.
+    >>> per_hundred(0.037), per_hundred(0.0002), per_hundred(0)
+    ('3.7', '<0.1', '0.0')
     """
-    found = decision.numpy()
-    for name in ("label", "reject", "acceptance", "confidence"):
-        shape = getattr(found, name).shape
-        if shape != (n_rows,):
-            raise InputError(
-                f"decision.{name} has shape {shape} but there are {n_rows} labels; decide for the labelled rows."
-            )
-    if found.label.dtype.kind not in "iu" or found.label.min() < 0 or found.label.max() >= n_classes:
-        raise InputError(
-            f"decision.label must hold positions 0 to {n_classes - 1} among the classes, got {found.label[:5].tolist()}"
-            "...; use decide(), not predict()."
-        )
-    if found.reject.dtype != np.bool_:
-        raise InputTypeError(f"decision.reject must be a boolean mask, got dtype {found.reject.dtype}.")
-    return found
+    if math.isnan(risk):
+        return UNDEFINED
+    tenths = math.floor(risk * 1000 + 0.5)
+    return "<0.1" if tenths == 0 and risk > 0 else f"{tenths / 10:.1f}"
 
 
-def sortable(confidence: FloatArray) -> FloatArray:
-    """Return finite values in the same order, undefined ones last, as a curve needs them.
+def cost_words(cost: float) -> str:
+    """Write a cost with as many digits as it needs and no more.
 
     Examples
     --------
-    >>> sortable(np.array([0.5, 0.25])), sortable(np.array([np.inf, np.nan, 3.0]))
-    (array([0.5 , 0.25]), array([2., 0., 1.]))
+    >>> cost_words(0.2), cost_words(0.0), cost_words(0.00001)
+    ('0.2', '0', '0.00001')
     """
-    if np.isfinite(confidence).all():
-        return confidence
-    ranks = np.unique(np.where(np.isnan(confidence), -np.inf, confidence), return_inverse=True)[1]
-    return np.asarray(ranks, dtype=np.float64)
+    return str(np.format_float_positional(cost, trim="-"))
+
+
+def matrix_words(cost: float) -> str:
+    """Write what a hundred rows cost by a cost matrix, which may be in any unit.
+
+    Examples
+    --------
+    >>> matrix_words(0.1234567), matrix_words(1200.0), matrix_words(-2)
+    ('12.35', '120,000', '-200')
+    """
+    hundred = 100 * cost
+    return f"{hundred:,.0f}" if abs(hundred) >= 1000 else f"{hundred:.4g}"
+
+
+def counted(number: int, singular: str, plural: str) -> str:
+    """Write a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "row", "rows"), counted(1200, "row", "rows")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {singular if number == 1 else plural}"
+
+
+def interval_words(low: float, high: float, write: Callable[[float], str]) -> str:
+    """Write a 95 % interval; nothing where it is undefined.
+
+    Examples
+    --------
+    >>> interval_words(0.832, 1.0, percent), interval_words(0.01, 0.05, per_hundred)
+    ('95 % interval 83.2 % to 100.0 %', '95 % interval 1.0 to 5.0')
+    """
+    return "" if math.isnan(low) else f"95 % interval {write(low)} to {write(high)}"
+
+
+def four_digits(value: float) -> str:
+    """Write a number to four digits after the point, or to one if it is large.
+
+    Examples
+    --------
+    >>> four_digits(0.12345), four_digits(12345.678)
+    ('0.1235', '12,345.7')
+    """
+    if math.isnan(value):
+        return UNDEFINED
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How a figure of an evaluation is written, on the command line and in the report.
+
+    Parameters
+    ----------
+    title, meaning : str
+    write : callable
+        Returns a value as text.
+
+    Examples
+    --------
+    >>> FIGURES["coverage"].title, FIGURES["coverage"].write(0.8125)
+    ('Coverage', '81.3 %')
+    """
+
+    title: str
+    meaning: str
+    write: Callable[[float], str] = field(default_factory=lambda: four_digits)
+
+
+FIGURES = {
+    "system_risk": Figure("System risk", "cost per row: prices, mistakes"),
+    "system_accuracy": Figure("System accuracy", "correct final answers", percent),
+    "mean_cost": Figure("Mean cost", "cost per row by the cost matrix"),
+    "mean_cost_if_all_answered": Figure("Mean cost, all answered", "if every row were answered"),
+    "mean_cost_if_all_rejected": Figure("Mean cost, all declined", "if every row were declined"),
+    "risk": Figure("Risk", "0-1-c: cost per row"),
+    "coverage": Figure("Coverage", "rows answered", percent),
+    "accepted_accuracy": Figure("Accepted accuracy", "correct among the answers", percent),
+    "risk_if_all_answered": Figure("Error rate", "wrong if all were answered"),
+    "aurc": Figure("AURC", "area under risk-coverage"),
+    "eaurc": Figure("Excess AURC", "above the AURC of the best order; 0 is perfect"),
+    "augrc": Figure("AUGRC", "area under the generalized risk-coverage curve"),
+}
+"""All figures that an evaluation can have."""
+
+
+def json_ready(value: Any) -> Any:
+    """Return figures as plain numbers, strings, lists and dicts, with None for what is undefined.
+
+    Examples
+    --------
+    >>> json_ready({"risk": Interval(0.5, 0.25, np.nan, 0.95), "rows": np.array([1, 2])})
+    {'risk': {'estimate': 0.5, 'low': 0.25, 'high': None}, 'rows': [1, 2]}
+    """
+    if isinstance(value, Interval):
+        value = {"estimate": value.estimate, "low": value.low, "high": value.high}
+    if isinstance(value, Mapping):
+        return {name: json_ready(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [json_ready(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)
@@ -167,15 +225,73 @@ class AnswerCounts:
     @property
     def accepted_accuracy(self) -> float:
         """The share of correct answers among those given; NaN if none was given."""
-        return _ratio(self.n_right, self.n_answered)
+        return self.n_right / self.n_answered if self.n_answered else math.nan
 
     def risk(self, cost: float) -> float:
         """Return the 0-1-c risk: the mean cost of a row."""
         return (self.n_wrong + cost * self.n_rejected) / self.n_rows
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+def shares_in_words(counts: AnswerCounts) -> str:
+    """Return how many rows are answered and how well, as a part of a sentence.
+
+    Examples
+    --------
+    >>> shares_in_words(AnswerCounts(1000, 900, 20))
+    'the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %'
+    """
+    correct = percent(counts.accepted_accuracy)
+    if not counts.n_answered:
+        return "the model answers no row and declines all of them"
+    if not counts.n_rejected:
+        return f"the model answers every row, {correct} of them correctly"
+    answered, declined = percent(counts.coverage), percent(counts.n_rejected / counts.n_rows)
+    return f"the model answers {answered} of the rows, {correct} of those correctly, and declines {declined}"
+
+
+def headline(
+    counts: AnswerCounts, costs: tuple[float, float, float], beginning: str, write: Callable[[float], str] = per_hundred
+) -> str:
+    """Summarize decisions and their cost, compared with the better of answering all rows and declining all.
+
+    Parameters
+    ----------
+    counts : AnswerCounts
+    costs : tuple of float
+        The mean cost of a row: as decided, if all were answered, and if all were declined.
+    beginning : str
+        Says how the rows are priced.
+    write : callable
+        Writes what a hundred rows cost.
+
+    Examples
+    --------
+    >>> headline(AnswerCounts(1000, 900, 20), (0.04, 0.06, 0.2), "At cost 0.2")
+    'At cost 0.2, the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %; each 100 rows
+    cost 4.0 instead of 6.0 if it answered all.'
+    """
+    paid, *extremes = costs
+    all_answered, all_declined = "it answered all", "it declined all"
+    itself = all_answered if not counts.n_rejected else all_declined if not counts.n_answered else ""
+    others = dict(zip((all_answered, all_declined), extremes, strict=True))
+    spent = f"{write(paid)}{compared(paid, others, write, itself)}"
+    return f"{beginning}, {shares_in_words(counts)}; each 100 rows cost {spent}."
+
+
+def compared(risk: float, others: Mapping[str, float], write: Callable[[float], str], itself: str = "") -> str:
+    """Compare a cost with that of the best alternative, in words; say nothing where that is ``itself``.
+
+    Examples
+    --------
+    >>> compared(0.3, {"nobody were asked": 0.25, "a nurse were always asked": 0.4}, per_hundred)
+    ', more than the 25.0 if nobody were asked'
+    """
+    best = min(others, key=lambda one: others[one])
+    if best == itself:
+        return ""
+    if write(risk) == write(others[best]):
+        return f", as much as if {best}"
+    return f"{' instead of' if risk < others[best] else ', more than the'} {write(others[best])} if {best}"
 
 
 @dataclass(frozen=True)
@@ -204,118 +320,46 @@ class ClassFigures:
     n_answers: int
 
     @property
-    def shares(self) -> dict[str, tuple[int, int]]:
-        """Count and total of each of the four shares."""
-        return {
+    def intervals(self) -> dict[str, Interval]:
+        """The four shares with their 95 % intervals."""
+        shares = {
             "rejection_rate": (self.n_rejected, self.n_rows),
             "accepted_accuracy": (self.n_right, self.n_rows - self.n_rejected),
             "precision": (self.n_right, self.n_answers),
             "recall": (self.n_right, self.n_rows),
         }
+        return {name: proportion_interval(*share) for name, share in shares.items()}
 
     @property
     def rejection_rate(self) -> float:
         """The declined share of the class; NaN for a class without rows."""
-        return _ratio(*self.shares["rejection_rate"])
+        return float(self.intervals["rejection_rate"].estimate)
 
     @property
     def accepted_accuracy(self) -> float:
         """The share answered correctly among the rows of the class that were answered."""
-        return _ratio(*self.shares["accepted_accuracy"])
+        return float(self.intervals["accepted_accuracy"].estimate)
 
     @property
     def precision(self) -> float:
         """The share of correct ones among the answers with this class."""
-        return _ratio(*self.shares["precision"])
+        return float(self.intervals["precision"].estimate)
 
     @property
     def recall(self) -> float:
         """The share of the class, declined rows included, that was answered correctly."""
-        return _ratio(*self.shares["recall"])
+        return float(self.intervals["recall"].estimate)
 
     def to_json(self) -> ByName:
         """Return the figures with their 95 % intervals as plain numbers."""
-        found = {name: proportion_interval(*share) for name, share in self.shares.items()}
+        found = self.intervals
         return {
             "name": self.name,
             "n_rows": self.n_rows,
             "n_rejected": self.n_rejected,
-            **{name: finite(one.estimate) for name, one in found.items()},
-            "intervals": {name: [finite(one.low), finite(one.high)] for name, one in found.items()},
+            **json_ready({name: one.estimate for name, one in found.items()}),
+            "intervals": json_ready({name: [one.low, one.high] for name, one in found.items()}),
         }
-
-
-def figures_by_class(names: tuple[str, ...], confusion: NDArray[np.int64]) -> list[ClassFigures]:
-    """Return the figures of each class from a confusion matrix whose last column counts the rejections.
-
-    Rows of the matrix beyond the named classes (labels that are not a class) count as answers only.
-
-    Examples
-    --------
-    >>> figures_by_class(("a", "b"), np.array([[3, 1, 1], [0, 2, 0]]))[0]
-    ClassFigures(name='a', n_rows=5, n_rejected=1, n_right=3, n_answers=3)
-    """
-    n_rows, n_answers = confusion.sum(axis=1), confusion[:, :-1].sum(axis=0)
-    return [
-        ClassFigures(name, int(n_rows[k]), int(confusion[k, -1]), int(confusion[k, k]), int(n_answers[k]))
-        for k, name in enumerate(names)
-    ]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One row, for people to look at.
-
-    Parameters
-    ----------
-    row : str
-        Its number or identifier.
-    true, answer : str
-        The true class, and the class that was answered or would have been.
-    confidence : float
-        As :func:`~demur.tabular.table_model.answer_confidence` defines it.
-    second : str or None
-        The next most probable class.
-    second_confidence : float or None
-    columns : dict of str to object
-        Some of the row's original values.
-    """
-
-    row: str
-    true: str
-    answer: str
-    confidence: float
-    second: str | None = None
-    second_confidence: float | None = None
-    columns: Mapping[str, object] = field(default_factory=dict)
-
-
-def choose_cases(
-    evaluation: "Evaluation", mask: NDArray[np.bool_], order: FloatArray, n: int, n_columns: int
-) -> list[Case]:
-    """Return up to ``n`` of the masked rows, from the highest of ``order`` down; ties stay in the order of the rows."""
-    rows = np.flatnonzero(mask)
-    names = (*evaluation.class_names, "none of the classes")
-    table = {} if evaluation.rows is None else evaluation.rows
-    shown = list(getattr(table, "column_names", table))[:n_columns]
-    cases = []
-    for row in rows[np.argsort(-sortable(order[rows]), kind="stable")[:n]].tolist():
-        true, answer = int(evaluation.true[row]), int(evaluation.decision.label[row])
-        second: tuple[str | None, float | None] = (None, None)
-        if evaluation.proba is not None:
-            others = np.where(np.arange(len(evaluation.class_names)) == answer, -np.inf, evaluation.proba[row])
-            second = names[int(others.argmax())], float(others.max())
-        confidence = float(evaluation.answer_confidence[row])
-        number = row + 1 if evaluation.row_numbers is None else evaluation.row_numbers[row]
-        columns = {name: _cell(table[name], row) for name in shown}
-        cases.append(Case(str(number), names[true], names[answer], confidence, *second, columns))
-    return cases
-
-
-def _cell(values: Any, row: int) -> object:
-    """Return a value by position, from an Arrow column, a pandas column or a sequence."""
-    value = values.iloc[row] if hasattr(values, "iloc") else values[row]
-    return value.as_py() if hasattr(value, "as_py") else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,18 +432,16 @@ class ReliabilityBins:
     def to_json(self) -> ByName:
         """Return the bins as plain numbers."""
         found = self.accuracy
-        bins = [
-            {
-                "from": float(self.edges[k]),
-                "to": float(self.edges[k + 1]),
-                "n_rows": int(self.n_rows[k]),
-                "confidence": finite(self.confidence[k]),
-                "accuracy": finite(found.estimate[k]),
-                "accuracy_interval": [finite(found.low[k]), finite(found.high[k])],
-            }
-            for k in range(len(self.n_rows))
-        ]
-        return {"expected_calibration_error": finite(self.ece), "bins": bins}
+        columns = {
+            "from": self.edges[:-1],
+            "to": self.edges[1:],
+            "n_rows": self.n_rows,
+            "confidence": self.confidence,
+            "accuracy": found.estimate,
+            "accuracy_interval": np.column_stack([found.low, found.high]),
+        }
+        bins = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return {"expected_calibration_error": self.ece, "bins": json_ready(bins)}
 
 
 @dataclass(frozen=True)
@@ -428,78 +470,151 @@ class GroupFigures:
     def to_json(self) -> ByName:
         """Return the figures as plain numbers, with None where one is undefined."""
         counts = {"rows": self.counts.n_rows, "answered": self.counts.n_answered, "wrong": self.counts.n_wrong}
-        shares = {"coverage": interval_json(self.coverage), "errors": interval_json(self.errors)}
-        risk = None if self.risk is None else interval_json(self.risk)
-        return {"name": self.name, **counts, **shares, "risk": risk, "differs": self.differs or None}
+        shares = json_ready({"coverage": self.coverage, "errors": self.errors, "risk": self.risk})
+        return {"name": self.name, **counts, **shares, "differs": self.differs or None}
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """The group of each row.
+def figures_by_group(
+    groups: Sequence[str | None], reject: NDArray[np.bool_], wrong: NDArray[np.bool_], cost: float | None = None
+) -> list[GroupFigures]:
+    """Return the figures of each group, by name; rows without one are a group as well.
+
+    The intervals of each figure hold for all groups together with 95 % confidence (Bonferroni): the widest of many is
+    not a discovery.
 
     Parameters
     ----------
-    column : str
-        The name of the column with the groups.
-    of_row : array of str, shape (n,)
+    groups : sequence of str, length n
+        The group of each row, or None.
+    reject, wrong : array of bool, shape (n,)
+        Whether the row was declined, and whether its answer is wrong or would be.
+    cost : float, optional
+        The cost of declining a row.
 
     Examples
     --------
-    >>> sites = Groups.of("site", ["north"] * 90 + ["south"] * 10)
     >>> reject, wrong = np.zeros(100, dtype=bool), np.arange(100) >= 93
-    >>> for one in sites.figures(reject, wrong, cost=0.2):
+    >>> for one in figures_by_group(["north"] * 90 + ["south"] * 10, reject, wrong, cost=0.2):
     ...     print(one.name, one.counts.n_wrong, round(one.errors.low, 2), round(one.errors.high, 2), one.differs)
     north 0 0.0 0.05 fewer
     south 7 0.31 0.95 more
     """
-
-    column: str
-    of_row: NDArray[np.str_]
-
-    @classmethod
-    def of(cls, column: str, values: Sequence[str | None]) -> "Groups":
-        """Name the group of each row; rows without one are a group as well."""
-        return cls(column, np.array(["(none)" if value is None else str(value) for value in values], dtype=np.str_))
-
-    def figures(
-        self, reject: NDArray[np.bool_], wrong: NDArray[np.bool_], cost: float | None = None
-    ) -> list[GroupFigures]:
-        """Return the figures of each group, by name; beyond forty groups the smallest are one.
-
-        The intervals of each figure hold for all groups together with 95 % confidence (Bonferroni): the widest of many
-        is not a discovery.
-        """
-        names, codes, sizes = np.unique(self.of_row, return_inverse=True, return_counts=True)
-        shown = names.tolist()
-        if len(names) > _MOST_GROUPS:
-            largest = np.sort(np.argsort(-sizes, kind="stable")[: _MOST_GROUPS - 1])
-            place = np.full(len(names), len(largest))
-            place[largest] = np.arange(len(largest))
-            shown = [*names[largest].tolist(), f"{len(names) - len(largest):,} other groups"]
-            codes = place[codes]
-        level = 1 - 0.05 / len(shown)
-        n_rows, n_answered, n_wrong = (
-            np.bincount(codes[rows], minlength=len(shown)) for rows in (slice(None), ~reject, ~reject & wrong)
-        )
-        errors_of_all = float(n_wrong.sum() / max(n_answered.sum(), 1))
-        found = []
-        for name, *numbers in zip(shown, n_rows.tolist(), n_answered.tolist(), n_wrong.tolist(), strict=True):
-            counts = AnswerCounts(*numbers)
-            coverage = proportion_interval(counts.n_answered, counts.n_rows, level)
-            errors = proportion_interval(counts.n_wrong, counts.n_answered, level)
-            risk = None
-            if cost is not None:
-                risk = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, cost, level)
-            differs = "more" if errors.low > errors_of_all else "fewer" if errors.high < errors_of_all else ""
-            found.append(GroupFigures(name, counts, coverage, errors, risk, differs))
-        return found
+    names, codes = np.unique(["(none)" if name is None else name for name in groups], return_inverse=True)
+    level = 1 - 0.05 / len(names)
+    tables = [np.bincount(codes[rows], minlength=len(names)) for rows in (slice(None), ~reject, ~reject & wrong)]
+    errors_of_all = float(tables[2].sum() / max(tables[1].sum(), 1))
+    found = []
+    for name, *numbers in zip(names.tolist(), *(table.tolist() for table in tables), strict=True):
+        counts = AnswerCounts(*numbers)
+        coverage = proportion_interval(counts.n_answered, counts.n_rows, level)
+        errors = proportion_interval(counts.n_wrong, counts.n_answered, level)
+        risk = None
+        if cost is not None:
+            risk = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, cost, level)
+        differs = "more" if errors.low > errors_of_all else "fewer" if errors.high < errors_of_all else ""
+        found.append(GroupFigures(name, counts, coverage, errors, risk, differs))
+    return found
 
 
-def finite(number: float) -> float | None:
-    """Return the number, or None where it is NaN or infinite, which JSON does not know."""
-    return float(number) if np.isfinite(number) else None
+_SURPRISING = 0.01
+"""A guarantee is called broken where chance explains what is seen less often than this. A model is evaluated more than
+once, on held-out rows and on later tables: at 5 %, a valid guarantee would soon be called broken."""
 
 
-def interval_json(found: Interval) -> dict[str, float | None]:
-    """Return an interval as plain numbers, None where one is undefined."""
-    return {"estimate": finite(found.estimate), "low": finite(found.low), "high": finite(found.high)}
+@dataclass(frozen=True)
+class GuaranteeCheck:
+    """A guarantee and what was seen.
+
+    Parameters
+    ----------
+    figure : str
+        "wrong_among_answers" or "coverage".
+    target : float
+        The largest share of wrong answers, or the smallest share of answers.
+    seen : float or None
+        None where no row was answered.
+    n_rows : int
+        The number of rows that ``seen`` is a share of.
+    verdict : {"kept", "within chance", "broken", "not comparable"}
+    sentence : str
+    chance : float or None
+        How often what was seen, or worse, comes up in such samples if the guarantee holds; None where it was kept.
+    """
+
+    figure: str
+    target: float
+    seen: float | None
+    n_rows: int
+    verdict: str
+    sentence: str
+    chance: float | None = None
+
+
+def check_guarantee(rule: Rule | None, counts: AnswerCounts) -> GuaranteeCheck | None:
+    """Compare what a fitted rule guarantees with what labelled rows show; None for a rule without a guarantee.
+
+    Examples
+    --------
+    >>> check_guarantee(RiskControl(0.3), AnswerCounts(500, 412, 110)).sentence
+    'Guaranteed: at most 30.0 % of the answers wrong. Seen: 26.7 % of 412 answered. The guarantee holds on these rows.'
+    >>> check_guarantee(RiskControl(0.3), AnswerCounts(500, 400, 160)).sentence
+    'Guaranteed: at most 30.0 % of the answers wrong. Seen: 40.0 % of 400 answered. The guarantee is broken: if it ...
+    """
+    if isinstance(rule, RiskControl):
+        return _check_risk(rule, counts)
+    return _check_coverage(rule, counts) if isinstance(rule, Coverage) else None
+
+
+def _check_risk(rule: RiskControl, counts: AnswerCounts) -> GuaranteeCheck:
+    target, n_answered = float(rule.target_risk), counts.n_answered
+    per_group = getattr(rule, "per_cluster_", False)
+    answers = "the answers to one row of each group, drawn at random," if per_group else "the answers"
+    words = f"Guaranteed: at most {percent(target)} of {answers} wrong."
+    seen, verdict, chance = None, "kept", None
+    if not n_answered:
+        words += " No row was answered, so these rows cannot tell."
+    else:
+        seen = counts.n_wrong / n_answered
+        words += f" Seen: {percent(seen)} of {n_answered:,} answered."
+        if per_group:
+            verdict = "not comparable"
+            words += " The guarantee is not about that share, in which large groups count more."
+        elif seen <= target:
+            words += " The guarantee holds on these rows."
+        else:
+            from scipy.stats import binom  # slow to import
+
+            # The exact chance of as many wrong answers or more at the largest risk that the guarantee allows.
+            chance = float(binom.sf(counts.n_wrong - 1, n_answered, target))
+            verdict = "broken" if chance < _SURPRISING else "within chance"
+            often = f"as many wrong answers or more would come up in {percent(chance)} of such samples"
+            if verdict == "broken":
+                words += (
+                    f" The guarantee is broken: if it held, {often}. It may fail in {percent(rule.delta)} of fits; it "
+                    "is void if these rows come from another source than those it was fitted on, or if rows that "
+                    "belong together were on both sides of a split."
+                )
+            else:
+                words += f" That is more than guaranteed, but chance can explain it: if it just held, {often}."
+    return GuaranteeCheck("wrong_among_answers", target, seen, n_answered, verdict, words, chance)
+
+
+def _check_coverage(rule: Coverage, counts: AnswerCounts) -> GuaranteeCheck:
+    """Compare the coverage with its target.
+
+    How many new rows are answered depends on both samples. Above the confidence of the calibration row that comes next
+    after the k of m accepted ones lies a Beta(k + 1, m - k) share of new rows, so that the number of answers is
+    beta-binomial.
+    """
+    target, seen, n_rows, verdict, chance = float(rule.target), counts.coverage, counts.n_rows, "kept", None
+    words = f"Target: at least {percent(target)} of the rows answered. Seen: {percent(seen)} of {n_rows:,}."
+    if seen < target:
+        from scipy.stats import betabinom
+
+        left_out = rule.n_rows_ - rule.n_accepted_
+        chance = float(betabinom.cdf(counts.n_answered, n_rows, rule.n_accepted_ + 1, left_out)) if left_out else 0.0
+        verdict = "broken" if chance < _SURPRISING else "within chance"
+        why = "These rows differ from those that the rule was fitted on"
+        why = why if verdict == "broken" else "Chance can explain the difference"
+        words += f" {why}: so few answers, or fewer, come up in {percent(chance)} of such samples."
+    return GuaranteeCheck("coverage", target, seen, n_rows, verdict, words, chance)

@@ -18,8 +18,7 @@ from demur.columns.schema import Schema
 from demur.errors import InputError
 from demur.rules import CostMatrix, Rule
 from demur.tabular.class_labels import LabelledTable, check_classes, check_target, class_texts
-from demur.tabular.table_files import open_table, read_labelled, read_table
-from demur.tabular.table_sources import Source, source_name
+from demur.tabular.table_files import Source, open_table, read_labelled, read_table, source_name
 
 if TYPE_CHECKING:
     from demur.tabular.evaluation import Evaluation

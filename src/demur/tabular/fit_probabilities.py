@@ -16,7 +16,7 @@ from demur.errors import InputError
 from demur.rules import Rule
 from demur.tabular.class_labels import LabelledTable, as_column, label_type
 from demur.tabular.fit_file import FitOptions, FittedFile, OpenedFile
-from demur.tabular.table_sources import Source
+from demur.tabular.table_files import Source
 
 __all__ = ["ClassColumns", "class_columns", "fit_proba"]
 

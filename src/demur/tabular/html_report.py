@@ -1,62 +1,76 @@
-"""The report as one HTML page, with the data that its script needs for other costs and prices."""
+"""HTML pages: the report of an evaluation, and the templates and content security policy that all pages share."""
 
 import base64
+import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from demur._version import __version__
-from demur.array_types import ByName, FloatArray
-from demur.deferral import ExpertCalibration
-from demur.metrics import Interval, proportion_interval, risk_interval
-from demur.rules import Decision, chow_acceptance
+from demur.array_types import ByName
+from demur.costs import CostWarning
+from demur.errors import MissingExtraError
+from demur.metrics import Interval
 from demur.tabular.evaluation import Evaluation
-from demur.tabular.evaluation_figures import ReliabilityBins
-from demur.tabular.evaluation_words import (
-    FEW,
+from demur.tabular.evaluation_figures import (
     FIGURES,
-    MOST,
-    SENTENCES,
     UNDEFINED,
+    ReliabilityBins,
     cost_words,
     interval_words,
     matrix_words,
     per_hundred,
     percent,
 )
-from demur.tabular.expert_evaluation import ASKING_SENTENCES, ExpertEvaluation
-from demur.tabular.html_pages import asset, content_policy, embedded_json, page_environment
+from demur.tabular.expert_evaluation import ExpertEvaluation
 from demur.whole_file import write_whole
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 __all__ = [
+    "SECURITY_HEADERS",
     "Axis",
     "Chart",
-    "cells",
+    "asset",
+    "content_policy",
     "cost_grid",
-    "n_rejections",
+    "own_parts",
+    "page_environment",
     "report_html",
     "shown_confusion",
-    "thin",
     "write_report",
 ]
 
 Floats = NDArray[np.float64]
 
+SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
+"""Sent with every page, beside its policy."""
+
 _PACKAGE = "demur.tabular"
 _STEPS = 200
 """Steps of 0.005; k / 200 is the double nearest to its decimal, so that it equals a cost typed as text."""
 
-_MOST_ROWS = 20_000
-"""Rows whose estimates go into the page; of more, as many are drawn."""
-
-_GAP = 255
-"""Stands for an answer that an expert has not given."""
+_TILES = {
+    "system_risk": ("Cost per 100 rows", per_hundred),
+    "system_accuracy": ("Correct in the end", percent),
+    "mean_cost": ("Cost of 100 rows by the cost matrix", matrix_words),
+    "risk": ("Cost per 100 rows", per_hundred),
+    "coverage": ("Rows answered by the model", percent),
+    "accepted_accuracy": ("Correct among its answers", percent),
+    "mean_cost_if_all_answered": ("Cost of 100 rows, all answered", matrix_words),
+    "risk_if_all_answered": ("Wrong if it answered all rows", percent),
+}
+"""The large figures at the top of the page: how each is called and written."""
 
 
 def write_report(
@@ -128,111 +142,76 @@ def report_html(
     (True, False)
     """
     environment = page_environment(_PACKAGE, needed_by="the report", extra="report")
-    shown, charts = shown_confusion(evaluation), [risk_coverage_chart(evaluation)]
-    asking: ByName = {}
-    grid, script, data = np.empty(0), "", None
-    if evaluation.cost is not None:
-        grid = cost_grid(evaluation.cost)
-        if evaluation.cost_adjustable:
-            script = asset(_PACKAGE, "report.js")
-            charts, live = _live(evaluation, evaluation.cost, grid)
-            data = embedded_json(live | {"row_of": shown["row_of"], "n_named": shown["n_named"]})
-        else:
-            charts.append(cost_chart(evaluation, evaluation.cost, grid, None))
-    if evaluation.asking is not None:
-        script, chart = asset(_PACKAGE, "asking.js"), deferral_chart(evaluation.asking)
-        charts.append(chart)
-        asking, data = _experts(evaluation.asking), embedded_json(_expert_data(evaluation.asking, chart))
+    asking, cost = evaluation.asking, evaluation.cost
+    charts, grid, script, data = [risk_coverage_chart(evaluation)], np.empty(0), "", None
+    if asking is not None:
+        charts.append(deferral_chart(asking))
+    elif cost is not None:
+        grid = cost_grid(cost)
+        states = _states(evaluation, grid) if evaluation.cost_adjustable else []
+        charts.append(cost_chart(evaluation, cost, grid, [state["markers"][1][1] for state in states]))
+        for state in states:
+            places = zip(charts, state["markers"], strict=True)
+            state["markers"] = [[chart.name, chart.place(*values)] for chart, values in places]
+        if states:
+            script, data = asset(_PACKAGE, "report.js"), {"costs": grid.tolist(), "states": states}
     style = asset(_PACKAGE, "report.css")
     context = {
-        **asking,
         "title": title,
         "policy": content_policy(style, script),
         "style": style,
         "script": script,
         "data": data,
         "evaluation": evaluation,
-        "figures": [(*FIGURES[name], found) for name, found in evaluation.figures.items()],
-        "tiles": list(_tiles(evaluation)),
+        "figures": [(FIGURES[name], found) for name, found in evaluation.figures.items()],
+        "tiles": {name: _tile(name, evaluation.figures[name]) for name in _TILES if name in evaluation.figures},
         "grid": grid,
-        "position": int(np.searchsorted(grid, evaluation.risk_if_all_rejected)),
+        "position": int(np.searchsorted(grid, cost or 0.0)),
         "charts": charts,
         "reliability": None if evaluation.reliability is None else reliability_chart(evaluation.reliability),
-        "shown": shown,
+        "expert_charts": [
+            (one, reliability_chart(one.calibration, f"expert-{number}", one.name))
+            for number, one in enumerate(() if asking is None else asking.experts)
+            if one.calibration is not None
+        ],
+        "shown": shown_confusion(evaluation),
         "made": dict(made or {}),
         "watched": watched,
         "version": __version__,
     }
-    return str(environment.get_template("report.html").render(context))
+    page = environment.get_template("report.html").render(context)
+    return page.encode(errors="replace").decode()  # without halves of surrogate pairs, which UTF-8 does not have
 
 
-def _live(evaluation: Evaluation, cost: float, grid: Floats) -> "tuple[list[Chart], ByName]":
-    """Return the charts with the whole cost curve, and what the script needs for every cost."""
-    rejections = n_rejections(evaluation.decision.confidence, grid)
-    n_rows, wrong = evaluation.n_rows, evaluation.wrong
-    n_answered, n_wrong = (
-        np.cumsum(np.bincount(rows, minlength=len(grid) + 1))[:-1] for rows in (rejections, rejections[wrong])
-    )
-    bands = {
-        "risk": (risk_interval(n_wrong, n_rows - n_answered, n_rows, grid), per_hundred),
-        "coverage": (proportion_interval(n_answered, n_rows), percent),
-        "accuracy": (proportion_interval(n_answered - n_wrong, n_answered), percent),
+def _tile(name: str, found: Interval) -> tuple[str, str, str]:
+    """Return title, value and interval of a large figure."""
+    title, write = _TILES[name]
+    return title, unbroken(write(found.estimate)), unbroken(interval_words(found.low, found.high, write))
+
+
+def _states(evaluation: Evaluation, grid: Floats) -> list[dict[str, Any]]:
+    """Return what the page says at each cost: headline, large figures, and the markers of both charts in values."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
+        return [_state(evaluation.at(cost), cost) for cost in grid.tolist()]
+
+
+def _state(moved: Evaluation, cost: float) -> dict[str, Any]:
+    return {
+        "cost": cost_words(cost),
+        "headline": unbroken(moved.headline()),
+        "tiles": [[name, *_tile(name, found)[1:]] for name, found in moved.answer_figures.items()],
+        "markers": [(moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk)],
     }
-    risks = np.asarray(bands["risk"][0].estimate)
-    charts = [risk_coverage_chart(evaluation), cost_chart(evaluation, cost, grid, risks)]
-    return charts, {
-        "n_classes": len(evaluation.class_names),
-        "costs": grid.tolist(),
-        "cost_words": [cost_words(float(one)) for one in grid],
-        "chosen": int(np.searchsorted(grid, cost)),
-        "n_wrong_if_all": int(wrong.sum()),
-        "cells": cells(evaluation, rejections),
-        "intervals": {
-            name: [interval_words(*ends, write) for ends in zip(band.low.tolist(), band.high.tolist(), strict=True)]
-            for name, (band, write) in bands.items()
-        },
-        "sentences": SENTENCES | {"undefined": UNDEFINED},
-        "few": FEW,
-        "most": MOST,
-        "axes": {chart.name: {"x": chart.x.ends, "y": chart.y.ends} for chart in charts},
-    }
-
-
-def _tiles(evaluation: Evaluation) -> Iterator[tuple[str, str, float, str, str]]:
-    """Yield identifier, name, value, text and interval of each large figure."""
-    assumed = f", declining priced at {cost_words(evaluation.cost or 0.0)}" if evaluation.cost_assumed else ""
-    tiles = {
-        "system_risk": ("system-risk", "Cost per 100 rows", per_hundred),
-        "system_accuracy": ("system-accuracy", "Correct in the end", percent),
-        "mean_cost": ("mean-cost", "Cost of 100 rows by the cost matrix", matrix_words),
-        "risk": ("risk", f"Cost per 100 rows{assumed}", per_hundred),
-        "coverage": ("coverage", "Rows answered", percent),
-        "accepted_accuracy": ("accuracy", "Correct among the answers", percent),
-        "mean_cost_if_all_answered": ("everything", "Cost of 100 rows, all answered", matrix_words),
-        "risk_if_all_answered": ("everything", "Cost per 100 rows, all answered", per_hundred),
-    }
-    if evaluation.asking is not None:
-        tiles["coverage"] = ("coverage", "Answered by the model", percent)
-        del tiles["accepted_accuracy"]
-        tiles["risk_if_all_answered"] = ("everything", "Cost per 100 rows, nobody asked", per_hundred)
-    elif evaluation.cost is None or evaluation.mean_costs:
-        del tiles["risk_if_all_answered"]
-    for figure, (key, name, write) in tiles.items():
-        if figure in evaluation.figures:
-            found = evaluation.figures[figure]
-            value = float(found.estimate)
-            text = UNDEFINED if np.isnan(value) else write(value)
-            yield key, name, value, text, interval_words(found.low, found.high, write)
 
 
 def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
-    """Return a confusion matrix small enough to read: the classes most often mistaken by name, the others together.
+    """Return a confusion matrix small enough to read: at most ``limit`` classes, those most often mistaken.
 
     Returns
     -------
     dict
-        ``rows`` and ``columns``, the headings; ``row_of``, the row of each class; ``counts``; ``looks``, the style of
-        each cell; ``n_named``, the number of classes with a row of their own.
+        ``rows`` and ``columns``, the headings; ``counts``; ``looks``, the style of each cell.
 
     Examples
     --------
@@ -241,39 +220,28 @@ def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
     >>> result = Evaluation.of([0, 1, 2, 2], Chow(0.2).decide(proba), classes=[0, 1, 2], cost=0.2)
     >>> shown = shown_confusion(result, limit=2)
     >>> shown["rows"], shown["columns"]
-    (['1', '2', 'Other classes'], ['1', '2', 'Other classes', 'Declined'])
+    (['1', '2'], ['1', '2', 'Declined'])
     >>> shown["counts"]
-    array([[1, 0, 0, 0],
-           [1, 0, 0, 1],
-           [0, 0, 1, 0]])
+    array([[1, 0, 0],
+           [1, 0, 1]])
     """
-    names, n_classes = evaluation.class_names, len(evaluation.class_names)
-    named = list(range(n_classes))
-    if n_classes > limit:
-        parts = (evaluation.true[evaluation.wrong], evaluation.decision.label[evaluation.wrong])
-        mistakes = np.bincount(np.concatenate(parts), minlength=n_classes + 1)[:n_classes]
-        named = sorted(np.argsort(-mistakes, kind="stable")[:limit].tolist())
-    headings = [names[k] for k in named] + (["Other classes"] if len(named) < n_classes else [])
-    unknown = ["None of the classes"] if evaluation.n_unknown else []
-    place = {code: k for k, code in enumerate(named)}
-    row_of = [place.get(code, len(named)) for code in range(n_classes)] + [len(headings)] * len(unknown)
-    counts = np.zeros((len(headings) + len(unknown), len(headings) + 1), dtype=np.int64)
-    np.add.at(counts, np.ix_(row_of, [*row_of[:n_classes], len(headings)]), evaluation.confusion)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    shades = np.searchsorted([0, 0.01, 0.05, 0.15, 0.3], shares)  # a darker cell holds a larger share of its row
+    n_classes, wrong = len(evaluation.class_names), evaluation.wrong
+    mistaken = np.concatenate([evaluation.true[wrong], evaluation.decision.label[wrong]])
+    mistakes = np.bincount(mistaken, minlength=n_classes + 1)[:n_classes]
+    classes = sorted(np.argsort(-mistakes, kind="stable")[:limit].tolist())
+    named = [*classes, n_classes] if evaluation.n_unknown else classes
+    names = (*evaluation.class_names, "None of the classes")
+    counts = evaluation.confusion[np.ix_(named, [*classes, n_classes])]
+    totals = evaluation.confusion[named].sum(axis=1, keepdims=True)
+    # A darker cell holds a larger share of its class.
+    shades = np.searchsorted([0, 0.01, 0.05, 0.15, 0.3], counts / np.maximum(totals, 1))
     looks = [
-        ["right" if row == column < len(named) else f"shade-{shade}" for column, shade in enumerate(line)]
+        ["right" if row == column < len(classes) else f"shade-{shade}" for column, shade in enumerate(line)]
         for row, line in enumerate(shades.tolist())
     ]
     away = "Declined" if evaluation.asking is None else "Asked about"
-    return {
-        "rows": headings + unknown,
-        "columns": [*headings, away],
-        "row_of": row_of,
-        "counts": counts,
-        "looks": looks,
-        "n_named": len(named),
-    }
+    columns = [*(names[k] for k in classes), away]
+    return {"rows": [names[k] for k in named], "columns": columns, "counts": counts, "looks": looks}
 
 
 def cost_grid(cost: float) -> Floats:
@@ -286,100 +254,6 @@ def cost_grid(cost: float) -> Floats:
     """
     last = _STEPS // 2 if cost <= 0.5 else _STEPS - 1
     return np.union1d(np.arange(last + 1) / _STEPS, [cost])
-
-
-def n_rejections(confidence: FloatArray, grid: Floats) -> NDArray[np.int64]:
-    """Return at how many of the costs Chow's rule rejects each row: it is accepted from that position on.
-
-    Examples
-    --------
-    At cost 0.1 a confidence of 0.9 is a tie, and ties reject:
-
-    >>> n_rejections(np.array([0.95, 0.9, 0.2]), np.array([0.05, 0.1, 0.2]))
-    array([1, 2, 3])
-    """
-    total = np.zeros(len(confidence), dtype=np.int64)
-    for cost in grid:
-        total += Decision.from_acceptance(confidence, chow_acceptance(confidence, cost)).reject
-    return total
-
-
-def cells(evaluation: Evaluation, n_rejections: NDArray[np.int64]) -> dict[str, str]:
-    """Return the distinct (true class, answer, number of rejections) with their counts, as little-endian base64.
-
-    The script computes the confusion matrix of any cost from these. Rows that share all three are one cell, so that the
-    page stays small, and no single row can be read from it.
-    """
-    triples = np.stack([evaluation.true, evaluation.decision.label, n_rejections])
-    (true, answer, rejections), counts = np.unique(triples, axis=1, return_counts=True)
-    return {
-        "true": _base64(true, "<u2"),
-        "answer": _base64(answer, "<u2"),
-        "rejections": _base64(rejections, "<u2"),
-        "count": _base64(counts, "<u4"),
-    }
-
-
-def _experts(asking: ExpertEvaluation) -> ByName:
-    """Return what the page shows about the experts."""
-    answering = []
-    for number, name in enumerate(("the model itself", *asking.names), start=-1):
-        chosen = asking.ask == number
-        found = proportion_interval(int(chosen.sum()), asking.n_rows)
-        right = float(asking.model_right[chosen].mean()) if number < 0 and chosen.any() else float("nan")
-        answering.append(
-            {
-                "name": name,
-                "count": int(chosen.sum()),
-                "load": found.estimate,
-                "interval": f"{percent(found.low)} to {percent(found.high)}",
-                "right": right if number < 0 else asking.right_when_asked(number).estimate,
-                "always": (asking.nobody if number < 0 else asking.always(number)).estimate,
-                "undefined": UNDEFINED,
-            }
-        )
-    charts = []
-    for number, name in enumerate(asking.names):
-        estimates = asking.calibration(number)
-        if estimates is not None:
-            n_answered = int((~np.isnan(asking.expert_right[:, number])).sum())
-            charts.append((expert_chart(name, number, estimates), estimates.error, n_answered))
-    top = float(asking.prices.max())
-    return {
-        "experts": [{"name": name, "price": float(asking.prices[k])} for k, name in enumerate(asking.names)],
-        "answering": answering,
-        "expert_charts": charts,
-        "highest_price": 0.5 if top <= 0.5 else max(1.0, top),
-        "sampled": _MOST_ROWS if asking.n_rows > _MOST_ROWS else 0,
-    }
-
-
-def _expert_data(asking: ExpertEvaluation, chart: "Chart") -> ByName:
-    """Return what the script needs to decide every row at other prices as the model would."""
-    some = np.arange(asking.n_rows)
-    if len(some) > _MOST_ROWS:
-        some = np.sort(np.random.default_rng(0).choice(len(some), _MOST_ROWS, replace=False))
-    errors = [float(asking.always(k).estimate) - float(asking.prices[k]) for k in range(len(asking.names))]
-    seen = np.where(np.isnan(asking.expert_right), _GAP, np.nan_to_num(asking.expert_right))
-    return {
-        "names": list(asking.names),
-        "by_name": np.argsort(asking.names, kind="stable").tolist(),
-        "prices": asking.prices.tolist(),
-        "price_words": [cost_words(float(price)) for price in asking.prices],
-        "sure": _base64(asking.sure[some], "<f8"),
-        "expected": [_base64(column, "<f8") for column in asking.expected[some].T],
-        "model_right": _base64(asking.model_right[some], "<u1"),
-        "expert_right": [_base64(column, "<u1") for column in seen[some].T],
-        "nobody": float(asking.nobody.estimate),
-        "errors": [None if np.isnan(error) else error for error in errors],
-        "sentences": ASKING_SENTENCES,
-        "undefined": UNDEFINED,
-        "axes": {"x": chart.x.ends, "y": chart.y.ends},
-    }
-
-
-def _base64(numbers: NDArray[Any], dtype: str) -> str:
-    return base64.b64encode(numbers.astype(dtype).tobytes()).decode("ascii")
 
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68, 506, 38, 284
@@ -421,11 +295,6 @@ class Axis:
         return round(self.start + (self.end - self.start) * value / self.high, 2)
 
     @property
-    def ends(self) -> list[float]:
-        """The largest value and the positions of both ends, for the script of the page."""
-        return [self.high, self.start, self.end]
-
-    @property
     def ticks(self) -> list[tuple[float, str]]:
         """Position and text of the marks, at round values, at least five and at most eleven."""
         written_high = self.high * self.factor
@@ -434,31 +303,6 @@ class Axis:
         digits = max(0, -math.floor(math.log10(power) + 0.5))
         written = [k * step for k in range(int(written_high / step + 1e-9) + 1)]
         return [(self.at(value / self.factor), f"{value:.{digits}f}{self.unit}") for value in written]
-
-
-def path(xs: Floats, ys: Floats, x: Axis, y: Axis) -> str:
-    """Return the line through the points as SVG path data.
-
-    Examples
-    --------
-    >>> path(np.array([0.0, 1.0]), np.array([0.0, 0.5]), Axis("", 1, 0, 10), Axis("", 1, 10, 0))
-    'M0 10L10 5'
-    """
-    points = [f"{x.at(a):g} {y.at(b):g}" for a, b in zip(xs.tolist(), ys.tolist(), strict=True)]
-    return "M" + "L".join(points)
-
-
-def thin(xs: Floats, ys: Floats, n_points: int = 400) -> tuple[Floats, Floats]:
-    """Keep about ``n_points`` points of a curve, evenly spread, the first and the last included.
-
-    Examples
-    --------
-    >>> kept, _ = thin(np.linspace(0, 1, 100_000), np.zeros(100_000))
-    >>> len(kept), float(kept[0]), float(kept[-1])
-    (400, 0.0, 1.0)
-    """
-    kept = np.unique(np.linspace(0, len(xs) - 1, min(n_points, len(xs))).astype(np.int64))
-    return xs[kept], ys[kept]
 
 
 @dataclass(frozen=True)
@@ -472,8 +316,8 @@ class Chart:
     description : str
         What it shows, for those who cannot see it.
     x, y : Axis
-    lines : tuple of (str, str)
-        A class of the style sheet and path data.
+    lines : mapping of str to points
+        By class of the style sheet: the positions along both axes, in values.
     marker : tuple of float, or None
         Where the chosen cost lies, in values.
     dots : tuple of dict
@@ -484,108 +328,204 @@ class Chart:
     description: str
     x: Axis
     y: Axis
-    lines: tuple[tuple[str, str], ...]
+    lines: Mapping[str, tuple[ArrayLike, ArrayLike]]
     marker: tuple[float, float] | None = None
-    dots: tuple[dict[str, float], ...] = field(default=())
+    dots: tuple[dict[str, float], ...] = ()
 
-    @property
-    def marker_fits(self) -> bool:
-        """Whether there is a marker and the axes reach it."""
-        return self.marker is not None and self.marker[1] <= self.y.high
+    def place(self, x: float, y: float) -> list[float] | None:
+        """Return the position of a point; None where the axes do not reach it."""
+        return [self.x.at(x), self.y.at(y)] if y <= self.y.high else None
+
+    def paths(self) -> Iterator[tuple[str, str]]:
+        """Yield the class and the SVG path of each line, through at most 400 of its points.
+
+        Examples
+        --------
+        >>> square = Axis("", 1, 0, 10), Axis("", 1, 10, 0)
+        >>> list(Chart("", "", *square, {"model": ([0.0, 1.0], [0.0, 0.5])}).paths())
+        [('model', 'M0 10L10 5')]
+        """
+        for kind, points in self.lines.items():
+            both = np.stack(points).T
+            kept = np.unique(np.linspace(0, len(both) - 1, min(400, len(both))).astype(np.int64))
+            yield kind, "M" + "L".join(f"{self.x.at(a):g} {self.y.at(b):g}" for a, b in both[kept].tolist())
 
 
 def risk_coverage_chart(evaluation: Evaluation) -> Chart:
     """Draw the share of wrong answers against the share of rows answered, the most confident first."""
-    curve = evaluation.risk_coverage
-    error_rate = evaluation.risk_if_all_answered
+    curve, error_rate = evaluation.risk_coverage, evaluation.risk_if_all_answered
     # The first few rows alone can reach a risk of 1, which would flatten all the rest.
-    steady = curve.risk[curve.coverage >= 0.02]
-    x = Axis("Rows answered", 1.0, _LEFT, _RIGHT, 100, " %")
-    y = _risk_axis("Wrong among the answers", max(float(steady.max()), error_rate), " %")
-    xs, ys = thin(curve.coverage, curve.risk)
-    lines = (
-        ("everything", path(np.array([0.0, 1.0]), np.full(2, error_rate), x, y)),
-        ("model", path(xs, ys, x, y)),
+    highest = max(float(curve.risk[curve.coverage >= 0.02].max()), error_rate)
+    marker = (evaluation.coverage, 1 - evaluation.accepted_accuracy) if evaluation.counts.n_answered else None
+    return Chart(
+        "risk-coverage",
+        "Share of wrong answers against share of rows answered, from the most confident rows to all rows.",
+        _share_axis("Rows answered"),
+        _risk_axis("Wrong among the answers", highest, " %"),
+        {"everything": ([0, 1], [error_rate] * 2), "model": (curve.coverage, curve.risk)},
+        marker,
     )
-    right = evaluation.accepted_accuracy
-    marker = (evaluation.coverage, 1 - right) if evaluation.counts.n_answered else None
-    description = "Share of wrong answers against share of rows answered, from the most confident rows to all rows."
-    return Chart("risk-coverage", description, x, y, lines, marker)
 
 
-def cost_chart(evaluation: Evaluation, cost: float, grid: Floats, risks: Floats | None) -> Chart:
+def cost_chart(evaluation: Evaluation, cost: float, grid: Floats, risks: Sequence[float] = ()) -> Chart:
     """Draw the risk against the cost, beside answering everything and declining everything.
 
     Without risks, for a model whose cost is fixed, only its own point is drawn.
     """
-    error_rate, high_cost = evaluation.risk_if_all_answered, float(grid[-1])
-    highest = max(error_rate, evaluation.risk, 0.0 if risks is None else float(risks.max()))
-    x = Axis("Cost of declining one row", high_cost, _LEFT, _RIGHT)
-    y = _risk_axis("Cost per 100 rows", highest, "")
-    ends = np.array([0.0, high_cost])
-    lines = [("nothing", path(ends, ends, x, y)), ("everything", path(ends, np.full(2, error_rate), x, y))]
-    if risks is not None:
-        lines.append(("model", path(grid, risks, x, y)))
-    description = "Cost per 100 rows against the cost of declining one row."
-    return Chart("cost-curve", description, x, y, tuple(lines), (cost, evaluation.risk))
-
-
-def reliability_chart(reliability: ReliabilityBins) -> Chart:
-    """Draw accuracy against confidence, one dot for each bin that has rows; a larger dot stands for more rows."""
-    filled = reliability.n_rows > 0
-    radius = 2.5 + 6.5 * (reliability.n_rows / reliability.n_rows.max()) ** 0.5
-    axes = ("Confidence", "Correct among rows of this confidence")
-    description = "Share of correct answers against the confidence given, with 95 % intervals."
-    dots = (reliability.confidence[filled], reliability.accuracy, filled, radius)
-    return _dots_chart("reliability", description, axes, *dots)
-
-
-def expert_chart(name: str, number: int, found: ExpertCalibration) -> Chart:
-    """Draw how often an expert was right against how likely that was estimated to be, one dot for each bin."""
-    every = np.ones(len(found.estimated), dtype=bool)
-    description = f"How often {name} was right against how likely that was estimated to be, with 95 % intervals."
-    axes = ("Estimated to be right", "Right")
-    return _dots_chart(
-        f"expert-{number}", description, axes, found.estimated, found.right, every, np.full(len(every), 5.0)
+    error_rate, last = evaluation.risk_if_all_answered, float(grid[-1])
+    model = {"model": (grid, risks)} if len(risks) else {}
+    return Chart(
+        "cost-curve",
+        "Cost per 100 rows against the cost of declining one row.",
+        Axis("Cost of declining one row", last, _LEFT, _RIGHT),
+        _risk_axis("Cost per 100 rows", max(error_rate, evaluation.risk, *risks), ""),
+        {"nothing": ([0, last], [0, last]), "everything": ([0, last], [error_rate] * 2), **model},
+        (cost, evaluation.risk),
     )
-
-
-def _dots_chart(
-    name: str,
-    description: str,
-    titles: tuple[str, str],
-    estimated: Floats,
-    seen: Interval,
-    filled: NDArray[np.bool_],
-    radius: Floats,
-) -> Chart:
-    """Draw shares seen against estimated ones, with their intervals and the diagonal."""
-    x = Axis(titles[0], 1.0, _LEFT, _RIGHT, 100, " %")
-    y = Axis(titles[1], 1.0, _BOTTOM, _TOP, 100, " %")
-    ends = (np.asarray(one, dtype=np.float64)[filled].tolist() for one in (seen.estimate, seen.low, seen.high, radius))
-    dots: list[dict[str, float]] = [
-        {"x": x.at(a), "y": y.at(b), "low": y.at(low), "high": y.at(high), "radius": round(size, 2)}
-        for a, b, low, high, size in zip(estimated.tolist(), *ends, strict=True)
-    ]
-    both = np.array([0.0, 1.0])
-    return Chart(name, description, x, y, (("everything", path(both, both, x, y)),), None, tuple(dots))
 
 
 def deferral_chart(asking: ExpertEvaluation) -> Chart:
     """Draw the share of wrong final answers against the share of rows that somebody is asked about."""
-    curve = asking.curve
-    alone, wrong = float(asking.nobody.estimate), 1 - float(asking.accuracy.estimate)
-    x = Axis("Rows asked about", 1.0, _LEFT, _RIGHT, 100, " %")
-    y = _risk_axis("Wrong among the final answers", max(float((1 - curve.accuracy).max()), alone, wrong), " %")
-    xs, ys = thin(curve.deferred, 1 - curve.accuracy)
-    lines = (
-        ("everything", path(np.array([0.0, 1.0]), np.full(2, alone), x, y)),
-        ("model", path(xs, ys, x, y)),
+    curve, alone, wrong = asking.curve, float(asking.nobody.estimate), 1 - float(asking.accuracy.estimate)
+    highest = max(float((1 - curve.accuracy).max()), alone, wrong)
+    return Chart(
+        "deferral",
+        "Share of wrong final answers against the share of rows that an expert is asked about.",
+        _share_axis("Rows asked about"),
+        _risk_axis("Wrong among the final answers", highest, " %"),
+        {"everything": ([0, 1], [alone] * 2), "model": (curve.deferred, 1 - curve.accuracy)},
+        (float((asking.ask >= 0).mean()), wrong),
     )
-    description = "Share of wrong final answers against the share of rows that an expert is asked about."
-    return Chart("deferral", description, x, y, lines, (float((asking.ask >= 0).mean()), wrong))
+
+
+def reliability_chart(bins: ReliabilityBins, name: str = "reliability", who: str = "") -> Chart:
+    """Draw accuracy against confidence, one dot for each bin that has rows; a larger dot stands for more rows."""
+    x = _share_axis(f"Estimated probability that {who} is right" if who else "Confidence")
+    y = Axis(
+        f"Correct answers of {who}" if who else "Correct among rows of this confidence", 1.0, _BOTTOM, _TOP, 100, " %"
+    )
+    radius = 2.5 + 6.5 * (bins.n_rows / bins.n_rows.max()) ** 0.5
+    columns = np.stack([bins.confidence, bins.accuracy.estimate, bins.accuracy.low, bins.accuracy.high, radius]).T
+    dots = tuple(
+        {"x": x.at(a), "y": y.at(b), "low": y.at(low), "high": y.at(high), "radius": round(size, 2)}
+        for a, b, low, high, size in columns[bins.n_rows > 0].tolist()
+    )
+    description = "Share of correct answers against the probability given to them, with 95 % intervals."
+    return Chart(name, description, x, y, {"everything": ([0, 1], [0, 1])}, None, dots)
+
+
+def _share_axis(title: str) -> Axis:
+    return Axis(title, 1.0, _LEFT, _RIGHT, 100, " %")
 
 
 def _risk_axis(title: str, highest: float, unit: str) -> Axis:
     """Return an axis with a little room above the highest risk, and some height even if all risks are zero."""
     return Axis(title, min(max(1.12 * highest, 0.01), 1.0), _BOTTOM, _TOP, 100, unit)
+
+
+def page_environment(package: str, *, needed_by: str, extra: str) -> "Environment":
+    """Return the template engine for the pages in the folder ``page`` of a package.
+
+    Names from data stay text: everything is escaped, and an undefined name is an error instead of nothing.
+
+    Parameters
+    ----------
+    package : str
+        Such as ``"demur.tabular"``.
+    needed_by, extra : str
+        What to say where Jinja2 is missing: who needs it, and the extra of demur that brings it.
+    """
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtraError(f"{needed_by} needs Jinja2: pip install demur[{extra}].") from None
+    environment = Environment(
+        loader=FunctionLoader(lambda name: asset(package, name)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": lambda share: unbroken(percent(share)),
+        "per_hundred": per_hundred,
+        "cost_words": cost_words,
+        "unbroken": unbroken,
+        "case_value": case_value,
+    }
+    return environment
+
+
+def asset(package: str, name: str) -> str:
+    """Return the text of a file in the folder ``page`` of a package."""
+    return files(package).joinpath("page", name).read_text(encoding="utf-8")
+
+
+def content_policy(style: str | Collection[str], script: str | Collection[str], *more: str) -> str:
+    """Return a content security policy that allows these styles and scripts, and nothing else from anywhere.
+
+    Parameters
+    ----------
+    style, script : str, or several
+        Their text; empty where there is none.
+    *more : str
+        Further directives, such as ``"connect-src 'self'"``.
+
+    Examples
+    --------
+    >>> content_policy("", "")
+    "default-src 'none'; style-src 'none'; script-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
+    """
+    rules = (
+        "default-src 'none'",
+        f"style-src {_source(style)}",
+        f"script-src {_source(script)}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join((*rules, *more))
+
+
+def _source(texts: str | Collection[str]) -> str:
+    """Return the expressions by which a policy allows these texts and no others."""
+    some = [text for text in ([texts] if isinstance(texts, str) else texts) if text]
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in some]
+    return " ".join(f"'sha256-{one}'" for one in dict.fromkeys(digests)) or "'none'"
+
+
+def own_parts(page: str) -> tuple[list[str], list[str]]:
+    """Return the texts of the inline style and script elements of a page that have no attributes.
+
+    Examples
+    --------
+    >>> own_parts("<style>p {}</style><script src='x.js'></script><script>go();</script><p onclick='no();'>")
+    (['p {}'], ['go();'])
+    """
+    styles, scripts = (re.findall(f"<{tag}>(.+?)</{tag}>", page, re.DOTALL) for tag in ("style", "script"))
+    return styles, scripts
+
+
+def unbroken(text: str) -> str:
+    r"""Keep a number and its per cent sign on one line.
+
+    Examples
+    --------
+    >>> unbroken("91.3 % of the rows")
+    '91.3\xa0% of the rows'
+    """
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def case_value(value: object, longest: int = 60) -> str:
+    """Write a value of an original column: numbers to six digits, long text cut.
+
+    Examples
+    --------
+    >>> case_value(0.123456789), case_value("a long story", longest=6), case_value(None) == UNDEFINED
+    ('0.123457', 'a lon…', True)
+    """
+    if value is None or value != value:
+        return UNDEFINED
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -1,11 +1,18 @@
 """Read a table from a file, a folder, standard input or a stream; the first bytes tell the format."""
 
+import codecs
+import io
 import itertools
+import lzma
 import os
 import re
+import sys
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -13,16 +20,129 @@ from demur.columns.column import as_type
 from demur.columns.frames import TableError, check_names, listed, plain_table, shown
 from demur.columns.schema import Schema
 from demur.tabular.class_labels import class_texts
-from demur.tabular.csv_files import CsvReader, column_of_text
-from demur.tabular.table_sources import Source, TableReader, explained, open_source, source_name
+from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
 
-__all__ = ["ArrowReader", "ParquetFolder", "open_chunks", "open_table", "read_labelled", "read_table"]
+__all__ = [
+    "ParquetFolder",
+    "Source",
+    "TableReader",
+    "open_raw",
+    "open_table",
+    "read_labelled",
+    "read_table",
+    "source_name",
+]
+
+Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
+"""A path, ``"-"`` for standard input, or a binary stream."""
 
 _Batches: TypeAlias = Callable[[list[str], int], Iterator[pa.RecordBatch]]
 
+_HEAD = 1 << 16
 
-class ArrowReader(TableReader):
-    """A table in a format with types.
+
+@contextmanager
+def _explained(name: str, what: str) -> Iterator[None]:
+    """Turn what libraries raise about a file that they cannot read into one sentence."""
+    try:
+        yield
+    except TableError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, EOFError, zlib.error) as error:
+        reason = str(error).rstrip(". ")
+        problem = f"{name} cannot be read as a {what}; it is truncated, damaged or too large ({reason})"
+        raise TableError(f"{problem}: write or copy it again") from error
+
+
+class TableReader:
+    """An open table that can be read once, whole or in chunks. Use it as a context manager.
+
+    Parameters
+    ----------
+    name : str
+        The name of the file in messages.
+    content : CsvContent or ArrowContent
+        Its columns and rows.
+    close : callable
+        Closes the file.
+
+    Attributes
+    ----------
+    columns : dict of str to pyarrow.DataType or None
+        The columns in order with their types; None in a CSV file, whose types depend on the rows.
+    """
+
+    def __init__(
+        self, name: str, content: "CsvContent | ArrowContent", close: Callable[[], None] = lambda: None
+    ) -> None:
+        self.name, self.columns, self._content, self._close = name, content.columns, content, close
+
+    @property
+    def decimal(self) -> str | None:
+        """The decimal sign of a CSV file; None if it is not known, and for formats with types."""
+        return self._content.decimal
+
+    @property
+    def dayfirst(self) -> bool | None:
+        """Whether dates such as 1.2.2024 begin with the day; None as for ``decimal``."""
+        return self._content.dayfirst
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def read(self) -> pa.Table:
+        """Return the whole table, with types that fit all rows."""
+        table = plain_table(self._content.read())
+        if not table.num_rows:
+            raise self._no_rows()
+        return table
+
+    def chunks(self, columns: Mapping[str, pa.DataType] | None = None, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+        """Return the table in chunks, in bounded memory.
+
+        Parameters
+        ----------
+        columns : dict of str to pyarrow.DataType, optional
+            The columns to read, and the type of each. By default all are read, those of a CSV file as text.
+        rows : int, default 65536
+            The largest number of rows in a chunk.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            With the columns in the order of ``columns``.
+        """
+        types = {name: type_ or pa.string() for name, type_ in self.columns.items()} if columns is None else columns
+        for chunk, _ in self.chunks_and_copies(types, (), rows):
+            yield chunk
+
+    def chunks_and_copies(
+        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int = 65_536
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Return chunks as :meth:`chunks` does, each with unchanged copies of some columns.
+
+        A copy has the type that it has in the file; in a CSV file it is the text of the cells.
+        """
+        missing = [name for name in (*columns, *copied) if name not in self.columns]
+        if missing:
+            raise TableError(f"{self.name} has no column {listed(missing)}: it has {listed(self.columns)}")
+        empty = True
+        for batch, copies in self._content.chunks(columns, copied, rows):
+            for start in range(0, batch.num_rows, rows):
+                empty = False
+                yield batch.slice(start, rows), copies.slice(start, rows)
+        if empty:
+            raise self._no_rows()
+
+    def _no_rows(self) -> TableError:
+        return TableError(f"{self.name} has columns but no rows: give at least one row")
+
+
+class ArrowContent:
+    """The rows of a table in a format with types.
 
     Parameters
     ----------
@@ -33,31 +153,32 @@ class ArrowReader(TableReader):
         Returns the record batches, given the columns to read and the largest number of rows of each.
     """
 
+    decimal = dayfirst = None
+
     def __init__(self, name: str, schema: pa.Schema, batches: _Batches) -> None:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
-        super().__init__(name, {field.name: field.type for field in schema})
-        self._schema, self._batches = schema, batches
+        self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in schema}
+        self.name, self._schema, self._batches = name, schema, batches
 
-    def _read(self) -> pa.Table:
-        with explained(self.name, "table"):
+    def read(self) -> pa.Table:
+        """Return all rows."""
+        with _explained(self.name, "table"):
             return pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
 
     def _validated(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
         for batch in self._batches(names, rows):
             chosen = batch.select(names)
-            for column in chosen.columns:
-                column.validate(full=True)
-                if pa.types.is_dictionary(column.type):
-                    column.dictionary.validate(full=True)
+            chosen.validate(full=True)
             yield chosen
 
-    def _chunks(
+    def chunks(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        with explained(self.name, "table"):
+        """Return record batches with the columns as the types, each with the copied columns as they are."""
+        with _explained(self.name, "table"):
             for batch in self._validated(list(dict.fromkeys((*columns, *copied))), rows):
                 arrays = [as_type(batch.column(name), wanted, name, self.name) for name, wanted in columns.items()]
                 chunk = plain_table(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
@@ -69,7 +190,7 @@ def _seekable(stream: BinaryIO) -> BinaryIO | pa.BufferReader:
     return stream if stream.seekable() else pa.BufferReader(stream.read())
 
 
-def _parquet(stream: BinaryIO, name: str) -> TableReader:
+def _parquet(stream: BinaryIO, name: str) -> ArrowContent:
     import pyarrow.parquet as pq  # takes a while to import, and most tables are CSV
 
     file = pq.ParquetFile(_seekable(stream))
@@ -78,46 +199,91 @@ def _parquet(stream: BinaryIO, name: str) -> TableReader:
         for group in range(file.num_row_groups):  # over several groups Arrow keeps all that it has read
             yield from file.iter_batches(rows, [group], columns=names)
 
-    return ArrowReader(name, file.schema_arrow, batches)
+    return ArrowContent(name, file.schema_arrow, batches)
 
 
-def _arrow_file(stream: BinaryIO, name: str) -> TableReader:
+def _arrow_file(stream: BinaryIO, name: str) -> ArrowContent:
     file = pa.ipc.open_file(_seekable(stream))
-    return ArrowReader(name, file.schema, lambda names, rows: map(file.get_batch, range(file.num_record_batches)))
+    return ArrowContent(name, file.schema, lambda names, rows: map(file.get_batch, range(file.num_record_batches)))
 
 
-def _arrow_stream(stream: BinaryIO, name: str) -> TableReader:
+def _arrow_stream(stream: BinaryIO, name: str) -> ArrowContent:
     file = pa.ipc.open_stream(stream)
-    return ArrowReader(name, file.schema, lambda names, rows: iter(file))
+    return ArrowContent(name, file.schema, lambda names, rows: iter(file))
 
 
-FORMATS: dict[bytes, Callable[[BinaryIO, str], TableReader]] = {
+FORMATS: dict[bytes, Callable[[BinaryIO, str], ArrowContent]] = {
     b"PAR1": _parquet,
     b"ARROW1": _arrow_file,
     b"\xff\xff\xff\xff": _arrow_stream,
 }
 """The first bytes of each format with types, and what opens it; everything else is CSV."""
 
-_FOREIGN = {
-    re.compile(rb"PK\x03\x04|PK\x05\x06|\xd0\xcf\x11\xe0"): "a zip archive or an Excel workbook",
-    re.compile(rb"%PDF"): "a PDF document",
-    re.compile(rb"\s*(\{\s*(\"|\}|$)|\[\s*[\[{\"\]])"): "JSON",
-    re.compile(rb"\s*<(!doctype|html|head|body|\?xml)\b", re.IGNORECASE): "a web page or XML",
-    re.compile(rb"\x1f\x8b|\x93NUMPY|\x80[\x04\x05]\x95"): "binary data",
+_COMPRESSIONS: dict[bytes, Callable[[BinaryIO], Any]] = {
+    b"\x1f\x8b": partial(pa.CompressedInputStream, compression="gzip"),
+    b"BZh": partial(pa.CompressedInputStream, compression="bz2"),
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+    b"\x28\xb5\x2f\xfd": partial(pa.CompressedInputStream, compression="zstd"),
+    b"\x04\x22\x4d\x18": partial(pa.CompressedInputStream, compression="lz4"),
 }
-# Control characters that text files do not contain: all but tab, line feed, vertical tab, form feed, carriage return.
-_CONTROLS = bytes(c for c in range(1, 32) if c not in b"\t\n\v\f\r")
-_TOO_MANY_CONTROLS = 0.01
+"""The first bytes of each compression, and what opens it."""
+
+_FOREIGN = {
+    rb"PK\x03\x04|PK\x05\x06|\xd0\xcf\x11\xe0": "a zip archive or an Excel workbook",
+    rb"\s*(\{\s*(\"|\}|$)|\[\s*[\[{\"\]])": "JSON",
+    rb"\s*<(!doctype|html|head|body|\?xml)\b": "a web page or XML",
+}
+"""How files that people mistake for tables begin."""
 
 
-def _check_is_text(head: bytes, name: str) -> None:
-    """Refuse files that are no tables, such as pictures and workbooks."""
-    found = next((what for start, what in _FOREIGN.items() if start.match(head.removeprefix(b"\xef\xbb\xbf"))), None)
-    if found is None and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        n_controls = len(head) - len(head.translate(None, _CONTROLS))
-        found = "binary data" if n_controls > _TOO_MANY_CONTROLS * len(head) else None
-    if found:
-        raise TableError(f"{name} looks like {found}: save it as CSV, Parquet or Arrow")
+def source_name(source: Source) -> str:
+    """Return the name of a source in messages.
+
+    Examples
+    --------
+    >>> source_name("data/train.csv"), source_name("-"), source_name(io.BytesIO())
+    ('train.csv', 'standard input', 'the stream')
+    """
+    if isinstance(source, str | os.PathLike):
+        return "standard input" if source == "-" else Path(source).name or str(source)
+    name = getattr(source, "name", None)
+    return Path(name).name if isinstance(name, str) else "the stream"
+
+
+def open_raw(source: Source) -> IO[bytes]:
+    """Open a source without looking inside."""
+    if isinstance(source, str | os.PathLike):
+        if source == "-":
+            return sys.stdin.buffer
+        try:
+            return open(source, "rb")
+        except FileNotFoundError as error:
+            raise TableError(f"there is no file {shown(source)}: check the path") from error
+        except (OSError, ValueError) as error:
+            raise TableError(f"{shown(source)} cannot be opened ({error}): check the path") from error
+    if isinstance(source, io.TextIOBase) or not hasattr(source, "read"):
+        kind = type(source).__name__
+        raise TableError(f"a {kind} is neither a path nor a stream of bytes: give a path, or a stream of mode 'rb'")
+    return source
+
+
+def _blocks(stream: Any, name: str) -> Iterator[bytes]:
+    """Return the content of a stream in blocks, the first one included."""
+    block = None
+    while block != b"":
+        with _explained(name, "file"):
+            block = bytes(stream.read(_HEAD))
+        yield block
+
+
+def _from_start(stream: Any, name: str) -> tuple[bytes, BinaryIO]:
+    """Return the first bytes of a stream, and a stream that still has them; a file can be read by seeking in it."""
+    blocks = _blocks(stream, name)
+    head = next(blocks)
+    if isinstance(stream, io.BufferedReader | io.BytesIO) and stream.seekable():
+        stream.seek(-len(head), os.SEEK_CUR)
+        return head, cast(BinaryIO, stream)
+    return head, stream_of(itertools.chain([head], blocks))
 
 
 class ParquetFolder:
@@ -139,16 +305,16 @@ class ParquetFolder:
         if not self.paths:
             raise TableError(f"{shown(folder)} has no .parquet files: give a file, or a folder of Parquet files")
         schemas, names = [], [str(path) for path in self.paths]
-        with explained(self.name, "folder of Parquet files"):
+        with _explained(self.name, "folder of Parquet files"):
             files = ds.dataset(names, format="parquet", partitioning="hive", partition_base_dir=str(folder))
         for path, fragment in zip(self.paths, files.get_fragments(), strict=True):
-            with explained(path.name, "Parquet file"):
+            with _explained(path.name, "Parquet file"):
                 schemas.append(fragment.physical_schema)
             if different := set(schemas[-1].names) ^ set(schemas[0].names):
                 problem = f"{path.name} and {self.paths[0].name} in {self.name} have different columns"
                 raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
         keys = pa.schema([field for field in files.schema if field.name not in schemas[0].names])
-        with explained(self.name, "folder of Parquet files"):
+        with _explained(self.name, "folder of Parquet files"):
             schema = pa.unify_schemas([*schemas, keys], promote_options="permissive")
             self._files = ds.FileSystemDataset(list(files.get_fragments()), schema, files.format, files.filesystem)
 
@@ -160,7 +326,8 @@ class ParquetFolder:
             options = {"schema": self._files.schema, "columns": names, "batch_size": rows, "batch_readahead": 1}
             return itertools.chain.from_iterable(fragment.to_batches(**options) for fragment in chosen)
 
-        return ArrowReader(self.name if path is None else path.name, self._files.schema, batches)
+        name = self.name if path is None else path.name
+        return TableReader(name, ArrowContent(name, self._files.schema, batches))
 
 
 def open_table(
@@ -198,21 +365,33 @@ def open_table(
     """
     if isinstance(source, str | os.PathLike) and source != "-" and Path(source).is_dir():
         return ParquetFolder(Path(source)).reader()
-    name = source_name(source)
-    stream, head, close = open_source(source)
+    name, raw = source_name(source), open_raw(source)
+    close = raw.close if isinstance(source, str | os.PathLike) and source != "-" else lambda: None
     try:
-        opener = next((opener for mark, opener in FORMATS.items() if head.startswith(mark)), None)
-        if opener is None:
-            _check_is_text(head, name)
-            reader: TableReader = CsvReader(stream, name, delimiter, decimal=decimal, dayfirst=dayfirst)
-        else:
-            with explained(name, "table"):
-                reader = opener(stream, name)
+        return TableReader(name, _content(raw, name, delimiter, decimal, dayfirst), close)
     except BaseException:
         close()
         raise
-    reader.close = close
-    return reader
+
+
+def _content(
+    raw: IO[bytes], name: str, delimiter: str | None, decimal: str | None, dayfirst: bool | None
+) -> CsvContent | ArrowContent:
+    """Decompress a stream and find its format."""
+    head, stream = _from_start(raw, name)
+    decompressed = next((opened for mark, opened in _COMPRESSIONS.items() if head.startswith(mark)), None)
+    if decompressed is not None:
+        head, stream = _from_start(decompressed(stream), name)
+    if not head:
+        raise TableError(f"{name} is empty: give a table with a header and at least one row")
+    for mark, opened in FORMATS.items():
+        if head.startswith(mark):
+            with _explained(name, "table"):
+                return opened(stream, name)
+    for start, what in _FOREIGN.items():
+        if re.match(start, head.removeprefix(codecs.BOM_UTF8), re.IGNORECASE | re.DOTALL):
+            raise TableError(f"{name} looks like {what}: save it as CSV, Parquet or Arrow")
+    return CsvContent(_blocks(stream, name), name, delimiter, decimal=decimal, dayfirst=dayfirst)
 
 
 def read_table(
@@ -237,42 +416,6 @@ def read_table(
     """
     with open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
         return reader.read()
-
-
-def open_chunks(
-    source: Source,
-    *,
-    columns: Mapping[str, pa.DataType] | None = None,
-    chunk_rows: int = 65_536,
-    delimiter: str | None = None,
-    decimal: str | None = None,
-    dayfirst: bool | None = None,
-) -> Iterator[pa.RecordBatch]:
-    r"""Read a table in chunks, in bounded memory.
-
-    Parameters
-    ----------
-    source, delimiter, decimal, dayfirst
-        As in :func:`open_table`.
-    columns : dict of str to pyarrow.DataType, optional
-        The columns to read and the type of each, as :meth:`Schema.arrow_types` returns them; a value of another type
-        is an error. By default all columns are read, those of a CSV file as text.
-    chunk_rows : int, default 65536
-        The largest number of rows in a chunk.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-
-    Examples
-    --------
-    >>> import io
-    >>> chunks = open_chunks(io.BytesIO(b"x\n1\n2\n3\n"), columns={"x": pa.float64()}, chunk_rows=2)
-    >>> [chunk["x"].to_pylist() for chunk in chunks]
-    [[1.0, 2.0], [3.0]]
-    """
-    with open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
-        yield from reader.chunks(columns, chunk_rows)
 
 
 def read_labelled(

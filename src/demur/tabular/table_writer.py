@@ -5,10 +5,10 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,11 +17,9 @@ import pyarrow.csv as pacsv
 from demur.columns.frames import TableError, listed, plain_table, shown
 from demur.whole_file import part_of
 
-__all__ = ["TableWriter", "WriteFormat"]
+__all__ = ["TableWriter"]
 
-WriteFormat: TypeAlias = Literal["csv", "tsv", "parquet", "arrow"]
-
-_SUFFIXES: dict[str, WriteFormat] = {
+_SUFFIXES = {
     ".csv": "csv",
     ".txt": "csv",
     ".tsv": "tsv",
@@ -42,10 +40,8 @@ class TableWriter:
     Parameters
     ----------
     target : path or "-"
-        ``"-"`` is standard output, for CSV and TSV only.
-    format : {"csv", "tsv", "parquet", "arrow"}, optional
-        By default the suffix of the name tells it, and standard output is CSV. ``.gz``, ``.bz2`` and ``.zst`` after the
-        suffix of a text format compress it.
+        The suffix tells the format: ``.csv``, ``.tsv``, ``.parquet`` or ``.arrow``; a text format is compressed by
+        ``.gz``, ``.bz2`` or ``.zst`` after it. ``"-"`` is standard output, as CSV.
     overwrite : bool, default False
         Whether to replace an existing file.
     inputs : paths
@@ -70,7 +66,6 @@ class TableWriter:
     def __init__(
         self,
         target: str | os.PathLike[str],
-        format: WriteFormat | None = None,
         *,
         overwrite: bool = False,
         inputs: Iterable[str | os.PathLike[str]] = (),
@@ -78,37 +73,47 @@ class TableWriter:
     ) -> None:
         self._guards, self._overwrite = spreadsheet_safe, overwrite
         self._path = None if str(target) == "-" else Path(target)
-        self._codec = None if self._path is None else _CODECS.get(self._path.suffix.lower())
-        self.format: WriteFormat = _format_of(self._path) if format is None else format
-        if self.format not in _SUFFIXES.values():
-            raise TableError(f"tables are not written as {shown(self.format)}: choose csv, tsv, parquet or arrow")
-        if self.format not in _DELIMITERS and (self._path is None or self._codec):
-            where = "standard output" if self._path is None else f"a compressed file such as {self._path.name}"
-            raise TableError(f"{self.format} is not written to {where}: choose csv, or the name of a plain file")
         self._inputs = [Path(one) for one in inputs if str(one) != "-"]
-        self._part: Path | None = None
-        self._file: Any = None
+        self._format, self._codec = _format_of(self._path)
+        self._stack = ExitStack()
         self._sink: Any = None
         self._columnar: Any = None
         self._schema: pa.Schema | None = None
 
     def __enter__(self) -> Self:
+        with self._explained():
+            self._sink = self._stack.enter_context(self._opened())
+            if self._codec:
+                self._sink = self._stack.enter_context(pa.CompressedOutputStream(self._sink, self._codec))
+        return self
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """Open the file, or standard output; a file gets its name after the last byte is on the disk."""
         if self._path is None:
-            self._sink = sys.stdout.buffer
-            return self
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+            return
+        if self._path.exists() and not (self._path.is_file() or self._path.is_dir()):
+            with open(self._path, "wb") as device:  # renaming a file onto /dev/null would replace it
+                yield device
+            return
         self._check_free()
         for one in self._inputs:
             same = one.exists() and self._path.exists() and one.samefile(self._path)
             if same or (one.is_dir() and one.resolve() in self._path.resolve().parents):
                 raise TableError(f"{shown(self._path)} is what is being read: write to another name or folder")
-        with self._explained():
-            # A device or a pipe is written to directly: renaming a file onto /dev/null would replace it.
-            if not self._path.exists() or self._path.is_file():
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._part = part_of(self._path)
-            self._file = open(self._path if self._part is None else self._part, "wb")
-        self._sink = pa.CompressedOutputStream(self._file, self._codec) if self._codec else self._file
-        return self
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        part = part_of(self._path)
+        try:
+            with open(part, "wb") as file:
+                yield file
+            with open(part, "rb+") as written:
+                os.fsync(written.fileno())  # so that a crash of the machine leaves no short file under the name
+            self._check_free()  # another run may have written it meanwhile
+            os.replace(part, self._path)
+        finally:
+            part.unlink(missing_ok=True)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; all batches have the columns of the first."""
@@ -122,54 +127,33 @@ class TableWriter:
                 problem = f"rows with the columns {names} follow rows with {first}, or of another type"
                 raise TableError(f"{problem}: write batches with the same columns")
             if self._columnar is None:
-                self._sink.write(_csv_rows(_guarded(batch) if self._guards else batch, _DELIMITERS[self.format]))
+                self._sink.write(_csv_rows(_guarded(batch) if self._guards else batch, _DELIMITERS[self._format]))
             else:
                 self._columnar.write(batch)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                if self._schema is None:
-                    raise TableError("no rows were written: there is nothing to save")
-                with self._explained():
-                    self._finish()
-        finally:
-            for one in (self._columnar, self._sink if self._codec else None, self._file):
-                if one is not None:
-                    with suppress(Exception):  # a full disk; and Arrow closes again what it has closed
-                        one.close()
-            if self._part is not None:
-                self._part.unlink(missing_ok=True)
+        if error is not None:
+            self._stack.__exit__(kind, error, trace)
+            return
+        with self._explained(), self._stack:
+            if self._schema is None:
+                raise TableError("no rows were written: there is nothing to save")
 
     def _begin(self, schema: pa.Schema) -> None:
         self._schema = schema
-        if self.format == "parquet":
+        if self._format == "parquet":
             import pyarrow.parquet as pq  # it takes a while to import
 
-            self._columnar = pq.ParquetWriter(self._sink, schema)
-        elif self.format == "arrow":
-            self._columnar = pa.ipc.new_file(self._sink, schema)
+            self._columnar = self._stack.enter_context(pq.ParquetWriter(self._sink, schema))
+        elif self._format == "arrow":
+            self._columnar = self._stack.enter_context(pa.ipc.new_file(self._sink, schema))
         else:
             line = io.StringIO()
             names = _guarded(pa.table({"name": schema.names}))["name"].to_pylist() if self._guards else schema.names
-            csv.writer(line, delimiter=_DELIMITERS[self.format], lineterminator="\n").writerow(names)
+            csv.writer(line, delimiter=_DELIMITERS[self._format], lineterminator="\n").writerow(names)
             self._sink.write(line.getvalue().encode())
-
-    def _finish(self) -> None:
-        if self._columnar is not None:
-            self._columnar.close()
-        if self._codec:
-            self._sink.close()
-        else:
-            self._sink.flush()
-        if self._part is not None and self._path is not None:
-            self._file.close()
-            with open(self._part, "rb+") as part:
-                os.fsync(part.fileno())  # so that a crash of the machine leaves no short file under the name
-            self._check_free()  # another run may have written it meanwhile
-            os.replace(self._part, self._path)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -190,14 +174,18 @@ class TableWriter:
             raise TableError(f"{problem}: choose another name, or pass --force to replace it")
 
 
-def _format_of(path: Path | None) -> WriteFormat:
+def _format_of(path: Path | None) -> tuple[str, str | None]:
+    """Return the format and the compression that a name tells."""
     if path is None or (path.exists() and not path.is_file()):  # standard output, devices and pipes
-        return "csv"
-    plain = path.with_suffix("") if path.suffix.lower() in _CODECS else path
-    if plain.suffix.lower() not in _SUFFIXES:
-        endings = ", ".join(_SUFFIXES)
-        raise TableError(f"{shown(path.name)} does not tell its format: end it in one of {endings}")
-    return _SUFFIXES[plain.suffix.lower()]
+        return "csv", None
+    codec = _CODECS.get(path.suffix.lower())
+    found = _SUFFIXES.get((path.with_suffix("") if codec else path).suffix.lower())
+    if found is None or (codec and found not in _DELIMITERS):
+        raise TableError(
+            f"{shown(path.name)} does not tell a format to write: end it in one of {', '.join(_SUFFIXES)}; only text "
+            "can be compressed"
+        )
+    return found, codec
 
 
 _FORMULA = r"^[ \t\r\n]*[=+\-@\t\r]."  # a single sign is no formula

@@ -347,7 +347,7 @@ class Search:
             if subject.deadline.passed:  # it was cut short, so that its best right scores may not be the best
                 continue
             if witness is not None and self._counts(witness, int(best[row])):
-                self.witnesses[kind] = witness
+                self.witnesses[witness.kind] = witness
             elif right.risk < float(risk[row]) - subject.tolerance:
                 self.pool.append(right.scores[None])
                 rows = wrong.nonzero()[:, 0]
@@ -355,7 +355,7 @@ class Search:
                 self._lower(eta[rows], lowered, lower_risk, right.scores[None])
                 scores[rows], risk[rows] = lowered, lower_risk
                 wrong[rows] = subject.is_wrong(lowered, eta[rows])
-                open_rows[row] = bool(wrong[row])
+                open_rows &= wrong
             else:
                 failures += float(excess[row]) > NEAR
         return open_rows

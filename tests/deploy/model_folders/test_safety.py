@@ -115,7 +115,7 @@ class Runs:
 def test_an_archive_with_an_untrusted_type_names_it(model, monkeypatch):
     monkeypatch.setattr(Runs, "__new__", forbidden)
     forge_archive(model, skops.io.dumps([object.__new__(Runs)]))
-    assert_one_sentence(model, r"Runs, which no model may hold; nothing was loaded")
+    assert_one_sentence(model, r"Untrusted types found.*Runs")
 
 
 @pytest.mark.parametrize(
@@ -139,17 +139,6 @@ def test_an_archive_of_another_protocol_is_refused(model, protocol):
 def test_a_file_that_is_not_an_archive_is_one_error(model, content):
     forge_archive(model, content)
     assert_one_sentence(model, "cannot be read")
-
-
-def test_an_archive_that_unpacks_to_far_more_than_its_size_is_refused(model):
-    forge_schema(model, files={"999.bin": bytes(1 << 27)})
-    assert (model / "model.skops").stat().st_size < 1 << 20
-    assert_one_sentence(model, "unpacks to far more bytes than it has")
-
-
-def test_what_demur_writes_is_never_taken_for_a_bomb(tmp_path):
-    save([np.zeros(1 << 22), [0] * 2_000], tmp_path / "model")
-    assert load(tmp_path / "model")[0].sum() == 0
 
 
 @pytest.mark.parametrize("dtype", ["<U100000000", "|S2000000000", "<f8"])
@@ -286,7 +275,7 @@ CANNOT = {
     "a lambda": (lambda: RejectOption(Chow(0.1), cv=lambda: 1), r"model\.cv: .*<lambda> is code"),
     "a module": (
         lambda: RejectClassifier(module=torch.nn.Linear, epochs=1).fit(X, Y),
-        r"model\.module: .*Linear is code.*state_dict",
+        r"model\.module: it belongs to torch.*state_dict",
     ),
     "another library": (
         lambda: RejectOption(make_pipeline(StandardScaler(), Foreign())),

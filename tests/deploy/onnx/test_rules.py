@@ -100,11 +100,11 @@ class Doubled:
     ("options", "reason"),
     [
         ({"rule": Never(), "calibration": None}, "the rule Never is not one of demur's own; use Chow"),
-        ({"rule": Threshold(np.full(len(X), 0.5)), "calibration": None}, "thresholds of shape .* give one number"),
-        ({"rule": Chow(np.full(len(X), 0.2)), "calibration": None}, "costs of shape .* give one number"),
-        ({"rule": CostMatrix(np.ones((len(X), 3, 4))), "calibration": None}, "the cost matrix has 178 parts"),
+        ({"rule": Threshold(np.full(len(X), 0.5)), "calibration": None}, "one per row; give one for all rows"),
+        ({"rule": Chow(np.full(len(X), 0.2)), "calibration": None}, "one per row; give one for all rows"),
+        ({"rule": CostMatrix(np.ones((len(X), 3, 4))), "calibration": None}, "one per row; give one for all rows"),
         ({"calibration": LinearRegression()}, "calibration by LinearRegression is not supported; use"),
-        ({"calibration": Doubled()}, "the calibrator Doubled is not one of demur's own; use"),
+        ({"calibration": Doubled()}, "calibration by Doubled is not supported; use"),
     ],
 )
 def test_what_has_no_equal_is_refused_with_a_reason(options, reason):

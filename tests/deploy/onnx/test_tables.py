@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from demur import RejectOption
 from demur.columns import Schema
-from demur.deploy.onnx import ExportError, onnx_inputs, onnx_model
+from demur.deploy.onnx import ExportError, onnx_model
 from demur.estimators import AutoClassifier
 from demur.tabular import TableModel, fit_table
 from demur.tabular.class_labels import LabelledTable, label_type
@@ -134,16 +134,6 @@ def test_a_frame_given_to_a_blend_itself():
     nested = RejectOption(FrozenEstimator(model)).fit(rows.drop(columns="y"), rows["y"])
     with pytest.raises(ExportError, match="as a part of another estimator"):
         onnx_model(nested)
-
-
-def test_no_rows_and_one_row():
-    fitted = tree_of(table())
-    inputs = onnx_inputs(fitted, table(5))
-    for n in (0, 1):
-        label, reject, proba = session(fitted).run(
-            ["label", "reject", "proba"], {name: values[:n] for name, values in inputs.items()}
-        )
-        assert (label.shape, reject.shape, proba.shape) == ((n,), (n,), (n, 3))
 
 
 def test_the_metadata_names_columns_and_categories():

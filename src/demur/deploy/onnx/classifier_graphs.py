@@ -1,4 +1,4 @@
-"""Classifiers and transformers as ONNX operators.
+"""Classifiers, transformers and calibrators as ONNX operators.
 
 skl2onnx translates what it covers in double precision. The functions here cover demur's own estimators, and what
 skl2onnx lacks or computes differently from scikit-learn: trees, binary discriminant analysis, scores without
@@ -23,6 +23,7 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import (
     LogisticRegression,
     LogisticRegressionCV,
@@ -48,13 +49,13 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from torch import Tensor
 
 from demur.array_types import AnyArray, Estimator
-from demur.deploy.onnx.decision_graphs import at_temperature, calibrated, shifted
+from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.deploy.onnx.onnx_graph import ExportError, Graph
 from demur.deploy.onnx.tree_graphs import boosting_scores, forest_proba, gradient_boosting_scores
 from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
-from demur.estimators.boosted_trees import BoostedTrees, library_of
 from demur.estimators.cross_fitting import CodedLabels
 from demur.estimators.precomputed_probabilities import LEAST_LEFT
+from demur.label_shift import LabelShift
 
 __all__ = ["network_decision", "option_proba", "proba", "transformed"]
 
@@ -65,10 +66,20 @@ _CONVERTED = (
 """What skl2onnx translates with double inputs to the probabilities of scikit-learn, as the tests compare."""
 
 
-def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> str:
-    """Return probabilities of shape (rows, classes) in double precision, zero for classes the model does not know."""
-    found = _proba(graph, X, model)
-    if len(model.classes_) == len(classes):
+def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray | None = None) -> str:
+    """Return probabilities of shape (rows, n_classes) in double precision.
+
+    With ``classes``, one column for each of them, which is zero for classes that the model does not know.
+    """
+    function = _CLASSIFIERS.get(type(model))
+    if function is not None:
+        found = function(graph, X, model)
+    elif type(model) in _CONVERTED:
+        found = graph.converted(model, X)
+    else:
+        known = ", ".join(sorted(one.__name__ for one in (*_CLASSIFIERS, *_CONVERTED) if hasattr(one, "predict_proba")))
+        raise ExportError(f"the classifier {type(model).__name__} has no ONNX form in demur; use one of {known}.")
+    if classes is None or len(model.classes_) == len(classes):
         return found
     return graph.op("MatMul", found, np.eye(len(classes))[np.searchsorted(classes, model.classes_)])
 
@@ -77,28 +88,62 @@ def option_proba(graph: Graph, X: str, model: RejectOption) -> str:
     """Return ``predict_proba`` of a RejectOption."""
 
     def function(p: Tensor) -> Tensor:
-        return shifted(calibrated(p, model.calibrator_), model.label_shift_)
+        return _shifted(_calibrated(p, model.calibrator_), model.label_shift_)
 
     found = proba(graph, X, model.estimator_, model.classes_)
     return graph.traced(function, (found, (2, len(model.classes_))))[0]
 
 
-def _proba(graph: Graph, X: str, model: Estimator) -> str:
-    library = model.library if isinstance(model, BoostedTrees) else library_of(model)
-    if library is not None:
-        raise ExportError(
-            f"trees of {library} have no ONNX form in demur; convert them with that library's own tools, or fit "
-            "without them: AutoClassifier takes the names of its candidates."
-        )
-    function = _CLASSIFIERS.get(type(model))
-    if function is not None:
-        return function(graph, X, model)
-    if type(model) in _CONVERTED:
-        if getattr(model, "binarize", 0.0) is None:
-            raise ExportError("BernoulliNB with binarize=None is not supported; set it, to 0.5 for zeros and ones.")
-        return graph.converted(model, X)
-    known = ", ".join(sorted(one.__name__ for one in (*_CLASSIFIERS, *_CONVERTED) if hasattr(one, "predict_proba")))
-    raise ExportError(f"the classifier {type(model).__name__} has no ONNX form in demur; use one of {known}.")
+_SMALLEST = 1e-12
+"""As in :mod:`demur.calibration`."""
+
+
+def _at_temperature(p: Tensor, temperature: float) -> Tensor:
+    """Return probabilities at a temperature."""
+    return torch.softmax(torch.log(p.clamp_min(_SMALLEST)) / temperature, 1)
+
+
+def _calibrated(p: Tensor, calibrator: Any) -> Tensor:
+    """Return the calibrated probabilities; unchanged if the calibrator is None."""
+    if calibrator is None:
+        return p
+    if type(calibrator) is TemperatureScaling:
+        return _at_temperature(p, calibrator.temperature_)
+    if type(calibrator) is not OneVsRestCalibration:
+        raise _no_calibration(calibrator)
+    values = torch.stack([_curve(p[:, k], model) for k, model in enumerate(calibrator.models_)], 1).clamp(0.0, 1.0)
+    total = values.sum(1, keepdim=True)
+    return torch.where(total > 0, values / torch.where(total > 0, total, 1.0), p)
+
+
+def _curve(p: Tensor, model: Estimator) -> Tensor:
+    if isinstance(model, float):  # the class was everywhere or nowhere among the calibration rows
+        return p * 0 + model
+    if type(model) is IsotonicRegression and model.out_of_bounds == "clip":
+        x, y = (torch.as_tensor(one, dtype=torch.float64) for one in (model.X_thresholds_, model.y_thresholds_))
+        inside = p.clamp(float(x[0]), float(x[-1]))
+        place = (inside[:, None] >= x).to(torch.int64).sum(1) - 1
+        slopes = torch.cat([torch.diff(y) / torch.diff(x), torch.zeros(1, dtype=x.dtype)])
+        return y[place] + slopes[place] * (inside - x[place])
+    if type(model) is LogisticRegression:
+        inside = p.clamp(_SMALLEST, 1 - _SMALLEST)
+        return torch.sigmoid(torch.log(inside / (1 - inside)) * float(model.coef_[0, 0]) + float(model.intercept_[0]))
+    raise _no_calibration(model)
+
+
+def _no_calibration(given: object) -> ExportError:
+    return ExportError(
+        f"calibration by {type(given).__name__} is not supported; use 'temperature', 'isotonic' or 'sigmoid'."
+    )
+
+
+def _shifted(p: Tensor, shift: LabelShift | None) -> Tensor:
+    """Return the probabilities under the new class frequencies, if they have changed."""
+    if shift is None:
+        return p
+    old, new = (np.asarray(prior) / np.sum(prior) for prior in (shift.train_prior, shift.new_prior_))
+    weighted = p.clamp_min(0.0) * torch.as_tensor(new / old)
+    return weighted / weighted.sum(1, keepdim=True)
 
 
 def _linked(scores: Tensor) -> Tensor:
@@ -138,19 +183,12 @@ def _given(graph: Graph, X: str, model: PrecomputedProbabilities) -> str:
     return graph.traced(function, (X, (2, len(model.classes))))[0]
 
 
-def _pipeline(graph: Graph, X: str, model: Pipeline) -> str:
-    return _proba(
-        graph, reduce(lambda x, step: transformed(graph, x, step[1]), model.steps[:-1], X), model.steps[-1][1]
-    )
-
-
 def _voting(graph: Graph, X: str, model: VotingClassifier) -> str:
     if model.voting != "soft":
         raise ExportError("VotingClassifier with voting='hard' gives no probabilities; use voting='soft'.")
-    weights = model._weights_not_none or [1.0] * len(model.estimators_)
+    weights = np.array(model._weights_not_none or [1.0] * len(model.estimators_))
     every = np.arange(len(model.classes_))
-    members = [proba(graph, X, member, every) for member in model.estimators_]
-    return _mixed(graph, members, np.array(weights) / np.sum(weights))
+    return _mixed(graph, [proba(graph, X, one, every) for one in model.estimators_], weights / weights.sum())
 
 
 def _mixed(graph: Graph, parts: list[str], weights: Any) -> str:
@@ -166,21 +204,18 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
             "export RejectOption(AutoClassifier()) itself."
         )
     views = {"codes": X}
-    if "dense" in model.views_:
-        views["dense"] = transformed(graph, X, model.dense_)
-    if "numbers" in model.views_:
-        views["numbers"] = transformed(graph, X, model.numbers_)
+    for view in sorted({*model.views_} - {"codes"}):
+        views[view] = transformed(graph, X, getattr(model, f"{view}_"))
     every, shape = np.arange(len(model.classes_)), (2, len(model.classes_))
     parts = []
     for member, scaling, view in zip(model.models_, model.scalings_, model.views_, strict=True):
         own = proba(graph, views[view], member, every)
         parts += graph.traced(_at(scaling), (own, shape))
-    mixture = _mixed(graph, parts, model.weights_)
-    return graph.traced(_at(model.scaling_), (mixture, shape))[0]
+    return graph.traced(_at(model.scaling_), (_mixed(graph, parts, model.weights_), shape))[0]
 
 
 def _at(scaling: Any) -> Callable[[Tensor], Tensor]:
-    return lambda p: at_temperature(p, scaling.temperature_)
+    return lambda p: _at_temperature(p, scaling.temperature_)
 
 
 def _networks(graph: Graph, X: str, model: RejectClassifier) -> str:
@@ -207,7 +242,7 @@ def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]
             return found.label.to(torch.int64), found.confidence.double(), acceptance.double()
         p = loss.inverse_link(scores).mean(0)
         if networks.temperature is not None:
-            p = at_temperature(p, networks.temperature.temperature_)
+            p = _at_temperature(p, networks.temperature.temperature_)
         confidence = p.amax(1)
         # among equally likely classes (saturated links), the one with the best mean score
         by_score = torch.where(p == confidence[:, None], loss.class_scores(scores, n_classes).mean(0), -torch.inf)
@@ -254,9 +289,7 @@ def transformed(graph: Graph, X: str, transformer: Any) -> str:
     if type(transformer) in _CONVERTED:
         return graph.converted(transformer, X)
     raise ExportError(
-        f"the transformer {type(transformer).__name__} is not supported; use "
-        f"{', '.join(sorted(one.__name__ for one in _CONVERTED if hasattr(one, 'transform')))}, ColumnTransformer, "
-        "OneHotEncoder, Pipeline or SimpleImputer, or transform the features before the model."
+        f"the transformer {type(transformer).__name__} is not supported; transform the features before the model."
     )
 
 
@@ -269,8 +302,6 @@ def _column_transformer(graph: Graph, X: str, transformer: ColumnTransformer) ->
         if len(indices) and not (isinstance(step, str) and step == "drop"):
             columns = graph.op("Gather", X, np.asarray(indices, dtype=np.int64), axis=1)
             parts.append(transformed(graph, columns, step))
-    if not parts:
-        raise ExportError("the ColumnTransformer keeps no column at all; keep at least one.")
     return graph.op("Concat", *parts, axis=1)
 
 
@@ -294,49 +325,45 @@ def _imputed(imputer: SimpleImputer) -> Callable[[Tensor], Tensor]:
 
 def _indicators(encoder: OneHotEncoder) -> Callable[[Tensor], Tensor]:
     """Return one column per category, NaN being one if it was seen; rare and perhaps unknown ones share a column."""
-    if encoder.drop is not None:
-        raise ExportError(f"OneHotEncoder with drop={encoder.drop!r} is not supported; use drop=None.")
-    if any(np.asarray(one).dtype.kind not in "biuf" for one in encoder.categories_):
+    if encoder.drop is not None or any(np.asarray(one).dtype.kind not in "biuf" for one in encoder.categories_):
         raise ExportError(
-            "OneHotEncoder was fitted on text; encode it as numbers first, or fit the table with "
-            "demur.tabular.fit_table, which exports text columns."
+            "OneHotEncoder is supported for numbers without drop=...; encode text as numbers first, or fit the table "
+            "with demur.tabular.fit_table, which exports text columns."
         )
-    groups = (
-        encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else [None] * len(encoder.categories_)
-    )
+    rare = encoder._infrequent_indices if encoder._infrequent_enabled else [None] * len(encoder.categories_)
+    shares_unknown = encoder.handle_unknown in ("infrequent_if_exist", "warn")
 
-    def indicators(column: Tensor, number: int) -> Tensor:
-        values = torch.as_tensor(np.asarray(encoder.categories_[number], dtype=np.float64))
-        hits = ((column == values) | (column.isnan() & values.isnan())).to(column.dtype)
-        if groups[number] is None:
+    def indicators(column: Tensor, values: AnyArray, infrequent: AnyArray | None) -> Tensor:
+        known = torch.as_tensor(np.asarray(values, dtype=np.float64))
+        hits = ((column == known) | (column.isnan() & known.isnan())).to(column.dtype)
+        if infrequent is None:
             return hits
-        mapping = torch.as_tensor(groups[number])
-        places = torch.eye(int(mapping.max()) + 1, dtype=column.dtype)
-        if encoder.handle_unknown not in ("infrequent_if_exist", "warn"):
-            return hits @ places[mapping]
-        rare = places[mapping[encoder._infrequent_indices[number][0]]]
-        return hits @ places[mapping] + (1 - hits.sum(1, keepdim=True)) * rare
+        frequent = torch.as_tensor(np.setdiff1d(np.arange(len(values)), infrequent))
+        if shares_unknown:
+            return torch.cat([hits[:, frequent], 1 - hits[:, frequent].sum(1, keepdim=True)], 1)
+        return torch.cat([hits[:, frequent], hits[:, torch.as_tensor(infrequent)].sum(1, keepdim=True)], 1)
 
     def function(x: Tensor) -> Tensor:
-        return torch.cat([indicators(x[:, k : k + 1], k) for k in range(len(encoder.categories_))], 1)
+        columns = zip(x.split(1, 1), encoder.categories_, rare, strict=True)
+        return torch.cat([indicators(*one) for one in columns], 1)
 
     return function
 
 
 _CLASSIFIERS: dict[type, Callable[[Graph, str, Any], str]] = {
     AutoClassifier: _blend,
-    CodedLabels: lambda graph, X, model: _proba(graph, X, model.estimator_),
+    CodedLabels: lambda graph, X, model: proba(graph, X, model.estimator_),
     DecisionTreeClassifier: forest_proba,
     ExtraTreeClassifier: forest_proba,
     ExtraTreesClassifier: forest_proba,
-    FrozenEstimator: lambda graph, X, model: _proba(graph, X, model.estimator),
+    FrozenEstimator: lambda graph, X, model: proba(graph, X, model.estimator),
     PrecomputedProbabilities: _given,
     GradientBoostingClassifier: _from_scores(gradient_boosting_scores),
     HistGradientBoostingClassifier: _from_scores(boosting_scores),
     LinearDiscriminantAnalysis: _from_scores(_linear_scores),
     LinearSVC: _from_scores(_linear_scores),
     Perceptron: _from_scores(_linear_scores),
-    Pipeline: _pipeline,
+    Pipeline: lambda graph, X, model: proba(graph, transformed(graph, X, model[:-1]), model[-1]),
     RandomForestClassifier: forest_proba,
     RejectClassifier: _networks,
     RejectOption: option_proba,

@@ -2,14 +2,15 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -18,13 +19,12 @@ from demur._version import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.columns import Schema, as_table
 from demur.columns.column import Column
-from demur.deferral import DeferOption
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba, transformed
-from demur.deploy.onnx.classifier_graphs import proba as classifier_proba
-from demur.deploy.onnx.decision_graphs import RuleForm, decided_with_experts, rule_form
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, require
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
+from demur.rules import Chow, CostMatrix, ThresholdRule
 from demur.tabular import TableModel
+from demur.tabular.class_labels import as_column
 from demur.whole_file import write_whole
 
 __all__ = ["GraphAgreement", "class_values", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
@@ -33,14 +33,14 @@ _MOST_BYTES = 2**31 - 1
 """The size limit of a protobuf message."""
 
 FEATURES = "features"
-OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba", "prices", "ask", "expected_cost")
+OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba")
 """What the graph itself calls its inputs and outputs."""
 
-_WORDS = {
-    "number": "A number; NaN or infinite where it is missing.",
-    "boolean": "0 for false, 1 for true, NaN where it is missing.",
-    "date": "Days since 1970-01-01, with fractions; NaN where it is missing.",
-    "time": "Seconds, with fractions; NaN where it is missing.",
+_UNITS = {
+    "number": "A number",
+    "boolean": "0 for false, 1 for true",
+    "date": "Days since 1970-01-01",
+    "time": "Seconds",
 }
 
 
@@ -48,7 +48,7 @@ def schema_of(model: Estimator) -> Schema | None:
     """Return the columns that a model reads by name, or None for a model of matrices."""
     if isinstance(model, TableModel):
         return model.schema
-    estimator = model.estimator_ if isinstance(model, RejectOption | DeferOption) else None
+    estimator = model.estimator_ if isinstance(model, RejectOption) else None
     estimator = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
     return estimator.encoding_.schema if isinstance(estimator, AutoClassifier) else None
 
@@ -64,37 +64,26 @@ def input_names(schema: Schema) -> dict[str, str]:
     names: dict[str, str] = {}
     for column in schema.columns:
         name = column.name
-        while (
-            not name
-            or name in OWN_NAMES
-            or name.startswith("demur/")
-            or (name != column.name and name in (*names.values(), *schema.names))
-        ):
+        while not name or name in OWN_NAMES or (name != column.name and name in schema.names):
             name = f"column_{name}"
         names[column.name] = name
     return names
-
-
-def _matrix_input(graph: Graph, n_features: int, names: Iterable[str] | None = None) -> str:
-    """Declare the features as one input of shape (rows, n_features) in double precision."""
-    listed = "" if names is None else f": {', '.join(names)}"
-    return graph.input(FEATURES, np.float64, ["rows", n_features], f"The {n_features} features of each row{listed}.")
 
 
 def _table_inputs(graph: Graph, schema: Schema) -> str:
     """Declare the columns of a table, and return them as ``Schema.encode`` would."""
     graph.schema = schema
     if all(column.kind == "number" for column in schema.columns):
-        return _without_infinities(graph, _matrix_input(graph, len(schema.columns), schema.names))
-    names = input_names(schema)
-    parts = []
+        words = f"The features of each row: {', '.join(schema.names)}."
+        return _without_infinities(graph, graph.input(FEATURES, np.float64, ["rows", len(schema.columns)], words))
+    names, parts = input_names(schema), []
     for column in schema.columns:
         if column.kind == "category":
             parts.append(_codes(graph, column, names[column.name]))
         else:
-            value = graph.input(names[column.name], np.float64, ["rows", 1], _WORDS[column.kind])
-            parts.append(_without_infinities(graph, value))
-    return graph.op("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
+            words = f"{_UNITS[column.kind]}; NaN where it is missing."
+            parts.append(_without_infinities(graph, graph.input(names[column.name], np.float64, ["rows", 1], words)))
+    return graph.op("Concat", *parts, axis=1)
 
 
 def onnx_inputs(model: Estimator, rows: Any) -> dict[str, AnyArray]:
@@ -137,29 +126,24 @@ def _without_infinities(graph: Graph, value: str) -> str:
 
 
 def _codes(graph: Graph, column: Column, name: str) -> str:
-    unseen = "count as one further category" if column.other else "count as missing"
-    shown = ", ".join(repr(value) for value in column.categories[:20]) + (
-        ", ..." if len(column.categories) > 20 else ""
-    )
     if any("\0" in value for value in column.categories):
         raise ExportError(
             f"the column {column.name!r} has categories with a zero byte, which ONNX cannot hold; rename them."
         )
-    value = graph.input(
-        name, str, ["rows", 1], f"Text: one of {shown}. Other values {unseen}. The empty text is a missing value."
-    )
-    known = {text: code for code, text in enumerate(column.categories)}
-    table = {"": -1} | known  # where the empty text is a category itself, it stays one
+    unseen = "count as one further category" if column.other else "count as missing"
+    shown = ", ".join(map(repr, column.categories[:20])) + (", ..." if len(column.categories) > 20 else "")
+    words = f"Text: one of {shown}. Other values {unseen}. The empty text is a missing value."
+    # where the empty text is a category itself, it stays one
+    codes = {"": np.nan} | {text: float(code) for code, text in enumerate(column.categories)}
     code = graph.op(
         "LabelEncoder",
-        value,
+        graph.input(name, str, ["rows", 1], words),
         domain=DOMAIN_ML,
-        keys_strings=list(table),
-        values_int64s=list(table.values()),
-        default_int64=len(column.categories) if column.other else -1,
+        keys_strings=list(codes),
+        values_floats=list(codes.values()),
+        default_float=float(len(column.categories)) if column.other else np.nan,
     )
-    missing = graph.op("Less", code, np.array(0, dtype=np.int64))
-    return graph.op("Where", missing, np.array(np.nan), graph.cast(code, np.float64))
+    return graph.cast(code, np.float64)
 
 
 def class_values(model: Estimator) -> AnyArray:
@@ -174,8 +158,7 @@ def class_values(model: Estimator) -> AnyArray:
     array([3, 7])
     """
     if isinstance(model, TableModel):
-        read: dict[str, Callable[[str], Any]] = {"integer": int, "number": float, "boolean": "true".__eq__}
-        values = [read.get(model.label_type, str)(str(name)) for name in model.classes]
+        values = as_column(model.classes, model.label_type).to_pylist()
     else:
         values = np.asarray(model.classes_).tolist()
     classes = np.array(values)
@@ -200,15 +183,12 @@ def onnx_model(model: Estimator) -> Any:
         as the classes are; ``reject`` (rows,) bool; ``confidence`` (rows,) double; ``proba`` (rows, n_classes) double,
         where the model has probabilities.
 
-        A model that asks experts has ``ask`` (rows,) int64, the number of the expert in ``experts_`` or -1, and
-        ``expected_cost`` (rows,) double; and an input ``prices``, one double for each expert, which may be left out.
-
     The graph computes in double precision, but for the scores of networks. Its probabilities are within 1e-6 of those
     of the model, and it decides the same unless the confidence is that close to the threshold. (A steep isotonic
     calibration can multiply the rounding errors of networks.) Rows that the model refuses, such as NaN where it takes
     none, are not refused by the graph; a row whose confidence is NaN is rejected.
 
-    The graph decides by the rule alone: it does not detect novel rows.
+    The graph decides by the rule alone: it does not detect novel rows. Models that ask experts are not exported.
 
     Losses and networks are translated by torch, most classifiers and transformers of scikit-learn by skl2onnx. demur
     itself translates trees, since skl2onnx has no double precision for them and no category splits of
@@ -216,7 +196,7 @@ def onnx_model(model: Estimator) -> Any:
 
     Parameters
     ----------
-    model : RejectClassifier, RejectOption, DeferOption or TableModel
+    model : RejectClassifier, RejectOption or TableModel
         Fitted.
 
     Returns
@@ -245,16 +225,24 @@ def onnx_model(model: Estimator) -> Any:
     """
     onnx = require("onnx")
     classifier = model.classifier if isinstance(model, TableModel) else model
-    if not isinstance(classifier, (RejectClassifier, RejectOption, DeferOption)):
+    if not isinstance(classifier, (RejectClassifier, RejectOption)):
         raise ExportError(
-            "only a fitted RejectClassifier, RejectOption, DeferOption or TableModel can be exported, got "
-            f"{type(classifier).__name__}."
+            f"only a fitted RejectClassifier, RejectOption or TableModel can be exported, got "
+            f"{type(classifier).__name__}; models that ask experts have no ONNX form."
         )
     check_is_fitted(classifier)
-    graph, classes = Graph(), class_values(model)
-    found = _decided(graph, _features(graph, model, classifier), classifier)
-    _declare_outputs(graph, found, classes, list(getattr(classifier, "experts_", ())))
-    proto = graph.model(*_described(graph, model, classes, found.rule), __version__)
+    graph, classes, schema = Graph(), class_values(model), schema_of(model)
+    words, cost = _declare_outputs(graph, _features(graph, model, classifier, schema), classifier, classes)
+    proto = graph.model(
+        f"A classifier with a reject option, made by demur. {words}",
+        {
+            "demur_version": __version__,
+            "classes": json.dumps(classes.tolist(), ensure_ascii=False),
+            "cost": json.dumps(cost),
+            "rule": words,
+            "columns": "" if schema is None else json.dumps(list(schema.names), ensure_ascii=False),
+        },
+    )
     if proto.ByteSize() > _MOST_BYTES:
         raise ExportError(
             f"the graph takes {proto.ByteSize():,} bytes, and an ONNX file at most {_MOST_BYTES:,}; fit a smaller "
@@ -264,141 +252,101 @@ def onnx_model(model: Estimator) -> Any:
     return proto
 
 
-def _features(graph: Graph, model: Estimator, classifier: Estimator) -> str:
-    """Declare the inputs and return the features that the classifier takes, with one more row.
-
-    :func:`_declared` drops the last row: onnxruntime gives maxima over no rows at all a wrong shape.
-    """
-    schema = schema_of(model)
+def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Schema | None) -> str:
+    """Declare the inputs and return the features that the classifier takes."""
     if schema is None:
         names, width = (getattr(classifier, name, None) for name in ("feature_names_in_", "n_features_in_"))
         if width is None:
             raise ExportError(
                 f"{type(classifier.estimator_).__name__} does not say how many features it takes; set n_features_in_."
             )
-        return graph.op("Concat", _matrix_input(graph, int(width), names), np.zeros((1, int(width))), axis=0)
-    if isinstance(model, TableModel) and model.reads != "codes":
-        other = [column.name for column in schema.columns if column.kind not in ("number", "boolean")]
-        if other:
-            raise ExportError(
-                f"the column {other[0]!r} is read as it is by a classifier that was fitted elsewhere, and only columns "
-                "of numbers are exported for such; export your own pipeline with skl2onnx."
-            )
-    codes = graph.op("Concat", _table_inputs(graph, schema), np.zeros((1, len(schema.columns))), axis=0)
-    return transformed(graph, codes, model.dense) if isinstance(model, TableModel) else codes
-
-
-@dataclass
-class _Decided:
-    """Names of what the graph decides, each of shape (rows,), and what the rule is."""
-
-    label: str
-    confidence: str
-    acceptance: str
-    rule: RuleForm
-    proba: str | None = None
-    experts: tuple[str, ...] = ()
-    """Whom to ask, and the expected cost."""
-
-
-def _decided(graph: Graph, X: str, model: Estimator) -> _Decided:
-    shape = (2, len(model.classes_))
-    if isinstance(model, DeferOption):
-        return _decided_by_experts(graph, X, model)
-    if isinstance(model, RejectClassifier):
-        label, confidence, last = network_decision(graph, X, model)
-        if not model.loss_.has_link:
-            words = f"Answers by the rule of {model.loss_.name}, trained for the cost {model.fit_cost_:g}."
-            return _Decided(label, confidence, last, RuleForm(words, price=model.fit_cost_))
-        rule = rule_form(None, model.cost)
-        return _Decided(label, confidence, graph.op("Sub", confidence, _chow_threshold(graph, rule)), rule, last)
-    proba, rule = option_proba(graph, X, model), rule_form(model.rule_, model.cost)
-    threshold = [] if rule.price is None else [(_chow_threshold(graph, rule), (1,))]
-    label, confidence, acceptance = graph.traced(rule.decide, (proba, shape), *threshold)
-    return _Decided(label, confidence, acceptance, rule, proba)
-
-
-def _chow_threshold(graph: Graph, rule: RuleForm) -> str:
-    words = "The price of one rejection, in [0, 1); a wrong answer costs 1. May be left out: then it is"
-    cost = graph.optional_input("cost", np.array(rule.price), f"{words} {rule.price:g}.")
-    return graph.op("Sub", np.array([1.0]), cost)
-
-
-def _decided_by_experts(graph: Graph, X: str, model: DeferOption) -> _Decided:
-    experts = model._priced()
-    words = ", ".join(f"{name} {one.price:g}" for name, one in experts.items())
-    prices = graph.optional_input(
-        "prices",
-        np.array([one.price for one in experts.values()]),
-        f"What asking each expert costs; a wrong answer costs 1. May be left out: then {words}.",
-    )
-    given = {name: _reliability(graph, X, model, name) for name in model.reliability_}
-    inputs = {name: value for name, value in given.items() if value is not None}
-
-    def function(plain: Tensor, prices: Tensor, *estimates: Tensor) -> tuple[Tensor, ...]:
-        return decided_with_experts(model, plain, prices, dict(zip(inputs, estimates, strict=True)))
-
-    label, confidence, acceptance, proba, ask, expected_cost = graph.traced(
-        function,
-        (classifier_proba(graph, X, model.estimator_, model.classes_), (2, len(model.classes_))),
-        (prices, (len(experts),)),
-        *((value, (2,)) for value in inputs.values()),
-    )
-    rule = RuleForm(f"{model.explain()} Limits on what experts get are not part of the graph.")
-    return _Decided(label, confidence, acceptance, rule, proba, (ask, expected_cost))
-
-
-def _reliability(graph: Graph, X: str, model: DeferOption, name: str) -> str | None:
-    """Return the estimate that an expert is right from features or from a column, if there is one."""
-    kind, place = model.reliability_[name].kind, model.experts_[name].model
-    if kind == "features":
-        found = classifier_proba(graph, X, model.learners_[name], np.arange(2))
-        return graph.op("Gather", found, np.array(1), axis=1)
-    if kind != "stored":
-        return None
-    if not isinstance(place, int | np.integer):
+        words = f"The features of each row{'' if names is None else ': ' + ', '.join(names)}."
+        return graph.input(FEATURES, np.float64, ["rows", int(width)], words)
+    if not isinstance(model, TableModel):
+        return _table_inputs(graph, schema)
+    other = [column.name for column in schema.columns if column.kind not in ("number", "boolean")]
+    if model.reads != "codes" and other:
         raise ExportError(
-            f"whether {name!r} is right is read from the column {place!r} by its name, which a matrix of features "
-            "does not have; give the number of the column."
+            f"the column {other[0]!r} is read as it is by a classifier that was fitted elsewhere, and only columns "
+            "of numbers are exported for such; export your own pipeline with skl2onnx."
         )
-    return graph.op("Gather", X, np.array(int(place)), axis=1)
+    return transformed(graph, _table_inputs(graph, schema), model.dense)
 
 
-def _declare_outputs(graph: Graph, found: _Decided, classes: Any, experts: list[str]) -> None:
-    def declare(value: str, name: str, dtype: Any, words: str, *more: int) -> None:
-        given = graph.op("Slice", value, np.array([0]), np.array([-1]), np.array([0]))  # without the last row
-        if name == "label":
-            given = graph.op("Gather", classes, given, axis=0)
-        graph.output(given, name, dtype, ["rows", *more], words)
-
+def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> tuple[str, float | None]:
+    """Add the decision, declare its outputs, and return the rule in words and its cost."""
+    proba, shape = None, (2, len(classes))
+    if isinstance(model, RejectOption):
+        decide, words, cost = _rule(model.rule_, model.cost)
+        proba = option_proba(graph, X, model)
+        inputs = [(proba, shape)] if cost is None else [(proba, shape), (_cost_input(graph, cost), ())]
+        label, confidence, acceptance = graph.traced(decide, *inputs)
+    elif model.loss_.has_link:
+        label, confidence, proba = network_decision(graph, X, model)
+        _, words, cost = _rule(None, model.cost)
+        acceptance = graph.op("Sub", confidence, graph.op("Sub", np.array(1.0), _cost_input(graph, model.cost)))
+    else:
+        label, confidence, acceptance = network_decision(graph, X, model)
+        words, cost = (
+            f"Answers by the rule of {model.loss_.name}, trained for the cost {model.fit_cost_:g}.",
+            model.fit_cost_,
+        )
     kind: Any = str if classes.dtype.kind == "U" else classes.dtype
-    declare(found.label, "label", kind, "The class that would be answered, also where the row is rejected.")
-    reject = graph.op("Not", graph.op("Greater", found.acceptance, np.array(0.0)))
-    declare(reject, "reject", np.bool_, "Whether the model declines to answer.")
-    declare(found.confidence, "confidence", np.float64, "Higher is more confident; the metadata say what the rule is.")
-    if found.proba is not None:
-        shown = ", ".join(map(str, classes.tolist()[:20])) + (", ..." if len(classes) > 20 else "")
-        declare(found.proba, "proba", np.float64, f"Class probabilities, in the order {shown}.", len(classes))
-    if found.experts:
-        who = ", ".join(f"{number} {name}" for number, name in enumerate(experts))
-        declare(found.experts[0], "ask", np.int64, f"Expert to ask: {who}; -1 if the model answers.")
-        declare(found.experts[1], "expected_cost", np.float64, "Expected cost of the row, prices and mistakes.")
+    reject = graph.op("Not", graph.op("Greater", acceptance, np.array(0.0)))
+    answer = "The class that would be answered, also where the row is rejected."
+    graph.output(graph.op("Gather", classes, label, axis=0), "label", kind, ["rows"], answer)
+    graph.output(reject, "reject", np.bool_, ["rows"], "Whether the model declines to answer.")
+    graph.output(confidence, "confidence", np.float64, ["rows"], "The confidence in the label.")
+    if proba is not None:
+        order = "Class probabilities, in the order of the classes in the metadata."
+        graph.output(proba, "proba", np.float64, ["rows", len(classes)], order)
+    return words, cost
 
 
-def _described(graph: Graph, model: Estimator, classes: Any, rule: RuleForm) -> tuple[str, dict[str, str]]:
-    """Return the description of the graph and its metadata."""
-    inputs, outputs = ([f"{value.name}: {value.doc_string}" for value in one] for one in (graph.inputs, graph.outputs))
-    lines = ["A classifier with a reject option, made by demur.", rule.words, "Inputs", *inputs, "Outputs", *outputs]
-    schema = schema_of(model)
-    return "\n".join(lines), {
-        "demur_version": __version__,
-        "classes": json.dumps(classes.tolist(), ensure_ascii=False),
-        "cost": json.dumps(rule.price),
-        "cost_is_input": json.dumps(any(value.name == "cost" for value in graph.inputs)),
-        "rule": rule.words,
-        "novelty": "not part of this graph: novel rows are decided like others",
-        "columns": "" if schema is None else json.dumps(list(schema.names), ensure_ascii=False),
-    }
+_Decide: TypeAlias = Callable[..., tuple[Tensor, Tensor, Tensor]]
+"""From probabilities, and from the cost if it is an input of the graph, to label, confidence and acceptance."""
+
+
+def _rule(rule: Any, cost: float) -> tuple[_Decide, str, float | None]:
+    """Return how a rule decides, the same in words, and the cost that is an input; None is Chow's rule at ``cost``."""
+    if rule is None or type(rule) is Chow:
+        price = _one_for_all(cost if rule is None else rule.cost, 0)
+        return _chow, "Answers where the confidence exceeds 1 - cost (Chow's rule).", float(price)
+    if type(rule) is CostMatrix:
+        costs = torch.as_tensor(_one_for_all(rule.costs, 2))
+        return (lambda p: _cheapest(p, costs)), rule.explain(), None
+    if isinstance(rule, ThresholdRule) and type(rule)._decide is ThresholdRule._decide:  # also one of the user's own
+        threshold = float(_one_for_all(rule.threshold_, 0))
+        return (lambda p: (p.argmax(1), p.amax(1), p.amax(1) - threshold)), rule.explain(), None
+    raise ExportError(
+        f"the rule {type(rule).__name__} is not one of demur's own; use Chow, Threshold, CostMatrix, Coverage or "
+        "RiskControl, or derive it from ThresholdRule."
+    )
+
+
+def _one_for_all(value: Any, n_axes: int) -> Any:
+    if np.ndim(value) != n_axes:
+        raise ExportError(f"the rule has values of shape {np.shape(value)}, one per row; give one for all rows.")
+    return np.asarray(value, dtype=np.float64)
+
+
+def _chow(p: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    confidence = p.amax(1)
+    return p.argmax(1), confidence, confidence - (1 - cost)
+
+
+def _cheapest(p: Tensor, costs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # not p @ costs, into which onnxruntime would move a factor of p, rounded to single precision
+    expected = torch.addmm(torch.zeros(costs.shape[1], dtype=p.dtype), p, costs)
+    saved = expected[:, -1] - expected[:, :-1].amin(1)
+    return expected[:, :-1].argmin(1), saved, saved
+
+
+def _cost_input(graph: Graph, cost: float) -> str:
+    """Declare the cost as an input with a default: a constant of the same name, which a caller may override."""
+    words = "The price of one rejection, in [0, 1); a wrong answer costs 1. May be left out"
+    graph.constant(np.array(float(cost)), "cost")
+    return graph.input("cost", np.float64, [], f"{words}: then it is {cost:g}.")
 
 
 def export_onnx(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -406,7 +354,7 @@ def export_onnx(model: Estimator, path: str | os.PathLike[str], *, overwrite: bo
 
     Parameters
     ----------
-    model : RejectClassifier, RejectOption, DeferOption or TableModel
+    model : RejectClassifier, RejectOption or TableModel
         Fitted; see :func:`onnx_model` for the inputs and outputs of the graph.
     path : path
         The file to write. Its folder must exist.
@@ -444,7 +392,7 @@ class GraphAgreement:
     Parameters
     ----------
     n_rows, n_labels, n_rejects : int
-        Rows compared, and among them those with another label, or another decision to reject or whom to ask. Rows whose
+        Rows compared, and among them those with another label, or another decision to reject. Rows whose
         probabilities, or whose confidence and threshold, differ by less than 1e-6 are not counted.
     confidence, proba : float
         The largest differences; ``proba`` is 0 if there are no probabilities.
@@ -469,7 +417,7 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
 
     Parameters
     ----------
-    model : RejectClassifier, RejectOption, DeferOption or TableModel
+    model : RejectClassifier, RejectOption or TableModel
     exported : path or ModelProto
     rows : as the model takes them
     cost : float, optional
@@ -489,27 +437,20 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     content = Path(exported).read_bytes() if is_path else exported.SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # it warns of every optional input
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads that wait take no processor
     session = onnxruntime.InferenceSession(content, options)
     feeds = onnx_inputs(model, rows)
     if cost is not None:
         feeds["cost"] = np.array(float(cost))
     names = [output.name for output in session.get_outputs()]
     found: dict[str, AnyArray] = dict(zip(names, session.run(names, feeds), strict=True))
-    if isinstance(model, TableModel):
-        model = replace(model, novelty=None)
-    elif not isinstance(model, DeferOption):
-        model = copy(model).set_params(novelty=None)
-    decision, proba = model.decide(rows, cost), 0.0
-    other = found["label"] != class_values(model)[decision.label]
+    model = replace(model, novelty=None) if isinstance(model, TableModel) else copy(model).set_params(novelty=None)
+    decision, proba, classes = model.decide(rows, cost), 0.0, class_values(model)
+    other = found["label"] != classes[decision.label]
     if "proba" in found:
         own = np.asarray(model.predict_proba(rows), dtype=np.float64)
         proba = float(np.nanmax(np.abs(found["proba"] - own), initial=0.0))
-        likely = own.max(axis=1, initial=0.0) - np.where(found["label"][:, None] == class_values(model), own, 0).sum(
-            axis=1
-        )
-        other &= likely > TOLERANCE
-    differs = (found["reject"] != decision.reject) | (found.get("ask", decision.ask) != decision.ask)
-    differs &= ~(np.abs(decision.acceptance) <= TOLERANCE)
+        of_label = np.where(found["label"][:, None] == classes, own, 0.0).sum(axis=1)
+        other &= own.max(axis=1, initial=0.0) - of_label > TOLERANCE
+    differs = (found["reject"] != decision.reject) & ~(np.abs(decision.acceptance) <= TOLERANCE)
     off = float(np.nanmax(np.abs(found["confidence"] - decision.confidence), initial=0.0))
     return GraphAgreement(len(decision.label), int(other.sum()), int(differs.sum()), off, proba)

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
+from demur._version import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.errors import InputError, MissingExtraError
 
@@ -36,7 +36,7 @@ class ExportError(InputError):
     >>> onnx_model("a model")
     Traceback (most recent call last):
         ...
-    demur.deploy.onnx.onnx_graph.ExportError: only a fitted RejectClassifier, RejectOption, DeferOption or ...
+    demur.deploy.onnx.onnx_graph.ExportError: only a fitted RejectClassifier, RejectOption or TableModel can be ...
     """
 
 
@@ -66,26 +66,23 @@ class Graph:
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self.schema: Any = None  # of the table whose columns are the inputs
-        self._count = 0
 
-    def name(self, what: str) -> str:
+    def _name(self, what: str) -> str:
         """Return a new name, which no column of a table has."""
-        self._count += 1
-        return f"demur/{self._count}/{what}"
+        return f"demur/{len(self.nodes) + len(self.constants)}/{what}"
 
-    def constant(self, values: ArrayLike, name: str | None = None) -> str:
+    def constant(self, values: AnyArray | np.generic, name: str | None = None) -> str:
         """Store an array, in its own type."""
-        name = name or self.name("constant")
-        array = np.asarray(values)
-        if array.dtype.kind == "U":
-            array = array.astype(object)
-        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        name, array = name or self._name("constant"), np.asarray(values)
+        self.constants.append(
+            self.onnx.numpy_helper.from_array(array.astype(object) if array.dtype.kind == "U" else array, name)
+        )
         return name
 
     def op(self, kind: str, *operands: Operand, domain: str = "", **attributes: Any) -> str:
         """Apply an operator and return the name of its result."""
         names = [operand if isinstance(operand, str) else self.constant(operand) for operand in operands]
-        result = self.name(kind)
+        result = self._name(kind)
         self.nodes.append(self.onnx.helper.make_node(kind, names, [result], domain=domain, **attributes))
         return result
 
@@ -97,12 +94,6 @@ class Graph:
         """Declare an input; ``dtype=str`` is text."""
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape, doc_string=doc))
         return name
-
-    def optional_input(self, name: str, default: ArrayLike, doc: str) -> str:
-        """Declare an input with a default: a constant of the same name, which a caller may override."""
-        array = np.asarray(default)
-        self.constant(array, name)
-        return self.input(name, array.dtype, list(array.shape), doc)
 
     def output(self, value: str, name: str, dtype: Any, shape: list[Any], doc: str) -> None:
         """Declare a value as an output under this name."""
@@ -130,52 +121,39 @@ class Graph:
                 opset_version=OPSET,
                 dynamo=False,  # the other exporter needs one more package
             )
-            part = self.onnx.load(path)
-        return self._added(part, [name for name, _ in inputs])
+            return self._added(self.onnx.load(path), [name for name, _ in inputs])
 
     def converted(self, model: Estimator, X: str) -> str:
         """Add an estimator by skl2onnx; return the probabilities of a classifier, or the output of a transformer."""
         skl2onnx = require("skl2onnx")
+        options = None
         if is_classifier(model):
             model = copy(model)
             model.classes_ = np.arange(len(model.classes_))  # labels are added at the end
+            options = {id(model): {"zipmap": False}}
         features = skl2onnx.common.data_types.DoubleTensorType([None, model.n_features_in_])
-        proto = skl2onnx.to_onnx(
-            model,
-            initial_types=[("X", features)],
-            options={id(model): {"zipmap": False}} if is_classifier(model) else None,
-            target_opset={"": OPSET, DOMAIN_ML: ML_OPSET},
-        )
+        opsets = {"": OPSET, DOMAIN_ML: ML_OPSET}
+        proto = skl2onnx.to_onnx(model, initial_types=[("X", features)], options=options, target_opset=opsets)
         return self._added(proto, [X])[-1]
 
     def _added(self, proto: Any, inputs: list[str]) -> list[str]:
         """Add the operators of another graph, fed with values of this one."""
-        part = self.onnx.compose.add_prefix_graph(proto.graph, self.name("part") + "/")
+        part = self.onnx.compose.add_prefix_graph(proto.graph, self._name("part") + "/")
         for value, inner in zip(inputs, part.input, strict=False):  # an input that nothing reads may be missing
             self.nodes.append(self.onnx.helper.make_node("Identity", [value], [inner.name]))
         self.nodes.extend(part.node)
         self.constants.extend(part.initializer)
         return [one.name for one in part.output]
 
-    def model(self, doc: str, metadata: Mapping[str, str], producer_version: str) -> Any:
-        """Return the finished model, without operators that no output needs."""
+    def model(self, doc: str, metadata: Mapping[str, str]) -> Any:
+        """Return the finished model."""
         helper = self.onnx.helper
-        needed, nodes = {one.name for one in self.outputs}, []
-        for node in reversed(self.nodes):
-            if needed.intersection(node.output):
-                needed.update(node.input)
-                nodes.append(node)
-        constants = [one for one in self.constants if one.name in needed]
-        graph = helper.make_graph(nodes[::-1], "demur", self.inputs, self.outputs, constants)
-        opsets = [helper.make_opsetid("", OPSET)]
-        if any(node.domain == DOMAIN_ML for node in nodes):
-            opsets.append(helper.make_opsetid(DOMAIN_ML, ML_OPSET))
         model = helper.make_model(
-            graph,
-            opset_imports=opsets,
+            helper.make_graph(self.nodes, "demur", self.inputs, self.outputs, self.constants),
+            opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN_ML, ML_OPSET)],
             ir_version=IR_VERSION,
             producer_name="demur",
-            producer_version=producer_version,
+            producer_version=__version__,
             doc_string=doc,
         )
         helper.set_model_props(model, dict(metadata))
