@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from demur.metrics import area_intervals, proportion_interval, risk_interval
-from demur.metrics.intervals import _Ranked
+from demur.metrics.intervals import ranked_areas
 
 SIZES, RATES, N_DRAWS = (10, 20, 100, 1000), (0, 0.01, 0.1, 0.5), 2000
 COST, REJECTED = 0.2, 0.3
@@ -38,8 +38,8 @@ def covered(n: int, rate: float, rng: np.random.Generator) -> dict[str, float]:
         "aurc, worst order": ((ranks < rate) * 1.0, rate - rate * np.log(rate) if rate else 0.0),
     }
     for name, (error, truth) in populations.items():
-        ranked = _Ranked((rng.uniform(size=ranks.shape) < error).astype(float), np.arange(n))
-        found[name] = share_covered(*ranked.interval("aurc", 0.025)[1:], truth)
+        wrong = (rng.uniform(size=ranks.shape) < error).astype(float)
+        found[name] = share_covered(*ranked_areas(wrong, np.arange(n), 0.025)["aurc"][1:], truth)
     return found
 
 

@@ -227,7 +227,6 @@ def test_fit_changes_the_rule_itself_and_no_parameter(name):
         (CostMatrix([[0, 1, 0.3], [1, 0, 0.3]]), {"costs": [[0, 1, 2], [1, 0, 2]]}),
         (Coverage(0.5), {"target": 90}),
         (RiskControl(0.1), {"target_risk": 0}),
-        (RiskControl(0.1), {"method": "best"}),
     ],
 )
 def test_set_params_checks_and_leaves_the_rule_as_it_was(rule, change):

@@ -1,24 +1,9 @@
-"""Files that are complete or absent: what killed processes leave behind, and locks."""
+"""Locks of files."""
 
-import os
 import threading
 import time
 
-from demur.whole_file import locked, part_of, write_whole
-
-
-def test_unfinished_files_of_killed_processes_are_removed_after_a_day(tmp_path):
-    target = tmp_path / "table.csv"
-    old, recent, other = part_of(target), part_of(target), part_of(tmp_path / "other.csv")
-    folder = part_of(target)
-    for part in (old, recent, other):
-        part.write_text("half a row")
-    folder.mkdir()
-    (folder / "model.json").write_text("{")
-    for part in (old, other, folder):
-        os.utime(part, (time.time() - 90_000,) * 2)
-    write_whole(target, "a,b\n")
-    assert sorted(tmp_path.iterdir()) == sorted([target, recent, other])
+from demur.whole_file import locked
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):

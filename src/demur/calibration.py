@@ -1,22 +1,22 @@
 """Calibration of probabilities: of the answers given with a probability of 80 %, four in five are right."""
 
 import warnings
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.base import BaseEstimator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import Estimator, FloatArray
 from demur.errors import InputError
-from demur.rules import as_floats, check_classes, check_proba, check_weights, same_state
+from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, same_state
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling"]
+
+Floats = NDArray[np.float64]
 
 _WIDEST = float(np.log(1e3))
 """The search for a temperature covers a factor of 1,000 on both sides of the typical range of a row's logits."""
@@ -62,14 +62,11 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     logits, use TemperatureScaling(from_logits=True).
     """
 
-    __metadata_request__fit: ClassVar = {"proba": UNUSED}
-    __metadata_request__transform: ClassVar = {"proba": UNUSED}
-
     def __init__(self, temperature: float | None = None, *, from_logits: bool = False) -> None:
         self.temperature = temperature
         self.from_logits = from_logits
-        if temperature is not None:
-            _check_temperature(temperature)
+        if temperature is not None and not 0 < temperature < np.inf:
+            raise InputError(f"temperature must be positive, got {temperature!r}.")
 
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the temperature of least log loss on rows that the model was not trained on.
@@ -91,49 +88,44 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
         values = self._checked(proba)
         if values.ndim != 2 or len(values) == 0:
             raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
-        if self.from_logits and _are_probabilities(values):
+        if self.from_logits and (values >= 0).all() and (np.abs(values.sum(axis=1) - 1) < 1e-6).all():
             raise InputError(
                 "these look like probabilities: every row lies in [0, 1] and sums to 1. Leave from_logits out, or give "
                 "the scores before the softmax."
             )
-        columns = check_classes(y, values.shape)
-        if self.temperature is None:
-            logs = values if self.from_logits else _logs(values)
-            self.temperature_ = _best_temperature(logs, columns, _weights(sample_weight, len(values)))
-        else:
-            self.temperature_ = _check_temperature(self.temperature)
+        columns, weights = check_classes(y, values.shape), check_weights(sample_weight, len(values))
+        self.fitted_temperature_ = self.temperature or _best_temperature(self._logits(values), columns, weights)
         return self
 
     def transform(self, proba: ArrayLike) -> FloatArray:
         """Return the scaled probabilities, of probabilities, or of logits with ``from_logits``."""
-        values = self._checked(proba)
-        return softmax_at(values, self.temperature_) if self.from_logits else at_temperature(values, self.temperature_)
+        check_is_fitted(self)
+        return softmax_at(self._logits(self._checked(proba)), self.temperature_)
+
+    def _logits(self, values: FloatArray) -> FloatArray:
+        return values if self.from_logits else _logs(values)
 
     def _checked(self, proba: ArrayLike) -> FloatArray:
-        if self.from_logits:
-            return _check_logits(proba)
-        try:
-            return check_proba(proba)
-        except InputError as error:
-            raise InputError(f"{error} If these are logits, use TemperatureScaling(from_logits=True).") from None
+        if not self.from_logits:
+            try:
+                return check_proba(proba)
+            except InputError as error:
+                raise InputError(f"{error} If these are logits, use TemperatureScaling(from_logits=True).") from None
+        values = as_floats(proba)
+        if values.ndim == 0 or values.shape[-1] < 2:
+            raise InputError(f"logits need shape (..., n_classes) with at least two classes, got {values.shape}.")
+        if not np.isfinite(values).all():
+            raise InputError("logits contain NaN or infinity; remove those rows first.")
+        return values
 
     @property
     def temperature_(self) -> float:
         """The temperature in use."""
-        if self.temperature is not None:
-            return _check_temperature(self.temperature)
-        if "temperature_" not in vars(self):
-            raise NotFittedError(
-                "this TemperatureScaling has no temperature yet; give one, or call fit(proba, y) first."
-            )
-        return float(vars(self)["temperature_"])
-
-    @temperature_.setter
-    def temperature_(self, value: float) -> None:
-        self.__dict__["temperature_"] = value
+        check_is_fitted(self)
+        return float(self.temperature or self.fitted_temperature_)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self.temperature is not None or "temperature_" in vars(self)
+        return self.temperature is not None or hasattr(self, "fitted_temperature_")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and same_state(vars(self), vars(other))
@@ -142,13 +134,12 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
 
 
 class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Calibrate each class's probability by itself with a scikit-learn model, then divide by the sum.
+    """Calibrate each class's probability by itself, then divide by the sum.
 
     Parameters
     ----------
-    model : {"isotonic", "sigmoid"} or a scikit-learn regressor or classifier
-        "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999). A
-        regressor is fitted to 0 and 1 as a function of the probability.
+    model : {"isotonic", "sigmoid"}
+        "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999).
 
     Attributes
     ----------
@@ -166,10 +157,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     True
     """
 
-    __metadata_request__fit: ClassVar = {"proba": UNUSED}
-    __metadata_request__transform: ClassVar = {"proba": UNUSED}
-
-    def __init__(self, model: Estimator = "isotonic") -> None:
+    def __init__(self, model: Literal["isotonic", "sigmoid"] = "isotonic") -> None:
         self.model = model
 
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -182,10 +170,8 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
             Column numbers.
         sample_weight : array of shape (n,), optional
         """
-        values = check_proba(proba).astype(np.float64, copy=False)
-        if values.ndim != 2 or len(values) == 0:
-            raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
-        labels, weight = check_classes(y, values.shape), _weights(sample_weight, len(values))
+        values = check_rows(proba).astype(np.float64, copy=False)
+        labels, weight = check_classes(y, values.shape), check_weights(sample_weight, len(values))
         self.models_ = [
             self._fit_one(column, (labels == number).astype(np.float64), weight)
             for number, column in enumerate(values.T)
@@ -204,32 +190,26 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
         calibrated: FloatArray = np.where(total > 0, result / np.where(total > 0, total, 1), values)
         return calibrated
 
-    def _fit_one(self, column: NDArray[np.float64], target: NDArray[np.float64], weight: ArrayLike | None) -> Any:
+    def _fit_one(self, column: Floats, target: Floats, weight: Floats) -> Any:
         if target.min() == target.max():
             return float(target[0])
-        if self.model == "isotonic":
-            model: Estimator = IsotonicRegression(out_of_bounds="clip")
-        elif self.model == "sigmoid":
-            model = LogisticRegression(C=1e6)
-        else:
-            model = clone(self.model)
-        if weight is None or not has_fit_parameter(model, "sample_weight"):
-            return model.fit(self._input(model, column), target)
-        return model.fit(self._input(model, column), target, sample_weight=weight)
+        if self.model not in ("isotonic", "sigmoid"):
+            raise InputError(f"model must be 'isotonic' or 'sigmoid', got {self.model!r}.")
+        model = IsotonicRegression(out_of_bounds="clip") if self.model == "isotonic" else LogisticRegression(C=1e6)
+        return model.fit(self._input(column), target, sample_weight=weight)
 
-    def _predict_one(self, model: Estimator, column: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _predict_one(self, model: Estimator, column: Floats) -> Floats:
         if isinstance(model, float):
             return np.full_like(column, model)
-        inputs = self._input(model, column)
-        found = model.predict_proba(inputs)[:, 1] if hasattr(model, "predict_proba") else model.predict(inputs)
-        return np.asarray(found, dtype=np.float64)
+        if self.model == "isotonic":
+            return np.asarray(model.predict(self._input(column)))
+        return np.asarray(model.predict_proba(self._input(column))[:, 1])
 
-    @staticmethod
-    def _input(model: Estimator, column: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not hasattr(model, "predict_proba"):
+    def _input(self, column: Floats) -> Floats:
+        if self.model == "isotonic":
             return column.reshape(-1, 1)
         clipped = np.clip(column, _SMALLEST, 1 - _SMALLEST)
-        return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1), dtype=np.float64)
+        return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
 
 
 def at_temperature(proba: FloatArray, temperature: float) -> FloatArray:
@@ -259,14 +239,12 @@ def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
     return np.moveaxis(by_class, 0, -1)
 
 
-def _best_temperature(
-    logs: FloatArray, columns: NDArray[np.integer[Any]], weights: NDArray[np.float64] | None
-) -> float:
+def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats) -> float:
     from scipy.optimize import minimize_scalar  # it takes a while to import
 
     rows = np.arange(len(logs))
     # Weights that sum to less than the number of rows are not counts.
-    total = float(len(logs) if weights is None else max(weights.sum(), np.count_nonzero(weights)))
+    total = max(float(weights.sum()), float(np.count_nonzero(weights)))
 
     def penalised_log_loss(log_temperature: float) -> float:
         scaled = logs / np.exp(log_temperature)
@@ -274,7 +252,7 @@ def _best_temperature(
         with np.errstate(under="ignore"):
             losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
         penalty = float(np.hypot(1.0, log_temperature)) - 1
-        return float(np.average(losses, weights=weights)) + penalty / max(total, 1.0)
+        return float(np.average(losses, weights=weights)) + penalty / total
 
     ranges = np.ptp(logs.astype(np.float64, copy=False), axis=1)
     middle = np.log(np.median(ranges[ranges > 0])) if (ranges > 0).any() else 0.0
@@ -293,29 +271,6 @@ def _best_temperature(
             stacklevel=3,
         )
     return float(np.exp(best))
-
-
-def _check_temperature(temperature: Any) -> float:
-    if not 0 < temperature < np.inf:
-        raise InputError(f"temperature must be positive, got {temperature!r}.")
-    return float(temperature)
-
-
-def _check_logits(logits: ArrayLike) -> FloatArray:
-    values = as_floats(logits)
-    if values.ndim == 0 or values.shape[-1] < 2:
-        raise InputError(f"logits need shape (..., n_classes) with at least two classes, got {values.shape}.")
-    if not np.isfinite(values).all():
-        raise InputError("logits contain NaN or infinity; remove those rows first.")
-    return values
-
-
-def _are_probabilities(values: FloatArray) -> bool:
-    return bool((values >= 0).all() and (np.abs(values.sum(axis=-1) - 1) < 1e-6).all())
-
-
-def _weights(sample_weight: ArrayLike | None, n_rows: int) -> NDArray[np.float64] | None:
-    return None if sample_weight is None else check_weights(sample_weight, n_rows)
 
 
 def _logs(proba: ArrayLike) -> FloatArray:

@@ -55,16 +55,10 @@ def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
         ...
     demur.errors.InputError: cost must be in [0, 1), got 1.5: rejecting has to be cheaper than a wrong answer, ...
     """
-    if cost is None:
-        raise InputTypeError(
-            "cost is missing: give the price of one rejection, a number in [0, 1) (a wrong answer costs 1)."
-        )
-    try:
-        if isinstance(cost, str):
-            raise TypeError
-        values: NDArray[np.float64] = np.asarray(cost, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputTypeError(f"cost must be a number in [0, 1), got {cost!r}.") from None
+    given = np.asarray(cost)
+    if given.dtype.kind not in "biuf":
+        raise InputTypeError(f"cost must be a number in [0, 1), the price of one rejection, got {cost!r}.")
+    values: NDArray[np.float64] = given.astype(np.float64)
     outside = ~((values >= 0) & (values < 1))
     if np.any(outside):
         worst = _first(values, outside)

@@ -1,20 +1,23 @@
 """Label shift: class frequencies at prediction that differ from those in training, found without labels and undone."""
 
 import warnings
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from demur.errors import InputError
-from demur.rules import check_proba
+from demur.rules import check_rows
 
 __all__ = ["LabelShift", "LabelShiftWarning", "correct_proba", "estimate_prior"]
 
 Floats = NDArray[np.float64]
+
+_TOLERANCE = 1e-3
+"""The estimate stops this close to the largest log-likelihood, which is 0.045 standard errors."""
+_MOST_STEPS = 10_000
 
 
 class LabelShiftWarning(UserWarning):
@@ -56,14 +59,12 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
     return np.asarray(weighted / sums)
 
 
-def estimate_prior(
-    proba: ArrayLike, train_prior: ArrayLike, *, tolerance: float = 1e-3, max_iter: int = 10_000
-) -> Floats:
-    """Return the class frequencies among unlabelled rows; :class:`LabelShift` gives its diagnostics too.
+def estimate_prior(proba: ArrayLike, train_prior: ArrayLike) -> Floats:
+    """Return the class frequencies among unlabelled rows; :class:`LabelShift` also says how precise they are.
 
     Parameters
     ----------
-    proba, train_prior, tolerance, max_iter
+    proba, train_prior
         As for :class:`LabelShift`.
 
     Examples
@@ -74,11 +75,11 @@ def estimate_prior(
     array([0.25, 0.75])
     """
     values, old = _check(proba, train_prior)
-    return _expectation_maximisation(values / old, old, tolerance, max_iter)[0]
+    return _most_likely(values / old, old)
 
 
 class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    r"""A correction for changed class frequencies, with what it takes to judge it.
+    r"""A correction for changed class frequencies, with its standard errors and a test.
 
     The new frequencies q maximise the likelihood of the unlabelled rows,
     :math:`\sum_i \log \sum_y q_y \eta_y(x_i) / \pi_y`, by expectation maximisation (Saerens et al. 2002). The
@@ -88,9 +89,6 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     ----------
     train_prior : array of shape (n_classes,)
         The class frequencies in training; positive.
-    tolerance : float, default 1e-3
-        Stop when the log-likelihood is provably this close to its maximum: 0.045 standard errors by default.
-    max_iter : int, default 10000
 
     Attributes
     ----------
@@ -100,14 +98,8 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         Of the new frequencies, from the observed information; zero for a class without mass.
     n_rows_ : int
         The number of unlabelled rows.
-    effective_sample_size_ : float
-        How many labelled rows would tell the frequencies as precisely: ``n_rows_`` if every row were certain, few
-        where the classes overlap.
     p_value_ : float
         Of the likelihood-ratio test that nothing has shifted.
-    n_iter_ : int
-    converged_ : bool
-        Whether the likelihood is within the tolerance of its maximum.
 
     References
     ----------
@@ -123,13 +115,8 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     array([[0.25, 0.75]])
     """
 
-    __metadata_request__fit: ClassVar = {"proba": UNUSED}
-    __metadata_request__transform: ClassVar = {"proba": UNUSED}
-
-    def __init__(self, train_prior: ArrayLike, *, tolerance: float = 1e-3, max_iter: int = 10_000) -> None:
+    def __init__(self, train_prior: ArrayLike) -> None:
         self.train_prior = train_prior
-        self.tolerance = tolerance
-        self.max_iter = max_iter
 
     def fit(self, proba: ArrayLike, y: None = None) -> Self:
         """Estimate the class frequencies among unlabelled rows.
@@ -144,20 +131,32 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         Warns
         -----
         LabelShiftWarning
-            If a class is left without mass, if most rows are exactly certain (which looks uncalibrated), or if the
-            iteration has not converged.
+            If a class is left without mass, or if most rows are exactly certain, which looks uncalibrated.
         """
-        values, old = _check(proba, self.train_prior)
-        ratios = values / old
-        new, self.n_iter_, self.converged_ = _expectation_maximisation(ratios, old, self.tolerance, self.max_iter)
-        gain = float(np.log(ratios @ new).sum())
-        self.new_prior_ = new
-        self.standard_error_, self.effective_sample_size_ = _precision(ratios, new)
         from scipy.stats import chi2  # it takes a while to import
 
+        values, old = _check(proba, self.train_prior)
+        ratios = values / old
+        self.n_rows_, self.new_prior_ = len(values), _most_likely(ratios, old)
+        self.standard_error_ = _standard_errors(ratios, self.new_prior_)
+        gain = float(np.log(ratios @ self.new_prior_).sum())
         self.p_value_ = float(chi2.sf(max(2 * gain, 0.0), len(old) - 1))
-        self.n_rows_ = len(values)
-        self._warn(share_certain=float(np.mean(values.max(axis=1) >= 1)))
+        empty = np.flatnonzero(self.new_prior_ * self.n_rows_ < 0.5).tolist()
+        if empty:
+            warnings.warn(
+                f"class {', '.join(map(str, empty))} is left with less than one of {self.n_rows_} rows: the correction "
+                "all but rules it out; check it, or give the frequencies yourself to correct_proba.",
+                LabelShiftWarning,
+                stacklevel=2,
+            )
+        certain = float(np.mean(values.max(axis=1) >= 1))
+        if certain > 0.5:
+            warnings.warn(
+                f"{certain:.0%} of the rows have a probability of exactly 1, which looks uncalibrated; calibrate "
+                "first, for example with TemperatureScaling.",
+                LabelShiftWarning,
+                stacklevel=2,
+            )
         return self
 
     def transform(self, proba: ArrayLike) -> Floats:
@@ -176,103 +175,49 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return np.asarray(prior / prior.sum())
 
     def explain(self) -> str:
-        """Say in words how far the class frequencies moved, and how sure that is."""
-        if not hasattr(self, "new_prior_"):
-            return "Will estimate how far the class frequencies have moved from those in training; not fitted yet."
+        """Describe how far the class frequencies moved, and how certain that is."""
+        check_is_fitted(self)
         old = self._old
-        moved = self.new_prior_ / old
         most = int(np.argmax(np.abs(self.new_prior_ - old)))
         found = "a shift" if self.p_value_ < 0.05 else "no significant shift"
         return (
             f"Among {self.n_rows_:,} unlabelled rows there is {found} of class frequencies (p = {self.p_value_:.2g}): "
             f"they moved by {self.distance_:.3f} in total variation, most of all class {most}, from "
-            f"{old[most]:.3f} to {self.new_prior_[most]:.3f} ± {self.standard_error_[most]:.3f} (times "
-            f"{moved[most]:.2f}). The rows tell as much as {self.effective_sample_size_:,.0f} labelled ones would. "
-            "This holds if the probabilities were calibrated in training and the inputs within each class have not "
-            "changed."
+            f"{old[most]:.3f} to {self.new_prior_[most]:.3f} ± {self.standard_error_[most]:.3f}. This holds if the "
+            "probabilities were calibrated in training and the inputs within each class have not changed."
         )
 
-    def _warn(self, share_certain: float) -> None:
-        complaints = []
-        if not self.converged_:
-            complaints.append(
-                f"expectation maximisation has not converged in {self.n_iter_} iterations; raise max_iter"
-            )
-        empty = np.flatnonzero(self.new_prior_ * self.n_rows_ < 0.5)
-        if len(empty):
-            complaints.append(
-                f"class {', '.join(map(str, empty.tolist()))} is left with less than one of {self.n_rows_} rows: the "
-                "correction all but rules it out; check it, or give the frequencies yourself to correct_proba"
-            )
-        if share_certain > 0.5:
-            complaints.append(
-                f"{share_certain:.0%} of the rows have a probability of exactly 1, which looks uncalibrated; calibrate "
-                "first, for example with TemperatureScaling"
-            )
-        for complaint in complaints:
-            warnings.warn(complaint + ".", LabelShiftWarning, stacklevel=3)
 
+def _most_likely(ratios: Floats, start: Floats) -> Floats:
+    """Maximise sum log(ratios @ q) over the simplex by expectation maximisation.
 
-def _expectation_maximisation(
-    ratios: Floats, start: Floats, tolerance: float, max_iter: int
-) -> tuple[Floats, int, bool]:
-    """Maximise sum log(ratios @ q) over the simplex: q_y <- q_y g_y, with g the gradient of its mean.
-
-    The objective is concave, so n (max g - 1) bounds its distance to the maximum: the iteration knows when to stop.
-    Plain steps crawl where classes overlap; every third one starts from an extrapolation of the two before it
-    (SQUAREM, Varadhan and Roland 2008), unless the likelihood is lower there.
+    One step is q_y <- q_y g_y, with g the gradient of the mean. The objective is concave, so n (max g - 1) bounds its
+    distance to the maximum.
     """
-    path, plain = [start], start
-    n_rows, best = len(ratios), -np.inf
-    for iteration in range(1, max_iter + 1):
-        mixture = ratios @ path[-1]
-        likelihood = float(np.log(mixture).sum())
-        if likelihood < best - tolerance:  # the extrapolation went too far
-            path, best = [plain], -np.inf
-            continue
-        gradient = (1 / mixture) @ ratios / n_rows
-        if n_rows * (gradient.max() - 1) <= tolerance:
-            return path[-1], iteration, True
-        best = likelihood
-        path.append(path[-1] * gradient / np.sum(path[-1] * gradient))
-        if len(path) == 3:
-            plain, path = path[-1], [_extrapolated(*path)]
-    return path[-1], max_iter, False
+    prior = start
+    for _ in range(_MOST_STEPS):
+        gradient = (1 / (ratios @ prior)) @ ratios / len(ratios)
+        if len(ratios) * (gradient.max() - 1) <= _TOLERANCE:
+            break
+        prior = prior * gradient
+    return prior
 
 
-def _extrapolated(first: Floats, second: Floats, third: Floats) -> Floats:
-    step, turn = second - first, third - 2 * second + first
-    size = np.linalg.norm(turn)
-    if size == 0:
-        return third
-    length = max(1.0, float(np.linalg.norm(step) / size))
-    point = first + 2 * length * step + length**2 * turn
-    point = np.where(point > 0, point, third / 2)
-    return np.asarray(point / point.sum())
-
-
-def _precision(ratios: Floats, prior: Floats) -> tuple[Floats, float]:
-    """Return standard errors, and the number of labelled rows of equal precision (in total variance)."""
-    n_rows, n_classes = ratios.shape
+def _standard_errors(ratios: Floats, prior: Floats) -> Floats:
+    """Return the standard errors of the frequencies from the observed information; zero for a class without mass."""
     present = prior > 1e-9
-    errors = np.zeros(n_classes)
-    kept = prior[present]
-    if len(kept) < 2:
-        return errors, float(n_rows)
-    scores = ratios[:, present] / (ratios @ prior)[:, None]
-    directions = np.linalg.svd(np.ones((1, len(kept))))[2][1:]  # frequencies move within the plane of sum 1
-    information = directions @ (scores.T @ scores / n_rows) @ directions.T
-    covariance = directions.T @ np.linalg.pinv(information, hermitian=True) @ directions
-    errors[present] = np.sqrt(np.maximum(np.diag(covariance), 0) / n_rows)
-    of_labels = float(np.sum(kept * (1 - kept)))
-    return errors, n_rows * min(1.0, of_labels / float(np.trace(covariance)))
+    errors = np.zeros(len(prior))
+    if present.sum() > 1:
+        scores = ratios[:, present] / (ratios @ prior)[:, None]
+        directions = np.linalg.svd(np.ones((1, scores.shape[1])))[2][1:]  # frequencies move in the plane of sum 1
+        information = directions @ (scores.T @ scores) @ directions.T
+        covariance = directions.T @ np.linalg.pinv(information, hermitian=True) @ directions
+        errors[present] = np.sqrt(np.maximum(np.diag(covariance), 0))
+    return errors
 
 
 def _check(proba: ArrayLike, train_prior: ArrayLike) -> tuple[Floats, Floats]:
-    values = check_proba(proba).astype(np.float64)
-    if values.ndim != 2 or len(values) == 0:
-        raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
-    values = np.clip(values, 0, None)
+    values = np.clip(check_rows(proba).astype(np.float64), 0, None)
     values /= values.sum(axis=1, keepdims=True)
     return values, _check_prior("train_prior", train_prior, values.shape[1], positive=True)
 

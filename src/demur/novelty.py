@@ -5,8 +5,9 @@ categories compared by equality; and how far its values lie outside the training
 category. Training rows are scored in the same way from the *other* training rows, which calibrates the score.
 """
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,21 +29,20 @@ FEWEST_ROWS = 10
 """The fewest training rows for which novelty can be calibrated."""
 
 _FOLDS = 10
-_MOST_JUDGED = 10_000
+_MOST_SCORED = 10_000
 """The most training rows whose scores are kept, for p-values down to 1 / 10,001."""
 _MOST_KEPT = 8192
 """The most training rows that new rows are compared with."""
 _MOST_NUMBERS = 1 << 20
-"""The most numbers in all kept rows together."""
+"""The most numbers in all kept rows together, as long as 32 rows are kept."""
 _FEWEST_KEPT = 32
 _MOST_INDICATORS = 32
-"""The most categories of a column that count in distances; the rarer ones are equal to each other."""
+"""The most categories of a column that count in distances; the others are equal to each other."""
 _INFINITE = 1e300
 _FURTHEST = 1e3
 """The largest scaled value of a number, in ranges."""
-_LONG_TAIL = 10.0
-"""A column whose range is so many times that of its middle 98 % is measured on a logarithmic scale."""
-_PIECE = 4096
+_ROWS_FOR_QUANTILES = 20_000
+_PIECE = 1024
 """Points whose distances are computed at a time."""
 _FIRST = 256
 """Kept rows that are compared first: most new rows are near one of them."""
@@ -50,6 +50,8 @@ _HALF = float(np.sqrt(0.5))
 """The value of a category's indicator: two different categories have the distance of one range."""
 _MORE = 1 + 1e-9
 """The factor by which one distance must exceed another, because of rounding."""
+_ZERO = 1e-12
+"""Squared distances, and distances from a range, below this are rounding errors."""
 
 _STRETCH = 1.5
 _NEAR = 0.5
@@ -61,152 +63,98 @@ _PER_UNSEEN = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
-    """The ranges and categories of the training rows, and the coordinates of rows in distances.
+class TrainingRows:
+    """The ranges and categories of training rows, and the coordinates of some of the rows.
 
     Parameters
     ----------
+    typical : array of shape (n_features,)
+        The median of each column, which stands for a missing value.
     numeric, categorical : arrays of int
         The positions of either kind of column.
-    low, high, unit : arrays of float
-        The range of each number and its length; the size of its value where it has only one.
-    bent, centre, body : arrays
-        Positions of the numbers with a long tail, their medians, and the widths of their middle 98 %.
-    factor, shift : arrays of float
-        Times ``factor`` minus ``shift``, a number (after the transformation of long tails) is in [0, 1] in training.
-    has_gaps : array of bool
-        Which columns had missing values.
+    body, start, width : arrays of shape (n_numeric,)
+        The width of the middle 98 %, or of the range. The scaled value of x is
+        (arcsinh((x - typical) / body) - start) / width: linear in the middle, logarithmic in long tails, and in [0, 1]
+        in training.
     seen : array of bool, shape (n_categorical, n_codes)
-    told : array of int, shape (n, 2)
-        The categories that have a coordinate: position among the categorical columns, and code.
+    indicators : array of int, shape (n, 2)
+        The categories that have a coordinate: position of the column, and code.
+    kept : array of shape (n_kept, n_coordinates)
+    squares : array of shape (n_kept,)
+        The squared length of each kept row.
     """
 
+    typical: Floats
     numeric: Ints
     categorical: Ints
-    low: Floats
-    high: Floats
-    unit: Floats
-    bent: Ints
-    centre: Floats
     body: Floats
-    factor: Floats
-    shift: Floats
-    has_gaps: Mask
+    start: Floats
+    width: Floats
     seen: Mask
-    told: Ints
+    indicators: Ints
+    kept: Floats
+    squares: Floats
 
     @classmethod
-    def of(cls, X: Floats, is_categorical: Mask) -> "Space":
-        """Learn from training rows."""
+    def learn(cls, X: Floats, is_categorical: Mask, rng: np.random.Generator) -> "TrainingRows":
+        """Learn ranges and categories from training rows, and keep some of the rows in random order."""
         numeric, categorical = np.flatnonzero(~is_categorical), np.flatnonzero(is_categorical)
-        numbers = X[:, numeric]
-        gaps = np.isnan(numbers)
-        low = np.where(gaps, np.inf, numbers).min(axis=0)
-        high = np.where(gaps, -np.inf, numbers).max(axis=0)
-        low, high = np.where(low > high, 0.0, low), np.where(low > high, 0.0, high)
+        low, first, typical, last, high = np.array([_quantiles(column) for column in X.T]).T
         unit = np.where(high > low, high - low, np.maximum(np.abs(low), 1.0))
-        first, median, last = _quantiles(numbers, (0.01, 0.5, 0.99))
-        bent = np.flatnonzero((last > first) & (unit > _LONG_TAIL * (last - first)))
-        centre, body = median[bent], (last - first)[bent]
-        start, width = low.copy(), unit.copy()
-        start[bent] = np.arcsinh((low[bent] - centre) / body)
-        width[bent] = np.arcsinh((high[bent] - centre) / body) - start[bent]
-        counts = _code_counts(X[:, categorical])
-        often = np.argsort(-counts, axis=1, kind="stable")[:, :_MOST_INDICATORS]
-        told = [(column, code) for column, codes in enumerate(often) for code in codes if counts[column, code]]
-        return cls(
-            numeric, categorical, low, high, unit, bent, centre, body, 1 / width, start / width,
-            np.asarray(np.isnan(X).any(axis=0)), counts > 0, np.array(told, dtype=np.int64).reshape(-1, 2),
-        )  # fmt: skip
+        body = np.where(last > first, last - first, unit)[numeric]
+        start, end = (np.arcsinh((edge - typical)[numeric] / body) for edge in (low, high))
+        codes = X[:, categorical]
+        rows, columns = np.nonzero(codes >= 0)
+        known = codes[rows, columns].astype(np.int64)
+        seen = np.zeros((len(categorical), 1 + known.max(initial=0)), dtype=bool)
+        seen[columns, known] = True
+        indicators = np.argwhere(seen & (np.cumsum(seen, axis=1) <= _MOST_INDICATORS))
+        indicators[:, 0] = categorical[indicators[:, 0]]
+        n_kept = max(_FEWEST_KEPT, min(_MOST_KEPT, _MOST_NUMBERS // max(len(numeric) + len(indicators), 1)))
+        nothing = np.empty((0, 0))
+        width = np.where(end > start, end - start, 1.0)
+        ranges = cls(typical, numeric, categorical, body, start, width, seen, indicators, nothing, nothing)
+        kept = ranges.points(X[rng.permutation(len(X))[:n_kept]])
+        return replace(ranges, kept=kept, squares=(kept**2).sum(axis=1))
 
-    @property
-    def n_coordinates(self) -> int:
-        """The number of coordinates of a point."""
-        return len(self.numeric) + int(self.has_gaps[self.numeric].sum()) + len(self.told)
+    @np.errstate(over="ignore")
+    def points(self, X: Floats) -> Floats:
+        """Return the coordinates of rows: scaled numbers and indicators of categories."""
+        filled = np.where(np.isnan(X), self.typical, X)
+        numbers = filled[:, self.numeric] - self.typical[self.numeric]
+        scaled = (np.arcsinh(numbers / self.body) - self.start) / self.width
+        scaled = np.minimum(np.maximum(scaled, -_FURTHEST), _FURTHEST)
+        if not len(self.indicators):
+            return scaled
+        return np.hstack([scaled, _HALF * (filled[:, self.indicators[:, 0]] == self.indicators[:, 1])])
 
-    def points(self, X: Floats) -> NDArray[np.float32]:
-        """Return the coordinates of rows: scaled numbers, indicators of missing numbers, indicators of categories."""
-        numbers = X[:, self.numeric]
-        with np.errstate(over="ignore", invalid="ignore"):
-            if len(self.bent):
-                numbers[:, self.bent] = np.arcsinh((numbers[:, self.bent] - self.centre) / self.body)
-            numbers *= self.factor
-            numbers -= self.shift
-        np.clip(numbers, -_FURTHEST, _FURTHEST, out=numbers)
-        parts = [numbers]
-        if self.has_gaps.any() or np.isnan(numbers).any():
-            gaps = np.isnan(numbers)
-            numbers[gaps] = 0.5
-            parts.append(0.5 * gaps[:, self.has_gaps[self.numeric]])
-        if len(self.told):
-            parts.append(_HALF * (X[:, self.categorical[self.told[:, 0]]] == self.told[:, 1]))
-        return np.hstack(parts).astype(np.float32) if len(parts) > 1 else numbers.astype(np.float32)
-
-    def left_out(self, X: Floats) -> Floats:
-        """Return the part of each squared distance that comes from gaps in columns without gaps in training."""
-        columns = self.categorical[~self.has_gaps[self.categorical]]
-        return np.asarray(0.5 * np.isnan(X[:, columns]).sum(axis=1))
-
-    def outside(self, X: Floats) -> Floats:
-        """Return how far each value lies outside: 0 inside, 1 for one range beyond, 2 for an unseen category."""
-        found = np.zeros(X.shape)
-        numbers = X[:, self.numeric]
-        with np.errstate(over="ignore", invalid="ignore"):
-            beyond = np.maximum(self.low - numbers, numbers - self.high) / self.unit
-        rows, columns = np.nonzero(beyond > 0)
-        found[rows, self.numeric[columns]] = np.log2(1 + np.minimum(beyond[rows, columns], _INFINITE))
-        if len(self.categorical):
-            found[:, self.categorical] = np.where(self._met(X), 0.0, _PER_UNSEEN)
+    def nearest(self, points: Floats, enough: float = 0.0) -> Floats:
+        """Return the squared distance of each point to the nearest kept row, or to any row within ``enough``."""
+        found = self._least(points, slice(0, _FIRST))
+        left = np.flatnonzero(found > enough)
+        if len(left) and len(self.kept) > _FIRST:
+            found[left] = np.minimum(found[left], self._least(points[left], slice(_FIRST, None)))
         return found
 
-    def _met(self, X: Floats) -> Mask:
-        """Return which categories are missing or occurred in training."""
-        codes = X[:, self.categorical]
-        missing = np.isnan(codes)
-        known = np.where(missing, 0.0, np.clip(codes, -1, self.seen.shape[1])).astype(np.int64)
-        inside = (known >= 0) & (known < self.seen.shape[1])
-        return np.asarray(missing | (inside & self.seen[np.arange(len(self.categorical)), np.where(inside, known, 0)]))
+    def _least(self, points: Floats, rows: slice) -> Floats:
+        kept, squares = self.kept[rows].T, self.squares[rows]
+        pieces = [points[start : start + _PIECE] for start in range(0, max(len(points), 1), _PIECE)]
+        found = np.concatenate([(squares - 2 * (piece @ kept)).min(axis=1) for piece in pieces])
+        found += np.einsum("ij,ij->i", points, points)
+        found[found < _ZERO] = 0.0
+        return found
 
-
-@dataclass(frozen=True, eq=False)
-class KeptRows:
-    """The coordinates of the training rows that new rows are compared with.
-
-    Parameters
-    ----------
-    points : array of float32, shape (n, n_coordinates)
-    """
-
-    points: NDArray[np.float32]
-
-    def nearest(self, points: NDArray[np.float32]) -> Floats:
-        """Return the squared distance of each point to the nearest row; zeros where no rows are kept."""
-        if not len(points) or not len(self.points):
-            return np.zeros(len(points))
-        return _least_squared(points.astype(np.float64), self.points.astype(np.float64))
-
-    def none_within(self, points: NDArray[np.float32], near: Floats) -> Mask:
-        """Return the points that have no row within their squared distance ``near``.
-
-        Most points are clearly within it of one of the first rows, for which single precision is enough.
-        """
-        slack = 1e-5 * (near + points.shape[1] + (points**2).sum(axis=1))
-        left = np.flatnonzero(_least_squared(points, self.points[:_FIRST]) >= near - slack)
-        far = np.zeros(len(points), dtype=bool)
-        far[left] = self.nearest(points[left]) > near[left]
-        return far
-
-
-def _least_squared(points: NDArray[Any], rows: NDArray[Any]) -> Floats:
-    """Return the squared distance of each point to the nearest of the rows."""
-    lengths, found = (rows**2).sum(axis=1), np.full(len(points), np.inf)
-    for start in range(0, len(points) if len(rows) else 0, _PIECE):
-        part = points[start : start + _PIECE]
-        products = part @ rows.T
-        products *= -2
-        products += lengths
-        found[start : start + _PIECE] = products.min(axis=1) + (part**2).sum(axis=1)
-    return np.asarray(np.maximum(found, 0.0))
+    def outside(self, X: Floats, points: Floats) -> Floats:
+        """Return how far each value lies outside: by its scaled value beyond [0, 1], 2 for an unseen category."""
+        found = np.zeros(X.shape)
+        scaled = points[:, : len(self.numeric)]
+        found[:, self.numeric] = np.maximum(np.maximum(-scaled, scaled - 1), 0.0)
+        if len(self.categorical):
+            codes = X[:, self.categorical]
+            inside = (codes >= 0) & (codes < self.seen.shape[1])
+            known = self.seen[np.arange(len(self.categorical)), np.where(inside, codes, 0).astype(np.int64)]
+            found[:, self.categorical] = np.where(np.isnan(codes) | (inside & known), 0.0, _PER_UNSEEN)
+        return found
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -214,9 +162,9 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     The score of a row is :math:`\max(d / d_0, o)`. Here d is the distance to the nearest training row, each number
     divided by its range in training, with :math:`d_0` the 99 % quantile of that distance among training rows; and o
-    is the sum over its values of how far each lies outside: :math:`\log_2(1 + e)` for a number e ranges beyond its
-    range, 2 for an unseen category, 0 for a missing value. Of n training rows, each judged from
-    the other folds, let m have a score of at least that of a new row; its p-value is
+    is the sum over its values of how far each lies outside: for a number, by how many ranges, with large values on a
+    logarithmic scale; 2 for an unseen category, 0 for a missing value. Of n training rows, each scored from the other
+    folds, let m have a score of at least that of a new row; its p-value is
 
     .. math:: p = (m + 1) / (n + 1).
 
@@ -232,14 +180,14 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     Attributes
     ----------
-    distances_, outside_ : arrays of shape (n,)
-        The two parts of the score of at most 10,000 training rows, from the other folds.
+    scores_ : array of shape (n,)
+        The scores of at most 10,000 training rows, from the other folds; ascending.
     n_features_in_ : int
 
     Notes
     -----
-    Numbers with long tails are measured on a logarithmic scale. New rows are compared with at most 8,192 training
-    rows. Labels are not used.
+    Numbers with long tails are measured on a logarithmic scale, and a missing value counts as the median of its column.
+    New rows are compared with at most 8,192 training rows. Labels are not used.
 
     References
     ----------
@@ -274,7 +222,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         blocks : array of int, shape (n,), optional
             Rows of one block, such as those of one patient, are scored from the rows of other blocks.
         """
-        rows = self._checked(X)
+        rows = _as_rows(X)
         rows = np.where(np.abs(rows) < _INFINITE, rows, np.nan)
         if len(rows) < FEWEST_ROWS:
             raise InputError(
@@ -285,69 +233,59 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         rng = np.random.default_rng(0)
         n_blocks = int(of_row.max()) + 1
         fold = rng.permutation(np.arange(n_blocks) % min(_FOLDS, n_blocks))[of_row]
-        judged = rng.permutation(len(rows))[:_MOST_JUDGED]
-        self.n_features_in_ = rows.shape[1]
-        self.distances_, self.outside_ = np.zeros(len(judged)), np.zeros(len(judged))
+        scored = rng.permutation(len(rows))[:_MOST_SCORED]
+        distances, outside = np.zeros(len(scored)), np.zeros(len(scored))
         for number in range(fold.max() + 1 if n_blocks > 1 else 0):
-            own = np.flatnonzero(fold[judged] == number)
-            space, kept = _parts(rows[fold != number], kinds, rng)
-            self.distances_[own], self.outside_[own] = _judged(space, kept, rows[judged[own]])
-        self.space_, self.rows_ = _parts(rows, kinds, rng)
-        self.usual_distance_ = float(np.quantile(self.distances_, 0.99, method="higher")) or 1.0
+            own = np.flatnonzero(fold[scored] == number)
+            others = TrainingRows.learn(rows[fold != number], kinds, rng)
+            distances[own], outside[own] = _parts(others, rows[scored[own]])
+        self.n_features_in_ = rows.shape[1]
+        self.training_rows_ = TrainingRows.learn(rows, kinds, rng)
+        self.usual_distance_ = float(np.quantile(distances, 0.99, method="higher")) or 1.0
+        self.scores_ = np.sort(np.maximum(distances / self.usual_distance_, outside))
+        self.auto_limits_ = (float(outside.max()) + _BEYOND, max(_STRETCH * float(distances.max()), _NEAR))
         self._limits(self.rate)
         return self
 
     def novel(self, X: ArrayLike, rate: float | str | None = None) -> Mask:
         """Return which rows are novel, at ``rate`` or at another rate."""
-        rows = self._checked(X)
+        rows, training = self._checked(X), self.training_rows_
         most_outside, radius = self._limits(self.rate if rate is None else rate)
-        near = (radius**2 + self.space_.left_out(rows)) * _MORE
-        far = self.rows_.none_within(self.space_.points(rows), near)
-        return np.asarray(far | (self.space_.outside(rows).sum(axis=1) > most_outside))
+        near, points = radius**2 * _MORE, training.points(rows)
+        far = training.nearest(points, near) > near
+        return np.asarray(far | (training.outside(rows, points).sum(axis=1) > most_outside))
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return the p-value of each row: the share of rows with at least its score, the row itself included."""
-        rows = self._checked(X)
-        scores = self._scores(*_judged(self.space_, self.rows_, rows))
-        usual = np.sort(self._scores(self.distances_, self.outside_))
-        at_least = len(usual) - np.searchsorted(usual * _MORE, scores, side="left")
-        return np.asarray((at_least + 1) / (len(usual) + 1))
+        distances, outside = _parts(self.training_rows_, self._checked(X))
+        scores = np.maximum(distances / self.usual_distance_, outside)
+        n_rows = len(self.scores_)
+        at_least = n_rows - np.searchsorted(self.scores_ * _MORE, scores, side="left")
+        return np.asarray((at_least + 1) / (n_rows + 1))
 
     def outside(self, X: ArrayLike) -> Mask:
         """Return which values lie beyond the range of training, or are unseen categories."""
-        return np.asarray(self.space_.outside(self._checked(X)) > 0)
+        rows = self._checked(X)
+        return np.asarray(self.training_rows_.outside(rows, self.training_rows_.points(rows)) > _ZERO)
 
     def explain(self) -> str:
         """Describe which rows are called novel, and how often by mistake."""
-        n_rows = len(self.distances_)
-        if self.rate == "auto":
-            return (
-                "Rows far outside of the training data are declined as novel; at most a share of "
-                f"{2 / (n_rows + 1):.2g} of ordinary rows by mistake."
-            )
-        return (
-            f"Rows unlike the training data are declined as novel; at most {self.rate:g} of ordinary rows by mistake."
-        )
+        far, share = ("unlike", self.rate) if self.rate != "auto" else ("far outside of", 2 / (len(self.scores_) + 1))
+        return f"Rows {far} the training data are declined as novel; at most {share:.2g} of ordinary rows by mistake."
 
     def _limits(self, rate: float | str) -> tuple[float, float]:
         """Return the limits of the sum outside and of the distance."""
         if rate == "auto":
-            return float(self.outside_.max()) + _BEYOND, max(_STRETCH * float(self.distances_.max()), _NEAR)
-        n_rows = len(self.distances_)
+            return self.auto_limits_
+        n_rows = len(self.scores_)
         check_rate(rate, n_rows)
-        allowed = int(np.floor(float(rate) * (n_rows + 1) + 1e-9))
-        limit = float(np.partition(self._scores(self.distances_, self.outside_), n_rows - allowed)[n_rows - allowed])
+        limit = float(self.scores_[n_rows - int(float(rate) * (n_rows + 1) + 1e-9)])
         return limit, limit * self.usual_distance_
 
-    def _scores(self, distances: Floats, outside: Floats) -> Floats:
-        return np.maximum(distances / self.usual_distance_, outside)
-
     def _checked(self, X: ArrayLike) -> Floats:
-        rows = np.asarray(X, dtype=np.float64)
-        if rows.ndim != 2 or not rows.shape[1]:
-            raise InputError(f"rows must have shape (n, n_features), got {rows.shape}.")
-        if hasattr(self, "n_features_in_") and rows.shape[1] != self.n_features_in_:
-            check_is_fitted(self)
+        rows = _as_rows(X)
+        check_is_fitted(self, "scores_")
+        if rows.shape[1] != self.n_features_in_:
             raise InputError(f"rows have {rows.shape[1]} features, and those of training {self.n_features_in_}.")
         return rows
 
@@ -364,42 +302,33 @@ def check_rate(rate: object, n_rows: int | None = None) -> None:
     """
     if isinstance(rate, str) and rate == "auto":
         return
-    if isinstance(rate, bool | str) or not isinstance(rate, int | float | np.number) or not 0 < rate < 1:
+    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) < 1:
         raise InputError(f'the rate of novelty must be "auto" or a share between 0 and 1, got {rate!r}.')
-    if n_rows is not None and rate * (n_rows + 1) < 1 - 1e-9:
+    share = float(rate)
+    if n_rows is not None and share * (n_rows + 1) < 1 - 1e-9:
         raise InputError(
-            f"a false-alarm rate of {rate:g} takes {int(np.ceil(1 / rate)) - 1:,} training rows, and there are "
+            f"a false-alarm rate of {share:g} takes {int(np.ceil(1 / share)) - 1:,} training rows, and there are "
             f'{n_rows:,}: ask for at least {np.ceil(1e4 / (n_rows + 1)) / 1e4:g}, or for "auto".'
         )
 
 
-def _parts(rows: Floats, categorical: Mask, rng: np.random.Generator) -> tuple[Space, KeptRows]:
-    """Return ranges and categories of the rows, and the rows to compare with, in random order."""
-    space = Space.of(rows, categorical)
-    n_kept = min(_MOST_KEPT, _MOST_NUMBERS // max(space.n_coordinates, 1), len(rows))
-    if n_kept < min(_FEWEST_KEPT, len(rows)):
-        n_kept = 0
-    points = space.points(rows[rng.permutation(len(rows))[:n_kept]])
-    return space, KeptRows(points)
+def _as_rows(X: ArrayLike) -> Floats:
+    rows = np.asarray(X, dtype=np.float64)
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise InputError(f"rows must have shape (n, n_features), got {rows.shape}.")
+    return rows
 
 
-def _judged(space: Space, kept: KeptRows, rows: Floats) -> tuple[Floats, Floats]:
+def _parts(training: TrainingRows, rows: Floats) -> tuple[Floats, Floats]:
     """Return for each row its distance to the nearest kept row, and the sum of how far its values lie outside."""
-    squared = kept.nearest(space.points(rows)) - space.left_out(rows)
-    return np.sqrt(np.maximum(squared, 0.0)), space.outside(rows).sum(axis=1)
+    points = training.points(rows)
+    return np.sqrt(training.nearest(points)), training.outside(rows, points).sum(axis=1)
 
 
-def _quantiles(numbers: Floats, shares: tuple[float, ...]) -> Floats:
-    """Return quantiles of each column, of some rows where there are many; 0 where a column holds nothing."""
-    if not numbers.shape[1]:  # nanquantile returns another shape then
-        return np.empty((len(shares), 0))
-    some = numbers[:: 1 + len(numbers) // 20_000]
-    held = np.where(np.isnan(some).all(axis=0), 0.0, some)
-    return np.asarray(np.nanquantile(held, shares, axis=0, method="lower"))
-
-
-def _code_counts(codes: Floats) -> NDArray[np.int64]:
-    """Return how often each code of each column occurs, shape (n_columns, n_codes)."""
-    known = [column[column >= 0].astype(np.int64) for column in codes.T]
-    n_codes = 1 + max((int(column.max(initial=0)) for column in known), default=0)
-    return np.array([np.bincount(column, minlength=n_codes) for column in known]).reshape(-1, n_codes)
+def _quantiles(column: Floats) -> tuple[float, ...]:
+    """Return the least value, the 1 %, 50 % and 99 % quantiles of some rows, and the largest; zeros of no value."""
+    held = column[~np.isnan(column)]
+    if not len(held):
+        return (0.0,) * 5
+    some = held[:: 1 + len(held) // _ROWS_FOR_QUANTILES]
+    return (held.min(), *np.quantile(some, (0.01, 0.5, 0.99), method="lower"), held.max())

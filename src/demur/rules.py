@@ -116,12 +116,12 @@ class Decision(Generic[Array]):
         """Write the decisions as class names, with ``reject_label`` where declined."""
         decision = self.numpy()
         answers: AnyArray = np.asarray(classes)[decision.label]
-        same_kind = _is_text(answers) == _is_text(np.asarray(reject_label)) and answers.dtype != bool
-        if not same_kind or reject_label is None:
-            answers = answers.astype(object)  # NumPy would turn a -1 among names into the name "-1"
-            answers[decision.reject] = reject_label
-            return answers
-        return np.where(decision.reject, np.asarray(reject_label), answers)
+        is_text = [array.dtype.kind in "US" for array in (answers, np.asarray(reject_label))]
+        if is_text[0] == is_text[1] and answers.dtype != bool and reject_label is not None:
+            return np.where(decision.reject, np.asarray(reject_label), answers)
+        answers = answers.astype(object)  # NumPy would turn a -1 among names into the name "-1"
+        answers[decision.reject] = reject_label
+        return answers
 
 
 class Rule(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
@@ -296,25 +296,9 @@ class ThresholdRule(Rule):
 
     threshold_: Any
 
-    def decide_confidence(self, label: ArrayLike, confidence: ArrayLike) -> Decision[AnyArray]:
-        """Decide for classes and confidences that are known already, as those of another :class:`Decision`.
-
-        Parameters
-        ----------
-        label : array of int
-        confidence : array of the same shape
-            On the scale of the confidences that the rule was fitted to.
-        """
-        scores = np.asarray(confidence, dtype=np.float64)
-        return Decision.from_acceptance(np.asarray(label), scores - self._checked_threshold(), scores)
-
     def _decide(self, proba: FloatArray) -> Decision[AnyArray]:
         confidence = proba.max(axis=-1)
-        return Decision.from_acceptance(proba.argmax(axis=-1), confidence - self._checked_threshold(), confidence)
-
-    def _checked_threshold(self) -> Any:
-        """Return the threshold if it can be used."""
-        return self.threshold_
+        return Decision.from_acceptance(proba.argmax(axis=-1), confidence - self.threshold_, confidence)
 
 
 @register_rule
@@ -335,18 +319,14 @@ class Threshold(ThresholdRule):
     name = "threshold"
 
     def __init__(self, threshold: float | FloatArray) -> None:
+        values = np.asarray(threshold, dtype=np.float64)
+        if not np.all((values >= 0) & (values <= 1)):
+            raise InputError(f"threshold must be in [0, 1], got {threshold}.")
         self.threshold = threshold
-        self._checked_threshold()
 
     @property
     def threshold_(self) -> Any:
         """The threshold itself."""
-        return self.threshold
-
-    def _checked_threshold(self) -> Any:
-        values = np.asarray(self.threshold, dtype=np.float64)
-        if not np.all((values >= 0) & (values <= 1)):
-            raise InputError(f"threshold must be in [0, 1], got {self.threshold}.")
         return self.threshold
 
     def explain(self) -> str:
@@ -445,6 +425,22 @@ def check_proba(proba: ArrayLike) -> FloatArray:
     return values
 
 
+def check_rows(proba: ArrayLike) -> FloatArray:
+    """Check class probabilities of a sample, of shape (n, n_classes) with at least one row.
+
+    Examples
+    --------
+    >>> check_rows([0.5, 0.5])
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: proba must have shape (n, n_classes) with at least one row, got (2,).
+    """
+    values = check_proba(proba)
+    if values.ndim != 2 or len(values) == 0:
+        raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
+    return values
+
+
 def check_classes(y: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.integer[Any]]:
     """Check true classes as column numbers of probabilities of this shape, (n, n_classes): one integer per row.
 
@@ -479,10 +475,8 @@ def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[n
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != (n_examples,):
         raise InputError(f"sample_weight must have shape ({n_examples},), one per example, got {weights.shape}.")
-    if not np.isfinite(weights).all():
-        raise InputError("sample_weight must be finite, got NaN or infinity.")
-    if (weights < 0).any():
-        raise InputError(f"sample_weight must not be negative, got {weights.min():g}.")
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise InputError(f"sample_weight must be finite and not negative, got {weights.min():g}.")
     if not weights.any():
         raise InputError("sample_weight is zero for every example; at least one must count.")
     return weights
@@ -513,21 +507,15 @@ def _rejecting_can_pay(matrix: NDArray[np.float64]) -> bool:
     n_classes = matrix.shape[0]
     saving = matrix[:, :-1] - matrix[:, -1:]
     saving = saving / np.maximum(np.abs(saving).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    result = linprog(
-        np.r_[np.zeros(n_classes), -1.0],
-        A_ub=np.c_[-saving.T, np.ones(n_classes)],
+    result = linprog(  # the largest t such that some distribution saves at least t beside every answer
+        np.append(np.zeros(n_classes), -1.0),
+        A_ub=np.column_stack([-saving.T, np.ones(n_classes)]),
         b_ub=np.zeros(n_classes),
-        A_eq=np.r_[np.ones(n_classes), 0.0][None],
+        A_eq=[np.append(np.ones(n_classes), 0.0)],
         b_eq=[1.0],
         bounds=[(0, 1)] * n_classes + [(None, None)],
     )
-    if result.status != 0 or result.fun is None:
-        raise RuntimeError(f"the linear program that checks the cost matrix failed: {result.message}")
-    return bool(-result.fun > 1e-9)
-
-
-def _is_text(array: AnyArray) -> bool:
-    return array.dtype.kind in "US"
+    return bool((result.fun or 0.0) < -1e-9)
 
 
 def _to_numpy(array: Any) -> AnyArray:

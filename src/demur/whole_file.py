@@ -1,50 +1,27 @@
 """Files and folders that are written completely or not at all, even if the machine stops in between."""
 
-import ctypes
+import glob
 import os
-import re
 import secrets
 import shutil
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from filelock import FileLock
 
 __all__ = ["locked", "move_into_place", "part_of", "recover", "write_whole"]
 
-_ABANDONED = 24 * 3600
-"""Seconds after which a temporary file or folder counts as left behind by a process that was killed."""
-
 
 def part_of(path: Path) -> Path:
-    """Return a hidden temporary name beside a path, and remove temporaries of this path that are older than a day.
+    """Return a hidden temporary name beside a path.
 
     Examples
     --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> stale = folder / ".notes.txt.0123456789ab.part"
-    >>> stale.touch()
-    >>> os.utime(stale, (0, 0))
-    >>> part_of(folder / "notes.txt").suffix, stale.exists()
-    ('.part', False)
+    >>> part_of(Path("notes.txt")).name.startswith(".notes.txt.")
+    True
     """
-    for stale in _temporaries(path, "part|replaced") if path.exists() else _temporaries(path, "part"):
-        with suppress(OSError):  # another process may have removed it
-            if time.time() - stale.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
-
-
-def _temporaries(path: Path, suffix: str) -> list[Path]:
-    own = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.({suffix})")
-    return [one for one in path.parent.glob(".*") if own.fullmatch(one.name)]
 
 
 @contextmanager
@@ -62,14 +39,7 @@ def locked(path: Path) -> Iterator[None]:
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
-    with path.with_name(f".{path.name}.lock").open("ab") as file:
-        if sys.platform == "win32":
-            while True:
-                with suppress(OSError):  # it gives up after ten seconds
-                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-                    break
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with FileLock(path.with_name(f".{path.name}.lock")):
         yield
 
 
@@ -120,8 +90,8 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
 def move_into_place(new: Path, path: Path) -> None:
     """Move a complete folder to its path, and remove the folder that was there before.
 
-    On Linux the two folders are exchanged in one step, so that the path always exists. Elsewhere the old one is renamed
-    first; :func:`recover` renames it back if the process is killed before the new one is in place.
+    The old folder is renamed first; :func:`recover` renames it back if the process is killed before the new one is in
+    place.
 
     Examples
     --------
@@ -135,22 +105,18 @@ def move_into_place(new: Path, path: Path) -> None:
     (['model'], 'new')
     """
     _sync_folder(new)
-    if not path.exists():
-        new.rename(path)
-    elif _exchange(new, path):
-        _sync_folder(path.parent)
-        shutil.rmtree(new, ignore_errors=True)
-    else:
-        old = part_of(path).with_suffix(".replaced")
+    old = part_of(path).with_suffix(".replaced")
+    replaces = path.exists()
+    if replaces:
         path.rename(old)
-        try:
-            new.rename(path)
-        except BaseException:
+    try:
+        new.rename(path)
+    except BaseException:
+        if replaces:
             old.rename(path)
-            raise
-        _sync_folder(path.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        raise
     _sync_folder(path.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def recover(path: Path) -> None:
@@ -167,22 +133,9 @@ def recover(path: Path) -> None:
     """
     if path.exists() or path.is_symlink() or not path.name or not path.parent.is_dir():
         return
-    aside = _temporaries(path, "replaced")
+    aside = list(path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}.replaced"))
     if aside:
         max(aside, key=lambda one: one.stat().st_mtime_ns).rename(path)
-
-
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step, where the system supports it."""
-    try:
-        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError, TypeError):  # not Linux, or an old C library
-        return False
-    done: int = renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
-    return done == 0  # some file systems cannot; the renames report any other error
 
 
 def _sync_folder(folder: Path) -> None:

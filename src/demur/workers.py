@@ -1,4 +1,4 @@
-"""Worker threads that each run single-threaded kernels, and clients of Dask clusters.
+"""Running work: threads that each run single-threaded kernels, clients of Dask clusters, a progress bar.
 
 Small tensor operations gain nothing from several threads, and become slow if other programs use the cores too. Several
 workers with independent work gain from every core.
@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -33,6 +33,7 @@ __all__ = [
     "native_threads",
     "on_workers",
     "optional_dask",
+    "progress_bar",
     "single_threaded_kernels",
 ]
 
@@ -68,13 +69,8 @@ def on_workers(
         if n_workers <= 1:
             return [function(item) for item in items]
         with ThreadPoolExecutor(n_workers, initializer=_start_worker) as pool:
-            futures = [pool.submit(function, item) for item in items]
             try:
-                wait(futures, return_when=FIRST_EXCEPTION)
-                for future in futures:
-                    if future.done():
-                        future.result()
-                return [future.result() for future in futures]
+                return list(pool.map(function, items))
             except BaseException:
                 if stop is not None:
                     stop.set()
@@ -183,6 +179,22 @@ def free_cores() -> int:
     except (AttributeError, OSError):  # not on Windows
         return cores
     return max(1, round(cores - others))
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error, and yield a function that advances it and may describe the current step.
+
+    If the total is not known, the bar shows the number of steps and their speed.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    text = "{task.description}" if total is not None else "{task.completed:,} {task.description}"
+    columns = (TextColumn(text), BarColumn(), TaskProgressColumn(show_speed=True), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda steps, now=None: bar.update(task, advance=steps, description=f"{what} {now}" if now else None)
 
 
 _ROWS_FOR_THREADS = 50_000

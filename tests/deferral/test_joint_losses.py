@@ -163,7 +163,7 @@ def test_one_perfect_expert_at_price_zero_is_the_constant_cost_loss():
     five = scores[:, : K + 1]
     right = torch.ones(20, 1, dtype=torch.float64)
     for joint, alone in (("ms", "ms"), ("ova", "vn"), ("asm", "asm")):
-        torch.testing.assert_close(get_joint(joint)(five, y, right, [0.0]), get(alone)(five, y, 0.0))
+        torch.testing.assert_close(get_joint(joint)(five, y, right, [0.0]), get(alone).forward(five, y, 0.0))
 
 
 def test_rs_is_the_logarithm_of_pooled_probability():

@@ -120,7 +120,6 @@ def test_every_public_module_has_a_page():
         "lazy_torch",
         "named_classes",
         "py",
-        "progress",
         "whole_file",
         "workers",
     } == {name.split(".")[0] for name in MODULES}

@@ -271,7 +271,7 @@ def test_reject_labels():
         ({"learning_rate": "fast"}, TypeError, "learning_rate must be a number, got 'fast'"),
         ({"validation_fraction": None}, TypeError, "validation_fraction must be a number"),
         ({"cost": np.array([0.1, 0.2])}, ValueError, "cost must be one number to fit"),
-        ({"loss": "apc+exp", "cost": 0.0}, ValueError, "infinite at cost 0"),
+        ({"loss": "apc+exp", "cost": 0.0}, ValueError, "for a cost of 0"),
         ({"loss": 3}, TypeError, "a registered name, a Loss, or a function .* got int"),
         ({"device": "tpu"}, ValueError, "unknown device 'tpu'"),
         ({"device": "cuda:99"}, ValueError, "no CUDA GPU|99"),

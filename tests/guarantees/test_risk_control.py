@@ -11,7 +11,7 @@ from scipy.stats import binom
 from sklearn.exceptions import NotFittedError
 
 from demur.guarantees import Coverage, NoGuaranteeError, RiskControl
-from demur.guarantees.risk_control import fixed_sequence, fixed_thresholds, p_value, rows_needed, sgr, upper_bound
+from demur.guarantees.risk_control import fixed_sequence, fixed_thresholds, p_value, rows_needed, upper_bound
 from demur.rules import Rule, Threshold
 
 CONFIDENCES = st.lists(st.integers(1, 8).map(lambda eighths: eighths / 8), min_size=1, max_size=30)
@@ -55,9 +55,8 @@ def test_coverage_accepts_the_smallest_set_that_reaches_the_target(confidence, t
     achievable = [(confidence >= value).mean() for value in sorted(set(confidence), reverse=True)]
     wanted = min(share for share in achievable if share >= target)
     rule = Coverage(target).fit_confidence(confidence)
-    decision = rule.decide_confidence(np.zeros(len(confidence), dtype=int), confidence)
-    assert (~decision.reject).mean() == wanted == rule.n_accepted_ / len(confidence)
-    accepted = confidence[~decision.reject]
+    accepted = confidence[confidence > rule.threshold_]
+    assert len(accepted) / len(confidence) == wanted == rule.n_accepted_ / len(confidence)
     assert np.sum(accepted > accepted.min()) / len(confidence) < target  # without the last tied group it is too few
 
 
@@ -76,7 +75,7 @@ def test_coverage_on_probabilities_and_new_rows():
 
 def test_coverage_of_a_confidence_on_another_scale():
     rule = Coverage(1.0).fit_confidence([-3.0, 0.0, 2.0])
-    assert not rule.decide_confidence([0, 0, 0], [-3.0, -99.0, 1.0]).reject.any()
+    assert rule.threshold_ == -np.inf
 
 
 # --- RiskControl: the guarantee
@@ -124,17 +123,15 @@ def true_risk(error, n_classes, threshold):
     return error(top * (np.arange(2000) + 0.5) / 2000).mean()
 
 
-def outcomes(choose, error, n_classes, n, target, delta):
-    """The true risk and the true coverage that each sample ends at; NaN and 0 without a guarantee."""
+def outcomes(error, n_classes, n, target, delta):
+    """The true risk that each sample ends at; NaN without a guarantee."""
     found = []
     for confidence, wrong in zip(*samples(error, n_classes, n), strict=True):
         try:
-            threshold = choose(confidence, wrong, target, delta).threshold
-            coverage = min((1 - threshold) / (1 - 1 / n_classes), 1)
-            found.append((true_risk(error, n_classes, threshold), coverage))
+            found.append(true_risk(error, n_classes, fixed_sequence(confidence, wrong, target, delta).threshold))
         except NoGuaranteeError:
-            found.append((math.nan, 0.0))
-    return np.array(found).T
+            found.append(math.nan)
+    return np.array(found)
 
 
 QUICK = "calibrated, K = 3, few rows", "overconfident, K = 3"
@@ -144,22 +141,17 @@ QUICK = "calibrated, K = 3, few rows", "overconfident, K = 3"
     "setting",
     [pytest.param(value, id=name, marks=() if name in QUICK else pytest.mark.slow) for name, value in SETTINGS.items()],
 )
-def test_the_risk_exceeds_its_target_no_more_often_than_delta_and_the_default_is_sharper(setting):
+def test_the_risk_exceeds_its_target_no_more_often_than_delta(setting):
     error, n_classes, n, target, delta = setting
-    coverages = {}
-    for choose in (fixed_sequence, sgr):
-        risk, coverage = outcomes(choose, error, n_classes, n, target, delta)
-        assert np.sum(risk > target) <= most_violations(delta)
-        assert np.isfinite(risk).mean() > 0.2  # the guarantee is not kept by never giving it
-        coverages[choose] = coverage.mean()
-    assert coverages[fixed_sequence] > coverages[sgr]
+    risk = outcomes(error, n_classes, n, target, delta)
+    assert np.sum(risk > target) <= most_violations(delta)
+    assert np.isfinite(risk).mean() > 0.2  # the guarantee is not kept by never giving it
 
 
-@pytest.mark.parametrize("choose", [fixed_sequence, sgr])
 @pytest.mark.parametrize(("n", "target", "delta"), [(50, 0.3, 0.2), (400, 0.1, 0.1)])
-def test_where_every_threshold_violates_hardly_any_is_returned(choose, n, target, delta):
+def test_where_every_threshold_violates_hardly_any_is_returned(n, target, delta):
     """The hardest case: the risk is just above the target wherever the threshold lies, so any answer is wrong."""
-    risk, _ = outcomes(choose, lambda u: np.full(u.shape, target * 1.0001), 4, n, target, delta)
+    risk = outcomes(lambda u: np.full(u.shape, target * 1.0001), 4, n, target, delta)
     answered = np.isfinite(risk).sum()
     assert answered <= most_violations(delta)
     assert answered >= N_SAMPLES * delta / 20  # and the correction does not throw delta away
@@ -168,7 +160,7 @@ def test_where_every_threshold_violates_hardly_any_is_returned(choose, n, target
 @pytest.mark.slow
 def test_fixed_sequence_testing_needs_no_monotone_risk():
     for n, target in ((300, 0.15), (1500, 0.1)):
-        risk, _ = outcomes(fixed_sequence, wrong_at_the_top, 2, n, target, 0.1)
+        risk = outcomes(wrong_at_the_top, 2, n, target, 0.1)
         assert np.sum(risk > target) <= most_violations(0.1)
 
 
@@ -176,54 +168,19 @@ def test_fixed_sequence_testing_needs_no_monotone_risk():
 def test_ties_do_not_break_it():
     """Two confidences only; the risk of the upper one is just above the target, that of both together too."""
     rng = np.random.default_rng(0)
-    for choose in (fixed_sequence, sgr):
-        answered = 0
-        for _ in range(N_SAMPLES):
-            confidence = rng.choice([0.9, 0.6], size=200)
-            wrong = rng.uniform(size=200) < 0.2001
-            try:
-                choose(confidence, wrong, 0.2, 0.1)
-                answered += 1
-            except NoGuaranteeError:
-                pass
-        assert answered <= most_violations(0.1)
+    answered = 0
+    for _ in range(N_SAMPLES):
+        confidence = rng.choice([0.9, 0.6], size=200)
+        wrong = rng.uniform(size=200) < 0.2001
+        try:
+            fixed_sequence(confidence, wrong, 0.2, 0.1)
+            answered += 1
+        except NoGuaranteeError:
+            pass
+    assert answered <= most_violations(0.1)
 
 
 # --- RiskControl: the choices
-
-
-def sgr_by_brute_force(confidence, wrong, target, delta):
-    """The bisection with binomial sums instead of the beta distribution, and masks instead of sorted counts."""
-    n = len(confidence)
-    level = delta / math.ceil(math.log2(n + 1))
-    ranked = sorted(confidence, reverse=True)
-    passed, failed, chosen = 0, n + 1, None
-    while failed - passed > 1:
-        k = (passed + failed) // 2
-        accepted = confidence > ranked[k] if k < n else np.ones(n, dtype=bool)
-        if accepted.any() and binom.cdf(wrong[accepted].sum(), accepted.sum(), target) <= level:
-            passed, chosen = k, accepted
-        else:
-            failed = k
-    return chosen
-
-
-@given(st.integers(0, 2**16), st.integers(1, 400), st.sampled_from([2, 20, 1000]), st.sampled_from([0.1, 0.2, 0.4]))
-@settings(max_examples=60)
-def test_sgr_is_the_bisection(seed, n, levels, target):
-    rng = np.random.default_rng(seed)
-    confidence = np.ceil(rng.uniform(size=n) * levels) / levels
-    wrong = rng.uniform(size=n) < (1 - confidence) / 3
-    expected = sgr_by_brute_force(confidence, wrong, target, 0.1)
-    if expected is None:
-        with pytest.raises(NoGuaranteeError) as caught:
-            sgr(confidence, wrong, target, 0.1)
-        assert caught.value.best.bound > target
-        return
-    found = sgr(confidence, wrong, target, 0.1)
-    assert (confidence > found.threshold).tolist() == expected.tolist()
-    assert (found.n_accepted, found.n_wrong) == (expected.sum(), wrong[expected].sum())
-    assert found.bound <= target
 
 
 @given(st.integers(0, 2**16), st.integers(1, 400), st.sampled_from([0.05, 0.2, 0.6]))
@@ -260,14 +217,13 @@ def test_the_thresholds_are_fixed_in_advance_and_descend_to_accepting_all(target
     assert thresholds[parts.argmax()] == pytest.approx(1 - target)
 
 
-@pytest.mark.parametrize("method", ["auto", "fixed-sequence", "sgr"])
 @pytest.mark.parametrize("n_classes", [2, 7])
-def test_fit_decide_and_explain(method, n_classes):
+def test_fit_decide_and_explain(n_classes):
     rng = np.random.default_rng(1)
     confidence = rng.uniform(1 / n_classes, 1, size=3000) ** 0.2
     proba = probabilities(confidence, n_classes)
     y = np.where(rng.uniform(size=3000) < confidence, 0, rng.integers(1, n_classes, size=3000))
-    rule = RiskControl(0.05, method=method)
+    rule = RiskControl(0.05)
     assert "not fitted yet" in rule.explain()
     assert rule.fit(proba[:2000], y[:2000]) is rule
     assert isinstance(rule, Rule)
@@ -276,32 +232,20 @@ def test_fit_decide_and_explain(method, n_classes):
     assert decision.reject.tolist() == (proba.max(axis=1) <= rule.threshold_).tolist()
     assert np.sum(~decision.reject[:2000]) == rule.certificate_.n_accepted
     assert rule.certificate_.n_wrong / rule.certificate_.n_accepted < rule.certificate_.bound <= 0.05
-    assert rule.certificate_.method == ("sgr" if method == "sgr" else "fixed-sequence")
     text = rule.explain()
     for words in ("0.95", "0.05", f"{rule.threshold_:.6g}", "2,000 calibration rows", "exchangeable"):
         assert words in text
-    assert ("does not fall" in text) == (method == "sgr")
-
-
-def test_sgr_takes_a_confidence_on_any_scale():
-    margin = np.linspace(-5, 5, 1000)
-    rule = RiskControl(0.1, method="sgr").fit_confidence(margin, margin < 0)
-    assert -1.5 < rule.threshold_ < 0
-    assert RiskControl(0.6, method="sgr").fit_confidence(margin, margin < 0).threshold_ == -math.inf
-    with pytest.raises(ValueError, match=r"needs confidences in \[0, 1\], got -5 to 5; use method='sgr'"):
-        RiskControl(0.1).fit_confidence(margin, margin < 0)
 
 
 # --- bad input
 
 
-@pytest.mark.parametrize("method", ["auto", "sgr"])
-def test_no_threshold_can_give_the_guarantee(method):
+def test_no_threshold_can_give_the_guarantee():
     proba, y = probabilities(np.linspace(0.6, 1, 50), 3), np.zeros(50, dtype=int)
     with pytest.raises(
         NoGuaranteeError, match=r"at most 0\.01 with probability 0\.95: on these 50 .* bound is"
     ) as caught:
-        RiskControl(0.01, method=method).fit(proba, y)
+        RiskControl(0.01).fit(proba, y)
     assert caught.value.best.n_rows == 50
     assert caught.value.best.bound > 0.01
     assert caught.value.rows_needed >= rows_needed(0.01, 0.05) == 299
@@ -309,7 +253,7 @@ def test_no_threshold_can_give_the_guarantee(method):
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (copy.best, str(copy)) == (caught.value.best, str(caught.value))
     with pytest.raises(NoGuaranteeError, match="bound is 1 "):
-        RiskControl(0.3, method=method).fit(proba, y + 1)
+        RiskControl(0.3).fit(proba, y + 1)
 
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, math.nan])
@@ -323,22 +267,20 @@ def test_shares_outside_the_domain(value):
             Coverage(value)
 
 
-def test_what_is_no_number_or_no_method():
+def test_what_is_no_number():
     with pytest.raises(TypeError, match=r"target_risk must be a number in \(0, 1\), got '5 %'"):
         RiskControl("5 %")
     with pytest.raises(TypeError, match="target must be a number"):
         Coverage(None)
-    with pytest.raises(ValueError, match="method must be 'auto', 'fixed-sequence' or 'sgr', got 'best'"):
-        RiskControl(0.1, method="best")
 
 
 @pytest.mark.parametrize(
     ("proba", "y", "kind", "message"),
     [
-        (np.empty((0, 2)), np.empty(0, dtype=int), ValueError, "calibration sample is empty; set rows aside"),
+        (np.empty((0, 2)), np.empty(0, dtype=int), ValueError, "with at least one row"),
         ([[0.5, np.nan]], [0], ValueError, "NaN or infinity"),
         ([[0.5, 0.6]], [0], ValueError, r"row 1 sums to 1\.1"),
-        ([0.5, 0.5], [0], ValueError, r"proba must have shape \(n, n_classes\), got \(2,\)"),
+        ([0.5, 0.5], [0], ValueError, r"proba must have shape \(n, n_classes\) .* got \(2,\)"),
         ([[0.5, 0.5]], [0, 1], ValueError, r"y must have shape \(1,\)"),
         ([[0.5, 0.5]], [2], ValueError, "column numbers from 0 to 1, got 2"),
         ([[0.5, 0.5]], [-1], ValueError, "column numbers from 0 to 1, got -1"),
@@ -364,6 +306,6 @@ def test_bad_confidences():
 
 @pytest.mark.parametrize("rule", [Coverage(0.5), RiskControl(0.1)])
 def test_a_rule_that_is_not_fitted(rule):
-    with pytest.raises(NotFittedError, match=r"has no threshold yet; call fit\(proba, y\) first"):
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
         rule.decide([[0.5, 0.5]])
     assert "not fitted yet" in rule.explain()

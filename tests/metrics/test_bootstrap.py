@@ -15,7 +15,6 @@ def test_the_interval_of_a_mean_is_the_normal_one():
     assert interval.estimate == x.mean()
     assert interval.low == pytest.approx(x.mean() - half, abs=0.1 * half)
     assert interval.high == pytest.approx(x.mean() + half, abs=0.1 * half)
-    assert interval.resamples.shape == (2000,)
 
 
 @pytest.mark.slow
@@ -63,12 +62,9 @@ def test_a_band_and_undefined_resamples():
 
     band = bootstrap(risks, confidence, wrong, n_resamples=300, seed=0)
     assert band.estimate[:2].tolist() == [0.1, 1.0]
-    assert band.n_undefined[0] == 0
-    assert 70 < band.n_undefined[1] < 140
     assert band.low[1] == band.high[1] == 1
     assert math.isnan(band.estimate[2])
     assert math.isnan(band.low[2])
-    assert band.n_undefined[2] == 300
     assert "nan" in str(band)
 
 
@@ -86,8 +82,3 @@ def test_a_band_and_undefined_resamples():
 def test_bad_calls(arrays, options, message):
     with pytest.raises(ValueError, match=message):
         bootstrap(lambda *rows: 0.0, *arrays, **options)
-
-
-def test_a_statistic_whose_shape_varies():
-    with pytest.raises(ValueError, match="one fixed shape"):
-        bootstrap(np.unique, np.arange(20), n_resamples=5, seed=0)

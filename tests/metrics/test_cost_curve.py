@@ -82,7 +82,6 @@ def test_a_cost_at_which_nothing_is_answered():
     assert curve.risk_at(0.3) == 0.3
     assert curve.coverage_at(0.3) == 0
     assert math.isnan(curve.accuracy_at(0.3))
-    assert "1 rows, 1 breakpoints" in repr(curve)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +91,8 @@ def test_a_cost_at_which_nothing_is_answered():
         ([[0.5, np.nan]], [0], None, "NaN or infinity"),
         (np.empty((0, 2)), [], None, r"with n >= 1, got \(0, 2\) and \(0,\)"),
         ([[0.5, 0.5]], [0, 1], None, r"got \(1, 2\) and \(2,\)"),
-        ([[0.5, 0.5]], [2], None, r"y contains 2, which is not a column of proba \(columns: 0, 1\); pass classes="),
-        ([[0.5, 0.5]], ["a"], ["b", "c"], "y contains 'a', which is not a column"),
+        ([[0.5, 0.5]], [2], None, "y contains 2, which is none of the 2 columns of proba; pass classes="),
+        ([[0.5, 0.5]], ["a"], ["b", "c"], "y contains 'a', which is none of"),
         ([[0.5, 0.5]], [0], [0, 1, 2], "classes must name the 2 columns"),
     ],
 )

@@ -14,7 +14,7 @@ from demur.metrics import (
     proportion_interval,
     risk_interval,
 )
-from demur.metrics.intervals import _Ranked, _upper
+from demur.metrics.intervals import _upper, ranked_areas
 
 SIZES, RATES, N_DRAWS = (10, 20, 100, 1000), (0, 0.01, 0.1, 0.5), 2000
 LEAST_COVERAGE = 0.93
@@ -143,9 +143,9 @@ def test_areas_cover(population, n):
     uniform = rng.uniform(size=ranks.shape)
     for rate in RATES:
         error, truths = population(rate)
-        ranked = _Ranked((uniform < error(ranks)).astype(float), np.arange(n))
+        found = ranked_areas((uniform < error(ranks)).astype(float), np.arange(n), 0.025)
         for area, truth in truths.items():
-            _, low, high = ranked.interval(area, 0.025)
+            _, low, high = found[area]
             assert np.mean((low <= truth + 1e-9) & (truth - 1e-9 <= high)) >= LEAST_COVERAGE, (rate, area)
 
 

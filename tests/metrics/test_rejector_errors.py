@@ -73,7 +73,7 @@ def test_ties_survive_rounding(cost, dtype):
         (np.zeros(0, bool), np.zeros((0, 2)), 0.2, ValueError, r"with n >= 1, got \(0,\)"),
         ([True], [[0.9, 0.9]], 0.2, ValueError, "probabilities must sum to 1"),
         ([True], [[0.9, 0.1]], 1.0, ValueError, r"cost must be in \[0, 1\)"),
-        ([True], [[0.9, 0.1]], [0.1, 0.2], ValueError, r"cost must be one number or have shape \(1,\), got \(2,\)"),
+        ([True], [[0.9, 0.1]], [0.1, 0.2], ValueError, r"one per row, of shape \(1,\); got shape \(2,\)"),
     ],
 )
 def test_bad_input(reject, eta, cost, error, message):

@@ -87,13 +87,11 @@ def test_model_selection(data):
     assert scorer(search, X, y) == scorer(search.best_estimator_, X, y)
 
 
-def test_it_can_be_pickled_cloned_compared_and_shown():
-    scorer = zero_one_c_scorer(0.2, reject_label="ask")
-    assert pickle.loads(pickle.dumps(scorer)) == scorer
-    assert clone(GridSearchCV(Rejecting(), {}, scoring=scorer)).scoring == scorer
-    assert scorer != zero_one_c_scorer(0.3, reject_label="ask")
-    assert repr(scorer) == "zero_one_c_scorer(0.2, reject_label='ask')"
-    assert repr(zero_one_c_scorer(0.2)) == "zero_one_c_scorer(0.2)"
+def test_it_can_be_pickled_and_cloned(data):
+    X, y = data
+    scorer, model = zero_one_c_scorer(0.2), Rejecting().fit(X, y)
+    assert pickle.loads(pickle.dumps(scorer))(model, X, y) == scorer(model, X, y)
+    assert clone(GridSearchCV(Rejecting(), {}, scoring=scorer)).scoring(model, X, y) == scorer(model, X, y)
 
 
 def test_a_bad_cost_is_refused_at_once():

@@ -40,7 +40,6 @@ SCALE_FREE = {
     "false_reject_rate": lambda w: false_reject_rate(REJECT, PROBA, 0.2, sample_weight=w),
     "confusion_matrix": lambda w: confusion_matrix(TRUE, PRED, normalize="all", sample_weight=w),
     "precision_recall_f1": lambda w: [scores(w).precision, scores(w).recall, scores(w).f1, scores(w).coverage],
-    "micro": lambda w: list(scores(w).average("micro").values()),
     "weighted": lambda w: list(scores(w).average("weighted").values()),
     "augrc": lambda w: RiskCoverage.from_confidence(CONFIDENCE, WRONG, w).augrc,
     "augrc of any loss": lambda w: RiskCoverage.from_confidence(CONFIDENCE, TRUE / 2, w).augrc,

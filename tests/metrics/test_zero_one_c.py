@@ -129,7 +129,7 @@ def test_the_accuracy_of_no_answers_is_undefined_and_silent():
 def test_a_cost_must_be_legal_and_fit():
     with pytest.raises(ValueError, match=r"cost must be in \[0, 1\), got 1.5"):
         zero_one_c_risk([0, 1], [0, 1], cost=1.5)
-    with pytest.raises(ValueError, match=r"cost must be one number or have shape \(2,\) like y_true, got \(3,\)"):
+    with pytest.raises(ValueError, match=r"cost must be one number or one per row, of shape \(2,\); got shape \(3,\)"):
         zero_one_c_risk([0, 1], [0, 1], cost=[0.1, 0.2, 0.3])
     with pytest.warns(CostWarning):
         zero_one_c_risk([0, 1], [0, 1], cost=0.7)
@@ -139,7 +139,7 @@ def test_a_cost_must_be_legal_and_fit():
     ("weights", "message"),
     [
         ([1.0], r"sample_weight must have shape \(2,\), one per example, got \(1,\)"),
-        ([1.0, -2.0], "sample_weight must not be negative, got -2"),
+        ([1.0, -2.0], "sample_weight must be finite and not negative, got -2"),
         ([0.0, 0.0], "sample_weight is zero for every example"),
         ([1.0, math.nan], "sample_weight must be finite"),
     ],

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from demur._version import __version__
+from demur import __version__
 from demur.cli.console import notes, warnings_as_notes
 from demur.cli.demo import demo
 from demur.cli.evaluate import evaluate

@@ -77,8 +77,8 @@ def predict(
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
-    from demur.progress import progress_bar
     from demur.tabular import DecideOptions, decide_file, decide_folder
+    from demur.workers import progress_bar
 
     options = DecideOptions(
         cost=cost,

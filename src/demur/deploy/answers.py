@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from demur._version import __version__
+from demur import __version__
 from demur.columns import Column
 from demur.deploy.request_types import RequestError, column_array, request_table
 from demur.errors import InputError

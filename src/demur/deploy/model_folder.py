@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import sklearn
 
-from demur._version import __version__
+from demur import __version__
 from demur.array_types import ByName, Estimator
 from demur.columns.column import Column
 from demur.deploy import model_parts

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from demur._version import __version__
+from demur import __version__
 from demur.deploy.answers import Answerer, ServiceMetrics
 from demur.deploy.request_types import RequestError, answer_schema, question_type, sentence
 from demur.errors import InputError, MissingExtraError

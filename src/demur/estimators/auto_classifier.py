@@ -31,8 +31,7 @@ from demur.estimators.cross_fitting import proba_of
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.table_encoding import TableEncoding
-from demur.progress import progress_bar
-from demur.workers import native_threads, on_workers
+from demur.workers import native_threads, on_workers, progress_bar
 
 __all__ = ["AutoClassifier", "UninformativeModelWarning", "mixture_weights"]
 

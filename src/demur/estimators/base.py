@@ -21,8 +21,8 @@ from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.estimators.splitting import Blocks, blocks_of
 from demur.metrics import zero_one_c_risk
-from demur.progress import progress_bar
 from demur.rules import Decision
+from demur.workers import progress_bar
 
 __all__ = [
     "Examples",

@@ -150,7 +150,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         one that is fitted needs another ``fit`` or :meth:`fit_rule` when it changes.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
-        ``transform(proba)``, or is a scikit-learn regressor that is fitted per class.
+        ``transform(proba)``.
     cv : int, splitter or iterable, default=5
         The folds of the calibration. Rows of one group, where ``fit`` is told the groups, stay on one side of a fold.
     reject_label : object, optional
@@ -502,16 +502,16 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):
             return TemperatureScaling().fit(proba, y, weight)
-        if isinstance(self.calibration, str) and self.calibration not in ("isotonic", "sigmoid"):
+        if self.calibration in ("isotonic", "sigmoid"):
+            return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
+        if not hasattr(self.calibration, "transform") or hasattr(self.calibration, "predict"):
             raise InputError(
-                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or an object, '
-                f"got {self.calibration!r}."
+                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or a '
+                f"calibrator with fit(proba, y) and transform(proba), got {self.calibration!r}."
             )
-        if hasattr(self.calibration, "transform") and not hasattr(self.calibration, "predict"):
-            own = clone(self.calibration, safe=False)
-            weighted = weight is not None and has_fit_parameter(own, "sample_weight")
-            return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
-        return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
+        own = clone(self.calibration, safe=False)
+        weighted = weight is not None and has_fit_parameter(own, "sample_weight")
+        return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
 
     def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
         proba = proba_of(self.estimator_, X, self.classes_)

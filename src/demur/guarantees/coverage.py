@@ -4,11 +4,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
 
+from demur.array_types import AnyArray
 from demur.errors import InputError, InputTypeError
-from demur.rules import ThresholdRule, check_proba, register_rule
+from demur.rules import Decision, ThresholdRule, check_proba, register_rule
 
 __all__ = ["Coverage", "FittedThreshold"]
 
@@ -22,15 +22,10 @@ class FittedThreshold(ThresholdRule):
     needs_fit = True
     about_answers: ClassVar[bool] = True
     """Whether ``fit`` looks at answers only, so that rows that are declined in any case are left out."""
-    __metadata_request__fit: ClassVar = {"proba": UNUSED}  # it stands where scikit-learn has X
 
-    def _checked_threshold(self) -> float:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} has no threshold yet; call fit(proba, y) first.")
-        return float(self.threshold_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "threshold_")
+    def decide(self, proba: ArrayLike) -> Decision[AnyArray]:
+        check_is_fitted(self)
+        return super().decide(proba)
 
 
 @register_rule
@@ -102,7 +97,7 @@ class Coverage(FittedThreshold):
         return self
 
     def explain(self) -> str:
-        if not self.__sklearn_is_fitted__():
+        if not hasattr(self, "threshold_"):
             return f"Will answer at least {self.target:.1%} of the rows, the most confident ones; not fitted yet."
         return (
             f"Answers where the confidence exceeds {self.threshold_:.6g}: {self.n_accepted_:,} of {self.n_rows_:,} "

@@ -1,13 +1,13 @@
 """RiskControl: the error among the accepted rows stays below a target, with a probability that is guaranteed.
 
-The rule first, then the two procedures that choose its threshold with a bound that holds in spite of the choice, then
-the exact binomial statements that they rest on.
+The rule first, then the procedure that chooses its threshold with a bound that holds in spite of the choice, then the
+exact binomial statements that it rests on.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from scipy.special import betainc, betaincinv
 from demur.array_types import AnyArray
 from demur.errors import InputError
 from demur.guarantees.coverage import FittedThreshold, check_confidence, check_share
-from demur.rules import check_classes, check_proba, register_rule
+from demur.rules import check_classes, check_rows, register_rule
 
 __all__ = [
     "NoGuaranteeError",
@@ -27,7 +27,6 @@ __all__ = [
     "one_row_of_each",
     "p_value",
     "rows_needed",
-    "sgr",
     "upper_bound",
 ]
 
@@ -47,7 +46,6 @@ class RiskCertificate:
         The part of delta that this threshold was tested at.
     bound : float
         The Clopper-Pearson upper bound of the risk at that level: at most the target.
-    method : str
     """
 
     threshold: float
@@ -56,7 +54,6 @@ class RiskCertificate:
     n_wrong: int
     level: float
     bound: float
-    method: str
 
 
 class NoGuaranteeError(InputError):
@@ -90,8 +87,6 @@ class RiskControl(FittedThreshold):
         In (0, 1): the largest acceptable share of errors among the accepted rows.
     delta : float, default 0.05
         In (0, 1): the probability, over the calibration sample, that the guarantee may fail.
-    method : {"auto", "fixed-sequence", "sgr"}
-        How the threshold is chosen; see Notes.
     groups : array of shape (n,), optional
         The group (a site, a machine, a sex) of each row that :meth:`fit` gets. The guarantee then holds in every group
         at once, for one threshold, and new rows need not say which group they are of. For a rule in a
@@ -110,22 +105,13 @@ class RiskControl(FittedThreshold):
 
     Notes
     -----
-    Testing many thresholds and keeping the best makes a bound at level delta too optimistic; both methods correct
-    for it.
+    Testing many thresholds and keeping the best would make a bound at level delta too optimistic. The thresholds are
+    therefore fixed in advance and tested from the most cautious down; each success passes its level on to the next
+    test, so that near the threshold it ends at, most of delta is still available. This holds for every distribution.
 
-    - ``"fixed-sequence"`` tests thresholds that were fixed in advance, from the most cautious down, and passes the
-      level of each success on to the next, so that near the threshold it ends at, most of delta is still available.
-      It holds for every distribution. The confidence must be a probability.
-    - ``"sgr"`` bisects over the rows at level delta / log2(n) for each test. It takes a confidence on any scale, and
-      needs a true risk that does not fall as the coverage grows.
-    - ``"auto"`` is ``"fixed-sequence"``, decided without looking at the data: looking at both and keeping the better
-      would void the guarantee. It assumes less, and it is the sharper of the two: with calibrated probabilities its
-      mean coverage is the higher one for every sample size and target tried in ``tests/guarantees``. Strong
-      overconfidence with a few hundred rows can turn this around.
-
-    - With ``groups``, a threshold passes only if it does so in *each* group at the level at hand: a test of the
-      hypothesis "the risk is too large in some group" whose p-value is the largest of the groups', so that delta need
-      not be divided among them. The price is paid by the smallest group: it must hold rows enough by itself.
+    With ``groups``, a threshold passes only if it does so in *each* group at the level at hand: a test of the
+    hypothesis "the risk is too large in some group" whose p-value is the largest of the groups', so that delta need
+    not be divided among them. The smallest group must hold enough rows by itself.
 
     The bound is not monotone in the threshold: a higher threshold lowers the risk but leaves fewer rows to show it.
 
@@ -135,7 +121,6 @@ class RiskControl(FittedThreshold):
 
     References
     ----------
-    Geifman, El-Yaniv (2017), Selective classification for deep neural networks, NeurIPS.
     Angelopoulos, Bates, Candes, Jordan, Lei (2021), Learn then test, arXiv:2110.01052.
     Berger (1982), Multiparameter hypothesis testing and acceptance sampling, Technometrics.
     Wiens (2003), A fixed sequence Bonferroni procedure for testing multiple endpoints, Pharmaceutical Statistics.
@@ -159,32 +144,18 @@ class RiskControl(FittedThreshold):
 
     name = "risk-control"
 
-    def __init__(
-        self,
-        target_risk: float,
-        delta: float = 0.05,
-        method: Literal["auto", "fixed-sequence", "sgr"] = "auto",
-        groups: ArrayLike | None = None,
-    ) -> None:
+    def __init__(self, target_risk: float, delta: float = 0.05, groups: ArrayLike | None = None) -> None:
+        check_share("target_risk", target_risk, closed=False)
+        check_share("delta", delta, closed=False)
         self.target_risk = target_risk
         self.delta = delta
-        self.method = method
         self.groups = groups
-        self._check()
-
-    def _check(self) -> None:
-        check_share("target_risk", self.target_risk, closed=False)
-        check_share("delta", self.delta, closed=False)
-        if self.method not in ("auto", "fixed-sequence", "sgr"):
-            raise InputError(f"method must be 'auto', 'fixed-sequence' or 'sgr', got {self.method!r}.")
-        if self.groups is not None and self.method == "sgr":
-            raise InputError("method='sgr' gives no guarantee in each group: leave method out, or groups.")
 
     def of_rows(self, rows: NDArray[np.integer[Any]]) -> "RiskControl":
         """Return the same rule for some of the rows: only their groups are kept."""
         if self.groups is None:
             return self
-        return RiskControl(self.target_risk, self.delta, self.method, np.asarray(self.groups)[rows])
+        return RiskControl(self.target_risk, self.delta, np.asarray(self.groups)[rows])
 
     def fit(
         self, proba: ArrayLike, y: ArrayLike, clusters: ArrayLike | None = None, copies: ArrayLike | None = None
@@ -205,9 +176,7 @@ class RiskControl(FittedThreshold):
         NoGuaranteeError
             If no threshold can give the guarantee.
         """
-        values = check_proba(proba)
-        if values.ndim != 2:
-            raise InputError(f"proba must have shape (n, n_classes), got {values.shape}.")
+        values = check_rows(proba)
         true = check_classes(y, values.shape)
         return self.fit_confidence(values.max(axis=1), values.argmax(axis=1) != true, clusters, copies)
 
@@ -223,7 +192,7 @@ class RiskControl(FittedThreshold):
         Parameters
         ----------
         confidence : array of shape (n,)
-            A probability, unless ``method="sgr"``.
+            Probabilities.
         wrong : array of bool, shape (n,)
             Whether the answer to each row would be wrong.
         clusters : array of shape (n,), optional
@@ -232,18 +201,14 @@ class RiskControl(FittedThreshold):
         copies : array of bool, shape (n,), optional
             True for rows that may be copies of others. The guarantee must then hold with and without them.
         """
-        self._check()
         scores, errors = check_confidence(confidence), np.asarray(wrong)
         if errors.dtype != np.bool_ or errors.shape != scores.shape:
             raise InputError(
                 f"wrong must be a boolean array of shape {scores.shape}, True where the answer is wrong, got dtype "
                 f"{errors.dtype} and shape {errors.shape}."
             )
-        if self.method != "sgr" and not ((scores >= 0) & (scores <= 1 + 1e-3)).all():
-            raise InputError(
-                f"fixed-sequence testing needs confidences in [0, 1], got {scores.min():g} to {scores.max():g}; use "
-                "method='sgr' for another scale."
-            )
+        if not ((scores >= 0) & (scores <= 1 + 1e-3)).all():
+            raise InputError(f"RiskControl needs confidences in [0, 1], got {scores.min():g} to {scores.max():g}.")
         names = np.zeros(len(scores), dtype="U1") if self.groups is None else np.asarray(self.groups).astype(str)
         if names.shape != scores.shape:
             raise InputError(f"groups must have shape {scores.shape}, one for each calibration row, got {names.shape}.")
@@ -252,30 +217,18 @@ class RiskControl(FittedThreshold):
             rows = one_row_of_each(clusters)
             scores, errors, names, own = scores[rows], errors[rows], names[rows], own[rows]
         self.per_cluster_ = clusters is not None
-        self._certify(scores, errors, names, own)
-        return self
-
-    def _certify(
-        self, scores: Floats, errors: NDArray[np.bool_], names: NDArray[np.str_], own: NDArray[np.bool_]
-    ) -> None:
-        """Choose a threshold that passes in each group, with all rows and with those that are no copies."""
-        target, delta = float(self.target_risk), float(self.delta)
         if not own.any():
             raise InputError("all calibration rows may be copies of others; give rows that are not.")
         counted_as = [own] if own.all() else [np.ones_like(own), own]
-        if self.method == "sgr":
-            found = [sgr(scores[rows], errors[rows], target, delta) for rows in counted_as]
-            # The risk does not grow with the threshold, as this method assumes: the higher one is good for both.
-            self.certificate_ = max(found, key=lambda one: one.threshold)
-        else:
-            groups = np.unique(names).tolist()
-            parts = [(name, rows & (names == name)) for name in groups for rows in counted_as]
-            self.certificate_ = fixed_sequence(scores, errors, target, delta, parts)
+        groups = np.unique(names).tolist()
+        parts = [(name, rows & (names == name)) for name in groups for rows in counted_as]
+        self.certificate_ = fixed_sequence(scores, errors, float(self.target_risk), float(self.delta), parts)
         self.group_certificates_: dict[str, RiskCertificate] = {}
         if self.groups is not None:
             self.group_certificates_ = {
                 name: self._of_group(scores[names == name], errors[names == name], len(groups)) for name in groups
             }
+        return self
 
     def _of_group(self, scores: Floats, errors: NDArray[np.bool_], n_groups: int) -> RiskCertificate:
         """Return the certificate of one group; the bounds of all groups hold together.
@@ -284,7 +237,7 @@ class RiskControl(FittedThreshold):
         Where none does, each of the bounds fails with at most the probability ``level / n_groups``.
         """
         found = self.certificate_
-        n_accepted, n_wrong = (int(count) for count in _Sample(scores, errors).above(found.threshold))
+        n_accepted, n_wrong = (int(count) for count in _above(found.threshold, scores, errors))
         bound = min(float(self.target_risk), float(upper_bound(n_wrong, n_accepted, found.level / n_groups)))
         return replace(found, n_rows=len(scores), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
 
@@ -292,9 +245,6 @@ class RiskControl(FittedThreshold):
     def threshold_(self) -> float:
         """The threshold found by ``fit``: rows with a larger confidence are answered, ties reject."""
         return self.certificate_.threshold
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "certificate_")
 
     def explain(self) -> str:
         answers = "the answers given"
@@ -304,20 +254,18 @@ class RiskControl(FittedThreshold):
             f"with probability at least {1 - self.delta:.4g} over the calibration sample, at most "
             f"{self.target_risk:.4g} of {answers} are wrong"
         )
-        if not self.__sklearn_is_fitted__():
+        if not hasattr(self, "certificate_"):
             return f"Will answer as many rows as it can such that {guarantee}; not fitted yet."
         seen, by_group = self.certificate_, getattr(self, "group_certificates_", {})
         together = "together, not about each class or group"
         if by_group:
             together = f"in each of {len(by_group)} groups, not about each class"
-        condition = " and if the true risk does not fall as the coverage grows" if seen.method == "sgr" else ""
         return (
             f"Answers where the confidence exceeds {seen.threshold:.6g}: {seen.n_accepted:,} of {seen.n_rows:,} "
             f"calibration rows, {seen.n_wrong:,} of them wrongly. It guarantees that, {guarantee} (the upper bound is "
-            f"{seen.bound:.4g}, by {seen.method} at level {seen.level:.4g}). This holds if new rows and "
-            f"calibration rows are exchangeable, drawn independently from one source{condition}, and if the model was "
-            "not trained on the calibration rows. "
-            f"It is a statement about all answers {together}, and a shift of the data voids it."
+            f"{seen.bound:.4g}, at level {seen.level:.4g}). This holds if new rows and calibration rows are "
+            "exchangeable, drawn independently from one source, and if the model was not trained on the calibration "
+            f"rows. It is a statement about all answers {together}, and a shift of the data voids it."
         )
 
 
@@ -332,42 +280,6 @@ def one_row_of_each(clusters: ArrayLike) -> NDArray[np.intp]:
     values = np.asarray(clusters)
     shuffled = np.random.RandomState(0).permutation(len(values))
     return np.sort(shuffled[np.unique(values[shuffled], return_index=True)[1]])
-
-
-def sgr(confidence: Floats, wrong: NDArray[np.bool_], target_risk: float, delta: float) -> RiskCertificate:
-    """Search for the largest number of accepted rows by bisection (Geifman and El-Yaniv 2017, Algorithm 1).
-
-    Accepting the k most confident rows is tested by a Clopper-Pearson bound at level delta / ceil(log2(n + 1)), the
-    number of tests that a bisection over k = 1, ..., n makes. Three points differ from the publication:
-
-    - The threshold is the confidence of row k + 1, and rows are accepted strictly above it. Given that threshold the
-      k rows are independent draws from the accepted population, as the bound needs; a row that sits on the threshold
-      is not, and is not counted.
-    - Accepting all rows is among the candidates.
-    - Where no test succeeds there is no answer, instead of the last threshold tried.
-
-    The union over the tests is valid where the true selective risk does not fall as the coverage grows: then, as
-    long as no test has erred, the bisection is on its way to the true optimum, along one path of tests only.
-    """
-    sample = _Sample(confidence, wrong)
-    level = delta / math.ceil(math.log2(sample.n_rows + 1))
-    passed, failed = 0, sample.n_rows + 1
-    accepted, refused = [], []
-    while failed - passed > 1:
-        k = (passed + failed) // 2
-        n_accepted, n_wrong = (int(count) for count in sample.above(sample.threshold_of(k)))
-        bound = float(upper_bound(n_wrong, n_accepted, level))
-        tested = RiskCertificate(sample.threshold_of(k), sample.n_rows, n_accepted, n_wrong, level, bound, "sgr")
-        if bound <= target_risk:
-            passed = k
-            accepted.append(tested)
-        else:
-            failed = k
-            refused.append(tested)
-    if not accepted:
-        best = min(refused, key=lambda tested: tested.bound)
-        raise _no_guarantee(best, target_risk, delta, rows_needed(target_risk, level))
-    return accepted[-1]
 
 
 _STEPS = 32
@@ -423,9 +335,8 @@ def fixed_sequence(
     """
     thresholds, shares = fixed_thresholds(target_risk)
     own = delta * shares
-    accepted, errors = _Sample(confidence, wrong).above(thresholds)
-    each = [_Sample(confidence[rows], wrong[rows]) for _, rows in parts or [("", np.ones(len(wrong), dtype=bool))]]
-    counts = np.array([sample.above(thresholds) for sample in each])  # part, accepted or wrong, threshold
+    masks = [rows for _, rows in parts] or [np.ones(len(wrong), dtype=bool)]
+    counts = np.array([_above(thresholds, confidence[rows], wrong[rows]) for rows in masks])  # part, which, threshold
     p_values = p_value(counts[:, 1], counts[:, 0], target_risk).max(axis=0)
     level, chosen, chosen_level = 0.0, -1, 0.0
     for index, (part, p) in enumerate(zip(own.tolist(), p_values.tolist(), strict=True)):
@@ -439,54 +350,36 @@ def fixed_sequence(
         bounds = upper_bound(counts[:, 1], counts[:, 0], own).max(axis=0)
         chosen = int(bounds.argmin() if bounds.min() < 1 else own.argmax())
         chosen_level = float(own[chosen])
-    bounds_there = upper_bound(counts[:, 1, chosen], counts[:, 0, chosen], chosen_level)
-    bound = float(bounds_there.max())
-    certificate = RiskCertificate(
-        float(thresholds[chosen]), len(confidence), int(accepted[chosen]), int(errors[chosen]), chosen_level, bound,
-        "fixed-sequence",
-    )  # fmt: skip
+    by_part = upper_bound(counts[:, 1, chosen], counts[:, 0, chosen], chosen_level)
+    threshold, worst = float(thresholds[chosen]), int(by_part.argmax())
+    n_accepted, n_wrong = (int(count) for count in _above(threshold, confidence, wrong))
+    certificate = RiskCertificate(threshold, len(confidence), n_accepted, n_wrong, chosen_level, float(by_part[worst]))
     if not found:
-        worst = int(bounds_there.argmax())
-        names = {name for name, _ in parts}
-        weakest = (parts[worst][0], each[worst].n_rows) if len(names) > 1 else None
-        raise _no_guarantee(certificate, target_risk, delta, rows_needed(target_risk, delta), weakest)
+        where = ""
+        if len({name for name, _ in parts}) > 1:
+            where = f" in every group (the weakest, {parts[worst][0]!r}, has {masks[worst].sum():,} of the rows)"
+        raise _no_guarantee(certificate, target_risk, delta, where)
     return certificate
 
 
-class _Sample:
-    """A calibration sample, sorted once, to count what lies above any threshold."""
-
-    def __init__(self, confidence: Floats, wrong: NDArray[np.bool_]) -> None:
-        self.n_rows = len(confidence)
-        self.confidence, self.of_wrong = np.sort(confidence), np.sort(confidence[wrong])
-
-    def above(self, threshold: float | Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the number of rows, and of wrong rows, with a confidence above each threshold."""
-        n_rows, n_wrong = (
-            len(values) - np.searchsorted(values, threshold, side="right")
-            for values in (self.confidence, self.of_wrong)
-        )
-        return np.asarray(n_rows), np.asarray(n_wrong)
-
-    def threshold_of(self, k: int) -> float:
-        """Return the threshold above which the k most confident rows lie, or fewer where row k + 1 ties."""
-        if k < self.n_rows:
-            return float(self.confidence[self.n_rows - k - 1])
-        return 0.0 if self.confidence[0] > 0 else -math.inf
+def _above(
+    threshold: float | Floats, confidence: Floats, wrong: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the number of rows, and of wrong rows, with a confidence above each threshold."""
+    n_rows, n_wrong = (
+        np.asarray(len(values) - np.searchsorted(np.sort(values), threshold, side="right"))
+        for values in (confidence, confidence[wrong])
+    )
+    return n_rows, n_wrong
 
 
-def _no_guarantee(
-    best: RiskCertificate, target_risk: float, delta: float, needed: int, weakest: tuple[str, int] | None = None
-) -> NoGuaranteeError:
-    where = ""
-    if weakest is not None:
-        name, n_rows = weakest
-        where = f" in every group (the weakest, {name!r}, has {n_rows:,} of the rows)"
+def _no_guarantee(best: RiskCertificate, target_risk: float, delta: float, where: str) -> NoGuaranteeError:
+    needed = rows_needed(target_risk, delta)
     error = NoGuaranteeError(
         f"no threshold guarantees a risk of at most {target_risk:g} with probability {1 - delta:g}{where}: on these "
         f"{best.n_rows:,} calibration rows the smallest bound is {best.bound:.3g} (accepting {best.n_accepted:,} rows, "
         f"{best.n_wrong:,} of them wrong), and even without any error at least {needed:,} accepted rows are needed"
-        f"{'' if weakest is None else ' in each group'}. "
+        f"{' in each group' if where else ''}. "
         "More calibration rows, a higher target_risk, a larger delta or a better model would help."
     )
     error.best, error.rows_needed = best, needed

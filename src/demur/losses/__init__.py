@@ -1,17 +1,22 @@
 """Losses for rejection, the paper's and those since, each with its rule and, where there is one, its inverse link."""
 
 from demur.losses.binary import Margin, ModifiedHinge, PlusBound
-from demur.losses.confidence import CrossEntropy, OneVsAll
-from demur.losses.cost_sensitive import CostSensitiveOneVsAll
-from demur.losses.function_loss import FunctionLoss
-from demur.losses.heuristic import AbstainingClassifier, DeepGamblers
+from demur.losses.confidence import CostSensitiveOneVsAll, CrossEntropy, OneVsAll
 from demur.losses.hinge import BinaryEncodedHinge, CrammerSingerHinge, OneVsAllHinge
 from demur.losses.loss import Loss
 from demur.losses.pairwise import AdditivePairwise, MultiplicativePairwise, NoClosedFormError
 from demur.losses.predictor_rejector import PredictorRejector, TwoStage
-from demur.losses.registry import available, get, register, resolve, unregister
+from demur.losses.registry import FunctionLoss, available, get, register, resolve, unregister
 from demur.losses.reshaped import Brier, Focal, GeneralisedCrossEntropy, LabelSmoothing
-from demur.losses.score_based import AsymmetricSoftmax, CaoRejection, MaoScores, MozannarSontag, VermaNalisnick
+from demur.losses.score_based import (
+    AbstainingClassifier,
+    AsymmetricSoftmax,
+    CaoRejection,
+    DeepGamblers,
+    MaoScores,
+    MozannarSontag,
+    VermaNalisnick,
+)
 from demur.margins import NoInverseLinkError
 
 __all__ = [

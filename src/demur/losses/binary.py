@@ -10,7 +10,7 @@ from demur.losses.pairwise import AdditivePairwise, PairwiseLoss
 from demur.losses.proof import CLEAR, Proof, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
-from demur.rules import Decision, chow_acceptance
+from demur.rules import Decision
 
 __all__ = ["Margin", "ModifiedHinge", "PlusBound"]
 
@@ -42,7 +42,7 @@ class PlusBound(PairwiseLoss):
     why = "at K = 2 one beta meets both sides of Corollary 5"
     closed_forms = AdditivePairwise.closed_forms
     exact_pair = AdditivePairwise.exact_pair
-    _of_pair = AdditivePairwise._of_pair
+    proof = PairwiseLoss.proof
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class PlusBound(PairwiseLoss):
     def n_outputs(self, n_classes: int) -> int:
         return 2
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         f, r = scores[..., 0], scores[..., 1]
         return self.phi(self.alpha * (_sign(y, f) * f - r)) + self._rejecting(r, 2, cost)
 
@@ -60,9 +60,6 @@ class PlusBound(PairwiseLoss):
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return Decision.from_acceptance(_positive(scores[..., 0]), scores[..., 1])
-
-    def proof(self, n_classes: int, cost: float) -> Proof | None:
-        return self._two_class_proof(cost)
 
 
 @register()
@@ -89,11 +86,7 @@ class ModifiedHinge(Loss):
     def n_outputs(self, n_classes: int) -> int:
         return 1
 
-    def defined_at_zero_cost(self) -> bool:
-        return False
-
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         f = scores[..., 0]
         z = _sign(y, f) * f
         return F.relu(1 - z) + ((1 - cost) / cost - 1) * F.relu(-z)
@@ -138,14 +131,10 @@ class Margin(Loss):
     def name(self) -> str:
         return f"margin+{self.phi.name}"
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth
-
     def n_outputs(self, n_classes: int) -> int:
         return 1
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         f = scores[..., 0]
         return self.phi(_sign(y, f) * f)
 
@@ -155,15 +144,10 @@ class Margin(Loss):
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.cat([self.phi.inverse_link(-scores), self.phi.inverse_link(scores)], -1)
 
-    def margin_functions(self) -> tuple[MarginFunction, ...]:
-        return (self.phi,)
-
     def proof(self, n_classes: int, cost: float) -> Proof:
         return Proof(
             "the slopes of one score",
             f"At every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
-            lambda scores, y: self.phi(torch.where(y == 1, scores[:, 0], -scores[:, 0])),
-            lambda scores: chow_acceptance(self.phi.inverse_link(scores[:, 0].abs()), cost),
             turns_at_threshold(self.phi, cost),
         )
 

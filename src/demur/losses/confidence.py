@@ -1,4 +1,7 @@
-"""Confidence-based losses: train a classifier, then compare its probabilities with 1 - c (Section 4)."""
+"""Confidence-based losses: train a classifier, then compare its probabilities with 1 - c (Section 4).
+
+Cost-sensitive one-versus-all instead weighs the two kinds of mistake of each class's own binary problem by the cost.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from demur.losses.loss import (
     one_versus_all,
     score_of_label,
     signs_of_label,
+    weighted_one_versus_all,
 )
-from demur.losses.proof import CLEAR, Proof, on_simplex, turns_at_threshold
+from demur.losses.proof import CLEAR, Proof, falls_at_zero, on_simplex, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge, divergence
-from demur.rules import chow_acceptance
+from demur.rules import Decision
 
-__all__ = ["CrossEntropy", "OneVsAll"]
+__all__ = ["CostSensitiveOneVsAll", "CrossEntropy", "OneVsAll"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class CrossEntropy(ConfidenceLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return torch.logsumexp(scores, -1) - score_of_label(scores, y)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         # Written so that every operation keeps the memory layout of the scores, which softmax does not.
         gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
         gradient.mul_((weight / gradient.sum(-1)).unsqueeze(-1))
@@ -113,30 +117,21 @@ class OneVsAll(ConfidenceLoss):
     def name(self) -> str:
         return f"ova+{self.phi.name}"
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth
-
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return one_versus_all(self.phi, scores, y)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         sign = signs_of_label(scores, y)
         return self.phi.slope(sign * scores, sign * weight.unsqueeze(-1))
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return self.phi.inverse_link(scores)
 
-    def margin_functions(self) -> tuple[MarginFunction, ...]:
-        return (self.phi,)
-
     def proof(self, n_classes: int, cost: float) -> Proof:
         return Proof(
             "the slopes of one score",
             f"For every K and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's "
             "rule.",
-            lambda scores, y: one_versus_all(self.phi, scores, y),
-            lambda scores: chow_acceptance(self.phi.inverse_link(scores.amax(-1)), cost),
             turns_at_threshold(self.phi, cost),
         )
 
@@ -150,3 +145,55 @@ class OneVsAll(ConfidenceLoss):
             return float(self.phi.slope(ends).abs().max()), n_classes * float(self.phi(ends).max())
 
         return BoundFacts("Theorem 7", 2 * constant, exponent, self.phi.excess, True, on_range)
+
+
+@register({"phi": Logistic()}, {"phi": SquaredHinge()})
+@dataclass(frozen=True)
+class CostSensitiveOneVsAll(Loss):
+    r"""Cost-sensitive one-versus-all: :math:`c\,\phi(g_y) + (1-c) \sum_{k \ne y} \phi(-g_k)`.
+
+    Charoenphakdee et al. 2021a. Class k's part of the risk has its minimum at g_k > 0 iff
+    :math:`c\,\eta_k > (1-c)(1-\eta_k)`, that is iff eta_k > 1 - c, for every classification-calibrated phi. Accept iff
+    exactly one score is positive: with c < 1/2 no two can be at the minimum, and where two are, the paper declines.
+    (With the hinge and another threshold this is :class:`~demur.losses.OneVsAllHinge`.)
+
+    Parameters
+    ----------
+    phi : MarginFunction
+
+    Examples
+    --------
+    >>> loss = CostSensitiveOneVsAll()
+    >>> loss(torch.zeros(3), torch.tensor(0), cost=0.2)  # (0.2 + 2 * 0.8) log 2
+    tensor(1.2477)
+    >>> loss.decide(torch.tensor([[1.0, -1.0], [-1.0, -1.0], [2.0, 1.0]]), cost=0.2).reject
+    tensor([False,  True,  True])
+    """
+
+    phi: MarginFunction = Logistic()
+    family = "cost-sensitive"
+    equation = "Charoenphakdee et al. 2021a"
+    why = "the minimiser of score k is positive iff eta_k > 1 - c"
+    trained_for_cost = True
+
+    @property
+    def name(self) -> str:
+        return f"csova+{self.phi.name}"
+
+    def n_outputs(self, n_classes: int) -> int:
+        return n_classes
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
+        return weighted_one_versus_all(self.phi, scores, y, cost)
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        best = scores.topk(2, dim=-1).values
+        return Decision.from_acceptance(scores.argmax(-1), torch.minimum(best[..., 0], -best[..., 1]))
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        return Proof(
+            "a slope at the score 0",
+            f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the slope of "
+            f"class k's part at 0 is phi'(0) (eta_k - {1 - cost:g}), so that score k is positive iff eta_k is larger.",
+            (falls_at_zero(self.phi),),
+        )

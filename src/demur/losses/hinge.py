@@ -64,12 +64,10 @@ class OneVsAllHinge(_HingeLoss):
     def n_outputs(self, n_classes: int) -> int:
         return n_classes
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return weighted_one_versus_all(lambda g: F.relu(1 - g), scores, y, cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        assert cost is not None
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         gradient = torch.gt(scores, -1, out=torch.empty_like(scores)).mul_((weight * (1 - cost)).unsqueeze(-1))
         own = (score_of_label(scores, y) < 1) * (weight * -cost)
         return gradient.scatter_(-1, y.unsqueeze(-1), own.unsqueeze(-1))
@@ -107,8 +105,7 @@ class CrammerSingerHinge(_HingeLoss):
     def n_outputs(self, n_classes: int) -> int:
         return n_classes
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         best_other = scores.scatter(-1, y.unsqueeze(-1), -torch.inf).amax(-1)
         return _kinked_hinge(best_other - score_of_label(scores, y), cost)
 
@@ -154,8 +151,7 @@ class BinaryEncodedHinge(_HingeLoss):
         self._check_n_classes(n_classes)
         return replace(self, n_classes=n_classes)
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return _kinked_hinge((self._code(y, scores) * scores).amax(-1), cost)
 
     def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:

@@ -64,14 +64,14 @@ class Trainable(ABC):
     """The name of the loss in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
 
     def margin_functions(self) -> tuple[MarginFunction, ...]:
-        """Return the margin functions that the loss is made of."""
-        return ()
+        """Return the margin functions that the loss is made of: those among its fields."""
+        return tuple(value for value in vars(self).values() if isinstance(value, MarginFunction))
 
     @abstractmethod
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        """Return the loss of each example, unchecked."""
+    def forward(self, scores: Tensor, y: Tensor, cost: CostLike) -> Tensor:
+        """Return the loss of each example, unchecked; the cost is None where it is not needed."""
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: CostLike, weight: Tensor) -> Tensor:
         """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
 
         Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
@@ -151,8 +151,8 @@ class Loss(Trainable):
 
     @property
     def smooth(self) -> bool:
-        """True if the loss is continuously differentiable in the scores; a class may set it to False."""
-        return True
+        """True if the loss is continuously differentiable in the scores: if its margin functions are, by default."""
+        return all(phi.smooth for phi in self.margin_functions())
 
     @abstractmethod
     def n_outputs(self, n_classes: int) -> int:
@@ -174,10 +174,6 @@ class Loss(Trainable):
     def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
         """Return one number per class whose largest is the answer, of shape (..., n_classes), unchecked."""
         return scores[..., :n_classes]
-
-    def defined_at_zero_cost(self) -> bool:
-        """Return whether the loss is finite at c = 0, where rejecting is free."""
-        return True
 
     def calibrated_for(self, n_classes: int) -> bool:
         """Return whether the loss claims calibration for rejection with this many classes."""
@@ -314,12 +310,12 @@ class Loss(Trainable):
             )
 
     def check_cost(self, cost: CostLike) -> None:
-        """Refuse a cost that is missing, out of range, or 0 where the loss is infinite there."""
+        """Refuse a cost that is missing, out of range, or 0 for a loss that is trained for it."""
         if cost is None:
             raise InputTypeError(f"{self.name} needs a cost: the price of one rejection, a number in [0, 1).")
         values = check_cost(at_least_single(cost).detach().cpu().numpy() if isinstance(cost, Tensor) else cost)
-        if not self.defined_at_zero_cost() and (values == 0).any():
-            raise InputError(f"{self.name} is infinite at cost 0; use a small positive cost.")
+        if self.trained_for_cost and (values == 0).any():
+            raise InputError(f"{self.name} cannot be trained for a cost of 0; use a small positive cost.")
 
 
 def check_scores(scores: Tensor) -> None:

@@ -59,24 +59,11 @@ class PairwiseLoss(Loss):
         """The function of the rejector's part: psi, or phi where psi is None."""
         return self.phi if self.psi is None else self.psi
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth and self.psi_or_phi.smooth
-
     def n_outputs(self, n_classes: int) -> int:
         return n_classes + 1
 
     def calibrated_for(self, n_classes: int) -> bool:
         return n_classes == 2 and isinstance(self.beta, str)
-
-    def defined_at_zero_cost(self) -> bool:
-        if not isinstance(self.beta, str):
-            return True
-        try:
-            beta = self.beta_value(3, torch.zeros((), dtype=torch.float64))
-        except NoClosedFormError:
-            return True
-        return bool(torch.isfinite(torch.as_tensor(beta)).all())
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return rejector_rule(scores)
@@ -142,13 +129,15 @@ class PairwiseLoss(Loss):
         ]
         return mpmath.fsum(pairs) + mpmath.mpf(repr(float(cost))) * rejecting[0]
 
-    def _two_class_proof(self, cost: float) -> Proof | None:
-        r"""Prove calibration for two classes.
+    def proof(self, n_classes: int, cost: float) -> Proof | None:
+        r"""Prove calibration for two classes; a subclass that is covered by the argument states it as its own.
 
         With the class scores at their best, the slope of the risk in r at r = 0 has the sign of x ratio(x) - c beta /
         alpha, where x = 1 - max eta and ratio is the closed form of beta / alpha for two classes. For the functions
         with a closed form, x ratio(x) increases on (0, 1/2]: it is 2 sqrt(x (1-x)), 4 x (1-x) or the entropy of x.
         """
+        if n_classes != 2:
+            return None
         try:
             low, high = (x * float(self.beta_ratio("rej", 2, x)) for x in (cost - CLEAR, cost + CLEAR))
         except NoClosedFormError:
@@ -157,24 +146,12 @@ class PairwiseLoss(Loss):
         at = cost * beta / float(self.alpha)
         turns = low + 1e-13 < at < high - 1e-13  # a thousand rounding errors
 
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            g = self.class_scores(scores, 2)
-            lead = (g[:, 1] - g[:, 0]) / (1 if scores.shape[-1] > 2 else 2)  # of class 1; (f, r) has f and -f
-            r = scores[:, -1]
-            return self._of_pair(torch.where(y == 1, lead, -lead), r) + cost * self.psi_or_phi(beta * r)
-
         return Proof(
             "the slope at r = 0",
             f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser rejects iff "
             "Chow's rule does, and answers the likelier class.",
-            value,
-            lambda scores: scores[:, -1],
             (f"the slope changes its sign within {CLEAR:g} of max eta = {1 - cost:g}" if turns else None,),
         )
-
-    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
-        """Return the part of one pair of classes, with the difference of their scores."""
-        raise NotImplementedError
 
     def _arguments(self, scores: Tensor, y: Tensor, shift: Tensor | float = 0.0) -> Tensor:
         """Return alpha (g_y - shift - g_y') for every class y', of shape (..., n_classes)."""
@@ -182,12 +159,10 @@ class PairwiseLoss(Loss):
         own = self.alpha * (score_of_label(g, y) - shift)
         return torch.addcmul(own.unsqueeze(-1), g, -torch.as_tensor(over_classes(self.alpha), dtype=g.dtype))
 
-    def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
         return cost * self.psi_or_phi(self.beta_value(n_classes, cost) * r)
 
-    def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
         beta = self.beta_value(n_classes, cost)
         return cost * beta * self.psi_or_phi.slope(beta * r)
 
@@ -267,6 +242,7 @@ class AdditivePairwise(PairwiseLoss):
     """
 
     equation = "Eq. 8, Corollary 5"
+    proof = PairwiseLoss.proof
     closed_forms: ClassVar = {("exp", "exp"): _exponential_ratio, ("log", "log"): _additive_logistic_ratio}
 
     kernel = "apc"
@@ -282,18 +258,12 @@ class AdditivePairwise(PairwiseLoss):
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
         return "Theorem 16", lambda r: self.alpha * r
 
-    def proof(self, n_classes: int, cost: float) -> Proof | None:
-        return self._two_class_proof(cost) if n_classes == 2 else None
-
-    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
-        return self.phi(self.alpha * (difference - r))
-
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         r = scores[..., -1]
         pairs = _without_own(self.phi(self._arguments(scores, y, shift=r)), y)
         return pairs.sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         r = scores[..., -1]
         arguments = self._arguments(scores, y, shift=r)
         slopes = self.phi.slope(arguments, (weight * self.alpha).unsqueeze(-1)).scatter_(-1, y.unsqueeze(-1), 0.0)
@@ -328,6 +298,7 @@ class MultiplicativePairwise(PairwiseLoss):
     """
 
     equation = "Eq. 7, Corollary 5"
+    proof = PairwiseLoss.proof
     closed_forms: ClassVar = {
         ("exp", "exp"): _exponential_ratio,
         ("log", "log"): _multiplicative_logistic_ratio,
@@ -346,19 +317,13 @@ class MultiplicativePairwise(PairwiseLoss):
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
         return "Theorem 17", torch.zeros_like
 
-    def proof(self, n_classes: int, cost: float) -> Proof | None:
-        return self._two_class_proof(cost) if n_classes == 2 else None
-
-    def _of_pair(self, difference: Tensor, r: Tensor) -> Tensor:
-        return self.phi(self.alpha * difference) * self.psi_or_phi(-self.alpha * r)
-
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         r = scores[..., -1]
         pairs = _without_own(self.phi(self._arguments(scores, y)), y)
         answering = pairs.sum(-1) * self.psi_or_phi(-self.alpha * r)
         return answering + self._rejecting(r, pairs.shape[-1], cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         r = scores[..., -1]
         at, outer = -self.alpha * r, weight * self.alpha
         arguments = self._arguments(scores, y)

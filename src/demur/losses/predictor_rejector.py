@@ -7,7 +7,6 @@ multiplies is, at its least, the error 1 - max eta.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from demur.errors import InputError
@@ -34,13 +33,11 @@ class _WithRejector(Loss):
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return rejector_rule(scores)
 
-    def _proof(self, value: Callable[[Tensor, Tensor], Tensor], phi: MarginFunction, cost: float) -> Proof:
+    def _proof(self, phi: MarginFunction, cost: float) -> Proof:
         return Proof(
             "a slope at r = 0",
             f"At every eta with max eta other than {1 - cost:g}, every minimiser rejects iff Chow's rule does, and "
             "answers the likeliest class: whatever r is, what it multiplies is at best 1 - max eta.",
-            value,
-            lambda scores: scores[:, -1],
             (falls_at_zero(phi),),
         )
 
@@ -80,30 +77,16 @@ class PredictorRejector(_WithRejector):
             if not all_between(value, 0):
                 raise InputError(f"{name} must be positive, got {value}.")
 
-    @property
-    def smooth(self) -> bool:
-        return self.phi.smooth
-
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == torch.as_tensor(self.beta)))
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         g, r = scores[..., :-1], scores[..., -1]
         error = -torch.expm1(score_of_label(g, y) - torch.logsumexp(g, -1))
         return error * self.phi(-self.alpha * r) + cost * self.phi(self.beta * r)
 
     def proof(self, n_classes: int, cost: float) -> Proof | None:
-        if not self.calibrated_for(n_classes):
-            return None
-        scale = float(self.alpha)
-
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            r = scale * scores[:, -1]
-            error = 1 - score_of_label(torch.softmax(scores[:, :-1], -1), y)
-            return error * self.phi(-r) + cost * self.phi(r)
-
-        return self._proof(value, self.phi, cost)
+        return self._proof(self.phi, cost) if self.calibrated_for(n_classes) else None
 
 
 @register()
@@ -135,16 +118,11 @@ class TwoStage(_WithRejector):
     equation = "Mao, Mohri & Zhong 2023, two stages"
     why = "the classifier is cross-entropy's; its rejector weighs 1 - max eta against c"
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        assert cost is not None
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         g, r = scores[..., :-1], scores[..., -1]
         mistaken = (g.argmax(-1) != y).to(g.dtype)
         answering = torch.logsumexp(g, -1) - score_of_label(g, y)
         return answering + mistaken * self.phi(-r) + cost * self.phi(r)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            log_p, r = torch.log_softmax(scores[:, :-1], -1), scores[:, -1]
-            return -score_of_label(log_p, y) + (log_p.argmax(-1) != y) * self.phi(-r) + cost * self.phi(r)
-
-        return self._proof(value, self.phi, cost)
+        return self._proof(self.phi, cost)

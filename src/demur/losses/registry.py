@@ -1,26 +1,46 @@
 """The registry: the one list of losses, from which tests, command line, docs and experiments read.
 
-Losses that are not on the list are found by the file they are in.
+A loss that is not on the list is found by its file, and a plain function becomes a :class:`FunctionLoss`.
 """
+
+from __future__ import annotations
 
 import importlib
 import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from demur.errors import InputError, InputTypeError
-from demur.losses.function_loss import FunctionLoss, LossFunction, RuleFunction, RuleName
-from demur.losses.loss import Loss
+from demur.lazy_torch import Tensor, torch
+from demur.losses.loss import Hyper, Loss, reject_score_rule, rejector_rule
 from demur.named_classes import NamedClasses
+from demur.rules import Decision
 
-__all__ = ["available", "get", "load_object", "register", "resolve", "unregister"]
+__all__ = [
+    "FunctionLoss",
+    "LossFunction",
+    "RuleFunction",
+    "RuleName",
+    "available",
+    "get",
+    "load_object",
+    "register",
+    "resolve",
+    "unregister",
+]
 
 L = TypeVar("L", bound=Loss)
+
+LossFunction: TypeAlias = Callable[..., Tensor]
+"""A function of (scores, y, cost), or of (scores, y) if the cost does not matter to it."""
+RuleName: TypeAlias = Literal["softmax", "rejector", "reject-score"]
+RuleFunction: TypeAlias = Callable[[Tensor, Any], Any]
 
 _classes: NamedClasses[type[Loss]] = NamedClasses("loss")
 
@@ -162,21 +182,21 @@ def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | Ru
     if isinstance(loss, str):
         subject = load_object(loss) if ":" in loss else get(loss)
     if isinstance(subject, type) and issubclass(subject, Loss):
-        subject = _with_default_fields(subject)
+        try:
+            subject = subject()
+        except TypeError as error:  # a method is missing, or a field has no default
+            raise InputTypeError(f"{subject.__name__} cannot be made without arguments: {error}") from error
     if isinstance(subject, Loss):
         if rule is not None:
             raise InputTypeError(
                 f"{subject.name} brings its own decision rule; a rule can be given for a plain function only."
             )
         return subject
-    if isinstance(subject, type):
+    if isinstance(subject, type) or not callable(subject):
+        kind = f"the class {subject.__name__}" if isinstance(subject, type) else type(subject).__name__
         raise InputTypeError(
-            f"a loss is a registered name, a Loss, or a function of (scores, y, cost), got the class "
-            f"{subject.__name__}; name an object, such as {subject.__name__}(reduction='none') for a loss of torch."
-        )
-    if not callable(subject):
-        raise InputTypeError(
-            f"a loss is a registered name, a Loss, or a function of (scores, y, cost), got {type(subject).__name__}."
+            f"a loss is a registered name, a Loss, or a function of (scores, y, cost), got {kind}; name an object, "
+            "such as nn.CrossEntropyLoss(reduction='none') for a loss of torch."
         )
     return FunctionLoss(subject, rule or "softmax")
 
@@ -194,13 +214,11 @@ def load_object(path: str) -> Any:
     except Exception as error:  # a user's file may raise anything while it runs
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         raise InputError(f"cannot import {source!r}: {reason}") from error
-    for part in attribute.split("."):
-        if not hasattr(target, part):
-            close = get_close_matches(part, vars(target), n=1) if hasattr(target, "__dict__") else []
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise InputError(f"{source!r} has no object {attribute!r}.{hint}")
-        target = getattr(target, part)
-    return target
+    if not hasattr(target, attribute):
+        close = get_close_matches(attribute, vars(target), n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"{source!r} has no object {attribute!r}.{hint}")
+    return getattr(target, attribute)
 
 
 def _import(module: str) -> ModuleType:
@@ -212,14 +230,13 @@ def _import(module: str) -> ModuleType:
 def _run_file(file: Path) -> ModuleType:
     if not file.is_file():
         raise InputError(f"there is no file {file}.")
+    path = str(file.resolve())
     name = file.stem
-    known = sys.modules.get(name)
-    if known is not None and not _is_from(known, file):
-        name = f"{file.stem}:{file.resolve()}"  # a file of yours may have the name of a module that is in use
-        known = sys.modules.get(name)
-    if known is not None:
-        return known
-    spec = importlib.util.spec_from_file_location(name, file)
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) != path:
+        name = f"{name}:{path}"  # a file may have the name of a module that is in use
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -232,18 +249,107 @@ def _run_file(file: Path) -> ModuleType:
     return module
 
 
-def _is_from(module: ModuleType, file: Path) -> bool:
-    source = getattr(module, "__file__", None)
-    return source is not None and Path(source).resolve() == file.resolve()
+@dataclass(frozen=True)
+class FunctionLoss(Loss):
+    """A plain function of (scores, y, cost), made a loss by the rule that decides with its scores.
+
+    Parameters
+    ----------
+    function : callable
+        From scores (n, n_outputs), labels (n,) and the cost to one loss per row, (n,), in differentiable torch
+        operations. It may leave the cost out, as ``torch.nn.CrossEntropyLoss(reduction="none")`` does.
+    decision_rule : "softmax", "rejector", "reject-score" or callable
+        "softmax": one score per class, Chow's rule on their softmax. "rejector": one score per class and a last
+        score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). "reject-score": one score per class
+        and a last one for declining; answer the largest class score, accept iff it is above the last. Or a function of
+        (scores, cost) that returns a :class:`~demur.rules.Decision`, or a pair (label, reject).
+    outputs : int, optional
+        How many scores there are; by default one per class, and one more with "rejector" and "reject-score".
+    title : str, optional
+        The name to print; the function's own by default.
+    differentiable : bool
+        False for a function with kinks, which Newton's method alone cannot minimise.
+
+    Examples
+    --------
+    >>> def brier(scores, y, cost):
+    ...     target = torch.nn.functional.one_hot(y, scores.shape[-1])
+    ...     return (torch.softmax(scores, -1) - target).square().sum(-1)
+    >>> loss = FunctionLoss(brier)
+    >>> loss(torch.zeros(1, 4), torch.tensor([2]), cost=0.2)  # (3/4)^2 + 3 (1/4)^2
+    tensor([0.7500])
+    >>> loss.decide(torch.tensor([[0.0, 5.0, 0.0, 0.0]]), cost=0.2).label
+    tensor([1])
+    """
+
+    function: LossFunction
+    decision_rule: RuleName | RuleFunction = "softmax"
+    outputs: int | None = None
+    title: str | None = None
+    differentiable: bool = True
+
+    family: ClassVar[Any] = "confidence"
+    equation = "the user's own"
+    why = "nothing is claimed: check_calibration finds out"
+    trained_for_cost = True
+    takes_cost: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.decision_rule, str) and self.decision_rule not in get_args(RuleName):
+            raise InputError(
+                f"the decision rule must be 'softmax', 'rejector', 'reject-score' or a function of (scores, cost), "
+                f"got {self.decision_rule!r}."
+            )
+        # Facts that a class of losses states once are, for a function, facts of this one object.
+        object.__setattr__(self, "has_rejector", self.decision_rule == "rejector")
+        object.__setattr__(self, "has_link", self.decision_rule == "softmax")
+        object.__setattr__(self, "takes_cost", _accepts(self.function, 3) or not _accepts(self.function, 2))
+
+    @property
+    def name(self) -> str:
+        return self.title or str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    @property
+    def smooth(self) -> bool:
+        return self.differentiable
+
+    def n_outputs(self, n_classes: int) -> int:
+        return self.outputs or n_classes + (self.decision_rule in ("rejector", "reject-score"))
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
+        each = cost.expand(y.shape).reshape(-1) if isinstance(cost, Tensor) and scores.ndim != 2 else cost
+        rows = scores.reshape(-1, scores.shape[-1]), y.reshape(-1)
+        values = self.function(*rows, each) if self.takes_cost else self.function(*rows)
+        return values.reshape(y.shape) if scores.ndim != 2 else values
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        return torch.softmax(scores, -1) if self.has_link else super().inverse_link(scores)
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        if self.decision_rule == "softmax":
+            return super().rule(scores, cost)
+        if self.decision_rule == "rejector":
+            return rejector_rule(scores)
+        if self.decision_rule == "reject-score":
+            return reject_score_rule(scores)
+        assert callable(self.decision_rule)
+        decision = self.decision_rule(scores, cost)
+        if isinstance(decision, Decision):
+            return decision
+        label, reject = decision
+        certain = torch.where(torch.as_tensor(reject), -1.0, 1.0).to(torch.float64)
+        return Decision.from_acceptance(label, certain)
+
+    def _check_values(self, scores: Tensor) -> None:
+        """Check nothing: how many scores a function takes cannot be told from one call."""
 
 
-def _with_default_fields(cls: type[Loss]) -> Loss:
-    if inspect.isabstract(cls):
-        missing = ", ".join(sorted(cls.__abstractmethods__))
-        raise InputTypeError(f"{cls.__name__} is not complete: it does not define {missing}.")
+def _accepts(function: LossFunction, n_arguments: int) -> bool:
+    """Return whether a function, or the forward method of a torch module, can be called with so many arguments."""
     try:
-        return cls()
-    except TypeError as error:
-        raise InputTypeError(
-            f"{cls.__name__} cannot be made without arguments ({error}); name an object of it."
-        ) from error
+        inspect.signature(getattr(function, "forward", function)).bind(*range(n_arguments))
+    except TypeError:
+        return False
+    except ValueError:  # a function written in C, which does not say
+        return n_arguments == 3
+    return True

@@ -16,7 +16,6 @@ from demur.losses.confidence import ConfidenceLoss
 from demur.losses.loss import Hyper, score_of_label
 from demur.losses.proof import Proof, on_simplex
 from demur.losses.registry import register
-from demur.rules import chow_acceptance
 
 __all__ = ["Brier", "Focal", "GeneralisedCrossEntropy", "LabelSmoothing"]
 
@@ -51,7 +50,7 @@ class LabelSmoothing(ConfidenceLoss):
         if not 0 <= self.epsilon < 1:
             raise InputError(f"epsilon must be in [0, 1), got {self.epsilon}.")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         target = (1 - self.epsilon) * score_of_label(scores, y) + self.epsilon * scores.mean(-1)
         return torch.logsumexp(scores, -1) - target
 
@@ -61,21 +60,10 @@ class LabelSmoothing(ConfidenceLoss):
         return eta / eta.sum(-1, keepdim=True)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            target = torch.full_like(scores, self.epsilon / n_classes)
-            target[torch.arange(len(y)), y] += 1 - self.epsilon
-            return -(target * torch.log_softmax(scores, -1)).sum(-1)
-
-        def acceptance(scores: Tensor) -> Tensor:
-            excess = (torch.softmax(scores, -1) - self.epsilon / n_classes).clamp(min=0)
-            return excess.amax(-1) / excess.sum(-1) - (1 - cost)
-
         return Proof(
             "Gibbs' inequality",
             f"At every eta the risk is least where the softmax of the scores is eta mixed with {self.epsilon:g} of the "
             "uniform distribution, and nowhere else; the link undoes that, and the rule on it is Chow's.",
-            value,
-            acceptance,
         )
 
 
@@ -112,7 +100,7 @@ class Focal(ConfidenceLoss):
         if not self.gamma >= 0:
             raise InputError(f"gamma must be at least 0, got {self.gamma}.")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         total = torch.logsumexp(scores, -1)
         rest = torch.logsumexp(scores.scatter(-1, y.unsqueeze(-1), -torch.inf), -1)
         return torch.exp(self.gamma * (rest - total)) * (total - score_of_label(scores, y))
@@ -164,7 +152,7 @@ class GeneralisedCrossEntropy(ConfidenceLoss):
         if not 0 < self.q < 1:
             raise InputError(f"q must be in (0, 1), got {self.q}; q = 0 is 'ce', and at q = 1 there is no link.")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return -torch.expm1(self.q * (score_of_label(scores, y) - torch.logsumexp(scores, -1))) / self.q
 
     def inverse_link(self, scores: Tensor) -> Tensor:
@@ -192,7 +180,7 @@ class Brier(ConfidenceLoss):
     equation = "Brier 1950"
     why = "strictly proper: softmax of the minimiser is eta, so Chow's rule applies"
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         p = torch.softmax(scores, -1)
         return 1 - 2 * score_of_label(p, y) + p.square().sum(-1)
 
@@ -200,15 +188,8 @@ class Brier(ConfidenceLoss):
         return torch.softmax(scores, -1)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            difference = torch.softmax(scores, -1)
-            difference[torch.arange(len(y)), y] -= 1
-            return difference.square().sum(-1)
-
         return Proof(
             "a squared distance",
             "At every eta the risk is a constant plus the squared distance of the softmax from eta: least there, and "
             "nowhere else; the rule on it is Chow's.",
-            value,
-            lambda scores: chow_acceptance(torch.softmax(scores, -1).amax(-1), cost),
         )

@@ -11,10 +11,10 @@ from demur.errors import InputError
 from demur.metrics.predictions import as_labels, correct_and_rejected
 from demur.rules import check_weights
 
-__all__ = ["ClassScores", "confusion_matrix", "labelled_confusion_matrix", "precision_recall_f1"]
+__all__ = ["ClassScores", "confusion_matrix", "normalized", "precision_recall_f1"]
 
 Floats = NDArray[np.float64]
-_SUMMED = {None: (), "true": (1,), "pred": (0,), "all": (0, 1)}
+_SUMMED = {"true": (1,), "pred": (0,), "all": (0, 1)}
 """The axes over which each normalization adds."""
 
 
@@ -55,25 +55,18 @@ def confusion_matrix(
     array([[1., 0., 0.],
            [0., 0., 1.]])
     """
-    return labelled_confusion_matrix(y_true, y_pred, labels, reject_label, normalize, sample_weight)[0]
+    counts, _ = _count(y_true, y_pred, labels, reject_label, sample_weight)
+    return normalized(counts if sample_weight is not None else counts.astype(np.int64), normalize)
 
 
-def labelled_confusion_matrix(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    labels: ArrayLike | None,
-    reject_label: Label,
-    normalize: str | None,
-    sample_weight: ArrayLike | None,
-) -> tuple[AnyArray, AnyArray]:
-    """Return the matrix of :func:`confusion_matrix` and the classes that its rows stand for."""
+def normalized(counts: AnyArray, normalize: str | None) -> AnyArray:
+    """Divide counts by the sum of each row ("true"), each column ("pred") or of all; an empty one stays zero."""
+    if normalize is None:
+        return counts
     if normalize not in _SUMMED:
         raise InputError(f"normalize must be None, 'true', 'pred' or 'all', got {normalize!r}.")
-    counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)
-    if normalize is None:
-        return counts if sample_weight is not None else counts.astype(np.int64), names
     sums = counts.sum(axis=_SUMMED[normalize], keepdims=True)
-    return np.divide(counts, sums, out=np.zeros_like(counts), where=sums > 0), names
+    return np.asarray(np.divide(counts, sums, out=np.zeros(counts.shape), where=sums > 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,26 +89,24 @@ class ClassScores:
     support: Floats
     counts: Floats
 
-    def average(self, kind: Literal["macro", "weighted", "micro"] = "macro") -> dict[str, float]:
+    def average(self, kind: Literal["macro", "weighted"] = "macro") -> dict[str, float]:
         """Return precision, recall, F1 and coverage over all classes.
 
         Parameters
         ----------
-        kind : {"macro", "weighted", "micro"}
-            The plain mean over classes; the mean weighted by support; or one figure from the summed counts, where
-            precision is the accuracy of the answers given and recall the share of all examples answered rightly.
-            A class whose score is undefined (NaN) is left out of the mean of that score.
+        kind : {"macro", "weighted"}
+            The plain mean over classes, or the mean weighted by support. A class whose score is undefined (NaN) is left
+            out of the mean of that score.
         """
-        names = ("precision", "recall", "f1", "coverage")
-        if kind == "micro":
-            answers, right, total = self.counts[:, :-1].sum(), np.trace(self.counts), self.counts.sum()
-            values = [_ratio(right, answers), _ratio(right, total), _ratio(2 * right, answers + total),
-                      _ratio(answers, total)]  # fmt: skip
-            return {name: float(value) for name, value in zip(names, values, strict=True)}
         if kind not in ("macro", "weighted"):
-            raise InputError(f"kind must be 'macro', 'weighted' or 'micro', got {kind!r}.")
-        weights = np.ones_like(self.support) if kind == "macro" else self.support
-        return {name: _mean_of_defined(getattr(self, name), weights) for name in names}
+            raise InputError(f"kind must be 'macro' or 'weighted', got {kind!r}.")
+        found = {}
+        for name in ("precision", "recall", "f1", "coverage"):
+            values = getattr(self, name)
+            defined = ~np.isnan(values)
+            weights = defined * (self.support if kind == "weighted" else 1)
+            found[name] = float(_ratio((values * weights)[defined].sum(), weights.sum()))
+        return found
 
 
 def precision_recall_f1(
@@ -152,8 +143,8 @@ def precision_recall_f1(
     >>> scores = precision_recall_f1([0, 0, 1, 1, 1], [0, 0, 1, 0, -1])
     >>> scores.precision.round(3), scores.recall.round(3), scores.f1.round(3), scores.coverage.round(3)
     (array([0.667, 1.   ]), array([1.   , 0.333]), array([0.8, 0.5]), array([1.   , 0.667]))
-    >>> scores.average("micro")["recall"]
-    0.6
+    >>> round(scores.average()["recall"], 3)
+    0.667
     """
     counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)
     right, answers, support = np.diag(counts), counts[:, :-1].sum(axis=0), counts.sum(axis=1)
@@ -174,7 +165,15 @@ def _count(
     _, reject = correct_and_rejected(y_true, y_pred, reject_label)
     weights = check_weights(sample_weight, len(reject))
     true, pred = as_labels("y_true", y_true), as_labels("y_pred", y_pred)
-    names = _sorted_classes(true, pred[~reject]) if labels is None else _check_labels(labels, true)
+    if labels is None:
+        found = sorted({*true.tolist(), *pred[~reject].tolist()}, key=lambda name: (isinstance(name, str), name))
+        names = as_labels("labels", found)
+    else:
+        names = as_labels("labels", labels)
+        if len(set(names.tolist())) < len(names):
+            raise InputError(f"labels must be distinct, got {names.tolist()}.")
+        if (_codes(true, names) < 0).all():
+            raise InputError(f"none of the labels {names.tolist()} is in y_true.")
     rows = _codes(true, names)
     columns = np.full(len(true), len(names))
     columns[~reject] = _codes(pred[~reject], names)
@@ -183,25 +182,6 @@ def _count(
     shape = (len(names), len(names) + 1)
     counts = np.bincount(cells, weights[listed], minlength=shape[0] * shape[1]).astype(np.float64)
     return counts.reshape(shape), names
-
-
-def _sorted_classes(true: AnyArray, answered: AnyArray) -> AnyArray:
-    if true.dtype.kind != "O" and answered.dtype.kind != "O":
-        return np.union1d(true, answered) if len(answered) else np.unique(true)
-    found = set(true.tolist()) | set(answered.tolist())
-    names = np.empty(len(found), dtype=object)
-    names[:] = sorted(found, key=lambda name: (isinstance(name, str), name))
-    return names
-
-
-def _check_labels(labels: ArrayLike, true: AnyArray) -> AnyArray:
-    names = as_labels("labels", labels)
-    listed = names.tolist()
-    if len(set(listed)) < len(listed):
-        raise InputError(f"labels must be distinct, got {listed}.")
-    if (_codes(true, names) < 0).all():
-        raise InputError(f"none of the labels {listed} is in y_true.")
-    return names
 
 
 def _codes(values: AnyArray, names: AnyArray) -> NDArray[np.int64]:
@@ -213,8 +193,3 @@ def _codes(values: AnyArray, names: AnyArray) -> NDArray[np.int64]:
 def _ratio(numerator: Any, denominator: Any) -> Any:
     top, bottom = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
     return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
-
-
-def _mean_of_defined(values: Floats, weights: Floats) -> float:
-    weights = np.where(np.isnan(values), 0.0, weights)
-    return float(np.nansum(values * weights) / weights.sum()) if weights.any() else float("nan")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, FloatArray
+from demur.array_types import FloatArray
 from demur.costs import check_cost
 from demur.errors import InputError
-from demur.metrics.risk_coverage import Floats, RiskCoverage
+from demur.metrics.risk_coverage import Floats, RiskCoverage, as_given
 from demur.rules import check_proba
 
 __all__ = ["CostCurve", "confidence_and_errors"]
@@ -19,7 +19,7 @@ _SLACK = 1e-3
 """As for the sum of probabilities: rounding may take the largest above one."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class CostCurve:
     r"""0-1-c risk, coverage and accuracy of Chow's rule as exact functions of the cost c.
 
@@ -102,15 +102,15 @@ class CostCurve:
     def risk_at(self, cost: ArrayLike) -> Any:
         """Return the 0-1-c risk at each cost in [0, 1)."""
         prices, risk, coverage = check_cost(cost), *self._at(cost, 0.0, "generalized_risk", "coverage")
-        return _as_given(risk + prices * (1 - coverage), cost)
+        return as_given(risk + prices * (1 - coverage), cost)
 
     def coverage_at(self, cost: ArrayLike) -> Any:
         """Return the share of rows answered at each cost."""
-        return _as_given(self._at(cost, 0.0, "coverage")[0], cost)
+        return as_given(self._at(cost, 0.0, "coverage")[0], cost)
 
     def accuracy_at(self, cost: ArrayLike) -> Any:
         """Return the share of right answers among those given at each cost; NaN where none is given."""
-        return _as_given(1 - self._at(cost, np.nan, "risk")[0], cost)
+        return as_given(1 - self._at(cost, np.nan, "risk")[0], cost)
 
     def mean_risk(self, low: float = 0.0, high: float = 0.5) -> float:
         """Return the exact mean of the 0-1-c risk over costs spread evenly between ``low`` and ``high``.
@@ -143,13 +143,6 @@ class CostCurve:
         place = self.curve.n_points_above(1 - check_cost(cost))
         return [np.append(without_answers, getattr(self.curve, name))[place] for name in names]
 
-    def __repr__(self) -> str:
-        groups = self.curve.groups
-        return (
-            f"CostCurve({groups.n_rows:,} rows, {len(groups.confidence):,} breakpoints, "
-            f"mean risk for c in [0, 1/2] = {self.mean_risk():.4g})"
-        )
-
 
 def confidence_and_errors(
     proba: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
@@ -173,16 +166,7 @@ def confidence_and_errors(
     unknown = ~np.isin(true, names)
     if unknown.any():
         raise InputError(
-            f"y contains {true[unknown].tolist()[0]!r}, which is not a column of proba (columns: {_shown(names)}); pass"
-            " classes= if y holds class names."
+            f"y contains {true[unknown].tolist()[0]!r}, which is none of the {len(names)} columns of proba; pass "
+            "classes= if y holds class names."
         )
     return values.max(axis=1), np.asarray(names[values.argmax(axis=1)] != true)
-
-
-def _shown(names: AnyArray) -> str:
-    some = ", ".join(repr(name) for name in names.tolist()[:10])
-    return some + (", ..." if len(names) > 10 else "")
-
-
-def _as_given(values: AnyArray, like: ArrayLike) -> Any:
-    return float(values) if np.ndim(like) == 0 else values

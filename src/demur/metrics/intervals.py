@@ -6,18 +6,14 @@ areas. ``tests/metrics/test_intervals.py`` checks that each covers, the extremes
 figures that none of them fits.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, digamma
 
-from demur.array_types import AnyArray
-from demur.costs import CostWarning, check_cost
 from demur.errors import InputError
 
 __all__ = [
@@ -26,6 +22,7 @@ __all__ = [
     "bootstrap",
     "mean_interval",
     "proportion_interval",
+    "ranked_areas",
     "risk_interval",
     "starts_of_ties",
 ]
@@ -42,18 +39,12 @@ class Interval:
     estimate, low, high : float, or arrays of one shape
         NaN where there is nothing to estimate from, such as the accuracy of no answers.
     confidence_level : float
-    resamples : array of shape (n_resamples, ...), or None
-        The statistic of every resample, from :func:`bootstrap`.
-    n_undefined : int, or array of the statistic's shape
-        The number of resamples left out because the statistic was NaN.
     """
 
     estimate: Any
     low: Any
     high: Any
     confidence_level: float
-    resamples: Any = None
-    n_undefined: Any = 0
 
     def __str__(self) -> str:
         ends = np.broadcast_arrays(self.estimate, self.low, self.high)
@@ -114,12 +105,11 @@ def risk_interval(
     >>> print(risk_interval(n_wrong=0, n_rejected=20, n_rows=20, cost=0.2))
     0.2 [0.1663, 0.3347]
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
-        prices = check_cost(cost)
     wrong, rejected, rows, price = np.broadcast_arrays(
-        *(np.asarray(values, dtype=np.float64) for values in (n_wrong, n_rejected, n_rows)), prices
+        *(np.asarray(values, dtype=np.float64) for values in (n_wrong, n_rejected, n_rows, cost))
     )
+    if not ((price >= 0) & (price < 1)).all():
+        raise InputError(f"cost must be in [0, 1), got {cost!r}.")
     right = rows - wrong - rejected
     for name, counts in (("n_wrong", wrong), ("n_rejected", rejected), ("n_rows - n_wrong - n_rejected", right)):
         _check_counts(name, counts)
@@ -216,8 +206,9 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
         )
     if not np.isfinite(scores).all():
         raise InputError("confidence contains NaN or infinity; remove those rows first.")
-    ranked = _Ranked.from_rows(scores, errors)
-    found = {name: ranked.interval(name, tail) for name in ("aurc", "eaurc", "augrc")}
+    order = np.argsort(-scores, kind="stable")
+    starts = np.flatnonzero(starts_of_ties(scores[order]))
+    found = ranked_areas(errors[order].astype(np.float64), starts, tail)
     return {
         name: Interval(float(area), float(low), float(high), confidence_level)
         for name, (area, low, high) in found.items()
@@ -240,65 +231,49 @@ def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
     return np.append(True, descending[:-1] - descending[1:] > _NOISE * np.maximum(size[1:], size[:-1]))
 
 
-@dataclass(frozen=True, eq=False)
-class _Ranked:
-    """Errors from the most to the least confident row, along the last axis, where rows that tie share their weights.
+def ranked_areas(loss: Floats, starts: NDArray[np.intp], tail: float) -> dict[str, tuple[Floats, Floats, Floats]]:
+    """Return each area, and the ends of its interval, of errors from the most to the least confident row.
 
     Parameters
     ----------
     loss : array of shape (..., n)
     starts : array of int
         Where each group of tied rows begins.
+    tail : float
+        The probability beyond each end.
     """
+    n_rows = loss.shape[-1]
+    sizes = np.diff(np.append(starts, n_rows))
 
-    loss: Floats
-    starts: NDArray[np.intp]
-
-    @classmethod
-    def from_rows(cls, confidence: Floats, wrong: NDArray[np.bool_]) -> "_Ranked":
-        order = np.argsort(-confidence, kind="stable")
-        return cls(wrong[order].astype(np.float64), np.flatnonzero(starts_of_ties(confidence[order])))
-
-    def interval(self, area: str, tail: float) -> tuple[Floats, Floats, Floats]:
-        """Return the area and the ends of its interval."""
-        n_rows = self.loss.shape[-1]
-        weight, others, largest = self._augrc() if area == "augrc" else self._aurc()
-        most = weight[0] / n_rows  # of a row above all others: the next one may be there, also where all of these tie
-        weight, others = self._tied_mean(weight), self._tied_mean(others)
-        value, influence = (self.loss * weight).mean(axis=-1), self.loss * weight + others
-        if area == "eaurc":  # less the area of the best order, which depends on the number of errors only
-            n_right = n_rows - self.loss.sum(axis=-1)
-            slope = digamma(n_rows + 1) - digamma(n_right + 1)
-            value = np.maximum(value - (1 - n_right / n_rows * (1 + slope)), 0)
-            influence, largest = influence - self.loss * slope[..., None], float(np.log(2))
-        share, most = value / largest, most / largest
-        variance = influence.var(axis=-1) / max(n_rows - 1, 1) / largest**2
-        low, high = 1 - _upper(1 - share, variance, most, tail), _upper(share, variance, most, tail)
-        return value, largest * np.minimum(low, share), largest * np.maximum(high, share)
-
-    def _aurc(self) -> tuple[Floats, Floats, float]:
-        """Return the weight of each rank, the rest of its influence, and the largest area there can be."""
-        rank, risk = self._rank_and_risk
-        below = np.cumsum((risk / rank)[..., ::-1], axis=-1)[..., ::-1]
-        return np.cumsum(1 / rank[::-1])[::-1], risk - below, 1.0
-
-    def _augrc(self) -> tuple[Floats, Floats, float]:
-        rank, risk = self._rank_and_risk
-        n_rows = len(rank)
-        return (n_rows - rank + 0.5) / n_rows, risk * rank / n_rows, 0.5
-
-    @cached_property
-    def _rank_and_risk(self) -> tuple[Floats, Floats]:
-        rank = np.arange(1.0, self.loss.shape[-1] + 1)
-        return rank, np.cumsum(self._tied_mean(self.loss), axis=-1) / rank
-
-    def _tied_mean(self, values: Floats) -> Floats:
+    def tied_mean(values: Floats) -> Floats:
         """Replace each value by the mean over the rows that tie with it: the mean over all orders of them."""
-        n_rows = values.shape[-1]
-        if len(self.starts) == n_rows:
-            return values
-        sizes = np.diff(np.append(self.starts, n_rows))
-        return np.repeat(np.add.reduceat(values, self.starts, axis=-1) / sizes, sizes, axis=-1)
+        return np.repeat(np.add.reduceat(values, starts, axis=-1) / sizes, sizes, axis=-1)
+
+    rank = np.arange(1.0, n_rows + 1)
+    risk = np.cumsum(tied_mean(loss), axis=-1) / rank
+    harmonic, height = np.cumsum(1 / rank[::-1])[::-1], (n_rows - rank + 0.5) / n_rows
+    below = np.cumsum((risk / rank)[..., ::-1], axis=-1)[..., ::-1]
+    in_aurc, in_augrc = loss * tied_mean(harmonic), loss * tied_mean(height)
+    aurc, influence = in_aurc.mean(axis=-1), in_aurc + tied_mean(risk - below)
+    n_right = n_rows - loss.sum(axis=-1)
+    slope = digamma(n_rows + 1) - digamma(n_right + 1)
+    excess = np.maximum(aurc - (1 - n_right / n_rows * (1 + slope)), 0)  # above the area of the best order
+    return {
+        "aurc": _area(aurc, influence, harmonic[0], 1.0, tail),
+        "eaurc": _area(excess, influence - loss * slope[..., None], harmonic[0], float(np.log(2)), tail),
+        "augrc": _area(in_augrc.mean(axis=-1), in_augrc + tied_mean(risk * rank / n_rows), height[0], 0.5, tail),
+    }
+
+
+def _area(
+    value: Floats, influence: Floats, heaviest: float, largest: float, tail: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return an area and the ends of its interval, from the influences of the rows and the largest possible area."""
+    n_rows = influence.shape[-1]
+    share, weight = value / largest, heaviest / n_rows / largest  # the next row may be above all others
+    variance = influence.var(axis=-1) / max(n_rows - 1, 1) / largest**2
+    low, high = 1 - _upper(1 - share, variance, weight, tail), _upper(share, variance, weight, tail)
+    return value, largest * np.minimum(low, share), largest * np.maximum(high, share)
 
 
 def _upper(share: Floats, variance: Floats, weight: float, tail: float) -> Floats:
@@ -351,9 +326,9 @@ def _tail(confidence_level: float) -> float:
 
 
 def _check_counts(name: str, counts: Floats) -> None:
-    if not (np.isfinite(counts).all() and (counts >= 0).all() and (counts == np.floor(counts)).all()):
-        wrong = counts[~((counts >= 0) & (counts == np.floor(counts)) & np.isfinite(counts))].flat[0]
-        raise InputError(f"{name} must count rows: whole numbers, none negative; got {wrong:g}.")
+    whole = (counts >= 0) & (counts == np.floor(counts))
+    if not whole.all():
+        raise InputError(f"{name} must count rows: whole numbers, none negative; got {counts[~whole].flat[0]:g}.")
 
 
 def bootstrap(
@@ -384,8 +359,8 @@ def bootstrap(
     Returns
     -------
     Interval
-        Where the statistic is NaN in some resamples (the risk of no accepted row, say), those are left out and
-        counted. Where the estimate itself is NaN, so are the ends.
+        Where the statistic is NaN in some resamples (the risk of no accepted row, say), those are left out. Where the
+        estimate itself is NaN, so are the ends.
 
     Examples
     --------
@@ -401,40 +376,19 @@ def bootstrap(
     >>> band.low.shape
     (3,)
     """
-    rows = _check_arrays(arrays)
-    if not isinstance(n_resamples, (int, np.integer)) or isinstance(n_resamples, bool) or n_resamples < 1:
-        raise InputError(f"n_resamples must be a positive integer, got {n_resamples!r}.")
-    if not 0 < confidence_level < 1:
-        raise InputError(f"confidence_level must be in (0, 1), got {confidence_level!r}.")
-    rng = np.random.default_rng(seed)
-    n_rows = len(rows[0])
-    estimate = np.asarray(statistic(*rows), dtype=np.float64)
-    resamples = np.empty((n_resamples, *estimate.shape))
-    for resample in resamples[:, None] if estimate.ndim == 0 else resamples:
-        chosen = rng.integers(n_rows, size=n_rows)
-        value = np.asarray(statistic(*(array[chosen] for array in rows)), dtype=np.float64)
-        if value.shape != estimate.shape:
-            raise InputError(
-                f"statistic must return one fixed shape, got {estimate.shape} for all rows and {value.shape} for a "
-                "resample; read a curve off at fixed points."
-            )
-        resample[...] = value
-    undefined = np.isnan(resamples)
-    tail = (1 - confidence_level) / 2
-    kept = np.where(undefined.all(axis=0) | np.isnan(estimate), 0.0, resamples)
-    ends = np.where(np.isnan(estimate), np.nan, np.nanquantile(kept, (tail, 1 - tail), axis=0))
-    return Interval(
-        _plain(estimate), _plain(ends[0]), _plain(ends[1]), confidence_level, resamples, _plain(undefined.sum(axis=0))
-    )
-
-
-def _check_arrays(arrays: tuple[ArrayLike, ...]) -> list[AnyArray]:
+    tail = _tail(confidence_level)
     rows = [np.asarray(array) for array in arrays]
     lengths = [len(array) if array.ndim else None for array in rows]
     if not rows or lengths[0] in (None, 0) or len(set(lengths)) > 1:
         raise InputError(f"give one or more arrays with the same number of rows, at least one; got lengths {lengths}.")
-    return rows
-
-
-def _plain(value: AnyArray) -> Any:
-    return value.item() if np.ndim(value) == 0 else value
+    if n_resamples < 1:
+        raise InputError(f"n_resamples must be a positive integer, got {n_resamples!r}.")
+    rng = np.random.default_rng(seed)
+    estimate = np.asarray(statistic(*rows), dtype=np.float64)
+    resamples = np.empty((n_resamples, *estimate.shape))
+    for number in range(n_resamples):
+        chosen = rng.integers(len(rows[0]), size=len(rows[0]))
+        resamples[number] = statistic(*(array[chosen] for array in rows))
+    undefined = np.isnan(estimate)
+    low, high = np.nanquantile(np.where(undefined, 0.0, resamples), (tail, 1 - tail), axis=0)
+    return _interval(estimate, low, high, ~undefined, confidence_level)

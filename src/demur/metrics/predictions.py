@@ -5,7 +5,6 @@ Everything that could be misread in silence is an error here: a marker that is a
 NumPy has turned into text, strings compared with numbers.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ def rejected(y_pred: ArrayLike, reject_label: Label) -> Mask:
     >>> rejected([0.0, float("nan")], reject_label=None)
     array([False,  True])
     """
-    return _rejected(as_labels("y_pred", y_pred), reject_label, classes=())
+    return _rejected(as_labels("y_pred", y_pred), reject_label, classes=set())
 
 
 def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Label) -> tuple[Mask, Mask]:
@@ -48,35 +47,30 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Lab
     true, pred = as_labels("y_true", y_true), as_labels("y_pred", y_pred)
     if len(true) != len(pred):
         raise InputError(f"y_true and y_pred must have the same length, got {len(true)} and {len(pred)}.")
-    if _is_missing(true).any():
+    if _equal(true, None).any():
         raise InputError("y_true contains missing values (None or NaN); remove those rows first.")
-    if _equals(true, reject_label).any():
+    if _equal(true, reject_label).any():
         raise InputError(
             f"reject_label {reject_label!r} is also a class in y_true; choose a marker that is not a class, "
             "such as reject_label=None."
         )
-    reject = _rejected(pred, reject_label, classes=true)
-    answered = pred[~reject]
-    strangers = _kinds(answered) - _kinds(true)
-    if strangers:
+    reject = _rejected(pred, reject_label, classes=set(true.tolist()))
+    kinds = _kinds(true)
+    others = _kinds(pred[~reject]) - kinds
+    if others:
+        marker = "not set" if reject_label is NEVER else repr(reject_label)
         raise InputTypeError(
-            f"y_true holds {_listed(_kinds(true))} but y_pred answers with {_listed(strangers)}, which can never be "
-            f"equal; convert one of them, or set reject_label (now {_shown(reject_label)}) if this is the marker."
+            f"y_true holds {' and '.join(sorted(kinds))} but y_pred answers with {' and '.join(sorted(others))}, which "
+            f"can never be equal; convert one of them, or set reject_label (now {marker}) if this is the marker."
         )
     correct = np.zeros(len(true), dtype=bool)
-    correct[~reject] = true[~reject] == answered
+    correct[~reject] = true[~reject] == pred[~reject]
     return correct, reject
 
 
 def as_labels(name: str, labels: Any) -> AnyArray:
-    """Return a one-dimensional array in which no label has changed its type."""
-    if isinstance(labels, (list, tuple)) and len(_kinds(labels)) > 1:
-        values = np.empty(len(labels), dtype=object)
-        values[:] = labels  # np.asarray would turn the numbers among strings into text
-    else:
-        values = np.asarray(labels)
-    if values.dtype.kind == "T":
-        values = values.astype(object)
+    """Return a one-dimensional array of Python's own numbers and strings, in which no label has changed its type."""
+    values = np.asarray(labels, dtype=object)
     if values.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, one label per example, got shape {values.shape}.")
     if len(values) == 0:
@@ -84,66 +78,41 @@ def as_labels(name: str, labels: Any) -> AnyArray:
     return values
 
 
-def _rejected(pred: AnyArray, reject_label: Label, classes: Iterable[Any]) -> Mask:
-    reject = _equals(pred, reject_label)
-    if (_is_missing(pred) & ~reject).any():
+def _rejected(pred: AnyArray, reject_label: Label, classes: set[Any]) -> Mask:
+    reject = _equal(pred, reject_label)
+    if (_equal(pred, None) & ~reject).any():
         raise InputError(
             "y_pred contains missing values (None or NaN); if they mean rejection, pass reject_label=None, "
-            f"which is now {_shown(reject_label)}."
+            f"which is now {reject_label!r}."
         )
-    if reject_label is not NEVER and not isinstance(reject_label, str) and "strings" in _kinds(pred):
-        unknown = set(pred.tolist()) - set(classes)
-        for text in ("reject", str(reject_label)):
-            if text in unknown:
-                raise InputError(
-                    f"y_pred contains the string {text!r}, which is not a class in y_true, while reject_label is "
-                    f"{reject_label!r}; if it means rejection, pass reject_label={text!r}."
-                )
+    if reject_label is not NEVER and not isinstance(reject_label, str):
+        for text in {"reject", str(reject_label)} & set(pred[~reject].tolist()) - classes:
+            raise InputError(
+                f"y_pred contains the string {text!r}, which is not a class in y_true, while reject_label is "
+                f"{reject_label!r}; if it means rejection, pass reject_label={text!r}."
+            )
     return reject
 
 
-def _equals(labels: AnyArray, marker: Any) -> Mask:
+def _equal(labels: AnyArray, marker: Any) -> Mask:
+    """Return which labels are the marker; None and NaN stand for any missing value."""
     if _missing(marker):
-        return _is_missing(labels)
-    if labels.dtype.kind != "O" and _kind(marker) not in _kinds(labels):
-        return np.zeros(len(labels), dtype=bool)
-    if labels.dtype.kind == "O":
-        return np.array([not _missing(label) and bool(label == marker) for label in labels])
-    return np.asarray(labels == marker)
-
-
-def _is_missing(labels: AnyArray) -> Mask:
-    if labels.dtype.kind == "O":
         return np.array([_missing(label) for label in labels])
-    return np.asarray(labels != labels)
+    return np.array([not _missing(label) and bool(label == marker) for label in labels])
 
 
 def _missing(label: Any) -> bool:
-    if label is None:
-        return True
     try:
-        return bool(label != label)
+        return label is None or bool(label != label)
     except TypeError:  # the missing value of pandas refuses to be true or false
         return True
 
 
-def _kinds(labels: Any) -> set[str]:
-    if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
-        return {_kind(labels.dtype.type())} if len(labels) else set()
-    return {_kind(label) for label in labels}
-
-
-def _kind(label: Any) -> str:
-    if isinstance(label, (str, np.str_)):
-        return "strings"
-    if isinstance(label, (int, float, np.number, np.bool_)):
-        return "numbers"
-    return f"{type(label).__name__} values"
-
-
-def _listed(kinds: set[str]) -> str:
-    return " and ".join(sorted(kinds))
-
-
-def _shown(marker: Any) -> str:
-    return "not set" if marker is NEVER else repr(marker)
+def _kinds(labels: AnyArray) -> set[str]:
+    """Return what the labels are, "numbers" or "strings" or the name of another type."""
+    types = {type(label) for label in labels}
+    return {
+        "strings" if issubclass(one, str) else "numbers" if issubclass(one, int | float | np.number | np.bool_) else
+        f"{one.__name__} values"
+        for one in types
+    }  # fmt: skip

@@ -1,6 +1,5 @@
 """The risk-coverage curve: how wrong the answers are when only the most confident share is given."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +13,7 @@ from demur.errors import InputError
 from demur.metrics.intervals import starts_of_ties
 from demur.rules import check_weights
 
-__all__ = ["RiskCoverage", "TiedGroups"]
+__all__ = ["RiskCoverage", "TiedGroups", "as_given"]
 
 Floats = NDArray[np.float64]
 
@@ -96,63 +95,26 @@ class RiskCoverage:
         """
         scores, losses = _check_rows(confidence, loss)
         weights = None if sample_weight is None else check_weights(sample_weight, len(scores))
-        best = TiedGroups.of_oracle(losses, weights).area_under_risk()
+        # The best possible order accepts the smallest losses first.
+        best = TiedGroups.from_rows(-losses.astype(np.float64), losses, weights).area_under_risk()
         groups = TiedGroups.from_rows(scores, losses, weights)
         aurc = groups.area_under_risk()
         return cls(groups, aurc, max(aurc - best, 0.0), groups.area_under_generalized_risk())
 
-    @classmethod
-    def by_group(
-        cls, confidence: ArrayLike, loss: ArrayLike, group: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Mapping[Any, "RiskCoverage"]:
-        """Make one curve for each group of rows, in the order of the groups' names.
-
-        To compare groups under one common threshold use :meth:`at_threshold`, which gives NaN as the risk of a
-        group with no accepted row.
-
-        Parameters
-        ----------
-        confidence, loss, sample_weight
-            As for :meth:`from_confidence`.
-        group : array of shape (n,)
-            Numbers or strings, for example the hospital each row comes from.
-
-        Examples
-        --------
-        >>> curves = RiskCoverage.by_group([0.9, 0.8, 0.7], [0, 1, 0], ["a", "a", "b"])
-        >>> {name: curve.at_threshold(0.75) for name, curve in curves.items()}
-        {'a': (1.0, 0.5), 'b': (0.0, nan)}
-        """
-        scores, losses = _check_rows(confidence, loss)
-        weights = check_weights(sample_weight, len(scores))
-        names = np.asarray(group)
-        if names.shape != scores.shape:
-            raise InputError(f"group must have shape {scores.shape} like confidence, got {names.shape}.")
-        if any(name is None or name != name for name in (names if names.dtype.kind == "O" else names[names != names])):
-            raise InputError("group contains missing values (None or NaN); give those rows a name or remove them.")
-        curves = {}
-        for name in np.unique(names).tolist():
-            rows = names == name
-            if not weights[rows].any():
-                raise InputError(f"every row of group {name!r} has weight zero; remove the group first.")
-            given = None if sample_weight is None else weights[rows]
-            curves[name] = cls.from_confidence(scores[rows], losses[rows], given)
-        return curves
-
     @cached_property
     def coverage(self) -> Floats:
         """The share of rows accepted at each point, ascending; the last is 1."""
-        return _frozen(self.groups.weight / self.groups.weight[-1])
+        return np.asarray(self.groups.weight / self.groups.weight[-1])
 
     @cached_property
     def risk(self) -> Floats:
         """The mean loss of the accepted rows at each point (selective risk)."""
-        return _frozen(self.groups.loss / self.groups.weight)
+        return self.groups.loss / self.groups.weight
 
     @cached_property
     def generalized_risk(self) -> Floats:
         """Risk times coverage at each point: the loss of the accepted rows, over all rows."""
-        return _frozen(self.groups.loss / self.groups.weight[-1])
+        return np.asarray(self.groups.loss / self.groups.weight[-1])
 
     @cached_property
     def thresholds(self) -> Floats:
@@ -162,7 +124,7 @@ class RiskCoverage:
         """
         lowest = self.groups.confidence[-1]
         below = np.nextafter(lowest - 1e-9 * abs(lowest), -np.inf)  # also below the rows that tie with the lowest
-        return _frozen(np.append(self.groups.confidence[1:], 0.0 if lowest > 0 else below))
+        return np.append(self.groups.confidence[1:], 0.0 if lowest > 0 else below)
 
     def coverage_at(self, risk: ArrayLike) -> Any:
         """Return the largest coverage whose selective risk is at most ``risk``; 0 where no point is that good.
@@ -174,9 +136,9 @@ class RiskCoverage:
         risk : float or array
             The largest acceptable risk.
         """
-        wanted = _check_number("risk", risk)
-        found = np.searchsorted(self._least_risk_from, wanted, side="right")
-        return _as_given(np.append(0.0, self.coverage)[found], risk)
+        least_from = np.minimum.accumulate(self.risk[::-1])[::-1]  # ascending, so that it can be searched
+        found = np.searchsorted(least_from, risk, side="right")
+        return as_given(np.append(0.0, self.coverage)[found], risk)
 
     def risk_at(self, coverage: ArrayLike) -> Any:
         """Return the risk when at least the share ``coverage`` must be answered.
@@ -188,27 +150,21 @@ class RiskCoverage:
         coverage : float or array
             In (0, 1].
         """
-        wanted = _check_number("coverage", coverage)
+        wanted = np.asarray(coverage, dtype=np.float64)
         if ((wanted <= 0) | (wanted > 1)).any():
             raise InputError(f"coverage must be in (0, 1], got {coverage!r}: without answers there is no risk.")
-        return _as_given(self.risk[np.searchsorted(self.coverage, wanted)], coverage)
+        return as_given(self.risk[np.searchsorted(self.coverage, wanted)], coverage)
 
     def at_threshold(self, threshold: ArrayLike) -> tuple[Any, Any]:
         """Return coverage and risk of accepting ``confidence > threshold``; the risk of no accepted row is NaN."""
         accepted = self.n_points_above(threshold)
         coverage, risk = np.append(0.0, self.coverage)[accepted], np.append(np.nan, self.risk)[accepted]
-        return _as_given(coverage, threshold), _as_given(risk, threshold)
+        return as_given(coverage, threshold), as_given(risk, threshold)
 
     def n_points_above(self, threshold: ArrayLike) -> NDArray[np.intp]:
         """Return how many distinct confidences lie above each threshold."""
         ascending = self.groups.confidence[::-1]
-        wanted = _check_number("threshold", threshold)
-        return np.asarray(len(ascending) - np.searchsorted(ascending, wanted, side="right"))
-
-    @cached_property
-    def _least_risk_from(self) -> Floats:
-        """The least risk at this point or any later one: ascending, so that it can be searched."""
-        return np.minimum.accumulate(self.risk[::-1])[::-1]
+        return np.asarray(len(ascending) - np.searchsorted(ascending, threshold, side="right"))
 
     def __repr__(self) -> str:
         areas = ", ".join(f"{name}={getattr(self, name):.4g}" for name in ("aurc", "eaurc", "augrc"))
@@ -244,10 +200,6 @@ class TiedGroups:
     loss: Floats
     n_rows: int
 
-    def __post_init__(self) -> None:
-        for array in (self.confidence, self.weight, self.loss):
-            array.setflags(write=False)
-
     @classmethod
     def from_rows(cls, confidence: Floats, loss: AnyArray, weight: Floats | None = None) -> "TiedGroups":
         """Sort the rows and join those that tie; rows of zero weight do not count."""
@@ -259,11 +211,6 @@ class TiedGroups:
         is_last = np.append(starts[1:], True)
         totals = np.cumsum(weights), np.cumsum(weights * loss[order])
         return cls(ordered[starts], totals[0][is_last], totals[1][is_last], len(ordered))
-
-    @classmethod
-    def of_oracle(cls, loss: AnyArray, weight: Floats | None = None) -> "TiedGroups":
-        """Return the groups of the best possible order: the smallest losses are accepted first."""
-        return cls.from_rows(-loss.astype(np.float64), loss, weight)
 
     def area_under_risk(self) -> float:
         """Return the mean of the running risk; :class:`~demur.metrics.RiskCoverage` gives the formula."""
@@ -301,17 +248,6 @@ def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, AnyArra
     return scores, losses
 
 
-def _check_number(name: str, value: ArrayLike) -> Floats:
-    numbers = np.asarray(value, dtype=np.float64)
-    if np.isnan(numbers).any():
-        raise InputError(f"{name} must be a number, got {value!r}.")
-    return numbers
-
-
-def _as_given(values: AnyArray, like: ArrayLike) -> Any:
+def as_given(values: AnyArray, like: ArrayLike) -> Any:
+    """Return a number where a number was asked about, and an array otherwise."""
     return float(values) if np.ndim(like) == 0 else values
-
-
-def _frozen(array: Floats) -> Floats:
-    array.setflags(write=False)
-    return array

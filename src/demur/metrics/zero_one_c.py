@@ -1,19 +1,19 @@
 """The 0-1-c risk and its parts: from answers, as a scorer, and where class probabilities are known."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, Estimator, Features, Label
-from demur.costs import check_cost
+from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
 from demur.rules import check_proba, check_weights, chow_acceptance
 
 __all__ = [
-    "ZeroOneCScorer",
     "accepted_accuracy",
     "coverage",
     "false_accept_rate",
@@ -53,10 +53,7 @@ def zero_one_c_loss(
     array([0.1, 0. ])
     """
     correct, reject = correct_and_rejected(y_true, y_pred, reject_label)
-    prices = check_cost(cost)
-    if prices.shape not in ((), reject.shape):
-        raise InputError(f"cost must be one number or have shape {reject.shape} like y_true, got {prices.shape}.")
-    return np.where(reject, prices, np.where(correct, 0.0, 1.0))
+    return np.where(reject, cost_per_row(cost, reject.shape), np.where(correct, 0.0, 1.0))
 
 
 def zero_one_c_risk(
@@ -144,36 +141,7 @@ def accepted_accuracy(
     return float(weights[correct].sum() / answered) if answered > 0 else float("nan")
 
 
-@dataclass(frozen=True)
-class ZeroOneCScorer:
-    """Score an estimator by minus its 0-1-c risk; made by :func:`zero_one_c_scorer`."""
-
-    cost: float
-    reject_label: Label = None
-
-    def __post_init__(self) -> None:
-        if np.ndim(self.cost) != 0:
-            raise InputError(f"a scorer takes a single cost, got an array of shape {np.shape(self.cost)}.")
-        check_cost(self.cost)
-
-    def __call__(
-        self, estimator: Estimator, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float:
-        """Return minus the 0-1-c risk on ``X``: zero at best, greater is better."""
-        return -zero_one_c_risk(
-            y,
-            estimator.predict(X),
-            cost=self.cost,
-            reject_label=marker_of(estimator, default=self.reject_label),
-            sample_weight=sample_weight,
-        )
-
-    def __repr__(self) -> str:
-        marker = "" if self.reject_label is None else f", reject_label={self.reject_label!r}"
-        return f"zero_one_c_scorer({self.cost!r}{marker})"
-
-
-def zero_one_c_scorer(cost: float, reject_label: Label = None) -> ZeroOneCScorer:
+def zero_one_c_scorer(cost: float, reject_label: Label = None) -> Callable[..., float]:
     """Make a scorer for ``cross_val_score``, ``GridSearchCV`` and the like: minus the 0-1-c risk.
 
     What counts as a rejection is taken from the estimator (or the last step of a pipeline, or the best estimator
@@ -202,7 +170,23 @@ def zero_one_c_scorer(cost: float, reject_label: Label = None) -> ZeroOneCScorer
     >>> scorer(constant, [[0]] * 4, [-1, 1, 1, 1])
     -0.25
     """
-    return ZeroOneCScorer(cost, reject_label)
+    if np.ndim(cost) != 0:
+        raise InputError(f"a scorer takes a single cost, got an array of shape {np.shape(cost)}.")
+    check_cost(cost)
+    return partial(_minus_risk, cost=cost, reject_label=reject_label)
+
+
+def _minus_risk(
+    estimator: Estimator,
+    X: Features,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    cost: float,
+    reject_label: Label,
+) -> float:
+    marker = marker_of(estimator, default=reject_label)
+    return -zero_one_c_risk(y, estimator.predict(X), cost=cost, reject_label=marker, sample_weight=sample_weight)
 
 
 def marker_of(estimator: Estimator, default: Any) -> Any:
@@ -284,9 +268,6 @@ def _against_bayes(
             f"decision_reject and proba need shapes (n,) and (n, n_classes) with n >= 1, got {reject.shape} and "
             f"{eta.shape}."
         )
-    prices = check_cost(cost)
-    if prices.shape not in ((), reject.shape):
-        raise InputError(f"cost must be one number or have shape {reject.shape}, got {prices.shape}.")
-    acceptance = chow_acceptance(eta.max(axis=-1), prices)
+    acceptance = chow_acceptance(eta.max(axis=-1), cost_per_row(cost, reject.shape))
     ties = np.abs(acceptance) <= 4 * np.finfo(eta.dtype).eps
     return reject, np.where(ties, 0.0, acceptance), check_weights(sample_weight, len(reject))

@@ -13,7 +13,7 @@ from typing import NotRequired, TypeAlias, TypedDict
 import numpy as np
 import torch
 
-from demur._version import __version__
+from demur import __version__
 from demur.array_types import ByName
 from demur.errors import InputError, UserError
 from demur.workers import n_cores

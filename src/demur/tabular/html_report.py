@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from demur._version import __version__
+from demur import __version__
 from demur.array_types import ByName
 from demur.costs import CostWarning
 from demur.errors import MissingExtraError

@@ -1,6 +1,6 @@
 """The calibration theory as running code: whether a loss is calibrated for rejection, and how fast."""
 
-from demur.losses.function_loss import FunctionLoss as FunctionLoss
+from demur.losses.registry import FunctionLoss as FunctionLoss
 from demur.theory.bayes import (
     CostRangeError,
     LossContractError,

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from demur.errors import InputError, InputTypeError
 from demur.losses import FunctionLoss, Loss, resolve
-from demur.losses.function_loss import LossFunction, RuleFunction, RuleName
 from demur.losses.pairwise import NoClosedFormError
+from demur.losses.registry import LossFunction, RuleFunction, RuleName
 from demur.theory.bayes import REJECT, WRONG, LossContractError, Target, chow_target
 from demur.theory.descent import ENDLESS, Deadline
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
 from demur.errors import InputError
-from demur.lazy_torch import Tensor, nn, torch, without_gradients
+from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 
@@ -204,13 +204,13 @@ class Trained:
         tensor: Tensor = self.__dict__[name]
         return tensor
 
-    @without_gradients
     def scores(self, x: Tensor) -> Tensor:
         """Return the scores of every network for the rows x, of shape (n_networks, n_rows, n_outputs).
 
         They are computed in the precision of x.
         """
-        return self.architecture.scores(self.vectors.to(x.dtype), x.to(self.vectors.device))
+        with torch.no_grad():
+            return self.architecture.scores(self.vectors.to(x.dtype), x.to(self.vectors.device))
 
     def scores_of_arrays(self, x: AnyArray) -> AnyArray:
         """Return the scores for rows in an array: by NumPy on the CPU, by torch on a GPU or for a user's module."""

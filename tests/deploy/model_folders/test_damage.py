@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -188,27 +187,24 @@ def test_a_report_that_demur_did_not_write_is_kept(model):
 
 
 def fail_at(monkeypatch, where, failure):
-    """Let a step of saving fail: writing, the exchange, or the second of the two renames that stand in for it."""
+    """Let a step of saving fail: writing, or one of the two renames."""
 
     def fail(*_):
         raise failure
 
     if where == "fsync":
         return monkeypatch.setattr(os, "fsync", fail)
-    if where == "exchange":
-        return monkeypatch.setattr(whole_file, "_exchange", fail)
     rename, calls = whole_file.Path.rename, []
 
     def fail_at_the_second(source, target):
         calls.append(target)
         return fail() if len(calls) == 2 else rename(source, target)
 
-    monkeypatch.setattr(whole_file, "_exchange", lambda *_: False)
     return monkeypatch.setattr(whole_file.Path, "rename", fail_at_the_second)
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
-@pytest.mark.parametrize("where", ["fsync", "exchange", "rename"])
+@pytest.mark.parametrize("where", ["fsync", "rename"])
 def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path, monkeypatch, failure, where):
     save(Chow(0.2), tmp_path / "model")
     fail_at(monkeypatch, where, failure)
@@ -220,7 +216,6 @@ def test_a_save_that_fails_leaves_the_old_model_and_nothing_else(tmp_path, monke
 
 
 def test_a_save_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeypatch):
-    """Where two folders cannot be exchanged in one step, the path is empty for a moment."""
     save(Chow(0.2), tmp_path / "model")
 
     class Killed(BaseException):
@@ -235,7 +230,6 @@ def test_a_save_that_is_killed_between_two_renames_is_recovered(tmp_path, monkey
             raise Killed
         return rename(source, target)
 
-    monkeypatch.setattr(whole_file, "_exchange", lambda *_: False)
     monkeypatch.setattr(whole_file.Path, "rename", die)
     with pytest.raises(Killed):
         save(Threshold(0.5), tmp_path / "model", overwrite=True)
@@ -245,35 +239,10 @@ def test_a_save_that_is_killed_between_two_renames_is_recovered(tmp_path, monkey
     assert os.listdir(tmp_path) == ["model"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux exchanges two folders in one step")
-def test_on_linux_the_path_is_never_empty(tmp_path, monkeypatch):
-    save(Chow(0.2), tmp_path / "model")
-    exchanged = []
-    exchange = whole_file._exchange
-    monkeypatch.setattr(whole_file, "_exchange", lambda *pair: exchanged.append(exchange(*pair)) or exchanged[-1])
-    save(Threshold(0.5), tmp_path / "model", overwrite=True)
-    assert exchanged == [True]
-    assert load(tmp_path / "model") == Threshold(0.5)
-    assert os.listdir(tmp_path) == ["model"]
-
-
 def test_a_model_that_cannot_be_saved_leaves_nothing(tmp_path):
     with pytest.raises(ModelFileError):
         save(RejectOption(GaussianNB(), cv=iter([])), tmp_path / "model")
     assert os.listdir(tmp_path) == []
-
-
-def test_what_killed_saves_have_left_behind_is_swept_after_a_day(tmp_path):
-    save(Threshold(0.5), tmp_path / "model")
-    hexes = ("model.0123456789ab.part", "model.0123456789ab.replaced", "model.ba9876543210.part")
-    for name in (*hexes, "notes.0123456789ab.part", "model.thesis.part"):
-        (tmp_path / f".{name}").mkdir()
-        (tmp_path / f".{name}" / "model.skops").write_text("half")
-        if "ba9876543210" not in name:  # which another process may be writing now
-            os.utime(tmp_path / f".{name}", (0, 0))
-    save(Chow(0.2), tmp_path / "model", overwrite=True)
-    kept = {".model.ba9876543210.part", ".notes.0123456789ab.part", ".model.thesis.part"}
-    assert set(os.listdir(tmp_path)) == {"model", *kept}
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")

@@ -125,7 +125,7 @@ LABELS = np.r_[np.zeros(250, dtype=int), np.ones(50, dtype=int)]
         Coverage(0.5),
         Coverage(0.5).fit(PROBA),
         RiskControl(0.05).fit(PROBA, LABELS),
-        RiskControl(0.4, method="sgr").fit_confidence(np.linspace(0.5, 1, 99), np.zeros(99, dtype=bool)),
+        RiskControl(0.4).fit_confidence(np.linspace(0.5, 1, 99), np.zeros(99, dtype=bool)),
         TemperatureScaling(1.25),
         LabelShift([0.5, 0.5]).fit([[0.9, 0.1]] * 30 + [[0.1, 0.9]] * 70),
         Chow(0.2).decide(PROBA),

@@ -11,8 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from demur import RejectClassifier, RejectOption
-from demur._version import __version__
+from demur import RejectClassifier, RejectOption, __version__
 from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_export, onnx_model
 
 from .running import run, session

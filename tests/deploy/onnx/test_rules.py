@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
@@ -103,7 +102,6 @@ class Doubled:
         ({"rule": Threshold(np.full(len(X), 0.5)), "calibration": None}, "one per row; give one for all rows"),
         ({"rule": Chow(np.full(len(X), 0.2)), "calibration": None}, "one per row; give one for all rows"),
         ({"rule": CostMatrix(np.ones((len(X), 3, 4))), "calibration": None}, "one per row; give one for all rows"),
-        ({"calibration": LinearRegression()}, "calibration by LinearRegression is not supported; use"),
         ({"calibration": Doubled()}, "calibration by Doubled is not supported; use"),
     ],
 )

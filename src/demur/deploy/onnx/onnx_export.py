@@ -15,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from demur._version import __version__
+from demur import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.columns import Schema, as_table
 from demur.columns.column import Column

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from sklearn.base import is_classifier
 
-from demur._version import __version__
+from demur import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.errors import InputError, MissingExtraError
 
