@@ -6,14 +6,9 @@ that importing those modules loads nothing.
 
 import importlib
 import sys
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["F", "Tensor", "nn", "torch", "without_gradients"]
-
-_Parameters = ParamSpec("_Parameters")
-_Result = TypeVar("_Result")
+__all__ = ["F", "Tensor", "nn", "torch"]
 
 if TYPE_CHECKING:
     import torch as torch
@@ -44,14 +39,3 @@ else:
         """Stands for ``torch.Tensor`` in annotations and in ``isinstance``."""
 
     torch, nn, F = _Lazy("torch"), _Lazy("torch.nn"), _Lazy("torch.nn.functional")
-
-
-def without_gradients(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """Decorate a function to run under ``torch.no_grad()``."""
-
-    @wraps(function)
-    def run(*arguments: _Parameters.args, **named: _Parameters.kwargs) -> _Result:
-        with torch.no_grad():
-            return function(*arguments, **named)
-
-    return run

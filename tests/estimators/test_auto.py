@@ -31,8 +31,8 @@ def short_training():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "_EPOCHS", 8)
         patch.setattr(candidates, "_FEW_ROWS", 0)
-        patch.setattr(candidates, "_TREES", 30)
-        patch.setattr(candidates, "_ITERATIONS", 20)
+        patch.setattr(candidates, "_TREES", 12)
+        patch.setattr(candidates, "_ITERATIONS", 10)
         yield
 
 
@@ -55,7 +55,7 @@ def noisy():
 
 @pytest.fixture(scope="module")
 def fitted(noisy):
-    return AutoClassifier(NAMES, time_budget=None, random_state=0).fit(*noisy)
+    return AutoClassifier(NAMES, time_budget=None, cv=3, random_state=0).fit(*noisy)
 
 
 def test_every_candidate_is_tried_and_reported(fitted):
@@ -84,7 +84,7 @@ def test_probabilities_are_the_weighted_mean_of_calibrated_members(fitted, noisy
 
 
 def test_the_same_rows_give_the_same_model(noisy):
-    one, two = (AutoClassifier(QUICK, time_budget=None, random_state=3).fit(*noisy) for _ in range(2))
+    one, two = (AutoClassifier(QUICK, time_budget=None, cv=2, random_state=3).fit(*noisy) for _ in range(2))
     # Threads add the trees of a fold up in any order, so that temperatures differ in their last digits.
     np.testing.assert_allclose(one.predict_proba(noisy[0]), two.predict_proba(noisy[0]), rtol=1e-9)
 

@@ -25,7 +25,8 @@ from demur.training import PeriodicEmbeddings
 X, Y = load_iris(return_X_y=True)
 QUICK = {
     "hidden_units": (50,),
-    "epochs": 40,
+    "epochs": 15,
+    "learning_rate": 5e-3,
     "batch_size": 16,
     "n_members": 1,
     "calibration": None,
@@ -52,7 +53,7 @@ QUICKLY_TRIED = ("ce", "ova+log", "ova+hin", "apc+log", "ms")
 )
 def test_every_loss_learns_iris(loss):
     model = RejectClassifier(
-        loss, cost=0.3, epochs=16 if get(loss).has_link else 60, batch_size=16, n_members=1, random_state=0
+        loss, cost=0.3, epochs=12 if get(loss).has_link else 60, batch_size=16, n_members=1, random_state=0
     )
     model.fit(X, Y)
     risk = zero_one_c_risk(Y, model.predict(X), cost=0.3)
@@ -219,7 +220,7 @@ def test_read_only_rows(ce):
     assert (ce.predict(locked) == ce.predict(X)).all()
 
 
-@pytest.mark.parametrize("loss", ["ova+sq", "ova+sqhin", "ce", "ova+log"])
+@pytest.mark.parametrize("loss", ["ova+sqhin", "ce", "ova+log"])
 def test_decisions_are_the_losss_own(loss):
     model = RejectClassifier(loss, novelty=None, **QUICK).fit(X, Y)
     far = np.r_[X, 20 * X - 80]
@@ -439,7 +440,7 @@ def test_a_loss_object_and_a_module():
     def deep(n_features, n_outputs):
         return torch.nn.Sequential(torch.nn.Linear(n_features, 12), torch.nn.GELU(), torch.nn.Linear(12, n_outputs))
 
-    model = RejectClassifier(CrossEntropy(), module=deep, **{**QUICK, "epochs": 100}).fit(X, Y)
+    model = RejectClassifier(CrossEntropy(), module=deep, **{**QUICK, "epochs": 25}).fit(X, Y)
     assert -model.score(X, Y) < 0.15
 
 

@@ -27,7 +27,7 @@ REASON = "demands argmax(predict_proba) == predict, which cannot hold where a cl
 
 
 @parametrize_with_checks(
-    [RejectOption(LogisticRegression()), RejectOption(LogisticRegression(), calibration=None)],
+    [RejectOption(LogisticRegression(), cv=2), RejectOption(LogisticRegression(), calibration=None)],
     expected_failed_checks=lambda estimator: {"check_classifiers_train": REASON},
 )
 def test_scikit_learn_check(estimator, check):
@@ -74,8 +74,9 @@ def test_forests_with_exact_zeros_and_ones():
     assert np.isfinite(model.decision_function(X)).all()
 
 
-@pytest.mark.parametrize("calibration", ["auto", "isotonic", "sigmoid", None])
-@pytest.mark.parametrize("n_rare", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("calibration", "n_rare"), [("auto", 1), ("auto", 4), ("isotonic", 1), ("sigmoid", 2), (None, 1)]
+)
 def test_classes_with_fewer_rows_than_folds(calibration, n_rare):
     """In yeast one class has five rows; here one has even fewer."""
     names = np.array(["a", "b", "c", "rare"])

@@ -16,7 +16,7 @@ from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
 TRIAGE = [[0, 1, 1, 0.2], [5, 0, 1, 0.2], [5, 1, 0, 0.2]]
-QUICK = {"epochs": 10, "batch_size": 16, "random_state": 0, "cost": 0.3}
+QUICK = {"epochs": 8, "batch_size": 32, "n_members": 1, "random_state": 0, "cost": 0.3}
 MODELS = {
     "ce": RejectClassifier(**QUICK),
     "ova+log": RejectClassifier("ova+log", **QUICK),

@@ -34,9 +34,9 @@ def run(estimator, check):
 
 @parametrize_with_checks(
     [
-        RejectClassifier(epochs=4, n_members=1),
+        RejectClassifier(epochs=2, n_members=1),
         RejectClassifier(
-            hidden_units=(20,), epochs=60, learning_rate=0.01, n_members=1, weight_decay=1e-4, calibration=None
+            hidden_units=(8,), epochs=15, learning_rate=0.05, n_members=1, weight_decay=1e-4, calibration=None
         ),
     ],
     expected_failed_checks=expected_failures,

@@ -144,7 +144,7 @@ def test_groups_that_cannot_be_kept_apart(groups, message):
 CASES = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(CASES)
 def test_no_split_parts_a_block(seed):
     rng = np.random.default_rng(seed)

@@ -39,32 +39,31 @@ def architecture(loss, d=5, k=4, hidden=(16,)):
 @pytest.mark.parametrize(
     ("loss", "hidden"),
     [
-        *[("ce", hidden) for hidden in [(), (16,), (8, 8)]],
-        *[(loss, (16,)) for loss in ("ova+log", "apc+log", "mpc+log", "ova+hin", "bep")],
-        ("apc+log", ()),
+        ("ce", ()),
         ("mpc+log", (8, 8)),
+        *[(loss, (16,)) for loss in ("ova+log", "apc+log", "ova+hin", "bep")],
     ],
 )
 def test_a_network_does_not_depend_on_its_company(loss, hidden):
     networks, shape = grid(loss=loss), architecture(loss, hidden=hidden)
-    many = train(get(loss), shape, data(), networks, epochs=8, stack_size=30, n_workers=1)
+    many = train(get(loss), shape, data(), networks, epochs=4, stack_size=30, n_workers=1)
     for options in ({"stack_size": 1}, {"stack_size": 5}, {"stack_size": 7, "n_workers": 2}):
-        other = train(get(loss), shape, data(), networks, epochs=8, **options)
+        other = train(get(loss), shape, data(), networks, epochs=4, **options)
         assert torch.allclose(other.vectors, many.vectors, atol=1e-5)
     order = np.random.default_rng(0).permutation(len(networks))
-    shuffled = train(get(loss), shape, data(), [networks[i] for i in order], epochs=8)
+    shuffled = train(get(loss), shape, data(), [networks[i] for i in order], epochs=4)
     assert torch.allclose(shuffled.vectors, many.vectors[order], atol=1e-5)
-    alone = train(get(loss), shape, data(), networks[5:6], epochs=8)
+    alone = train(get(loss), shape, data(), networks[5:6], epochs=4)
     assert torch.allclose(alone.vectors[0], many.vectors[5], atol=1e-5)
 
 
-@pytest.mark.parametrize(("d", "k"), [(54, 7), (36, 6), (8, 10)])
+@pytest.mark.parametrize(("d", "k"), [(54, 7), (8, 10)])
 def test_sizes_that_fill_no_vector_register(d, k):
     """Stacks whose numbers do not fill the last vector register of the processor."""
     content, shape = data(n=1000, d=d, k=k), MLP((d, 50, k))
-    many = train(get("ce"), shape, content, grid(n=1000), epochs=8, stack_size=100)
+    many = train(get("ce"), shape, content, grid(n=1000), epochs=3, stack_size=100)
     for stack_size in (1, 4):
-        other = train(get("ce"), shape, content, grid(n=1000), epochs=8, stack_size=stack_size)
+        other = train(get("ce"), shape, content, grid(n=1000), epochs=3, stack_size=stack_size)
         assert torch.allclose(other.vectors, many.vectors, atol=1e-5)
 
 

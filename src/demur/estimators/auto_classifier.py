@@ -155,7 +155,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         with bar or nullcontext() as advance, native_threads(len(matrix)), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
             seconds = np.inf if self.time_budget is None else self.time_budget - (time.monotonic() - started)
-            search = CandidateSearch(Rows(matrix, codes, weight), folds, task, seconds, advance or _unseen)
+            search = CandidateSearch(Rows(matrix, codes, weight), folds, task, seconds, advance or (lambda *_: None))
             self._blend(search, wanted)
         return self
 
@@ -263,10 +263,6 @@ def warn_if_uninformative(proba: FloatArray, y: NDArray[np.int64], weight: NDArr
             UninformativeModelWarning,
             stacklevel=3,
         )
-
-
-def _unseen(steps: float, what: str = "") -> None:
-    """Show nothing."""
 
 
 def _one_fold(fold: Fold, block: NDArray[np.int64]) -> Fold:

@@ -1,6 +1,5 @@
 """PrecomputedProbabilities: a classifier whose features are another model's numbers for each class."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -15,7 +14,6 @@ __all__ = [
     "LEAST_LEFT",
     "LOG_KINDS",
     "PROBA_KINDS",
-    "FoundKind",
     "PrecomputedProbabilities",
     "find_kind",
     "rounding_of",
@@ -169,28 +167,7 @@ def _refuse_first(found: Any, words: str, values: _Numbers | None = None) -> Non
         raise InputError(f"row {row + 1:,} {words.format(None if values is None else values[row])}{more}.")
 
 
-@dataclass(frozen=True)
-class FoundKind:
-    """The kind of numbers that was detected.
-
-    Parameters
-    ----------
-    kind : str
-        One of :data:`PROBA_KINDS`.
-    tolerance : float
-        How far rows may be from their sum, by the digits in which they are written.
-    """
-
-    kind: str
-    tolerance: float
-
-    @property
-    def words(self) -> str:
-        """The condition that the numbers meet."""
-        return PROBA_KINDS[self.kind]
-
-
-def find_kind(values: _Numbers) -> FoundKind:
+def find_kind(values: _Numbers) -> str:
     """Detect the kind of numbers: probabilities, percentages, log-probabilities, logits or votes.
 
     Parameters
@@ -200,9 +177,8 @@ def find_kind(values: _Numbers) -> FoundKind:
 
     Examples
     --------
-    >>> found = find_kind(np.array([[-0.1, -2.5], [-3.2, -0.05]]))
-    >>> found.kind, found.words
-    ('log-probabilities', 'none is above 0, and their exponentials sum to at most 1')
+    >>> find_kind(np.array([[-0.1, -2.5], [-3.2, -0.05]]))
+    'log-probabilities'
     >>> find_kind(np.array([[0.9, 0.7], [0.2, 0.4]]))
     Traceback (most recent call last):
         ...
@@ -211,8 +187,7 @@ def find_kind(values: _Numbers) -> FoundKind:
     rounding = rounding_of(values)
     if np.nanmin(values) < -_NOISE:
         sums = np.exp(np.minimum(np.nan_to_num(values, nan=-np.inf), 1.0)).sum(axis=1)
-        kind = "log-probabilities" if (sums <= 1 + rounding).all() else "logits"
-        return FoundKind(kind, rounding)
+        return "log-probabilities" if (sums <= 1 + rounding).all() else "logits"
     sums = np.nansum(values, axis=1)
     whole = bool(np.all(np.isnan(values) | (values == np.floor(values))))
     wrong = np.abs(sums - 1) > rounding  # where few rows are, they are to be named, not taken for something else
@@ -223,11 +198,10 @@ def find_kind(values: _Numbers) -> FoundKind:
                 f"row {int(wrong.argmax()) + 1:,} to {sums[wrong.argmax()]:.6g} for one: say what they are; rows of "
                 "probabilities are then divided by their sum."
             )
-        return FoundKind("probabilities", rounding)
+        return "probabilities"
     if (np.abs(sums / 100 - 1) <= rounding).mean() > 0.5:
-        return FoundKind("percentages", rounding)
-    kind = "votes" if whole else "logits"
-    return FoundKind(kind, rounding)
+        return "percentages"
+    return "votes" if whole else "logits"
 
 
 def rounding_of(values: _Numbers) -> float:

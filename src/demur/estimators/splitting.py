@@ -315,7 +315,7 @@ def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None
     """
     blocks = blocks_of(X, y, groups)
     chosen = _draw(blocks, y, share, np.random.default_rng(seed), at_least=int(groups is not None and share > 0))
-    if np.unique(y[~chosen], return_counts=True)[1].max(initial=0) < 2:
+    if not _can_train(y[~chosen]):
         chosen[:] = False
     rows = np.arange(len(y))
     return Partition(rows[~chosen], rows[chosen], blocks.equal_rows)
@@ -350,9 +350,14 @@ def hold_out_latest(
     first = moments[np.abs(later - share * len(when)).argmin()] if share > 0 else np.inf
     chosen = when >= first
     kept = ~chosen & ~np.isin(blocks.of_row, blocks.of_row[chosen])
-    if np.unique(y[kept], return_counts=True)[1].max(initial=0) < 2 or len(np.unique(y[kept])) < 2:
+    if not _can_train(y[kept]) or len(np.unique(y[kept])) < 2:
         kept, chosen = np.ones(len(when), dtype=bool), np.zeros(len(when), dtype=bool)
     return Partition(np.flatnonzero(kept), np.flatnonzero(chosen), blocks.equal_rows)
+
+
+def _can_train(y: AnyArray) -> bool:
+    """Return whether some class has two rows."""
+    return bool(np.unique(y, return_counts=True)[1].max(initial=0) > 1)
 
 
 def validation_rows(y: NDArray[np.int64], block: Ints, fraction: float, rng: np.random.RandomState) -> Fold:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from demur.errors import InputError, UserError
-from demur.lazy_torch import Tensor, torch, without_gradients
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 from demur.training.cuda import GraphedSteps
@@ -147,23 +147,24 @@ def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterato
     stop = threading.Event()
 
     def run(one: _Work) -> tuple[Tensor, Tensor]:
-        step, batches = one.prepare(how)
-        size, last = batches.batch_size, batches.n_rows
-        if one.job.architecture.is_module and last % size == 1 and last > 1:
-            last -= 1  # batch normalisation has no statistics of a single row
-        for _ in range(how.epochs):
-            order, weight = batches.shuffle().flatten(1), batches.weight[0].flatten()
-            x, y, weight = step.examples(order.to(how.where), weight.to(how.where))
-            for start in range(0, last, size):
-                if stop.is_set():
-                    raise KeyboardInterrupt
-                batch = slice(start, min(start + size, last))
-                step(x[:, batch], y[:, batch], weight[:, batch])
-            if how.progress is not None:
-                how.progress(len(one))
-        return step.outcome()
+        with torch.no_grad():
+            step, batches = one.prepare(how)
+            size, last = batches.batch_size, batches.n_rows
+            if one.job.architecture.is_module and last % size == 1 and last > 1:
+                last -= 1  # batch normalisation has no statistics of a single row
+            for _ in range(how.epochs):
+                order, weight = batches.shuffle().flatten(1), batches.weight[0].flatten()
+                x, y, weight = step.examples(order.to(how.where), weight.to(how.where))
+                for start in range(0, last, size):
+                    if stop.is_set():
+                        raise KeyboardInterrupt
+                    batch = slice(start, min(start + size, last))
+                    step(x[:, batch], y[:, batch], weight[:, batch])
+                if how.progress is not None:
+                    how.progress(len(one))
+            return step.outcome()
 
-    yield from zip(work, on_workers(without_gradients(run), work, n_workers=n_workers, stop=stop), strict=True)
+    yield from zip(work, on_workers(run, work, n_workers=n_workers, stop=stop), strict=True)
 
 
 def _run_graphs(work: Sequence[_Work], how: TrainingOptions, n_streams: int) -> Iterator[_Done]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.errors import InputError
-from demur.lazy_torch import Tensor, torch, without_gradients
+from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
 from demur.training.engine import cache_per_core
@@ -195,15 +195,15 @@ def train_tabular(
     ]
     waiting = deque(runs)
 
-    @without_gradients
     def take_turns(worker: int) -> None:
         while not stop.is_set():
             try:
                 run = waiting.popleft()
             except IndexError:
                 return
-            if run.turn(pace, stop):
-                waiting.append(run)
+            with torch.no_grad():
+                if run.turn(pace, stop):
+                    waiting.append(run)
         raise KeyboardInterrupt
 
     n_workers = min(n_workers, len(runs))
