@@ -24,7 +24,7 @@ def _short_training(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("demur.estimators.network_selection._MOST_EPOCHS", 12)
         patch.setattr("demur.estimators.network_selection._FEWEST_EPOCHS", 4)
-        patch.setattr("demur.estimators.reject_classifier._EPOCHS", 12)
+        patch.setattr("demur.estimators.reject_classifier.EPOCHS", 12)
         yield
 
 

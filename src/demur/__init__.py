@@ -6,6 +6,6 @@ Every name is imported on first use: ``import demur`` itself loads neither torch
 
 import lazy_loader as _lazy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

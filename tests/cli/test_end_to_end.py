@@ -14,8 +14,9 @@ import pytest
 from demur import RiskControl, save
 from demur.columns import Schema
 from demur.deploy import load
-from demur.tabular import TableModel, evaluation, fit_file, fit_table, model_training
-from demur.tabular.model_training import likely_leaks
+from demur.estimators import splitting
+from demur.tabular import TableModel, evaluation, fit_file, fit_table
+from demur.tabular.fitting import likely_leaks
 
 
 def rows_of(n=200, seed=0, **more):
@@ -67,8 +68,8 @@ def test_the_model_does_not_depend_on_the_rows_of_the_rule(model, monkeypatch):
         seen.append(set_aside(*arguments, **options))
         return seen[-1]
 
-    set_aside = model_training.set_aside
-    monkeypatch.setattr(model_training, "set_aside", spy)
+    set_aside = splitting.set_aside
+    monkeypatch.setattr(splitting, "set_aside", spy)
     table = rows_of(400, kind=[f"pair {k // 2}" for k in range(400)])
     options = {"model": model, "rule": RiskControl(0.4)}
     first = fit_table(table, "y", **options)
@@ -256,12 +257,12 @@ def test_rows_of_one_group_stay_on_one_side(fit, tmp_path):
     assert not set(np.array(machine)[judged]) & set(np.array(machine)[~judged])
     assert fitted.held_out.num_rows == 40
     assert fitted.model.schema.names == ("size", "age")
-    assert fitted.model.schema.set_aside["machine"] == "it says which rows belong together"
+    assert fitted.model.schema.set_aside["machine"] == "its groups of rows stay together"
     result = fit(data, "--group-split", "machine")
     assert result.code == 0, result
     assert "the rows of each group of machine stay on one side" in result.errors
     assert "did you mean 'machine'?" in fit(data, "--group-split", "machin", "--force").complaint
-    assert "cannot also be the column of groups or times" in fit(data, "--group-split", "y", "--force").complaint
+    assert "cannot be the target" in fit(data, "--group-split", "y", "--force").complaint
 
 
 # time, seeds and names
@@ -275,17 +276,17 @@ def test_the_latest_rows_are_judged(fit, tmp_path):
     judged = np.isin(table["size"].to_pylist(), fitted.held_out["size"].to_pylist())
     assert min(np.array(day)[judged]) > max(np.array(day)[~judged])
     assert abs(judged.sum() - 40) < 5
-    assert fitted.model.schema.set_aside["day"] == "it says when a row was"
-    assert "judged on the latest" in fitted.notes[-1]
+    assert fitted.model.schema.set_aside["day"] == "it is the time of a row"
+    assert "evaluated on the latest" in fitted.notes[-1]
     result = fit(data, "--time-split", "day", "--model", "lr")
     assert result.code == 0, result
-    assert "judged on the latest" in result.errors
+    assert "evaluated on the latest" in result.errors
     assert "did you mean 'day'?" in fit(data, "--time-split", "dya", "--force").complaint
-    assert "cannot also be the column of groups or times" in fit(data, "--time-split", "y", "--force").complaint
+    assert "cannot be the target" in fit(data, "--time-split", "y", "--force").complaint
     words = csv_of(rows_of(day=["soon", "late"] * 100), tmp_path / "words.csv")
-    assert "no order in time" in fit(words, "--time-split", "day", "--force").complaint
+    assert "name a column of numbers or dates without gaps" in fit(words, "--time-split", "day", "--force").complaint
     gaps = csv_of(rows_of(day=[None, *day[1:]]), tmp_path / "gaps.csv")
-    assert "is empty in 1 of the 200 rows" in fit(gaps, "--time-split", "day", "--force").complaint
+    assert "name a column of numbers or dates without gaps" in fit(gaps, "--time-split", "day", "--force").complaint
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def test_answers_are_not_features_and_the_system_is_judged(place):
     found = json.loads((place / "fit.json").read_text())
     model = load(place / "model")
     assert model.schema.names == ("temp", "pulse")
-    assert model.schema.set_aside["nurse_says"] == "it is what 'nurse' says"
+    assert model.schema.set_aside["nurse_says"] == "it holds answers of 'nurse'"
     assert model.experts.prices == {"nurse": 0.05, "consultant": 0.2}
     assert found["answers"]["nurse"]["rows"] > 100
     judged = found["evaluation"]
@@ -211,7 +211,7 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
         (["--expert", "nurse=nurse_says:nan"], "got nan"),
         (["--expert", "nurse=nurse_says:inf"], "got inf"),
         (["--expert", "nurse=nurse_say:0.1"], "did you mean 'nurse_says'?"),
-        (["--expert", "nurse=y:0.1"], "the target 'y' cannot also be what 'nurse' says"),
+        (["--expert", "nurse=y:0.1"], "column 'y' cannot hold answers of 'nurse': it is the target"),
         (["--expert", "sick=nurse_says:0.1"], "the expert 'sick' is named like a class"),
         (["--expert", "model=nurse_says:0.1"], "cannot be called 'model'"),
         (
@@ -220,15 +220,15 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
         ),
         (
             ["--expert", "a=nurse_says:0.1", "--expert", "b=nurse_says:0.2"],
-            "is given twice: each expert has answers of its own",
+            "column 'nurse_says' cannot hold answers of 'b': it holds answers of 'a'",
         ),
-        (["--expert", "a=nurse_says,nurse_says:0.1"], "is given twice"),
+        (["--expert", "a=nurse_says,nurse_says:0.1"], "it holds answers of 'a'"),
         ([*EXPERTS, "--cost", "0.1"], "cannot be given together"),
         ([*EXPERTS, "--max-risk", "0.1"], "cannot be given together"),
-        ([*EXPERTS, "--keep", "nurse_says"], "cannot also be used otherwise: it is kept as a feature"),
+        ([*EXPERTS, "--keep", "nurse_says"], "cannot hold answers of 'nurse': it is kept as a feature"),
         (
             [*EXPERTS, "--group-split", "nurse_says"],
-            "cannot also be used otherwise: it says which rows belong together",
+            "cannot hold answers of 'nurse': its groups of rows stay together",
         ),
         ([*EXPERTS, "--proba", "p.csv"], "cannot be given together"),
         (["--capacity", "nurse=3"], "--capacity needs --expert"),
@@ -253,7 +253,7 @@ def test_wrong_options_are_refused_in_words(demur, place, tmp_path, options, wor
     [
         ({2: "maybe"}, "column 'nurse_says', row 3, holds 'maybe', which is not one of the classes 'sick', 'well'"),
         ({4: "Well"}, "did you mean 'well'?"),
-        (dict.fromkeys(range(500), ""), "the expert 'nurse' has not answered a single row"),
+        (dict.fromkeys(range(500), ""), "there is no answer of the expert 'nurse'"),
     ],
 )
 def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
@@ -268,7 +268,7 @@ def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
     ("command", "options", "words"),
     [
         ("predict", ["--price", "doctor=1"], "a price was given for 'doctor'; the experts are nurse, consultant"),
-        ("predict", ["--price", "nurse=-1"], "must not be negative"),
+        ("predict", ["--price", "nurse=-1"], "give a number of at least 0"),
         ("predict", ["--price", "nurse"], "--price must be NAME=NUMBER"),
         ("predict", ["--cost", "0.1"], "it asks experts, each at a price of its own"),
         ("predict", ["--review-budget", "5"], "a review budget is for models that decline"),

@@ -139,7 +139,7 @@ def test_small_tables_and_many_classes(fit, n_classes, n_each, tmp_path):
 
 def test_two_rows_are_too_few(fit, tmp_path):
     complaint = fit(save_table(separable(pa.array(["cat", "dog"]), 1), tmp_path)).complaint
-    assert "every one of the 2 labels in 'y' is different" in complaint
+    assert "2 different values in 2 rows" in complaint
 
 
 def test_without_held_out_rows_it_is_not_judged(fit, data, tmp_path):
@@ -183,11 +183,9 @@ def test_columns_can_be_dropped_and_kept(fit, tmp_path):
     assert "no column 'nosie'" in fit(data, "--force", "--drop", "nosie").complaint
 
 
-def test_numbers_beyond_what_models_compare_are_refused_by_name(fit, tmp_path):
+def test_numbers_beyond_what_models_compare_are_missing(fit, tmp_path):
     table = separable(pa.array(["cat", "dog"]), n_each=30, far=[1e200, 2.0] * 30)
-    complaint = fit(save_table(table, tmp_path)).complaint
-    assert "column 'far' holds 1e+200" in complaint
-    assert "--drop" in complaint
+    assert "'far': infinite values, and those beyond 1e30, are read as missing" in fit(save_table(table, tmp_path)).text
 
 
 @pytest.mark.parametrize(
@@ -256,11 +254,11 @@ def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
 @pytest.mark.parametrize(
     ("matrix", "words"),
     [
-        ("true,cat,reject\ncat,0,0.1\ndog,1,0.1\n", "no column 'dog'"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\n", "no row 'dog'"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "an empty cell"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "'x'"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\ncat,0,1,0.1\ndog,1,0,0.1\n", "more than one row for the class 'cat'"),
+        ("true,cat,reject\ncat,0,0.1\ndog,1,0.1\n", "no cost matrix of the classes 'cat', 'dog'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\n", "no cost matrix of the classes 'cat', 'dog'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "a cell that is no cost"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "a cell that is no cost"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ncat,0,1,0.1\ndog,1,0,0.1\n", "one row for each class"),
         ("true,cat,dog,reject\ncat,0,1,9\ndog,1,0,9\n", "rejecting can never pay"),
     ],
 )
@@ -270,7 +268,7 @@ def test_wrong_cost_matrices_are_refused(fit, matrix, words, tmp_path):
     assert words in fit(data, "--cost-matrix", tmp_path / "costs.csv").complaint
 
 
-@pytest.mark.parametrize("moment", ["demur.tabular.model_training.fit_rows", "os.fsync"])
+@pytest.mark.parametrize("moment", ["demur.tabular.fitting._fit_rows", "os.fsync"])
 def test_an_interrupt_leaves_nothing_behind(fit, data, moment, monkeypatch, tmp_path):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
@@ -306,16 +304,14 @@ def test_a_quantity_as_target_is_refused_with_advice(fit, values, tmp_path):
     data = write_csv(tmp_path / "data.csv", "a,y", zip(x, y.astype(int) if values == "integers" else y, strict=True))
     complaint = fit(data).complaint
     assert "too many for classes" in complaint
-    assert "make classes of it first" in complaint
+    assert "make classes of a quantity first" in complaint
 
 
 def test_free_text_cannot_be_kept_as_a_category(fit, tmp_path):
-    data = write_csv(
-        tmp_path / "data.csv", "a,text,y", [(k % 7, f"this is sentence {k}", "ab"[k % 2]) for k in range(400)]
-    )
+    rows = [(k % 7, f"this is the sentence number {k}", "ab"[k % 2]) for k in range(400)]
+    data = write_csv(tmp_path / "data.csv", "a,text,y", rows)
     complaint = fit(data, "--keep", "text", "--model", "lr").complaint
-    assert "'text' holds 320 different texts in 320 rows" in complaint
-    assert "leave out --keep" in complaint
+    assert "column 'text' cannot be kept as a feature: it is free text" in complaint
 
 
 def test_rows_that_a_time_split_by_groups_drops_are_counted(fit, tmp_path):
@@ -327,8 +323,7 @@ def test_rows_that_a_time_split_by_groups_drops_are_counted(fit, tmp_path):
     held_out = {patient for day, patient, *_ in rows if day >= 320}
     dropped = sum(day < 320 and patient in held_out for day, patient, *_ in rows)
     assert 0 < dropped < 100
-    words = f"{dropped} of the 400 rows are left out of training and of judging: they are earlier rows of a group"
-    assert words in result.errors
+    assert f"trained on {320 - dropped} earlier rows and evaluated on the latest 80 by day" in result.errors
 
 
 def test_every_column_that_is_set_aside_is_named(fit, tmp_path):

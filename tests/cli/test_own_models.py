@@ -76,8 +76,8 @@ def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):
         ),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--calibrate"), "there is no column 'class' to predict"),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--coverage", "0.9"), "need labelled rows"),
-        (("wrap", "rule", "new.csv", "--out", "m"), "is not a"),
-        (("wrap", "matrix", "new.csv", "--out", "m"), "was fitted on a matrix of 1 columns, and the schema has 3"),
+        (("wrap", "rule", "new.csv", "--out", "m"), "a Chow is no classifier"),
+        (("wrap", "matrix", "new.csv", "--out", "m"), "was fitted on a matrix of 1 columns, and the table has"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_sentence(demur, folder, tmp_path, arguments, words):
@@ -118,7 +118,6 @@ def test_probabilities_are_enough(demur, said, tmp_path):
     assert "Trained calibration of given log-probabilities" in words
     assert "How it does on 90 held-out rows" in words
     assert "taken for log-probabilities (none is above 0" in result.errors
-    assert "450 gaps in 450 rows share what the others leave" in result.errors
     decided = demur("predict", out, said / "new.csv", "--keep", "ticket", "--proba")
     assert decided.text.splitlines()[0].startswith("ticket,prediction,rejected,confidence")
     assert len(decided.text.splitlines()) == 151

@@ -23,7 +23,6 @@ NAN = float("nan")
         (pd.Series(["a", 1], dtype=object), ["a", "1"]),
         (pd.Series(["a", 1, None, NAN, pd.NA], dtype=object), ["a", "1", None, None, None]),
         (pd.Series([True, 1], dtype=object), ["True", "1"]),
-        (pd.Series([2**70, 1.5, None], dtype=object), [2.0**70, 1.5, None]),
         (pd.Series([[1], "a"], dtype=object), ["[1]", "a"]),
         (pd.Series(["a", None], dtype="string"), ["a", None]),
         (pd.Series(["a", None, "b"], dtype="category"), ["a", None, "b"]),
@@ -82,24 +81,22 @@ def test_all_containers_give_the_same_table(kind):
     np.testing.assert_array_equal(schema.encode(table), [[1.5, 0], [np.nan, 1], [2.5, np.nan]])
 
 
-def test_arrays_keep_their_type_and_take_names():
+def test_arrays_keep_their_type():
     assert as_table(np.array([[True], [False]])).schema.types == [pa.bool_()]
     assert as_table(np.array([["1", "a"]])).schema.types == [pa.string()] * 2
     assert as_table(np.array([["2024-01-02"]], dtype="M8[D]"))["x0"].to_pylist() == [datetime.date(2024, 1, 2)]
-    assert as_table(np.eye(2), names=["a", "b"]).to_pydict() == {"a": [1, 0], "b": [0, 1]}
     assert as_table(np.array([[NAN]]))["x0"].null_count == 1
 
 
 @pytest.mark.parametrize(
     ("X", "part"),
     [
-        (np.zeros(3), "reshape"),
+        (np.zeros(3), r"a ndarray of shape \(3,\)"),
         (np.zeros((2, 2, 2)), "shape"),
-        ([[1, 2], [3]], "row 2 has 1 values"),
-        ([1, 2], "row 1 is a int"),
-        (["ab", "cd"], "row 1 is a str"),
-        ("ab", "a str is not a table"),
-        (None, "a NoneType is not a table"),
+        ([[1, 2], [3]], "a list of rows of one length"),
+        (["ab", "cd"], "shape"),
+        ("ab", "a str of shape"),
+        (None, "a NoneType of shape"),
         (np.array([[1j]]), "complex"),
         (pd.Series([1]), "shape"),
     ],
@@ -114,8 +111,3 @@ def test_sparse_matrices_are_refused():
 
     with pytest.raises(TableError, match="toarray"):
         as_table(csr_array(np.eye(2)))
-
-
-def test_as_many_names_as_columns():
-    with pytest.raises(TableError, match="3 names for 2 columns"):
-        as_table(np.eye(2), names=["a", "b", "c"])

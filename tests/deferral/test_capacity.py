@@ -34,7 +34,7 @@ def total(gains, ask):
 
 
 @pytest.mark.parametrize("decimals", [None, 1], ids=["different rows", "ties"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_the_assignment_is_the_best_of_all(seed, decimals):
     rng = np.random.default_rng(seed)
     n, j = int(rng.integers(5, 150)), int(rng.integers(1, 6))
@@ -48,8 +48,7 @@ def test_the_assignment_is_the_best_of_all(seed, decimals):
     assert (found.reject == (found.ask >= 0)).all()
 
 
-def test_more_rows_than_the_first_program_takes(monkeypatch):
-    monkeypatch.setattr("demur.deferral.capacity._SAMPLE", 16)
+def test_many_rows_and_chains_of_moves():
     rng = np.random.default_rng(0)
     for digits in (6, 1):
         gains = (0.3 * rng.normal(size=(600, 3))).round(digits)

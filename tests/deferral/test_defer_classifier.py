@@ -1,11 +1,13 @@
 """DeferClassifier: its laws, its answers, and what it refuses."""
 
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+import torch
 from scipy import sparse
 from scipy.special import expit
 from sklearn.base import clone
@@ -16,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import demur
 from demur import Capacity, DeferClassifier
-from demur.deferral import Expert, Votes, available_joint, get_joint
+from demur.deferral import Expert, TwoStageDeferral, Votes, available_joint, get_joint
 from demur.errors import InputError, InputTypeError
 
 FAST = {"hidden_units": (), "epochs": 20, "batch_size": 128, "learning_rate": 0.1, "random_state": 0}
@@ -119,6 +121,27 @@ def test_two_stages_learn_from_rows_the_classifier_has_not_seen():
     assert asked.mean() > 0.75
 
 
+@dataclass(frozen=True)
+class _Backwards(TwoStageDeferral):
+    """Two stages that take a wrong answer of an expert for a right one, and say so in their inverse link."""
+
+    name = "backwards"
+
+    def forward(self, scores, y, cost=None):
+        return super().forward(scores, torch.cat([y[..., :1], 1 - y[..., 1:]], -1))
+
+    def inverse_link(self, scores, n_experts):
+        proba, wrong = super().inverse_link(scores, n_experts)
+        return proba, 1 - wrong
+
+
+def test_two_stages_of_ones_own_are_trained_by_their_own_forward(fitted):
+    models, (X, _, _) = fitted
+    X_fit, y, answers = problem(600)
+    model = DeferClassifier(_Backwards(), {"nurse": 0.05}, **FAST).fit(X_fit, y, answers=answers)
+    assert np.corrcoef(model.predict_right(X)[:, 0], models["two-stage"].predict_right(X)[:, 0])[0, 1] > 0.6
+
+
 def test_the_default_network_holds_rows_out():
     X, y, answers = problem(300)
     model = DeferClassifier(experts={"nurse": 0.0}, epochs=2, n_members=2, random_state=0).fit(X, y, answers=answers)
@@ -198,13 +221,13 @@ def test_names_missing_values_and_sparse_matrices():
     ("parameters", "answers", "message"),
     [
         ({"experts": None}, [0, 1, 0, 1], "experts must be a mapping"),
-        ({"experts": {"nurse": -1}}, [0, 1, 0, 1], "must not be negative"),
+        ({"experts": {"nurse": -1}}, [0, 1, 0, 1], "at least 0, got -1"),
         ({"experts": {"nurse": np.inf}}, [0, 1, 0, 1], "finite number"),
         ({"experts": {"nurse": Expert(0.1, model="column")}}, [0, 1, 0, 1], "leave it out"),
         ({"loss": "mss"}, [0, 1, 0, 1], "unknown joint loss"),
         ({"loss": 3}, [0, 1, 0, 1], "a joint loss is one of"),
-        ({}, None, "answers are missing"),
-        ({}, [None] * 4, "has not answered a single row"),
+        ({}, None, "there is no answer of the expert 'nurse'"),
+        ({}, [None] * 4, "there is no answer of the expert"),
         ({}, [0, 1, 0, 7], "not among the classes"),
         ({}, [0, 1], "must have shape"),
         ({"epochs": 0}, [0, 1, 0, 1], "epochs must be"),

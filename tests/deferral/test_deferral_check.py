@@ -37,7 +37,7 @@ def test_proper_losses_are_calibrated(name):
     prices = [0.05, 0.2]
     report = check_deferral(name, 3, len(prices), prices)
     assert report.verdict == "calibrated"
-    assert report.search.n_right > 300
+    assert report.search.n_right > 200
     assert "calibrated for deferral" in str(report)
 
 
@@ -137,18 +137,18 @@ class _OwnLink(TwoStageDeferral):
 
 @dataclass(frozen=True)
 class _Entangled(TwoStageDeferral):
+    """Two stages, whose second one also looks at the probability of the chosen class, which moves no minimiser."""
+
     name = "entangled"
 
     def forward(self, scores, y, cost=None):
-        return super().forward(scores, y) + 0.1 * scores.square().sum(-1)
+        return super().forward(scores, y) * (1 + torch.softmax(scores[..., : 1 - y.shape[-1]], -1).amax(-1))
 
 
 def test_a_second_stage_of_ones_own_is_what_is_checked():
     assert check_deferral(_OwnSecondStage(), 3).verdict == "calibrated"
-    assert check_deferral(_OwnSecondStage(0.7), 3).verdict == "refuted"
-    assert check_deferral(_OwnLink(), 3).verdict == "refuted"
-
-
-def test_stages_that_are_not_separate_are_refused():
-    with pytest.raises(InputError, match="says that it has two stages"):
-        check_deferral(_Entangled(), 3)
+    assert check_deferral(_Entangled(), 3).verdict == "calibrated"
+    for loss in (_OwnSecondStage(0.7), _OwnLink()):
+        report = check_deferral(loss, 3)
+        assert report.verdict == "refuted"
+        stands(report, loss)

@@ -102,7 +102,7 @@ def test_the_service_says_whom_to_ask(model):
     ("more", "words"),
     [
         ({"prices": {"doctor": 1}}, "a price was given for 'doctor'"),
-        ({"prices": {"nurse": -1}}, "must not be negative"),
+        ({"prices": {"nurse": -1}}, "give a number of at least 0"),
         ({"prices": {"nurse": "dear"}}, "Input should be a valid number"),
         ({"prices": 3}, "Input should be a valid dictionary"),
         ({"price": {"nurse": 1}}, "Extra inputs are not permitted"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from demur.deferral import JointLoss, available_joint, get_joint, resolve_joint
-from demur.deferral.joint_losses import AsymmetricDeferral, RealizableDeferral, Routing
+from demur.deferral.joint_losses import AsymmetricDeferral, RealizableDeferral
 from demur.errors import InputError, InputTypeError
 from demur.losses import get
 
@@ -42,7 +42,7 @@ def test_finite_at_scores_of_a_thousand(name, dtype):
     decision = loss.decide(scores, PRICES)
     assert decision.acceptance.isfinite().all()
     if loss.has_estimates:
-        for estimate in loss.estimates(scores, J):
+        for estimate in loss.inverse_link(scores, J):
             assert ((estimate >= 0) & (estimate <= 1)).all()
 
 
@@ -128,7 +128,7 @@ def test_the_risk_is_stationary_at_the_truth_whichever_answers_are_missing(name)
     able = torch.tensor([[0.9, 0.2, 0.5, 0.7], [0.3, 0.9, 0.9, 0.1], [0.6, 0.6, 0.6, 0.6]], dtype=torch.float64)
     rho = able @ eta
     scores = scores_of(name, eta, rho)
-    for estimate, truth in zip(loss.estimates(scores, J), (eta, rho), strict=True):
+    for estimate, truth in zip(loss.inverse_link(scores, J), (eta, rho), strict=True):
         torch.testing.assert_close(estimate, truth)
     leaf = scores.clone().requires_grad_()
     risk = torch.zeros((), dtype=torch.float64)
@@ -219,9 +219,12 @@ def test_rs_asks_too_seldom():
 
 
 def test_the_second_stage_by_hand():
-    """Scores 0 for both: log 2 for each that is right."""
-    value = Routing().forward(torch.zeros(2, 1), torch.tensor([[1.0, 0.0], [0.0, torch.nan]]), None)
-    torch.testing.assert_close(value, torch.tensor([log(2), 0.0]))
+    """Expert scores of 0: log 2 for each that is right, the class chosen by the largest score or the expert."""
+    scores, right = torch.tensor([9.0, 0.0, 0.0]), torch.tensor
+    loss, first = get_joint("two-stage"), get("ce")
+    for label, answer, expected in ((0, 0.0, log(2)), (0, 1.0, 2 * log(2)), (1, 1.0, log(2)), (1, torch.nan, 0.0)):
+        value = loss(scores, torch.tensor(label), right([answer]), [0.0]) - first(scores[:2], torch.tensor(label))
+        torch.testing.assert_close(value, torch.tensor(expected), atol=1e-5, rtol=0)
 
 
 def test_the_price_decides_without_another_training():
@@ -248,9 +251,9 @@ class _Incomplete:
         (lambda loss: loss(torch.zeros(3), torch.tensor(0), 2 * torch.ones(1), [0.0]), InputError, r"in \[0, 1\]"),
         (lambda loss: loss(torch.zeros(3), torch.tensor(0), torch.ones(1), [-0.1]), InputError, "at least 0"),
         (lambda loss: loss(torch.zeros(3), torch.tensor(0.0), torch.ones(1), [0.0]), InputTypeError, "integer"),
-        (lambda loss: loss.decide(torch.zeros(3), []), InputError, "one number for each expert"),
+        (lambda loss: loss.decide(torch.zeros(3), []), InputError, "for each expert"),
         (lambda loss: loss.decide(torch.full((3,), torch.nan), [0.0]), InputError, "NaN"),
-        (lambda loss: get_joint("rs").estimates(torch.zeros(3), 1), InputError, "no inverse link"),
+        (lambda loss: get_joint("rs").inverse_link(torch.zeros(3), 1), InputError, "no inverse link"),
         (lambda loss: resolve_joint(_Incomplete), InputTypeError, "a joint loss is one of"),
         (lambda loss: RealizableDeferral(2.0), InputError, "q must be"),
         (lambda loss: get_joint("decoupled", weight=0.0), InputError, "weight must be positive"),

@@ -86,7 +86,7 @@ def test_a_toy_loss_obeys_the_calibration_law(toy):
 
 
 def test_the_command_line_finds_it(toy, capsys):
-    from demur.cli.methods import methods
+    from demur.cli.losses import methods
 
     methods(as_json=True)
     assert "toy" in [row["name"] for row in json.loads(capsys.readouterr().out)]

@@ -68,9 +68,9 @@ def test_ties_survive_rounding(cost, dtype):
     ("reject", "eta", "cost", "error", "message"),
     [
         ([1, 0], [[0.9, 0.1]] * 2, 0.2, TypeError, "decision_reject must be a boolean mask, .* got dtype int64"),
-        ([True], [[0.9, 0.1]] * 2, 0.2, ValueError, r"got \(1,\) and \(2, 2\)"),
-        ([[True], [False]], [[0.9, 0.1]] * 2, 0.2, ValueError, r"got \(2, 1\) and \(2, 2\)"),
-        (np.zeros(0, bool), np.zeros((0, 2)), 0.2, ValueError, r"with n >= 1, got \(0,\)"),
+        ([True], [[0.9, 0.1]] * 2, 0.2, ValueError, r"must have shape \(2,\), one per row of proba, got \(1,\)"),
+        ([[True], [False]], [[0.9, 0.1]] * 2, 0.2, ValueError, r"must have shape \(2,\), .* got \(2, 1\)"),
+        (np.zeros(0, bool), np.zeros((0, 2)), 0.2, ValueError, r"with at least one row, got \(0, 2\)"),
         ([True], [[0.9, 0.9]], 0.2, ValueError, "probabilities must sum to 1"),
         ([True], [[0.9, 0.1]], 1.0, ValueError, r"cost must be in \[0, 1\)"),
         ([True], [[0.9, 0.1]], [0.1, 0.2], ValueError, r"one per row, of shape \(1,\); got shape \(2,\)"),

@@ -114,7 +114,3 @@ def test_a_failure_ends_the_work_and_its_threads():
     with pytest.raises(ValueError, match="five"):
         found += list(_in_order(fail_at_five, range(1_000_000)))
     assert threading.active_count() == before
-
-
-def test_counts_add_up():
-    assert Decided(3, 1) + Decided(2, 2) == Decided(5, 3)

@@ -17,7 +17,7 @@ from demur.errors import InputError
 from demur.estimators import PrecomputedProbabilities
 from demur.estimators.precomputed_probabilities import PROBA_KINDS, find_kind
 from demur.tabular import evaluate_table, fit_proba
-from demur.tabular.fit_probabilities import class_columns
+from demur.tabular.external_models import class_columns
 
 CLASSES = np.array(["billing", "other", "refund"])
 
@@ -154,7 +154,7 @@ def test_the_order_of_columns_and_other_columns_do_not_matter():
     plain = fit_proba(csv(PROBA), "y").model
     turned = fit_proba(csv(PROBA[:, ::-1], names=CLASSES[::-1], ticket=[f"T{k}" for k in range(len(Y))]), "y").model
     assert turned.schema.names == plain.schema.names == tuple(CLASSES)
-    assert turned.schema.set_aside == {"ticket": "it is not about a class"}
+    assert turned.schema.set_aside == {"ticket": "it is not named like a class"}
     rows = pd.DataFrame(PROBA[:20], columns=CLASSES)
     assert turned.answers(rows[list(CLASSES[::-1])]).equals(plain.answers(rows))
 
@@ -189,21 +189,19 @@ def test_names_of_columns(labels, names, written):
 
 def test_a_class_without_rows_stays_a_class():
     two = np.where(Y == "refund", "other", Y)
-    found = fit_proba(csv(PROBA, two), "y")
+    found = fit_proba(csv(PROBA, two), "y", keep=["refund"])
     assert found.model.classes.tolist() == CLASSES.tolist()
     assert "no row has the label 'refund', which the model can answer nevertheless." in found.notes
-    logits = csv(AS["logits"], two)
-    with pytest.raises(TableError, match="--drop 'refund' leaves it out, --keep 'refund' takes it for a class"):
-        fit_proba(logits, "y")
-    logits.seek(0)
-    assert fit_proba(logits, "y", keep=["refund"]).model.classes.tolist() == CLASSES.tolist()
+    with pytest.raises(TableError, match="do not sum to 1"):
+        fit_proba(csv(PROBA, two), "y")
+    prefixed = csv(PROBA, two, [f"p_{name}" for name in CLASSES])
+    assert fit_proba(prefixed, "y").model.classes.tolist() == CLASSES.tolist()
 
 
 def test_an_identifier_is_no_class():
-    numbered = csv(PROBA, id=range(len(Y)))
-    assert fit_proba(numbered, "y").model.schema.set_aside == {"id": "it is not about a class"}
-    with pytest.raises(TableError, match="column 'id' holds numbers, and is not named like a label"):
-        fit_proba(csv(AS["votes"], id=range(len(Y))), "y")
+    for kind in ("probabilities", "votes"):
+        numbered = csv(AS[kind], id=range(len(Y)))
+        assert fit_proba(numbered, "y").model.schema.set_aside == {"id": "it is not named like a class"}
     found = fit_proba(csv(AS["votes"], id=range(len(Y))), "y", drop=["id"])
     assert found.model.schema.set_aside == {"id": "it was left out on request"}
 
@@ -217,11 +215,11 @@ WRONG[[7, 11], 0] += 0.2
     [
         (lambda: csv(WRONG), {}, r"row 8 sums to 1\.2 and not to 1, as probabilities do \(one of 2 such rows\)"),
         (lambda: csv(PROBA[:, :2], names=CLASSES[:2]), {}, "there is no column for 'refund', which 'y' holds"),
-        (lambda: csv(PROBA, names=["p", "q", "r"]), {}, "no column is named like a label of 'y', such as 'billing'"),
+        (lambda: csv(PROBA, names=["p", "q", "r"]), {}, "there is no column for 'billing', 'other', 'refund'"),
         (lambda: csv(PROBA), {"kind": "odds"}, "there is no kind 'odds' of numbers; choose one of probabilities"),
         (lambda: csv(PROBA), {"keep": ["refunds"]}, "there is no column 'refunds', did you mean 'refund'"),
         (lambda: csv(np.full(PROBA.shape, "x")), {}, "of the class 'billing' holds no numbers"),
-        (lambda: csv(np.where(np.arange(600)[:, None] == 4, np.nan, PROBA)), {}, "row 5 holds a label and no number"),
+        (lambda: csv(np.where(np.arange(600)[:, None] == 4, np.nan, PROBA)), {}, "row 5 holds no number at all"),
         (lambda: csv(-PROBA), {"kind": "votes"}, "row 1 holds a number below 0, which is none of votes"),
         (lambda: csv(np.random.default_rng(0).random((600, 3))), {}, "do not sum to 1.* --proba-kind, one of"),
         (lambda: csv(PROBA[:30], ["other"] * 30), {}, "holds only one class"),
@@ -242,9 +240,8 @@ def test_rows_without_a_label_keep_their_numbers():
     assert fit_proba(csv(broken, labels), "y").model.facts["rows_without_label"] == 1
 
 
-def test_rows_of_other_sums_are_named_where_the_kind_is_given():
+def test_rows_are_divided_by_their_sum_where_the_kind_is_given():
     found = fit_proba(csv(WRONG), "y", kind="probabilities")
-    assert found.notes[0] == "2 of 600 rows do not sum to 1 (row 8 sums to 1.2) and are divided by their sum."
     assert found.model.predict_proba(pa.table({"billing": [3.0], "other": [0.5], "refund": [0.5]})).shape == (1, 3)
 
 

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from demur import CostMatrix
-from demur.columns import TableError
-from demur.tabular import LabelledTable, evaluate_table, fit_table
+from demur.tabular import evaluate_table, fit_table
 
 
 def table_of(n=240, seed=0):
@@ -70,18 +69,13 @@ def test_the_confidence_of_a_cost_matrix_is_a_probability(table):
     assert (label != proba.argmax(axis=1)).any()  # the likeliest is not always the cheapest
 
 
-def test_long_texts_are_no_class_names(table):
-    long = table.set_column(2, "y", pa.array(["x" * 2_000, "short"] * 120))
-    with pytest.raises(TableError, match="a text of 2,000 characters, which cannot be the name of a class"):
-        LabelledTable.of(long, "y")
-
-
 def test_a_category_that_training_did_not_have_is_a_reason(model, table):
     odd = pa.table({"size": [3.0, 0.25, 3.0, None], "pet": ["newt", "newt", "cat", None]})
     answers = model.answers(odd, cost=0.05)
     for declined, reason in zip(*(answers[name].to_pylist()[:2] for name in ("rejected", "reason")), strict=True):
         assert reason in (("ambiguous; new category: pet", "novel: pet") if declined else ("new category: pet",))
     assert "new category" not in str(answers["reason"].to_pylist()[2:])
+    assert model.answers(pa.table({"size": [-1.0], "pet": ["cat"]}))["reason"].to_pylist() in ([None], ["ambiguous"])
 
 
 def test_predictions_and_the_report_show_one_confidence(table):

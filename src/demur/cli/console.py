@@ -50,7 +50,7 @@ def warnings_as_notes() -> Iterator[None]:
     """Print warnings for users as notes on standard error, each once; other kinds are for programmers."""
     shown = set()
 
-    def show(message: Warning | str, *_: Any) -> None:
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
         text = " ".join(str(message).split())
         if text not in shown:
             shown.add(text)
@@ -137,13 +137,15 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
 
     facts, schema = model.facts, model.schema
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
-    say(f"{data}: trained on {counted(facts['rows'], 'row', 'rows')} of {len(counts):,} classes.")
+    aside = facts.get("rows_for_the_rule", 0)
+    more = f"; {counted(aside, 'more row was', 'more rows were')} set aside for the rule" if aside else ""
+    say(f"{data}: trained on {counted(facts['rows'], 'row', 'rows')} of {len(counts):,} classes{more}.")
     named = ", ".join(f"{_printable(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
     say(f"  Classes and their rows: {named}{more}.")
     if facts.get("rows_without_label"):
-        rows = counted(facts["rows_without_label"], "row without a label was", "rows without a label were")
-        say(f"  {rows} left out.")
+        left = counted(facts["rows_without_label"], "row without a label was", "rows without a label were")
+        say(f"  {left} left out.")
     sentences = schema.describe()
     for sentence in sentences[:_MOST_NOTES]:
         say(f"  {sentence}")
@@ -166,12 +168,17 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
         print_table("", ("candidate", "share", "log loss", "seconds", "outcome"), rows)
 
 
+_IN_THE_REPORT = ("eaurc", "augrc")
+
+
 def print_evaluation(evaluation: "Evaluation", where: str) -> None:
     """Print the figures with their intervals, and what they mean."""
     from demur.tabular.evaluation_figures import FIGURES, four_digits, percent
 
     rows = []
     for name, found in evaluation.figures.items():
+        if name in _IN_THE_REPORT:
+            continue
         figure = FIGURES[name]
         assumed = name == "risk" and evaluation.cost_assumed
         meaning = f"declining priced at {evaluation.cost:g}" if assumed else figure.meaning

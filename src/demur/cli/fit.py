@@ -173,7 +173,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     options |= {"keep": given["keep"] or (), "drop": given["drop"] or ()}
     options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
     if given["cost_matrix"] is not None:
-        from demur.tabular.fit_file import read_cost_matrix
+        from demur.tabular.fitting import read_cost_matrix
 
         options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
     if given["proba"] is not None:

@@ -49,7 +49,7 @@ def check(
 
     Example: demur check apc+log --classes 8 --cost 0.2
     """
-    costs = _numbers("--cost", cost) if cost_matrix is None else _matrix(cost_matrix)
+    costs: Any = _numbers("--cost", cost) if cost_matrix is None else _matrix(cost_matrix)
     from demur.losses import resolve
     from demur.losses.registry import load_object
     from demur.theory import calibration_function, check_calibration
@@ -70,7 +70,7 @@ def check(
     report = check_calibration(subject, classes, costs, outputs=outputs, seconds=seconds)
     bounds = None
     if report.bound is not None:
-        tightest = calibration_function(subject, report.n_classes, report.cost)(EXCESSES).tolist()
+        tightest = calibration_function(subject, report.n_classes, costs)(EXCESSES).tolist()
         theorem = [report.bound.xi(excess) for excess in EXCESSES]
         bounds = {"zero_one_c_excess": list(EXCESSES), "theorem": theorem, "tightest": tightest}
     if figure is not None:
@@ -134,7 +134,7 @@ def methods(
     rows = []
     for name, loss in losses.items():
         two, three = loss.calibrated_for(2), loss.calibrated_for(3)
-        row = {
+        row: dict[str, Any] = {
             "name": name,
             "family": loss.family,
             "classes": "2" if loss.binary_only else "any",

@@ -132,10 +132,10 @@ def _print(watching: "Monitor") -> None:
     found, raised = watching.to_json(), {alarm.check for alarm in watching.alarms}
     threshold = f"{watching.threshold:,.0f}"
     rows = [
-        [name, f"{evidence:,.2f}", threshold, "ALARM" if name in raised else ""]
+        [name, "ALARM" if name in raised else f"{evidence:,.2f}", threshold]
         for name, evidence in found["evidence"].items()
     ]
-    print_table(f"After {counted(watching.n_rows, 'row', 'rows')}", ("check", "evidence", "alarm at", ""), rows)
+    print_table(f"After {counted(watching.n_rows, 'row', 'rows')}", ("check", "evidence", "alarm at"), rows)
     if found["rejected_share"] is not None:
         now, then = percent(found["rejected_share"]), percent(found["reference_rejected_share"])
         say(f"Declined: {now} of the rows, {then} of the reference rows.")

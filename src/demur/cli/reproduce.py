@@ -61,14 +61,14 @@ def reproduce(
     """
     if records_only and tables_only:
         raise InputError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
-    names = [[name.strip() for name in text.split(",") if name.strip()] for text in (problems, methods)]
+    some, named = ([name.strip() for name in text.split(",") if name.strip()] for text in (problems, methods))
     if which == "deferral":
         from demur.paper.deferral_experiment import DeferralRun
 
         folder = out or Path("results", "deferral-quick" if quick else "deferral")
         run = DeferralRun(folder, data, settings or [], quick=quick)
         if not tables_only:
-            run.compute(*names, _log)
+            run.compute(some, named, _log)
         if not records_only:
             say(f"Tables: {run.write_page()}")
         return
@@ -82,8 +82,8 @@ def reproduce(
     default = "published" if protocol == "published" else "modern" if which == "modern" else "paper"
     folder = out or Path("results", "quick" if quick else default)
     chosen = chosen_experiments(which, short=quick, settings=parse_settings(settings or []), protocol=protocol)
-    chosen = with_losses(chosen, names[1])
-    wanted = restrict(chosen, *names)
+    chosen = with_losses(chosen, named)
+    wanted = restrict(chosen, some, named)
     paper = find_published(published)
     if not records_only:
         check_matplotlib()  # before hours of training

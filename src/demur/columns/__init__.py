@@ -1,7 +1,6 @@
-"""The columns of a table in memory: what they hold, and how they become numbers."""
+"""Columns of a table in memory: their types, and their encoding as numbers."""
 
-from demur.columns.column import Column
 from demur.columns.frames import TableError, TableWarning, as_table
-from demur.columns.schema import Schema
+from demur.columns.schema import Column, Schema
 
 __all__ = ["Column", "Schema", "TableError", "TableWarning", "as_table"]

@@ -1,7 +1,7 @@
 """Data frames, arrays and lists of rows as Arrow tables, and the error for tables that cannot be read."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -100,16 +100,13 @@ def plain_array(values: Values) -> Values:
     DataType(string)
     """
     type_ = values.type
-    if pa.types.is_string_view(type_):
-        return pc.cast(values, pa.string())
     if isinstance(type_, pa.BaseExtensionType):
-        storage = type_.storage_type
-        return plain_array(values.cast(storage) if isinstance(values, pa.ChunkedArray) else values.storage)
+        return plain_array(values.cast(type_.storage_type))
     if pa.types.is_dictionary(type_) and pa.types.is_string_view(type_.value_type):
         chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
         decoded = [plain_array(chunk.dictionary).take(chunk.indices) for chunk in chunks]
         return pa.chunked_array(decoded, pa.string()) if isinstance(values, pa.ChunkedArray) else decoded[0]
-    return values
+    return pc.cast(values, pa.string()) if pa.types.is_string_view(type_) else values
 
 
 def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
@@ -124,16 +121,15 @@ def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     return type(table).from_arrays(columns, names=table.schema.names)
 
 
-def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
+def as_table(X: Features) -> pa.Table:
     """Return a data frame, an array or a list of rows as an Arrow table.
 
-    A column that mixes types, such as numbers and text, becomes text.
+    A column that mixes types, such as numbers and text, becomes text. The columns of an array or a list are called
+    ``x0``, ``x1`` and so on.
 
     Parameters
     ----------
     X : pandas or polars DataFrame, pyarrow Table or RecordBatch, array of shape (n, d), or list of rows
-    names : sequence of str, optional
-        The columns of an array or of a list of rows; without it ``x0``, ``x1`` and so on.
 
     Raises
     ------
@@ -142,10 +138,8 @@ def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
 
     Examples
     --------
-    >>> as_table([[1, "a"], [2.5, None], ["?", "b"]], names=["size", "kind"]).to_pydict()
-    {'size': ['1', '2.5', '?'], 'kind': ['a', None, 'b']}
-    >>> as_table(np.eye(2)).column_names
-    ['x0', 'x1']
+    >>> as_table([[1, "a"], [2.5, None], ["?", "b"]]).to_pydict()
+    {'x0': ['1', '2.5', '?'], 'x1': ['a', None, 'b']}
     """
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         columns, names = [_column(X.iloc[:, position]) for position in range(X.shape[1])], X.columns
@@ -159,9 +153,7 @@ def as_table(X: Features, names: Sequence[str] | None = None) -> pa.Table:
         columns, names = table.columns, table.column_names
     else:
         columns = [_column(values) for values in _columns_of_rows(X)]
-        names = [f"x{position}" for position in range(len(columns))] if names is None else names
-        if len(names) != len(columns):
-            raise TableError(f"there are {len(names)} names for {len(columns)} columns: give one name for each")
+        names = [f"x{position}" for position in range(len(columns))]
     texts = [str(name) for name in names]
     check_names(tuple(texts), "the table")
     return pa.Table.from_arrays(columns, names=texts)
@@ -176,46 +168,20 @@ def _column(values: Any) -> Values:
             return plain_array(column)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
-    there = [None if _is_missing(value) else value for value in values]
-    # Arrow refuses integers beyond 64 bits, which are numbers all the same.
-    numbers = all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in there if v is not None)
-    type_, convert = (pa.float64(), float) if numbers else (pa.string(), str)
-    return pa.array([None if value is None else convert(value) for value in there], type_)
-
-
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas.NA compares as itself, and arrays compare elementwise
-        return type(value).__name__ == "NAType"
+    missing = ("None", "nan", "<NA>", "NaT")
+    there = (None if not isinstance(value, str) and str(value) in missing else str(value) for value in values)
+    return pa.array(list(there), pa.string())
 
 
 def _columns_of_rows(X: Features) -> list[AnyArray]:
     if hasattr(X, "tocsr"):
         raise TableError("the table is a sparse matrix, which is not read: give X.toarray()")
-    if isinstance(X, list | tuple):
-        return _columns_of_lists(X)
-    array = np.asarray(X)
-    if array.ndim == 0:
-        raise TableError(f"a {type(X).__name__} is not a table: give a data frame, an array or a list of rows")
-    if array.ndim != 2:
-        problem = f"an array of shape {array.shape} is not a table"
-        raise TableError(f"{problem}: give rows and columns, as in X.reshape(-1, 1)")
-    if array.dtype.kind == "c":
-        raise TableError("the table holds complex numbers: give their real and imaginary parts as two columns")
+    # NumPy would turn the numbers beside a name into names.
+    array = np.array(X, dtype=object) if isinstance(X, list | tuple) else np.asarray(X)
+    if array.ndim != 2 or array.dtype.kind == "c":
+        problem = f"a {type(X).__name__} of shape {array.shape} and type {array.dtype} is not a table"
+        raise TableError(f"{problem}: give a data frame, an array of rows and columns, or a list of rows of one length")
     return [np.ascontiguousarray(column) for column in array.T]
-
-
-def _columns_of_lists(rows: Sequence[Any]) -> list[AnyArray]:
-    """Return the columns of lists of values: NumPy would turn the numbers beside a name into names."""
-    for position, row in enumerate(rows, 1):
-        if isinstance(row, str | bytes | dict) or not hasattr(row, "__len__"):
-            kind = type(row).__name__
-            raise TableError(f"row {position:,} is a {kind} and not a list of values: give a list of rows")
-        if len(row) != len(rows[0]):
-            problem = f"row {position:,} has {len(row):,} values where the first has {len(rows[0]):,}"
-            raise TableError(f"{problem}: give rows of the same length")
-    return [np.array([*column, None], dtype=object)[:-1] for column in zip(*rows, strict=True)]
 
 
 def check_names(names: tuple[str, ...], name: str) -> None:

@@ -1,9 +1,9 @@
-"""The feature columns of a model: learned from a table, checked against another table, and encoded as numbers."""
+"""Feature columns of a model: learned from a table, checked against another table, and encoded as numbers."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeAlias
+from typing import Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,163 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import Features
-from demur.columns.column import KINDS, Column, as_type, kind_of_type
-from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, shown
+from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, plain_array, shown
 
-__all__ = ["MAX_CODES", "Schema", "understand"]
+__all__ = ["LARGEST", "Column", "Kind", "Schema", "as_type", "kind_of_type", "no_such_value", "type_in_words"]
 
-_Understood: TypeAlias = Mapping[str, tuple[Column | None, str]]
+Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time"]
+
+LARGEST = 1e30
+"""Models read larger numbers as missing, because trees and networks compute in single precision."""
+
+_MAX_CODES = 255
+"""Largest number of codes of a category, "other" included: the limit of scikit-learn's histogram trees."""
+
+_SECONDS_PER_DAY = 86_400
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+
+
+_TESTS: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "boolean": (pa.types.is_boolean,),
+    "number": (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration),
+    "date": (pa.types.is_date, pa.types.is_timestamp),
+    "time": (pa.types.is_time,),
+    "category": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+}
+
+
+def kind_of_type(type_: pa.DataType) -> Kind | None:
+    """Return the kind of column that an Arrow type makes, or None for lists, structs and bytes.
+
+    Examples
+    --------
+    >>> kind_of_type(pa.int8()), kind_of_type(pa.dictionary(pa.int8(), pa.int64())), kind_of_type(pa.binary())
+    ('number', 'category', None)
+    """
+    if pa.types.is_dictionary(type_):
+        return "category" if kind_of_type(type_.value_type) else None
+    return next((kind for kind, tests in _TESTS.items() if any(test(type_) for test in tests)), None)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A feature column.
+
+    Parameters
+    ----------
+    name : str
+    kind : {"number", "boolean", "category", "date", "time"}
+        Numbers are unchanged, durations and times of day are seconds, truth values 0 and 1, dates days since 1970, and
+        categories their position in ``categories``.
+    categories : tuple of str
+        The values of a categorical column, the most frequent first.
+    other : bool
+        Whether values that are not in ``categories`` share one extra code.
+    zoned : bool
+        Whether a date has a time zone, as in ``2024-12-31T23:59Z``.
+
+    Examples
+    --------
+    >>> Column("pet", "category", ("cat", "dog"), other=True).encode(pa.array(["dog", "newt", None]), "pets.csv")
+    array([ 1.,  2., nan])
+    """
+
+    name: str
+    kind: Kind
+    categories: tuple[str, ...] = ()
+    other: bool = False
+    zoned: bool = False
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The type to read the column with."""
+        date = pa.timestamp("us", tz="UTC" if self.zoned else None)
+        types = {"number": pa.float64(), "boolean": pa.bool_(), "category": pa.string(), "time": pa.time64("us")}
+        return types.get(self.kind, date)
+
+    def fits(self, type_: pa.DataType | None) -> bool:
+        """Return whether a column of an Arrow type can be read as this one."""
+        if type_ is None or pa.types.is_null(type_):
+            return True  # a CSV file, or nothing but missing values
+        if self.kind != "category":
+            return kind_of_type(type_.value_type if pa.types.is_dictionary(type_) else type_) == self.kind
+        numbered = pa.types.is_integer(type_) and all(value.lstrip("-").isdigit() for value in self.categories)
+        return kind_of_type(type_) == "category" or numbered
+
+    def encode(self, values: Values, where: str, unseen: float = np.nan) -> NDArray[np.float64]:
+        """Return the column as numbers, NaN where a value is missing or infinite, ``unseen`` for a new category."""
+        values = as_type(values, self.arrow_type, self.name, where)
+        if self.kind == "category":
+            found = pc.index_in(values, value_set=pa.array(self.categories, pa.string())).cast(pa.float64())
+            new = pc.and_(pc.is_null(found), pc.is_valid(values))
+            return _as_float(pc.if_else(new, float(len(self.categories)) if self.other else unseen, found))
+        if self.kind in ("number", "boolean"):
+            return _as_float(as_type(values, pa.float64(), self.name, where))
+        seconds = _as_float(as_type(values, pa.int64(), self.name, where)) / _PER_SECOND["us"]
+        return seconds / _SECONDS_PER_DAY if self.kind == "date" else seconds
+
+
+def _as_float(values: Values) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    return np.where(np.isinf(array), np.nan, array)
+
+
+def as_type(values: Values, wanted: pa.DataType, column: str, where: str) -> Values:
+    """Convert an Arrow array to another type, or say which of its values is not of that type; durations are seconds.
+
+    Examples
+    --------
+    >>> as_type(pa.array(["1.5", None]), pa.float64(), "x", "data.parquet").to_pylist()
+    [1.5, None]
+    >>> as_type(pa.array(["1.5", "big"]), pa.float64(), "x", "data.parquet")
+    Traceback (most recent call last):
+    demur.columns.frames.TableError: data.parquet: column 'x' holds 'big', which is not a number: ...
+    """
+    values = plain_array(values)
+    if values.type == wanted:
+        return values
+    if pa.types.is_dictionary(values.type):
+        return as_type(pc.cast(values, values.type.value_type), wanted, column, where)
+    try:
+        if pa.types.is_duration(values.type):
+            values = pc.divide(pc.cast(values.cast(pa.int64()), pa.float64()), _PER_SECOND[values.type.unit])
+        return pc.cast(values, wanted, safe=False)
+    except pa.ArrowException as error:
+        message = str(error)
+        if "Failed to parse string: '" in message:
+            value = message.split("'", 1)[1].rsplit("' as a scalar", 1)[0]
+            raise no_such_value(where, column, value, wanted) from error
+        problem = f"{where}: column {shown(column)} is {values.type}, which cannot be read as {type_in_words(wanted)}"
+        raise TableError(f"{problem}: convert it, or fit again") from error
+
+
+def no_such_value(
+    where: str, column: str, value: str, wanted: pa.DataType, row: int | None = None, advice: str = ""
+) -> TableError:
+    """Return the error for one value that is not of the type of its column."""
+    place = f"column {shown(column)}" + ("" if row is None else f", row {row:,},")
+    advice = advice or "correct it or leave it empty"
+    return TableError(f"{where}: {place} holds {shown(value)}, which is not {type_in_words(wanted)}: {advice}")
+
+
+def type_in_words(kind: pa.DataType) -> str:
+    """Return the words for a value of a type.
+
+    Examples
+    --------
+    >>> type_in_words(pa.float64()), type_in_words(pa.string())
+    ('a number', 'text')
+    """
+    if getattr(kind, "tz", None) is not None:
+        return "a date with a time zone, such as 2024-12-31T23:59Z"
+    words: dict[Kind | None, str] = {
+        "number": "a number",
+        "boolean": "a truth value such as true or false",
+        "date": "a date such as 2024-12-31",
+        "time": "a time of day such as 23:59",
+        "category": "text",
+    }
+    return words.get(kind_of_type(kind), str(kind))
 
 
 @dataclass(frozen=True)
@@ -84,20 +235,18 @@ class Schema:
         TableError
             If a named column does not exist or is free text, there are no rows, or no column is left to learn from.
         """
-        unknown = [name for name in (target, *keep, *drop) if name is not None and name not in table.column_names]
-        if unknown:
-            hint = did_you_mean(unknown[0], table.column_names)
+        there = table.column_names
+        for name in {*([] if target is None else [target]), *keep, *drop} - {*there}:
             raise TableError(
-                f"there is no column {listed(unknown)} in the table{hint}: it has {listed(table.column_names)}"
+                f"there is no column {shown(name)} in the table{did_you_mean(name, there)}: {listed(there)}"
             )
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
-        names = [name for name in table.column_names if name != target and name not in drop]
-        understood = {name: understand(name, table[name], keep=name in keep) for name in names}
-        for name, (column, said) in understood.items():
-            if column is not None and said == _FREE_TEXT:
-                raise TableError(f"column {shown(name)} cannot be kept as a feature, because {said}: leave it out")
-        return cls._of(understood, target, drop)
+        schema = cls._of(table, target, keep, drop)
+        for name in keep:
+            if schema.remarks.get(name) == _FREE_TEXT:
+                raise TableError(f"column {shown(name)} cannot be kept as a feature: {_FREE_TEXT}; leave it out")
+        return schema
 
     @classmethod
     def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
@@ -120,20 +269,27 @@ class Schema:
         ('pet',)
         """
         table = as_table(frame)
-        names = [name for name in table.column_names if name != target and name not in drop]
-        understood = {name: understand(name, table[name], keep=True) for name in names}
-        return cls._of(understood, target, drop)
+        return cls._of(table, target, table.column_names, drop)
 
     @classmethod
-    def _of(cls, understood: _Understood, target: str | None, drop: Collection[str]) -> Self:
-        columns = tuple(column for column, _ in understood.values() if column is not None)
-        aside = {name: reason for name, (column, reason) in understood.items() if column is None}
+    def _of(cls, table: pa.Table, target: str | None, keep: Collection[str], drop: Collection[str]) -> Self:
+        columns: list[Column] = []
+        aside: dict[str, str] = {}
+        remarks: dict[str, str] = {}
+        for name in table.column_names:
+            if name == target:
+                continue
+            column, words = (None, DROPPED) if name in drop else _understand(name, table[name], name in keep)
+            if column is None:
+                aside[name] = words
+            else:
+                columns.append(column)
+                remarks |= {name: words} if words else {}
         if not columns:
             reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in list(aside.items())[:4])
             reasons = f" ({reasons})" if reasons else ""
             raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
-        remarks = {name: remark for name, (column, remark) in understood.items() if column is not None and remark}
-        return cls(columns, target, {**aside, **dict.fromkeys(drop, "it was left out on request")}, remarks)
+        return cls(tuple(columns), target, aside, remarks)
 
     def without(self, name: str) -> Self:
         """Return the schema without one of its columns, if it has it.
@@ -154,11 +310,6 @@ class Schema:
     def categorical(self) -> NDArray[np.bool_]:
         """Which features are categories."""
         return np.array([column.kind == "category" for column in self.columns])
-
-    @property
-    def n_codes(self) -> tuple[int, ...]:
-        """The number of codes of each feature; 0 for everything but categories."""
-        return tuple(column.n_codes for column in self.columns)
 
     def arrow_types(self) -> dict[str, pa.DataType]:
         """Return the type to read each feature with, as :meth:`demur.tabular.TableReader.chunks` takes it."""
@@ -181,67 +332,58 @@ class Schema:
             The name of the table in the message.
         """
         there = dict(columns) if isinstance(columns, Mapping) else {field.name: field.type for field in columns}
-        problems, advice = [], []
+        problems = []
         if missing := [name for name in self.names if name not in there]:
             problems.append(f"missing {listed(missing)}")
-            advice.append("add what is missing")
-        wrong = [column for column in self.columns if column.name in there and not column.fits(there[column.name])]
-        if wrong:
-            examples = [
-                f"{shown(c.name)} ({_word(there[c.name])}, not {_WORDS.get(c.kind, c.kind)})" for c in wrong[:4]
-            ]
-            more = f" and {len(wrong) - 4:,} more" if len(wrong) > 4 else ""
-            problems.append(f"of another type {', '.join(examples)}{more}")
-            advice.append("convert what is of another type")
+        for column in self.columns:
+            if column.name in there and not column.fits(type_ := there[column.name]):
+                wanted = type_in_words(column.arrow_type)
+                problems.append(f"{shown(column.name)} is {type_in_words(type_)} and not {wanted}")
         extra = [name for name in there if name not in {*self.names, *self.set_aside, self.target}]
         if extra and strict:
-            problems.append(f"extra {listed(extra)}")
-            advice.append("--allow-extra accepts the extra columns")
+            problems.append(f"extra {listed(extra)} (--allow-extra accepts extra columns)")
         if problems:
-            found = "; ".join(problems + advice)
+            found = "; ".join(problems[:5])
             raise TableError(f"{where} does not have the columns that the model was fitted on: {found}")
 
-    def encode(self, table: pa.Table | pa.RecordBatch, *, where: str = "the table") -> NDArray[np.float64]:
-        """Return the features as numbers, with NaN for values that are missing, infinite or unseen."""
-        there = set(table.schema.names)
-        missing = [name for name in self.names if name not in there]
-        if missing:
-            raise TableError(f"{where} has no column {listed(missing)}: give all columns that the model was fitted on")
-        encoded = np.empty((table.num_rows, len(self.columns)))
-        for position, column in enumerate(self.columns):
-            encoded[:, position] = column.encode(table.column(column.name), where)
-        return encoded
-
-    def unseen(self, table: pa.Table | pa.RecordBatch, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return which cells hold a category that the model was not fitted on; their codes are NaN.
+    def encode(
+        self, table: pa.Table | pa.RecordBatch, *, where: str = "the table", unseen: float = np.nan
+    ) -> NDArray[np.float64]:
+        """Return the features as numbers, with NaN for values that are missing or infinite.
 
         Parameters
         ----------
         table : pyarrow.Table or RecordBatch
-        codes : array of shape (n_rows, n_columns)
-            The result of :meth:`encode`.
+        where : str
+            The name of the table in messages.
+        unseen : float, default NaN
+            The code of a category that the model was not fitted on.
 
         Examples
         --------
         >>> schema = Schema((Column("pet", "category", ("cat", "dog")),))
-        >>> table = pa.table({"pet": ["dog", "newt", None]})
-        >>> schema.unseen(table, schema.encode(table)).ravel()
-        array([False,  True, False])
+        >>> schema.encode(pa.table({"pet": ["dog", "newt", None]}), unseen=-1).ravel()
+        array([ 1., -1., nan])
         """
-        found = np.zeros(codes.shape, dtype=bool)
-        for position in np.flatnonzero(self.categorical):
-            missing = np.isnan(codes[:, position])
-            if missing.any():
-                values = as_type(table.column(self.columns[position].name), pa.string(), "", "")
-                found[:, position] = missing & np.asarray(pc.is_valid(values), dtype=bool)
-        return found
+        self.check_present(table, where)
+        encoded = np.empty((table.num_rows, len(self.columns)))
+        for position, column in enumerate(self.columns):
+            encoded[:, position] = column.encode(table.column(column.name), where, unseen)
+        return encoded
+
+    def check_present(self, table: pa.Table | pa.RecordBatch, where: str) -> None:
+        """Refuse a table without one of the columns."""
+        missing = [name for name in self.names if name not in table.schema.names]
+        if missing:
+            raise TableError(f"{where} has no column {listed(missing)}: give all columns that the model was fitted on")
 
     def describe(self) -> tuple[str, ...]:
         """Return sentences about the columns that are used and those that are not."""
-        groups = {kind: [column.name for column in self.columns if column.kind == kind] for kind in KINDS}
-        parts = [
-            f"{len(names):,} {_plural(kind, len(names))} ({listed(names)})" for kind, names in groups.items() if names
-        ]
+        parts = []
+        for kind in get_args(Kind):
+            names = [column.name for column in self.columns if column.kind == kind]
+            plural = kind if len(names) == 1 else "categories" if kind == "category" else f"{kind}s"
+            parts += [f"{len(names):,} {plural} ({listed(names)})"] if names else []
         used = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
         n = len(self.columns)
         sentences = [f"{n:,} {'column is' if n == 1 else 'columns are'} used: {used}."]
@@ -250,43 +392,22 @@ class Schema:
         return tuple(sentences)
 
 
-def _plural(kind: str, count: int) -> str:
-    if count == 1:
-        return kind
-    return "categories" if kind == "category" else f"{kind}s"
-
-
-MAX_CODES = 255
-"""Largest number of codes of a category, "other" included: the limit of scikit-learn's histogram trees."""
-
 _MANY_ROWS = 20  # in fewer rows, all values differ or rise by chance
 _LONG_TEXT = 40
 _MANY_WORDS = 5
-_IDENTIFIER = re.compile(r"(?:^|[\W_])(?:id|uuid|guid|key|index)$", re.IGNORECASE)
-_CAMEL = re.compile(r"[a-z](?:Id|ID|Key|Uuid|UUID)$")
-_PLAIN_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+_IDENTIFIER = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|key|index)$|[a-z](?:Id|ID|Key|Uuid|UUID)$")
 # 1,5 and 1.234,5 and $1,200 and 12 % and 31/12/2024
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
 _LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
+DROPPED = "it was left out on request"
 _FREE_TEXT = "it is free text (long, and mostly different from row to row)"
+_ALL_DIFFERENT = "it looks like an identifier (every value is different)"
 
 
-def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tuple[Column | None, str]:
+def _understand(name: str, values: pa.ChunkedArray, keep: bool) -> tuple[Column | None, str]:
     """Return a feature and a remark about it (possibly empty), or None and the reason why it is not used.
 
-    Parameters
-    ----------
-    name : str
-    values : pyarrow.ChunkedArray
-    keep : bool, default False
-        Whether to use the column although it is constant, or looks like an identifier or free text.
-
-    Examples
-    --------
-    >>> understand("pet", pa.chunked_array([["dog", "cat", "dog"]]))
-    (Column(name='pet', kind='category', categories=('dog', 'cat'), other=False, ...), '')
-    >>> understand("country", pa.chunked_array([["NL", "NL"]]))
-    (None, "every value is 'NL'")
+    ``keep`` uses the column although it is constant, or looks like an identifier or free text.
     """
     kind, type_ = kind_of_type(values.type), values.type
     if values.null_count == len(values):
@@ -295,9 +416,7 @@ def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tup
         return None, f"its values are neither numbers nor text nor dates but of type {type_}"
     if kind == "category":
         return _category(name, as_type(values, pa.string(), name, "the table"), keep)
-    zoned = pa.types.is_timestamp(type_) and type_.tz is not None
-    unit = "ns" if kind != "number" and getattr(type_, "unit", None) == "ns" else "us"
-    column = Column(name, kind, zoned=zoned, unit=unit)
+    column = Column(name, kind, zoned=getattr(type_, "tz", None) is not None)
     encoded = column.encode(values, "the table")
     missing = np.isnan(encoded)
     if missing.all():
@@ -307,36 +426,32 @@ def understand(name: str, values: pa.ChunkedArray, *, keep: bool = False) -> tup
             return None, f"every value is {encoded[0]:.15g}" if kind == "number" else "every value is the same"
         if pa.types.is_integer(type_) and not missing.any() and (reason := _numbered_rows(name, values)):
             return None, reason
-    if pa.types.is_floating(type_) and (n := int(np.isinf(np.asarray(values, dtype=np.float64)).sum())):
-        return column, f"{n:,} infinite {'value is' if n == 1 else 'values are'} read as missing"
+    if pa.types.is_floating(type_) and (np.abs(np.asarray(values, dtype=np.float64)) > LARGEST).any():
+        return column, "infinite values, and those beyond 1e30, are read as missing"
     return column, "durations are used in seconds" if pa.types.is_duration(type_) else ""
 
 
 def _numbered_rows(name: str, values: Values) -> str:
     """Return why integers look like identifiers of rows; empty if they do not."""
     n = len(values)
-    if n > 1 and _names_identifier(name) and pc.count_distinct(values).as_py() == n:
-        return "it looks like an identifier (every value is different)"
+    if n > 1 and _IDENTIFIER.search(name) and pc.count_distinct(values).as_py() == n:
+        return _ALL_DIFFERENT
     rising = n >= _MANY_ROWS and pc.all(pc.greater(values.slice(1), values.slice(0, n - 1))).as_py()
     return "it looks like a row number (every value is larger than the one before)" if rising else ""
-
-
-def _names_identifier(name: str) -> bool:
-    return bool(_IDENTIFIER.search(name) or _CAMEL.search(name))
 
 
 def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
     counted = pc.value_counts(text.drop_null())
     table = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
-    table = table.sort_by([("count", "descending"), ("value", "ascending")])
-    n_valid, n_distinct = len(text) - text.null_count, table.num_rows
+    distinct = table.sort_by([("count", "descending"), ("value", "ascending")])["value"]
+    n_distinct = len(distinct)
     if not keep and n_distinct == 1 and text.null_count == 0:
-        return None, f"every value is {shown(table['value'][0].as_py())}"
-    reason = _unlike_category(name, table["value"], n_valid)
+        return None, f"every value is {shown(distinct[0].as_py())}"
+    reason = _unlike_category(name, distinct, len(text) - text.null_count)
     if reason and not keep:
         return None, reason
-    other = n_distinct > MAX_CODES
-    kept = table["value"].slice(0, MAX_CODES - 1 if other else MAX_CODES).to_pylist()
+    other = n_distinct > _MAX_CODES
+    kept = distinct.slice(0, _MAX_CODES - other).to_pylist()
     remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
     remark = reason if reason == _FREE_TEXT else remark if other else ""
     return Column(name, "category", tuple(kept), other), remark
@@ -347,22 +462,13 @@ def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
         if numbers > 0.9 and not pc.any(pc.match_substring_regex(distinct, _LEADING_ZERO)).as_py():
-            unread = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _PLAIN_NUMBER)))
-            example = shown(unread[0].as_py()) if len(unread) else "those in quotes"
-            return f"its values are numbers or dates, but not written as 1.5 or 2024-12-31, such as {example}"
+            examples = listed(distinct.slice(0, 2).to_pylist())
+            return f"its values are numbers or dates, but not written as 1.5 or 2024-12-31, such as {examples}"
         length = pc.mean(pc.utf8_length(distinct)).as_py()
         words = pc.mean(pc.count_substring(distinct, " ")).as_py() + 1
         if (length >= _LONG_TEXT or words >= _MANY_WORDS) and 2 * len(distinct) > n_valid:
             return _FREE_TEXT
     all_different = len(distinct) == n_valid and n_valid > 1
-    if all_different and (n_valid >= _MANY_ROWS or _names_identifier(name)):
-        return "it looks like an identifier (every value is different)"
+    if all_different and (n_valid >= _MANY_ROWS or _IDENTIFIER.search(name)):
+        return _ALL_DIFFERENT
     return ""
-
-
-_WORDS = {"category": "text", "boolean": "true or false"}
-
-
-def _word(type_: pa.DataType) -> str:
-    kind = kind_of_type(type_)
-    return str(type_) if kind is None else _WORDS.get(kind, kind)

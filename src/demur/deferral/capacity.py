@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from itertools import permutations
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.optimize import linprog
 from sklearn.base import BaseEstimator
 
 from demur.array_types import AnyArray
@@ -20,17 +20,14 @@ __all__ = ["Capacity"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_SAMPLE = 4096
-"""Rows of the program that gives the first prices, and of the first exact program."""
-
 
 class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     r"""Limits on the number of questions to experts, and the assignment of least expected cost within them.
 
-    In a batch, :meth:`assign` solves the transport problem exactly: of all ways to give each row to the model or to an
-    expert within the limits, one of least total expected cost. In a stream, where each row must be decided before the
-    next is seen, :meth:`fit` finds prices of scarcity on calibration rows, which :meth:`assign` then adds to the prices
-    of the experts.
+    For a batch, :meth:`assign` solves the transport problem exactly: of all ways to give each row to the model or to an
+    expert within the limits, it finds one of least total expected cost. In a stream, each row must be decided before
+    the next is seen: :meth:`fit` finds prices of scarcity on calibration rows, and :meth:`assign` adds them to the
+    prices of the experts.
 
     Parameters
     ----------
@@ -47,10 +44,9 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     Notes
     -----
-    Batch: the linear program's dual has one price per limited expert. It is solved to near optimality first; rows that
-    are nearly indifferent at these prices go into a linear program, and its exact prices must confirm the actions of
-    all others, which proves the whole optimal (else more rows go in). Where a limit binds, a row on which model and
-    expert tie stays with the model.
+    Batch: the assignment starts with the best action of each row. While an expert has too many rows, the cheapest chain
+    of moves to the model or to an expert with room is made (successive shortest paths), which keeps the assignment
+    optimal for its loads. A row on which model and expert tie leaves an expert first.
 
     Stream: one half of the calibration rows gives the prices :math:`\lambda_e`; on the other half a common surcharge s
     is chosen so large that the long-run load of each limited expert stays within its limit with probability at least
@@ -92,10 +88,8 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         gains, names = _gains(decision, experts)
         if self.__sklearn_is_fitted__():
             return self._stream(decision, gains, names)
-        room = self._room(names, len(gains))
-        ask = _best(gains, names)
-        if (np.bincount(ask + 1, minlength=len(names) + 1)[1:] > room).any():
-            ask = _least_cost(gains, room)
+        room = np.floor(self._shares(names, len(gains)) * len(gains) + 1e-9)
+        ask, _ = _within(gains, _best(gains, names), room)
         return replace(decision, ask=ask, reject=ask >= 0)
 
     def fit(self, decision: Decision[AnyArray], experts: Iterable[str], rows_per_period: int | None = None) -> Self:
@@ -113,22 +107,22 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         gains, names = _gains(decision, experts)
         shares = self._shares(names, rows_per_period)
-        limited = np.flatnonzero(shares < 1)
-        level = self.delta / max(len(limited), 1)
+        limited = shares < 1
+        level = self.delta / max(limited.sum(), 1)
         prices, rows = np.zeros(len(names)), np.arange(len(gains))
-        if len(limited) > 1:
+        if limited.sum() > 1:
             shuffled = np.random.RandomState(0).permutation(rows)
             first, rows = shuffled[: len(rows) // 2], shuffled[len(rows) // 2 :]
-            prices[limited] = _scarcity(gains[first], shares * len(first))[limited]
+            prices = _within(gains[first], _best(gains[first], names), shares * len(first))[1]
         best, margin, _ = _margins(gains[rows], prices, limited)
-        surcharge = -float(prices[limited].min(initial=np.inf)) if len(limited) else 0.0
-        for expert in limited:
+        surcharge = -float(prices[limited].min()) if limited.any() else 0.0
+        for expert in np.flatnonzero(limited):
             allowed = _most_allowed(len(rows), float(shares[expert]), level)
             own = np.sort(margin[best == expert])[::-1]
             if allowed < len(own):
                 surcharge = max(surcharge, float(own[allowed]))
-        self.prices_, self.surcharge_ = prices, surcharge
-        self.scarcity_ = {name: float(prices[i] + surcharge) if i in limited else 0.0 for i, name in enumerate(names)}
+        self.prices_, self.surcharge_, self.limited_ = prices, surcharge, limited
+        self.scarcity_ = dict(zip(names, np.where(limited, prices + surcharge, 0.0).tolist(), strict=True))
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -137,37 +131,24 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _stream(self, decision: Decision[AnyArray], gains: Floats, names: list[str]) -> Decision[AnyArray]:
         if names != list(self.scarcity_):
             raise InputError(f"this capacity was fitted for {', '.join(self.scarcity_)}, not for {', '.join(names)}.")
-        limited = np.flatnonzero([name in self.limits for name in names])
-        best, margin, others = _margins(gains, self.prices_, limited)
+        best, margin, others = _margins(gains, self.prices_, self.limited_)
         ask = np.where(margin > self.surcharge_, best, others)
         total = gains - np.array(list(self.scarcity_.values()))
         return replace(decision, ask=ask, reject=ask >= 0, acceptance=-total.max(axis=1))
 
-    def _room(self, names: list[str], n_rows: int) -> Ints:
-        self.check_names(names)
-        room = np.full(len(names), n_rows, dtype=np.int64)
-        for number, name in enumerate(names):
-            limit = self.limits.get(name)
-            if limit is not None:
-                most = limit if _is_count(limit) else np.floor(limit * n_rows + 1e-9)
-                room[number] = min(int(most), n_rows)
-        return room
-
-    def _shares(self, names: list[str], rows_per_period: int | None) -> Floats:
+    def _shares(self, names: list[str], n_rows: int | None) -> Floats:
+        """Return the limit of each expert as a share of the rows."""
         self.check_names(names)
         shares = np.ones(len(names))
-        for number, name in enumerate(names):
-            limit = self.limits.get(name)
-            if limit is None:
-                continue
-            if _is_count(limit):
-                if rows_per_period is None:
+        for name, limit in self.limits.items():
+            if isinstance(limit, int | np.integer):
+                if n_rows is None:
                     raise InputError(
                         f"the limit of {name!r} is {limit} rows; give rows_per_period, the number of rows that come in "
                         "that time, or the limit as a share."
                     )
-                limit = limit / rows_per_period
-            shares[number] = min(float(limit), 1.0)
+                limit = limit / max(n_rows, 1)
+            shares[names.index(name)] = min(limit, 1.0)
         return shares
 
     def check_names(self, names: list[str]) -> None:
@@ -183,14 +164,10 @@ def _check_limits(limits: Any) -> None:
     for name, limit in limits.items():
         if isinstance(limit, bool) or not isinstance(limit, int | float | np.integer | np.floating):
             raise InputTypeError(f"the limit of {name!r} must be a number, got {limit!r}.")
-        if not (limit >= 0 and (_is_count(limit) or limit < 1)):
+        if not (limit >= 0 and (isinstance(limit, int | np.integer) or limit < 1)):
             raise InputError(
                 f"the limit of {name!r} must be a whole number of rows, or a share of them in [0, 1), got {limit!r}."
             )
-
-
-def _is_count(limit: Any) -> bool:
-    return isinstance(limit, int | np.integer)
 
 
 def _gains(decision: Decision[AnyArray], experts: Iterable[str]) -> tuple[Floats, list[str]]:
@@ -199,10 +176,6 @@ def _gains(decision: Decision[AnyArray], experts: Iterable[str]) -> tuple[Floats
     if decision.costs is None:
         raise InputError("the decision does not hold the costs of its actions; take one from DeferOption.decide.")
     costs = np.asarray(decision.costs)
-    if costs.shape[1] < len(names) + 2:
-        raise InputError(
-            f"the decision has {costs.shape[1]} actions, too few for {len(names)} experts and two classes."
-        )
     answering = costs[:, : -len(names)].min(axis=1, keepdims=True)
     return answering - costs[:, -len(names) :], names
 
@@ -214,19 +187,13 @@ def _best(gains: Floats, names: list[str]) -> Ints:
     return np.where(gains[np.arange(len(gains)), best] >= 0, best, -1)
 
 
-def _margins(gains: Floats, prices: Floats, limited: Ints) -> tuple[Ints, Floats, Ints]:
+def _margins(gains: Floats, prices: Floats, limited: NDArray[np.bool_]) -> tuple[Ints, Floats, Ints]:
     """Return the best limited expert, what it saves over whoever else may answer, and who that is."""
-    rows, others = np.arange(len(gains)), np.setdiff1d(np.arange(gains.shape[1]), limited)
-    instead, who = np.zeros(len(gains)), np.full(len(gains), -1)
-    if len(others):
-        best = others[gains[:, others].argmax(axis=1)]
-        pays = gains[rows, best] >= 0
-        instead, who = np.where(pays, gains[rows, best], 0.0), np.where(pays, best, -1)
-    if not len(limited):
-        return who, np.full(len(gains), -np.inf), who
-    net = gains[:, limited] - prices[limited]
-    best = limited[net.argmax(axis=1)]
-    return best, net.max(axis=1) - instead, who
+    free = np.where(limited, -np.inf, gains)
+    pays = free.max(axis=1) >= 0
+    instead, who = np.where(pays, free.max(axis=1), 0.0), np.where(pays, free.argmax(axis=1), -1)
+    net = np.where(limited, gains - prices, -np.inf)
+    return net.argmax(axis=1), net.max(axis=1) - instead, who
 
 
 def _most_allowed(n_rows: int, share: float, level: float) -> int:
@@ -241,61 +208,34 @@ def _most_allowed(n_rows: int, share: float, level: float) -> int:
     return int(allowed[-1])
 
 
-def _scarcity(gains: Floats, room: Floats) -> Floats:
-    """Return the experts' prices of scarcity: those of the assignment of some rows, with room in proportion."""
-    some = gains[np.random.RandomState(0).permutation(len(gains))[:_SAMPLE]]
-    return _solved(_with_model(some), np.ones(len(some)), room * (len(some) / len(gains)))[1]
+def _within(gains: Floats, ask: Ints, room: Floats) -> tuple[Ints, Floats]:
+    """Return the assignment of largest total gain within the room, and the price of each expert's scarcity.
 
-
-def _with_model(gains: Floats) -> Floats:
-    """Put the model, which saves nothing, before the experts; who cannot be asked is never worth it."""
-    return np.column_stack([np.zeros(len(gains)), np.where(np.isfinite(gains), gains, -1e6)])
-
-
-def _least_cost(gains: Floats, room: Ints) -> Ints:
-    """Return the assignment of largest total gain within the room: -1 for the model.
-
-    The rows that are nearly indifferent at the prices of a sample are assigned by a linear program, the others by
-    their best action. If the prices of the program confirm those, no assignment can be better; else more rows go in.
+    ``ask`` is the best assignment without limits; -1 is the model, whose gain is 0 and whose room is endless.
     """
-    ask = np.full(len(gains), -1)
-    rows = np.flatnonzero((gains > 0).any(axis=1))
-    if not len(rows) or not room.any():
-        return ask
-    saved, kind, size = np.unique(_with_model(gains[rows]), axis=0, return_inverse=True, return_counts=True)
-    prices = _scarcity(gains[rows], room.astype(np.float64))
-    n_open = _SAMPLE
+    saved, at, model = np.column_stack([gains, np.zeros(len(gains))]), ask % (len(room) + 1), len(room)
+    load, room = np.bincount(at, minlength=model + 1), np.append(room, np.inf)
+    loss: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    for one, other in permutations(range(model + 1), 2):  # what moving a row from one to the other loses, least first
+        rows = np.flatnonzero(at == one)
+        loss[one, other] = list(zip((saved[rows, one] - saved[rows, other]).tolist(), rows.tolist(), strict=True))
+        heapify(loss[one, other])
     while True:
-        net = saved - np.r_[0.0, prices]
-        best = net.argmax(axis=1)
-        top_two = np.partition(net, -2, axis=1)[:, -2:]
-        opened = np.argsort(top_two[:, 1] - top_two[:, 0], kind="stable")[:n_open]
-        settled = np.setdiff1d(np.arange(len(saved)), opened)
-        left = room - np.bincount(best[settled], size[settled], minlength=1 + len(room))[1:]
-        if (left >= 0).all():
-            amounts, prices = _solved(saved[opened], size[opened], left)
-            net = saved[settled] - np.r_[0.0, prices]
-            if (net.max(axis=1) - net[np.arange(len(settled)), best[settled]]).max(initial=0.0) <= 1e-12:
-                given = np.zeros(saved.shape, dtype=np.int64)
-                given[settled, best[settled]] = size[settled]
-                given[opened] = np.round(amounts)
-                actions = np.tile(np.arange(saved.shape[1]), len(saved))
-                ask[rows[np.argsort(kind.ravel(), kind="stable")]] = np.repeat(actions, given.ravel()) - 1
-                return ask
-        n_open *= 2
-
-
-def _solved(saved: Floats, size: Floats | Ints, left: Floats | Ints) -> tuple[Floats, Floats]:
-    """Solve the transport problem; return how many rows of each kind get each action, and the experts' prices."""
-    row, action = np.nonzero(np.column_stack([np.ones(len(saved), dtype=bool), saved[:, 1:] > 0]))
-    variables, asked = np.arange(len(row)), action > 0
-    once = sparse.csr_array((np.ones(len(row)), (row, variables)), shape=(len(saved), len(row)))
-    loads = sparse.csr_array((np.ones(asked.sum()), (action[asked] - 1, variables[asked])), shape=(len(left), len(row)))
-    result = linprog(  # type: ignore[call-overload] # the stubs do not know sparse matrices
-        -saved[row, action], A_ub=loads, b_ub=left, A_eq=once, b_eq=size, bounds=(0, None), method="highs-ds"
-    )
-    if result.status != 0:
-        raise RuntimeError(f"the linear program of the assignment failed: {result.message}")
-    amounts = np.zeros(saved.shape)
-    amounts[row, action] = result.x
-    return amounts, -np.asarray(result.ineqlin.marginals, dtype=np.float64)
+        lost = np.where(load < room, 0.0, np.inf).tolist()  # by the cheapest chain of moves to where there is room
+        move: dict[int, tuple[int, int]] = {}
+        for _ in range(model):
+            for (one, other), heap in loss.items():
+                while heap and at[heap[0][1]] != one:
+                    heappop(heap)
+                if heap and heap[0][0] + lost[other] < lost[one] - 1e-12:
+                    lost[one], move[one] = heap[0][0] + lost[other], (other, heap[0][1])
+        start = int((load - room).argmax())
+        if load[start] <= room[start]:
+            return np.where(at == model, -1, at), np.array(lost[:model])
+        load[start] -= 1
+        while start in move:
+            start, row = move[start]
+            at[row] = start
+            for other in set(range(model + 1)) - {start}:
+                heappush(loss[start, other], (float(saved[row, start] - saved[row, other]), row))
+        load[start] += 1

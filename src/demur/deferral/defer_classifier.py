@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -15,27 +15,38 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, Features, Label
 from demur.deferral.capacity import Capacity
-from demur.deferral.deferring_classifier import DeferringClassifier
-from demur.deferral.experts import Expert, answers_to_learn_from, check_names, check_prices, read_experts
-from demur.deferral.joint_losses import JointLoss, Routing, resolve_joint
-from demur.errors import InputError, InputTypeError
-from demur.estimators.base import Examples, TrainsNetworks, checked_examples, row_weights
-from demur.estimators.network_selection import FoldData, Rows, ScaledNetworks, all_diverged, recipe_for
-from demur.estimators.reject_classifier import batch_size_for
-from demur.estimators.splitting import Fold, folds_of, validation_rows
-from demur.lazy_torch import F, Tensor, torch
+from demur.deferral.experts import (
+    DeferringClassifier,
+    Expert,
+    check_names,
+    check_prices,
+    read_answers,
+    read_experts,
+)
+from demur.deferral.joint_losses import JointLoss, resolve_joint
+from demur.errors import InputError
+from demur.estimators.base import TrainsNetworks, checked_examples, row_weights
+from demur.estimators.network_selection import (
+    FoldData,
+    Rows,
+    ScaledNetworks,
+    all_diverged,
+    recipe_for,
+    train_for_tables,
+)
+from demur.estimators.reject_classifier import EPOCHS, train_plain
+from demur.estimators.splitting import folds_of
+from demur.lazy_torch import Tensor, torch
 from demur.losses import CrossEntropy
-from demur.losses.loss import Trainable
+from demur.losses.loss import Hyper, Trainable
 from demur.rules import Decision
-from demur.training import MLP, NetworkSpec, TabularNet, resolve_device, train, train_tabular
+from demur.training import MLP, NetworkSpec, TabularTraining, resolve_device
 
 __all__ = ["DeferClassifier"]
 
 Floats = NDArray[np.float64]
 
 _FOLDS = 5
-_EPOCHS = 150
-"""Of a plain perceptron, as in the paper on rejection."""
 
 
 def _has_estimates(self: DeferClassifier) -> bool:
@@ -90,7 +101,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         The experts by name, in the given order.
     loss_ : JointLoss
     networks_ : tuple of ScaledNetworks
-        Those of the joint loss; or of two stages, the classifier's and then the router's.
+        Those of the joint loss; with two stages, those of the classes and those of the experts.
     reject_label_ : object
 
     Notes
@@ -174,32 +185,36 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         groups : array-like of shape (n_rows,), optional
             Rows of one group are either all trained on or all held out.
         """
-        experts, loss = self._check_parameters()
-        device = resolve_device(self.device)
-        examples = self._examples(X, y, answers, experts, sample_weight, groups)
-        rng = check_random_state(self.random_state)
+        loss, experts = resolve_joint(self.loss), self._check_parameters()
+        device, rng = resolve_device(self.device), check_random_state(self.random_state)
+        features, _, codes = self._learn_classes(X, y)
+        check_names(experts, self.classes_)
+        right = self._right(answers, experts, codes)
+        examples = checked_examples(features, codes, row_weights(features, sample_weight), groups, right)
         prices = np.array([one.price for one in experts.values()])
-        uniform = bool((examples.weight == examples.weight[0]).all())
-        rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
+        rows = Rows.of(examples)
         n_members = self.n_members or (5 if self.hidden_units is None else 1)
-        seeds, parts = _seeds(rng, n_members), self._parts(examples, n_members, rng)
+        seeds, everything = _seeds(rng, n_members), [(np.arange(len(rows.y)), np.empty(0, dtype=np.int64))]
+        parts = self._folds(examples, rng) if self.hidden_units is None else []
+        target = loss.targets(torch.from_numpy(rows.y), torch.from_numpy(examples.more).float(), prices).numpy()
         n_classes, n_experts = len(self.classes_), len(experts)
-        if not loss.stages:
-            target = loss.targets(torch.from_numpy(rows.y), torch.from_numpy(examples.more).float(), prices).numpy()
-            data = FoldData(rows, parts, target, scaled=self.standardize)
-            self.networks_: tuple[ScaledNetworks, ...] = (
-                self._trained(loss, data, n_classes + n_experts, seeds, device)[0],
-            )
-        else:
-            data = FoldData(rows, _folds(_FOLDS, examples) or parts, scaled=self.standardize)
-            more_seeds = _seeds(rng, max(len(data.parts), n_members))
+        trained_loss: Trainable = loss
+        networks, n_outputs = [], n_classes + n_experts
+        if loss.stages:
+            enough = len(np.unique(examples.blocks.of_row)) > 3
+            folds = folds_of(_FOLDS, rows.X, rows.y, blocks=examples.blocks) if enough else everything
+            data = FoldData(rows, folds, scaled=self.standardize)
+            more_seeds = _seeds(rng, max(len(folds), n_members))
             first, part_of = self._trained(CrossEntropy(), data, n_classes, more_seeds, device)
-            model_right = _label_out_of_fold(first, data, part_of) == rows.y
-            target = np.column_stack([model_right, examples.more]).astype(np.float32)
-            data = FoldData(rows, parts, target, scaled=self.standardize)
-            self.networks_ = (first, self._trained(Routing(), data, n_experts, seeds, device)[0])
-        self.loss_, self.experts_ = loss, experts
-        self.fit_prices_ = prices
+            classes = first.of_scores(rows.X, _mean_log_proba)
+            for test, scores in data.held_out_scores(first.networks, part_of):
+                classes[test] = _mean_log_proba(scores).numpy()
+            networks, target = [first], np.column_stack([classes, target]).astype(np.float32)
+            trained_loss, n_outputs = _SecondStage(loss, n_classes), n_experts
+        data = FoldData(rows, parts or everything, target, scaled=self.standardize)
+        networks.append(self._trained(trained_loss, data, n_outputs, seeds, device)[0])
+        self.networks_: tuple[ScaledNetworks, ...] = tuple(networks)
+        self.loss_, self.experts_, self.fit_prices_ = loss, experts, prices
         return self
 
     @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
@@ -218,27 +233,20 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the class probabilities twice, and P(expert right); or the mean softmax of classes and experts."""
         check_is_fitted(self)
-        array = self._validated(X)
-        n_experts = len(self.experts_)
+        array, n_experts = self._validated(X), len(self.experts_)
+
+        def values(scores: Tensor) -> Tensor:
+            return torch.cat(self.loss_.values(scores.double(), [0.0] * n_experts), -1)
+
         if self.loss_.stages:
-            proba, right = self._of_two_stages(array)
+            first, second = self.networks_
+            classes = first.of_scores(array, _mean_log_proba)
+            experts = second.of_scores(array, lambda scores: scores.double().mean(0))
+            found = values(torch.from_numpy(np.column_stack([classes, experts]))).numpy()
         else:
-            free = np.zeros(n_experts)
-
-            def values(scores: Tensor) -> Tensor:
-                return torch.cat(self.loss_.values(scores.double(), free), -1).mean(0)
-
-            found = np.asarray(self.networks_[0].of_scores(array, values), dtype=np.float64)
-            proba, right = found[:, :-n_experts], found[:, -n_experts:]
+            found = np.asarray(self.networks_[0].of_scores(array, lambda scores: values(scores).mean(0)))
+        proba, right = found[:, :-n_experts], found[:, -n_experts:]
         return proba, proba, right
-
-    def _of_two_stages(self, X: AnyArray) -> tuple[Floats, Floats]:
-        """Return the mean class probabilities, and those of the experts from the mean shares of the router."""
-        first, second = self.networks_
-        proba = first.of_scores(X, lambda scores: torch.softmax(scores.double(), -1).mean(0))
-        shares = second.of_scores(X, lambda scores: torch.softmax(F.pad(scores.double(), (1, 0)), -1).mean(0))
-        ratio = shares[:, 1:] / np.maximum(shares[:, :1], np.finfo(np.float64).tiny)
-        return proba, np.minimum(1.0, proba.max(axis=1, keepdims=True) * ratio)
 
     def _decide(
         self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None
@@ -256,17 +264,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
                 f"{self.loss_.name} was trained for the prices {self.fit_prices_.tolist()} and cannot decide for "
                 "others: fit again, or use a loss that serves every price, such as 'decoupled'."
             )
-        decision = self._best(proba, right)
-        return Decision(decision.label, decision.reject, decision.acceptance, decision.confidence, ask=decision.ask)
-
-    def _parts(self, examples: Examples, n_members: int, rng: np.random.RandomState) -> list[Fold]:
-        """Return what the networks train on, and what they hold out, in turn."""
-        everything = np.arange(len(examples.y))
-        if self.hidden_units is not None:
-            return [(everything, everything[:0])]
-        if n_members > 1:
-            return _folds(min(_FOLDS, n_members), examples) or [(everything, everything[:0])]
-        return [validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)]
+        return replace(self._best(proba, right), costs=None)
 
     def _trained(
         self, loss: Trainable, data: FoldData, n_outputs: int, seeds: Sequence[int], device: torch.device
@@ -279,91 +277,64 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
             data.spec(NetworkSpec(np.empty(0, dtype=np.int64), seed, decay), part)
             for seed, part in zip(seeds, part_of, strict=True)
         ]
-        n_rows = len(data.parts[0][0])
-        with self._progress(self._n_epochs(n_rows) * len(specs)) as progress:
+        recipe = recipe_for(
+            len(data.parts[0][0]), epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate
+        )
+        epochs = (self.epochs or EPOCHS) if plain else recipe.epochs
+        with self._progress(epochs * len(specs)) as progress:
+            train = train_for_tables(recipe=recipe, device=device, progress=progress)
             if plain:
-                net = MLP((data.n_inputs, *(self._hidden_units() or ()), n_outputs))
-                trained = train(
-                    loss, net, data.data, [replace(spec, validation=None) for spec in specs],
-                    epochs=self.epochs or _EPOCHS, batch_size=self.batch_size or batch_size_for(n_rows),
-                    learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
-                )  # fmt: skip
-            else:
-                recipe = recipe_for(
-                    n_rows, epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate
-                )
-                trained = train_tabular(
-                    loss, TabularNet(data.n_inputs, n_outputs, (256, 256, 256)), data.data, specs,
-                    recipe=recipe, device=device, progress=progress,
-                ).trained  # fmt: skip
-        trained = trained.to("cpu")
+                train = train_plain(self, self._perceptron, device, progress)
+            run = train(loss, data, n_outputs, specs)
+        trained = (run.trained if isinstance(run, TabularTraining) else run).to("cpu")
         kept = np.flatnonzero(~trained.failed.numpy()).tolist()
         if not kept:
             raise all_diverged(resolve_joint(self.loss).name)
         own_parts = [part_of[member] for member in kept]
         return ScaledNetworks(trained.take(kept), **data.scaling(own_parts)), own_parts
 
-    def _n_epochs(self, n_rows: int) -> int:
-        return self.epochs or (_EPOCHS if self.hidden_units is not None else recipe_for(n_rows).epochs)
-
-    def _examples(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        answers: Any,
-        experts: Mapping[str, Expert],
-        sample_weight: ArrayLike | None,
-        groups: ArrayLike | None,
-    ) -> Examples:
-        """Check the training data, set the classes, and compute where each expert was right."""
-        features, _, codes = self._learn_classes(X, y)
-        check_names(experts, self.classes_)
-        right = self._right(answers, experts, codes)
-        return checked_examples(features, codes, row_weights(features, sample_weight), groups, right)
+    def _perceptron(self, n_inputs: int, n_outputs: int) -> MLP:
+        return MLP((n_inputs, *(self._hidden_units() or ()), n_outputs))
 
     def _right(self, answers: Any, experts: Mapping[str, Expert], codes: NDArray[np.int64]) -> Floats:
         """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
         to_learn = [name for name, one in experts.items() if one.accuracy is None]
-        counts = answers_to_learn_from(answers, experts, self.classes_, len(codes), to_learn).counts
-        given = counts.sum(axis=2)
-        share = counts[np.arange(len(codes)), :, codes] / np.maximum(given, 1)
-        right = np.where(given > 0, share, np.nan)
+        right = read_answers(answers, experts, self.classes_, len(codes), to_learn).right(codes)
         for number, expert in enumerate(experts.values()):
             if expert.accuracy is not None:
                 right[:, number] = expert.accuracy
         return right
 
-    def _check_parameters(self) -> tuple[dict[str, Expert], JointLoss]:
+    def _check_parameters(self) -> dict[str, Expert]:
         experts = read_experts(self.experts)
-        for name, expert in experts.items():
-            if expert.model is not None:
-                raise InputError(
-                    f"the expert {name!r} has a model of its own, which DeferOption can use; a joint loss learns all "
-                    "experts by the same networks: leave it out."
-                )
+        own = [name for name, one in experts.items() if one.model is not None]
+        if own:
+            raise InputError(
+                f"the expert {own[0]!r} has a model of its own, which DeferOption can use; a joint loss learns all "
+                "experts by the same networks: leave it out."
+            )
         self._check_training()
         decay = self.weight_decay
-        if decay is not None and not isinstance(decay, Real):
-            raise InputTypeError(f"weight_decay must be a number, got {decay!r}.")
-        if decay is not None and not 0 <= float(decay) < np.inf:
+        if decay is not None and not (isinstance(decay, Real) and 0 <= float(decay) < np.inf):
             raise InputError(f"weight_decay must be a number of at least 0, got {decay!r}.")
-        return experts, resolve_joint(self.loss)
+        return experts
 
 
-def _folds(n_folds: int, examples: Examples) -> list[Fold]:
-    if len(np.unique(examples.blocks.of_row)) < 4:
-        return []
-    return folds_of(n_folds, examples.X, examples.y, blocks=examples.blocks)
+@dataclass(frozen=True)
+class _SecondStage(Trainable):
+    """The experts' scores of a loss of two stages, with the class scores given as the first part of the targets."""
+
+    loss: JointLoss
+    n_classes: int
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
+        return self.loss.forward(torch.cat([y[..., : self.n_classes], scores], -1), y[..., self.n_classes :])
+
+
+def _mean_log_proba(scores: Tensor) -> Tensor:
+    """Return the logarithm of the mean softmax over the networks of a stack, which is finite."""
+    return torch.softmax(scores.double(), -1).mean(0).clamp(min=1e-30).log()
 
 
 def _seeds(rng: np.random.RandomState, n: int) -> list[int]:
     return [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n)]
-
-
-def _label_out_of_fold(networks: ScaledNetworks, data: FoldData, part_of: Sequence[int]) -> NDArray[np.int64]:
-    """Return the likeliest class of each row by networks that have not seen it, where there are any."""
-    proba = networks.of_scores(data.rows.X, lambda scores: torch.softmax(scores, -1).mean(0))
-    label: NDArray[np.int64] = np.asarray(proba).argmax(axis=1)
-    for test, scores in data.held_out_scores(networks.networks, part_of):
-        label[test] = torch.softmax(scores, -1).mean(0).argmax(-1).numpy()
-    return label

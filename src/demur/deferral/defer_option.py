@@ -9,25 +9,24 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Label
 from demur.calibration import TemperatureScaling
-from demur.deferral.deferring_classifier import DeferringClassifier
 from demur.deferral.expert_reliability import (
     ExpertReliability,
     ExpertRows,
-    LogitModel,
+    chance,
+    evidence,
     fit_reliability,
-    log_odds,
-    log_odds_of_best,
+    fit_shares,
     recalibrated,
 )
-from demur.deferral.experts import Ballots, Expert, answers_to_learn_from, check_names, read_experts
+from demur.deferral.experts import DeferringClassifier, check_names, read_answers, read_experts
 from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import checked_labels
-from demur.estimators.cross_fitting import fit_clone, proba_of
+from demur.estimators.base import checked_labels, row_weights
+from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba, proba_of
 from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 from demur.rules import check_proba
@@ -36,6 +35,9 @@ __all__ = ["DeferOption", "StoredProbabilities", "column_of"]
 
 
 Floats = NDArray[np.float64]
+
+_BOTH = np.arange(2)
+"""The classes of what is learned about an expert: wrong and right."""
 
 
 class DeferOption(AroundAnEstimator, DeferringClassifier):
@@ -151,11 +153,11 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         Parameters
         ----------
         X, y : as the estimator takes them
-        answers : array of shape (n_rows, n_experts), array of counts, table or mapping
+        answers : array of shape (n_rows, n_experts), table or mapping
             What the experts said, in the experts' order; a gap (NaN, None or a masked entry) where an expert has not
             seen the row. A table has columns of the experts' names. A mapping from names may hold, for one expert, an
-            array of shape (n_rows, n_people) or :class:`~demur.deferral.Votes`. An array of shape (n_rows, n_experts,
-            n_classes) holds counts of votes. Not needed where every expert has a known accuracy.
+            array of shape (n_rows, n_people) or :class:`~demur.deferral.Votes`. Not needed where every expert has a
+            known accuracy.
         sample_weight : array-like, optional
             Passed to the estimator, and used in calibration and in what is learned about the experts.
         groups : array-like of shape (n_rows,), optional
@@ -163,53 +165,36 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         **fit_params
             Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
         """
-        experts = self._check_parameters()
-        if y is None:
-            raise InputError("requires y to be passed, but the target y is None.")
-        X, y, groups = indexable(X, y, groups)
+        if self.combine not in (True, False, "auto"):
+            raise InputError(f'combine must be True, False or "auto", got {self.combine!r}.')
+        if self.calibration not in ("temperature", None):
+            raise InputError(f'calibration must be "temperature" or None, got {self.calibration!r}.')
+        experts = read_experts(self.experts)
         labels = checked_labels(y)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        X, labels, groups = indexable(X, labels, groups)
+        weight = row_weights(X, sample_weight)
+        if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base(1 / (1 + len(experts)))
         if isinstance(base, StoredProbabilities):
-            base = clone(base).fit(X, labels)
-        known = isinstance(base, FrozenEstimator | StoredProbabilities)
-        self._learn_classes(base.classes_ if known else np.unique(labels), labels)
+            base = FrozenEstimator(clone(base).fit(X, labels))
+        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
         check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
-        ballots = answers_to_learn_from(answers, experts, self.classes_, len(labels), to_learn)
-        fit_params = {} if known else self._routed(base, groups, fit_params)
-        blocks = blocks_of(X, labels, groups)
-        folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)
-        if isinstance(base, StoredProbabilities):
-            self.estimator_ = base
-            kept, proba = np.arange(len(labels)), proba_of(self.estimator_, X, self.classes_)
-        else:
-            rows, found = self._fit_model(base, X, labels, folds, fit_params)
-            kept, first = np.unique(rows, return_index=True)
-            proba = found[first]
-        codes = np.searchsorted(self.classes_, labels)
-        own_weight = np.ones(len(labels)) if weight is None else weight
+        ballots = read_answers(answers, experts, self.classes_, len(labels), to_learn)
+        folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks_of(X, labels, groups))
+        rows, proba = self._fit_model(base, X, labels, folds, self._routed(base, groups, fit_params))
+        kept, first, _ = np.intersect1d(rows, np.concatenate([test for _, test in folds]), return_indices=True)
+        proba, codes = proba[first], np.searchsorted(self.classes_, labels[kept])
         self.calibrator_ = None
         if self.calibration is not None:
-            self.calibrator_ = TemperatureScaling().fit(
-                proba, codes[kept], None if weight is None else own_weight[kept]
-            )
+            self.calibrator_ = TemperatureScaling().fit(proba, codes, None if weight is None else weight[kept])
             proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
-        n_folds = int(self.cv) if isinstance(self.cv, Integral) else 5
-        parts = folds_within(folds_of(n_folds, X, labels, groups=groups, blocks=blocks), kept)
         self.experts_ = experts
-        self._fit_experts(base, _safe_indexing(X, kept), codes[kept], proba, ballots, kept, own_weight[kept], parts)
+        own_weight = np.ones(len(kept)) if weight is None else weight[kept]
+        votes = ballots.counts[kept]
+        self._fit_experts(base, _safe_indexing(X, kept), codes, proba, votes, own_weight, folds_within(folds, kept))
         return self
-
-    def _check_parameters(self) -> dict[str, Expert]:
-        if self.calibration not in ("temperature", None):
-            raise InputError(f'calibration must be "temperature" or None, got {self.calibration!r}.')
-        if self.combine not in (True, False, "auto"):
-            raise InputError(f'combine must be True, False or "auto", got {self.combine!r}.')
-        return read_experts(self.experts)
 
     def _fit_experts(
         self,
@@ -217,8 +202,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         X: Features,
         y: NDArray[np.int64],
         proba: Floats,
-        ballots: Ballots,
-        kept: NDArray[np.int64],
+        counts: Floats,
         weight: Floats,
         folds: list[Fold],
     ) -> None:
@@ -231,21 +215,25 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         for name in sorted(self.experts_):
             if self.experts_[name].accuracy is not None and not self.combine:
                 continue
-            votes = ballots.counts[kept, list(self.experts_).index(name)]
+            votes = counts[:, list(self.experts_).index(name)]
             given = votes.sum(axis=1)
             right = votes[np.arange(len(y)), y] / np.maximum(given, 1)
             if self.combine:
                 combined = _right_combined(votes, y, proba, folds)
-                if self.combine is True or _is_larger(combined[given > 0] - right[given > 0]):
+                gain = (combined - right)[given > 0]
+                if self.combine is True or gain.mean() > gain.std() / np.sqrt(len(gain)):
                     right, self.combines_[name], self.confusion_[name] = combined, True, _confusion(votes, y)
             estimates, learner = self._estimates_out_of_fold(base, name, X, right, given * weight, folds)
             fitted = fit_reliability(ExpertRows(right, given * weight, proba, y, estimates, folds))
             self.reliability_[name] = fitted
             if fitted.kind == "features":
                 self.learners_[name] = learner
-            if fitted.informs_model:
-                informing.append(fitted.estimate(proba, estimates.get(fitted.kind)))
-        self.correction_ = _corrected_model(proba, y, weight, informing)
+            if fitted.kind in estimates:
+                informing.append(estimates[fitted.kind])
+        self.correction_ = None
+        if informing:
+            model_right = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
+            self.correction_ = fit_shares(evidence(proba, *informing), model_right, weight)
 
     def _estimates_out_of_fold(
         self, base: Estimator, name: str, X: Features, right: Floats, weight: Floats, folds: list[Fold]
@@ -254,45 +242,41 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         model = self.experts_[name].model
         if isinstance(model, str | Integral):
             return {"stored": self._stored(name, X)}, None
-        if model is None and isinstance(base, FrozenEstimator | StoredProbabilities):
+        if model is None and isinstance(base, FrozenEstimator):
             return {}, None
-        learner = clone(base if model is None else model)
-        target = (right > 0.5).astype(np.int64)
-        answered = weight > 0
+        target, answered = (right > 0.5).astype(np.int64), weight > 0
         if min(np.bincount(target[answered], minlength=2)) < 2 * len(folds):
             return {}, None  # too few mistakes, or too few right answers, to learn from features
-        found = np.full(len(target), target[answered].mean())
+        seen, others = np.flatnonzero(answered), np.flatnonzero(~answered)
+        rows, inside = _safe_indexing(X, seen), folds_within(folds, seen)
+        learner = clone(base if model is None else model)
         if isinstance(learner, AutoClassifier):
-            seen = np.flatnonzero(answered)
-            learner.fit(_safe_indexing(X, seen), target[seen])
-            if not answered.all():
-                found[~answered] = proba_of(learner, _safe_indexing(X, np.flatnonzero(~answered)), np.arange(2))[:, 1]
-            found[seen[learner.held_out_rows_]] = learner.held_out_proba_[:, 1]
-            return {"features": found}, learner
-        for train, test in folds:
-            seen = train[answered[train]]
-            if len(np.unique(target[seen])) == 2:
-                fitted = fit_clone(learner, _safe_indexing(X, seen), target[seen], {})
-                found[test] = proba_of(fitted, _safe_indexing(X, test), np.arange(2))[:, 1]
-        seen = np.flatnonzero(answered)
-        return {"features": found}, fit_clone(learner, _safe_indexing(X, seen), target[seen], {})
+            learner.fit(rows, target[seen])
+            which, proba = learner.held_out_rows_, learner.held_out_proba_
+        else:
+            which, proba = out_of_fold_proba(learner, rows, target[seen], _BOTH, inside, {})
+            learner = fit_clone(learner, rows, target[seen], {})
+        found = np.full(len(target), target[seen].mean())
+        found[seen[which]] = proba[:, 1]
+        if len(others):
+            found[others] = proba_of(learner, _safe_indexing(X, others), _BOTH)[:, 1]
+        return {"features": found}, learner
 
     def _stored(self, name: str, X: Features) -> Floats:
         column = self.experts_[name].model
         values = column_of(X, column)
-        if not ((values >= 0) & (values <= 1)).all():
+        wrong = values[~((values >= 0) & (values <= 1))]
+        if len(wrong):
             raise InputError(
-                f"the column {column!r} is to hold the probability that {name!r} is right, in [0, 1]; it holds "
-                f"{values[~((values >= 0) & (values <= 1))][0]:g}."
+                f"the column {column!r} must hold the probability that {name!r} is right, in [0, 1]; it holds "
+                f"{wrong[0]:g}."
             )
         return values
 
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the calibrated probabilities, the same given the experts, and P(expert right) for each expert."""
         check_is_fitted(self)
-        plain = proba_of(self.estimator_, X, self.classes_)
-        if self.calibrator_ is not None:
-            plain = np.asarray(self.calibrator_.transform(plain), dtype=np.float64)
+        plain = self._calibrated_proba(X)
         right, informing = np.empty((len(plain), len(self.experts_))), []
         for name in sorted(self.experts_):
             column, fitted = list(self.experts_).index(name), self.reliability_.get(name)
@@ -303,14 +287,13 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             if fitted.kind == "stored":
                 given = self._stored(name, X)
             elif fitted.kind == "features":
-                given = proba_of(self.learners_[name], X, np.arange(2))[:, 1]
+                given = proba_of(self.learners_[name], X, _BOTH)[:, 1]
             right[:, column] = fitted.predict(plain, given)
-            if fitted.informs_model:
-                informing.append(fitted.estimate(plain, given))
+            if given is not None:
+                informing.append(given)
         if self.correction_ is None:
             return plain, plain, right
-        odds = log_odds_of_best(plain)
-        return plain, recalibrated(plain, self.correction_.predict(_evidence(odds, informing), odds)), right
+        return plain, recalibrated(plain, chance(self.correction_, evidence(plain, *informing))), right
 
     def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
         """Combine the answer with the model's probabilities where that pays."""
@@ -332,30 +315,12 @@ def _right_combined(votes: Floats, y: NDArray[np.int64], proba: Floats, folds: l
     return share
 
 
-def _is_larger(gain: Floats) -> bool:
-    """Return whether the mean is above 0 by more than its standard error."""
-    return bool(gain.mean() > gain.std() / np.sqrt(len(gain)))
-
-
 def _confusion(votes: Floats, y: NDArray[np.int64]) -> Floats:
     """Return P(answer | class), with one vote added to every cell."""
     counts = np.ones((votes.shape[1], votes.shape[1]))
     np.add.at(counts, y, votes)
     table: Floats = counts / counts.sum(axis=1, keepdims=True)
     return table
-
-
-def _evidence(odds: Floats, informing: list[Floats]) -> Floats:
-    return np.column_stack([odds, *(log_odds(one) for one in informing)])
-
-
-def _corrected_model(proba: Floats, y: NDArray[np.int64], weight: Floats, informing: list[Floats]) -> LogitModel | None:
-    """Fit when the model is right, given its confidence and what is estimated about the experts."""
-    if not informing:
-        return None
-    odds = log_odds_of_best(proba)
-    right = np.asarray(proba.argmax(axis=1) == y, dtype=np.float64)
-    return LogitModel.fit(_evidence(odds, informing), odds, right, weight)
 
 
 class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -366,7 +331,7 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     columns : sequence of int or str, optional
         The columns of X that hold the probabilities, one per class in sorted order. All of them by default.
     classes : sequence, optional
-        The classes in the order of the columns. By default 0, 1, ... where y holds such numbers, else what y holds.
+        The classes in the order of the columns. By default those in y, sorted.
 
     Attributes
     ----------
@@ -391,9 +356,14 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X : array or table of shape (n_rows, n_columns)
         y : array of shape (n_rows,)
         """
-        proba = self._read(X)
+        n_columns = self._read(X).shape[1]
         self.n_features_in_ = np.shape(X)[1]
-        self.classes_ = self._named_classes(np.unique(np.asarray(y)), proba.shape[1])
+        self.classes_ = np.unique(np.asarray(y)) if self.classes is None else np.asarray(self.classes)
+        if len(self.classes_) != n_columns or (np.sort(self.classes_) != self.classes_).any():
+            raise InputError(
+                f"classes must name the {n_columns} columns of probabilities in sorted order, got "
+                f"{self.classes_.tolist()}; give classes=..."
+            )
         return self
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
@@ -420,22 +390,6 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             values = np.column_stack([column_of(X, column) for column in self.columns])
         return np.asarray(check_proba(values), dtype=np.float64)
 
-    def _named_classes(self, seen: AnyArray, n_columns: int) -> AnyArray:
-        if self.classes is not None:
-            named = np.asarray(self.classes)
-            if len(named) != n_columns or (np.sort(named) != named).any():
-                raise InputError(f"classes must name the {n_columns} columns in sorted order, got {self.classes!r}.")
-        elif seen.dtype.kind in "iu" and seen.min() >= 0 and seen.max() < n_columns:
-            named = np.arange(n_columns)
-        elif len(seen) == n_columns:
-            named = seen
-        else:
-            raise InputError(f"y holds {len(seen)} classes for {n_columns} columns of probabilities; give classes=...")
-        unknown = np.setdiff1d(seen, named)
-        if len(unknown):
-            raise InputError(f"y holds the class {unknown[0]!r}, for which there is no column of probabilities.")
-        return named
-
 
 def column_of(X: Features, column: Any) -> NDArray[np.float64]:
     """Return one column: of a table by its name, of an array by its index.
@@ -445,18 +399,8 @@ def column_of(X: Features, column: Any) -> NDArray[np.float64]:
     >>> column_of([[1.0, 2.0], [3.0, 4.0]], 1)
     array([2., 4.])
     """
-    if hasattr(X, "columns") and not isinstance(column, int | np.integer):
-        held = list(X.columns)
-        if column not in held:
-            raise InputError(f"there is no column {column!r}; the columns are {', '.join(map(str, held))}.")
-        return np.asarray(X[column], dtype=np.float64)
-    if not isinstance(column, int | np.integer):
-        raise InputError(f"X has no named columns; give the number of the column instead of {column!r}.")
-    if not hasattr(X, "shape"):
-        X = np.asarray(X)
-    if not -X.shape[1] <= column < X.shape[1]:
-        raise InputError(f"there is no column number {column}; X has {X.shape[1]} columns.")
-    if hasattr(X, "iloc"):
-        return np.asarray(X.iloc[:, column], dtype=np.float64)
-    one = X[:, [column]]
-    return np.asarray(one.toarray() if hasattr(one, "toarray") else one, dtype=np.float64).ravel()
+    try:
+        found: Any = _safe_indexing(X if hasattr(X, "shape") else np.asarray(X), column, axis=1)
+    except (ValueError, KeyError, IndexError):
+        raise InputError(f"X has no column {column!r}.") from None
+    return np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64).ravel()

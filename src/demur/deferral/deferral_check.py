@@ -1,21 +1,19 @@
-r"""Is a joint loss calibrated for deferral? The checker of :mod:`demur.theory`, on what deferral can turn out to be.
+r"""Is a joint loss calibrated for deferral? The checker of :mod:`demur.theory`, with experts.
 
-At a point x nothing counts but the joint distribution of the class and of which experts are right: a probability for
-each of the :math:`K 2^J` outcomes, in the place of eta. Each outcome has a loss, and each of the K + J actions a cost
-in each outcome: 1 for a wrong class, the price and 1 more if it is wrong for an expert. From there the search, its
-witnesses and their verification are those of :func:`demur.theory.check_calibration`.
+At a point x only the joint distribution of the class and of which experts are right matters: a probability for each of
+the :math:`K 2^J` outcomes, in the place of eta. Each outcome has a loss, and each of the K + J actions a cost in each
+outcome: 1 for a wrong class; for an expert its price, plus 1 if it is wrong. The search, its witnesses and their
+verification are those of :func:`demur.theory.check_calibration`.
 
 A loss of two stages is not minimised as a sum: a wrong class may make the second stage cheaper. Its first stage is
-cross-entropy, which is calibrated. The second is checked given the chosen class h: outcomes are whether h and whether
-each expert is right, and one more score stands for the first stage's estimate of P(h right). The loss's own ``forward``
-and ``inverse_link`` are called with class scores that choose h with that probability; what ``forward`` adds to the
-cross-entropy of the class scores is the second stage, which may depend on h and on nothing else of them.
+cross-entropy, whose minimiser is :math:`g = \log\eta`. So the class scores are set to :math:`\log\eta` for several
+eta, and the loss is checked as a function of the experts' scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -26,7 +24,6 @@ from demur.deferral.joint_losses import JointLoss, resolve_joint
 from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, torch
 from demur.losses import FunctionLoss
-from demur.losses.loss import score_of_label
 from demur.rules import Decision
 from demur.theory.bayes import LossContractError, Target, require_n_classes
 from demur.theory.calibration_check import NEAR, Search
@@ -43,6 +40,7 @@ _MOST_OUTCOMES = 400
 _TOPS = (0.0, 0.15, 0.45, 0.8)
 """How far the likeliest class is from equally likely towards certain, in the structured part of the search."""
 _STEPS = (-0.1, -0.02, 0.02, 0.1)
+"""How far an expert is from being worth as much as the likeliest class."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ class DeferralReport:
     witness : Witness or None
         Of a refutation: the scores, both risks, the gap between them and its error.
     outcomes : array of shape (n_classes, 2, ..., 2) or None
-        The distribution at which it is refuted: of the class, and for each expert of being wrong (0) or right (1). Of
-        two stages the first axis is whether the chosen class is wrong (0) or right (1).
+        The distribution at which it is refuted: of the class, and for each expert of being wrong (0) or right (1).
     search : SearchFindings
         How many distributions were tried, and what came of them.
     """
@@ -77,23 +74,18 @@ class DeferralReport:
     @property
     def eta(self) -> NDArray[np.float64] | None:
         """The class probabilities of the counterexample."""
-        if self.outcomes is None:
-            return None
-        found: NDArray[np.float64] = self.outcomes.reshape(len(self.outcomes), -1).sum(axis=1)
-        return found
+        return None if self.outcomes is None else self.outcomes.reshape(self.n_classes, -1).sum(axis=1)
 
     @property
     def accuracy(self) -> NDArray[np.float64] | None:
         """P(expert right) of each expert at the counterexample."""
         if self.outcomes is None:
             return None
-        each = [np.take(self.outcomes, 1, axis=1 + expert).sum() for expert in range(self.n_experts)]
-        return np.array(each)
+        return np.array([self.outcomes.take(1, axis=1 + expert).sum() for expert in range(self.n_experts)])
 
     def __str__(self) -> str:
         prices = ", ".join(f"{price:g}" for price in self.prices)
-        many = "1 expert at price" if self.n_experts == 1 else f"{self.n_experts} experts at prices"
-        head = f"{self.loss}: {self.verdict} for deferral with {self.n_classes} classes and {many} {prices}"
+        head = f"{self.loss}: {self.verdict} for deferral with {self.n_classes} classes and experts at {prices}"
         found = self.search
         tried = (
             f"  {found.n_eta} distributions of class and experts: {found.n_right} decided rightly, {found.n_near} too "
@@ -147,22 +139,24 @@ def check_deferral(
     """
     joint = resolve_joint(loss)
     n_classes = require_n_classes(n_classes)
-    if isinstance(n_experts, bool) or int(n_experts) != n_experts or n_experts < 1:
-        raise InputError(f"the number of experts must be a whole number from 1 on, got {n_experts!r}.")
-    if n_classes * 2**n_experts > _MOST_OUTCOMES:
+    if not isinstance(n_experts, int) or not 1 <= n_experts <= np.log2(_MOST_OUTCOMES / n_classes):
         raise InputError(
-            f"{n_classes} classes and {n_experts} experts have {n_classes * 2**n_experts:,} outcomes, more than the "
-            f"{_MOST_OUTCOMES} that are searched; check fewer of them."
+            f"the number of experts must be a whole number from 1 on, with at most {_MOST_OUTCOMES} outcomes (classes "
+            f"times 2 to the power of experts), got {n_experts!r} for {n_classes} classes."
         )
-    asked = tuple(float(price) for price in (prices if prices is not None else [0.0] * n_experts))
+    asked = tuple(np.zeros(n_experts) if prices is None else np.asarray(prices, dtype=np.float64).tolist())
     if len(asked) != n_experts or not all(0 <= price < np.inf for price in asked):
-        raise InputError(f"prices must be {n_experts} numbers of at least 0, got {list(asked)}.")
-    outcomes = _Outcomes(2 if joint.stages else n_classes, asked, n_classes if joint.stages else None)
+        raise InputError(f"prices must be {n_experts} numbers of at least 0, got {prices!r}.")
+    settings = [_Setting(joint, n_classes, asked)]
     if joint.stages:
-        outcomes.refuse_unless_second_stage(joint)
-    subject = examine(outcomes.loss(joint), outcomes.target(), deadline=Deadline(seconds))
-    search = Search(subject, seed)
-    search.run(_stages(subject, outcomes, seed))
+        settings = [replace(settings[0], eta=_peaked(n_classes, top)) for top in _TOPS[1:]]
+    deadline, generator = Deadline(seconds), torch.Generator().manual_seed(seed)
+    subjects = [examine(one.loss(), one.target(), deadline=deadline) for one in settings]
+    search = Search(subjects[0], seed)
+    for setting, search.subject in zip(settings, subjects, strict=True):
+        search.run(setting.stages(search.subject, generator))
+        if search.witnesses:
+            break
     findings = search.findings()
     if not search.witnesses and not findings.n_right and not findings.timed_out and not findings.n_indifferent:
         raise LossContractError(
@@ -174,9 +168,8 @@ def check_deferral(
     verdict = "inconclusive" if still_open or findings.timed_out else "calibrated"
     where = None
     if witness is not None:
-        verdict = "refuted"
-        where = witness.eta.reshape(outcomes.n_classes, *[2] * n_experts)
-        witness = outcomes.in_words(witness)
+        verdict, where = "refuted", witness.eta.reshape(n_classes, *[2] * n_experts)
+        witness = setting.in_words(witness)
     return DeferralReport(joint.name, n_classes, n_experts, asked, verdict, witness, where, findings)
 
 
@@ -193,149 +186,91 @@ class _ActionTarget(Target):
 
 
 @dataclass(frozen=True)
-class _Outcomes:
-    """All outcomes in order: the class (or whether the chosen one is right), then wrong or right for each expert.
+class _Setting:
+    """What is checked: a joint loss of all scores, or with ``eta`` of the experts' scores, given class scores log(eta).
 
-    Parameters
-    ----------
-    n_classes : int
-        How many classes there are; 2, the chosen class or not, for the second of two stages.
-    prices : tuple of float
-    n_choices : int, optional
-        For the second stage: among how many classes the first stage chooses.
+    Outcomes are numbered in this order: the class, then wrong (0) or right (1) for each expert.
     """
 
+    joint: JointLoss
     n_classes: int
     prices: tuple[float, ...]
-    n_choices: int | None = None
+    eta: Tensor | None = None
 
     @property
-    def second_stage(self) -> bool:
-        return self.n_choices is not None
-
-    @property
-    def n_own(self) -> int:
-        """How many actions are the model's own."""
-        return 1 if self.second_stage else self.n_classes
-
-    @property
-    def all(self) -> list[tuple[int, ...]]:
-        return list(product(range(self.n_classes), *[(0, 1)] * len(self.prices)))
+    def outcomes(self) -> Tensor:
+        """The class of each outcome, and which experts are right."""
+        return torch.tensor(list(product(range(self.n_classes), *[(0, 1)] * len(self.prices))), dtype=torch.float64)
 
     def target(self) -> _ActionTarget:
-        rows = [
-            ([1.0 - label] if self.second_stage else [float(k != label) for k in range(self.n_classes)])
-            + [price + 1 - right for price, right in zip(self.prices, rights, strict=True)]
-            for label, *rights in self.all
-        ]
-        matrix = torch.tensor(rows, dtype=torch.float64)
+        outcomes = self.outcomes
+        wrong_class = 1 - F.one_hot(outcomes[:, 0].long(), self.n_classes).double()
+        asking = torch.tensor(self.prices, dtype=torch.float64) + 1 - outcomes[:, 1:]
+        matrix = torch.cat([wrong_class, asking], -1)
         return _ActionTarget(matrix, matrix)
 
-    def loss(self, joint: JointLoss) -> FunctionLoss:
+    def loss(self) -> FunctionLoss:
         """Return the joint loss as a function of the outcome's number, with its rule over actions."""
-        table = torch.tensor(self.all, dtype=torch.float64)
-        targets = joint.targets(table[:, 0], table[:, 1:], self.prices)
-        prices = torch.tensor(self.prices, dtype=torch.float64)
+        joint, outcomes = self.joint, self.outcomes
+        targets = joint.targets(outcomes[:, 0], outcomes[:, 1:], self.prices)
 
         def value(scores: Tensor, y: Tensor, cost: Any) -> Tensor:
-            if not self.second_stage:
-                return joint.forward(scores, targets[y].to(scores.dtype), None)
-            right = table[y, 0].to(scores.dtype)
-            first = F.softplus(scores[:, 0]) - right * scores[:, 0]
-            return first + self._second_stage(joint, scores, right, targets[y].to(scores.dtype))
+            return joint.forward(self.all_scores(scores), targets[y].to(scores.dtype))
 
         def rule(scores: Tensor, cost: Any) -> Decision[Tensor]:
-            whole = scores
-            if self.second_stage:
-                whole = torch.cat([self._choosing_first(scores[:, 0]), scores[:, 1:]], -1)
-            classes, experts = joint.values(whole, prices)
+            classes, experts = joint.values(self.all_scores(scores), self.prices)
             best, asked = classes.max(-1), experts.max(-1)
-            own = torch.zeros_like(best.indices) if self.second_stage else best.indices
-            action = torch.where(best.values > asked.values, own, self.n_own + asked.indices)
+            action = torch.where(best.values > asked.values, best.indices, self.n_classes + asked.indices)
             return Decision.from_acceptance(action, torch.ones(action.shape, dtype=torch.float64))
 
-        smooth = joint.smooth or self.second_stage
-        n_actions = self.n_own + len(self.prices)
-        return FunctionLoss(value, rule, outputs=n_actions, title=joint.name, differentiable=smooth)
+        n_outputs = len(self.prices) + (self.n_classes if self.eta is None else 0)
+        smooth = joint.smooth or joint.stages
+        return FunctionLoss(value, rule, outputs=n_outputs, title=joint.name, differentiable=smooth)
 
-    def _choosing_first(self, log_odds: Tensor) -> Tensor:
-        """Return class scores whose largest is the first, with the probability that these log odds stand for."""
-        assert self.n_choices is not None
-        ahead = log_odds + float(np.log(self.n_choices - 1))  # what the other classes have together
-        return F.pad(ahead.clamp(min=1e-6).unsqueeze(-1), (0, self.n_choices - 1))
-
-    def _second_stage(self, joint: JointLoss, scores: Tensor, right: Tensor, target: Tensor) -> Tensor:
-        """Return what the loss adds to the cross-entropy of its class scores, where the first class was chosen."""
-        classes, label = self._choosing_first(scores[:, 0]), (1 - right).long()
-        whole = joint.forward(
-            torch.cat([classes, scores[:, 1:]], -1), torch.cat([label.unsqueeze(-1), target[:, 1:]], -1), None
-        )
-        return whole - (torch.logsumexp(classes, -1) - score_of_label(classes, label))
-
-    def refuse_unless_second_stage(self, joint: JointLoss) -> None:
-        """Refuse a loss whose second stage depends on more of the class scores than which one is the largest."""
-        generator = torch.Generator().manual_seed(0)
-        table = torch.tensor(self.all, dtype=torch.float64).repeat(16, 1)
-        scores = 2 * torch.randn(len(table), 1 + len(self.prices), generator=generator, dtype=torch.float64).abs()
-        other = scores.clone()
-        other[:, 0] += 1.5
-        targets = joint.targets(table[:, 0], table[:, 1:], self.prices)
-        one, two = (self._second_stage(joint, each, table[:, 0], targets) for each in (scores, other))
-        chosen = joint.values(torch.cat([self._choosing_first(scores[:, 0]), scores[:, 1:]], -1), self.prices)[0]
-        if not bool(((one - two).abs() <= 1e-9 * (1 + one.abs())).all()) or bool((chosen.argmax(-1) != 0).any()):
-            raise LossContractError(
-                f"{joint.name} says that it has two stages, but its forward is not the cross-entropy of the class "
-                "scores plus a part that depends on them through the chosen class alone, or its inverse_link answers "
-                "another class: its stages cannot be checked one after the other."
-            )
+    def all_scores(self, scores: Tensor) -> Tensor:
+        """Return the scores of classes and experts."""
+        if self.eta is None:
+            return scores
+        return torch.cat([self.eta.log().to(scores.dtype).expand(*scores.shape[:-1], -1), scores], -1)
 
     def in_words(self, witness: Witness) -> Witness:
-        """Return the witness with its decisions in words of deferral."""
+        """Return the witness with the scores of classes and experts, and its decisions in words of deferral."""
 
         def words(text: str) -> str:
             number = int(text.rsplit(" ", 1)[-1])
-            if number >= self.n_own:
-                return f"ask expert {number - self.n_own}"
-            return "answer" if self.second_stage else text
+            return f"ask expert {number - self.n_classes}" if number >= self.n_classes else text
 
-        fields = dict(vars(witness))
-        return Witness(**{**fields, "chow": words(witness.chow), "taken": words(witness.taken)})
+        scores = self.all_scores(torch.from_numpy(witness.scores)).numpy()
+        return replace(witness, scores=scores, chow=words(witness.chow), taken=words(witness.taken))
 
-    def possible(self, rows: Tensor) -> Tensor:
-        """Return the distributions that can occur: the chosen class is the likeliest, so P(it is right) > 1 / K."""
-        if self.n_choices is None:
-            return rows
-        right = torch.tensor(self.all, dtype=torch.float64)[:, 0]
-        return rows[rows @ right > 1 / self.n_choices + 1e-3]
+    def stages(self, subject: ExaminedLoss, generator: torch.Generator) -> Iterator[Tensor]:
+        """Yield distributions to try: experts who err at random, about as good as the best class; then any."""
+        step = 1 if subject.loss.smooth and subject.facts.twice else 3
+        tops = [_peaked(self.n_classes, top) for top in _TOPS] if self.eta is None else [self.eta]
+        rows = torch.stack([row for eta in tops for row in self.about_as_good(eta)])
+        yield rows[subject.target.clearance(rows) > NEAR][::step]
+        if self.eta is None:
+            yield boundary_eta(subject.target, 20 // step, generator)
+            yield boundary_eta(subject.target, 20 // step, generator)
+            return
+        shares = torch.empty(60, self.n_classes, 2 ** len(self.prices), dtype=torch.float64)
+        shares.exponential_(generator=generator).square_()
+        rows = (self.eta[:, None] * shares / shares.sum(-1, keepdim=True)).flatten(1)
+        yield rows[subject.target.clearance(rows) > NEAR]
 
-    def independent(self, eta: Tensor, rho: Tensor) -> Tensor:
-        """Return the distribution of outcomes where experts err independently of class and of one another."""
-        table = torch.tensor(self.all)
-        chance = eta[table[:, 0]]
-        for expert, able in enumerate(rho.tolist()):
-            chance = chance * torch.where(table[:, 1 + expert] == 1, able, 1 - able)
-        return chance
-
-
-def _stages(subject: ExaminedLoss, outcomes: _Outcomes, seed: int) -> Iterator[Tensor]:
-    """Yield distributions to try: experts who err at random, about as good as the best class; then any."""
-    generator = torch.Generator().manual_seed(seed)
-    rows = torch.stack(list(_structured(outcomes)))
-    slow = not subject.loss.smooth or not subject.facts.twice
-    rows = rows[subject.target.clearance(rows) > NEAR]
-    yield outcomes.possible(rows[:: 3 if slow else 1])
-    yield outcomes.possible(boundary_eta(subject.target, 6 if slow else 20, generator))
-    yield outcomes.possible(boundary_eta(subject.target, 3 if slow else 20, generator))
+    def about_as_good(self, eta: Tensor) -> Iterator[Tensor]:
+        """Yield distributions in which experts err independently, one of them about as good as the likeliest class."""
+        prices, outcomes = torch.tensor(self.prices, dtype=torch.float64), self.outcomes
+        for step, expert in product(_STEPS, range(len(prices))):
+            behind = torch.full_like(prices, step - 0.07)
+            behind[expert] = step
+            able = (eta.max() + prices + behind).clamp(0.02, 0.98)
+            chances = torch.where(outcomes[:, 1:] == 1, able, 1 - able)
+            yield eta[outcomes[:, 0].long()] * chances.prod(-1)
 
 
-def _structured(outcomes: _Outcomes) -> Iterator[Tensor]:
-    n_classes, prices = outcomes.n_classes, torch.tensor(outcomes.prices, dtype=torch.float64)
-    for part in _TOPS:
-        eta = torch.full((n_classes,), (1 - part) / n_classes, dtype=torch.float64)
-        eta[-1] += part
-        for step in _STEPS:
-            for expert in range(len(prices)):
-                behind = torch.full_like(prices, step - 0.07)
-                behind[expert] = step
-                rho = (eta.max() + prices + behind).clamp(0.02, 0.98)
-                yield outcomes.independent(eta, rho)
+def _peaked(n_classes: int, top: float) -> Tensor:
+    """Return equal class probabilities, moved so far towards the last class."""
+    eta = torch.full((n_classes,), (1 - top) / n_classes, dtype=torch.float64)
+    eta[-1] += top
+    return eta

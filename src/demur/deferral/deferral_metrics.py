@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -183,11 +182,6 @@ class DeferralCurve:
 
         return bootstrap(area, *self.rows, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
 
-    @cached_property
-    def oracle(self) -> float:
-        """The accuracy of whoever knows which of the two is right."""
-        return float(np.maximum(self.rows[1], self.rows[2]).mean())
-
 
 @dataclass(frozen=True, eq=False)
 class ExpertCalibration:
@@ -260,31 +254,6 @@ class DeferralCurveDisplay:
     def __init__(self, curve: DeferralCurve, name: str | None = None) -> None:
         self.curve = curve
         self.name = name
-
-    @classmethod
-    def from_predictions(
-        cls,
-        confidence: ArrayLike,
-        model_right: ArrayLike,
-        expert_right: ArrayLike,
-        *,
-        name: str | None = None,
-        ax: "Axes | None" = None,
-        **line: Any,
-    ) -> Self:
-        """Draw the curve of a confidence.
-
-        Parameters
-        ----------
-        confidence, model_right, expert_right
-            As for :meth:`DeferralCurve.from_confidence`.
-        name : str, optional
-        ax : matplotlib Axes, optional
-        **line
-            Passed to matplotlib's ``plot``.
-        """
-        curve = DeferralCurve.from_confidence(confidence, model_right, expert_right)
-        return cls(curve, name).plot(ax, **line)
 
     def plot(self, ax: "Axes | None" = None, **line: Any) -> Self:
         """Draw the curve, labelled with its own area.

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import expit, logit
+from scipy.special import logit
+from sklearn.linear_model import LogisticRegression
 
 from demur.estimators.splitting import Fold
 
 __all__ = [
     "ExpertReliability",
     "ExpertRows",
-    "LogitModel",
+    "chance",
+    "evidence",
     "fit_reliability",
+    "fit_shares",
     "log_odds",
     "log_odds_of_best",
     "recalibrated",
@@ -62,81 +64,20 @@ class ExpertRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LogitModel:
-    """A logistic regression around a first guess: log odds = those of the guess + a + b z.
-
-    The slopes b are drawn towards zero, so that with few rows the guess stays as it is, but for its level.
-
-    Parameters
-    ----------
-    mean, scale : arrays
-        Of the columns of z, which are standardised.
-    coefficients : array
-        The level a, then the slopes b.
-    """
-
-    mean: Floats
-    scale: Floats
-    coefficients: Floats
-
-    @classmethod
-    def fit(cls, z: Floats, guess: Floats, target: Floats, weight: Floats) -> "LogitModel":
-        """Fit to shares ``target``.
-
-        Examples
-        --------
-        >>> z = np.linspace(-2, 2, 2000)[:, None]
-        >>> right = expit(0.5 + z[:, 0])
-        >>> model = LogitModel.fit(z, np.zeros(2000), right, np.ones(2000))
-        >>> model.predict(np.array([[0.0], [1.0]]), np.zeros(2)).round(2), expit([0.5, 1.5]).round(2)
-        (array([0.62, 0.82]), array([0.62, 0.82]))
-        """
-        mean = np.average(z, axis=0, weights=weight)
-        scale = np.sqrt(np.average((z - mean) ** 2, axis=0, weights=weight))
-        scale[scale < 1e-12] = 1.0
-        design = np.column_stack([np.ones(len(z)), (z - mean) / scale])
-        penalty = np.r_[1e-9, np.ones(z.shape[1])]
-
-        def objective(at: Floats) -> tuple[float, Floats]:
-            scores = guess + design @ at
-            value = weight @ (np.logaddexp(0, scores) - target * scores) + 0.5 * penalty @ at**2
-            return float(value), design.T @ (weight * (expit(scores) - target)) + penalty * at
-
-        def curvature(at: Floats) -> Floats:
-            share = expit(guess + design @ at)
-            return np.asarray((design.T * (weight * share * (1 - share))) @ design + np.diag(penalty))
-
-        options = {"gtol": 1e-7 * weight.sum()}
-        start = np.zeros(design.shape[1])
-        found = minimize(  # type: ignore[call-overload] # the stubs do not know jac=True with hess
-            objective, start, jac=True, hess=curvature, method="trust-exact", options=options
-        ).x
-        return cls(mean, scale, found)
-
-    def predict(self, z: Floats, guess: Floats) -> Floats:
-        """Return the share for each row."""
-        shares: Floats = expit(guess + self.coefficients[0] + (z - self.mean) / self.scale @ self.coefficients[1:])
-        return shares
-
-
-@dataclass(frozen=True, eq=False)
 class ExpertReliability:
     """A fitted estimate of P(expert right | row).
 
     Parameters
     ----------
     kind : str
-        How it is estimated: "share", one number; "confusion", a share for each class, mixed by the class
-        probabilities; "confidence", from the model's own confidence; or from the confidence and an estimate:
-        "probabilities" (logistic regression on the class probabilities), "features" (a classifier on the features),
-        "stored" (a column).
+        How it is estimated: "share", one number; "confusion", a share for each class, mixed by the class probabilities;
+        "confidence", logistic regression on the model's confidence; "features", that and an estimate by a classifier on
+        the features; "stored", that and an estimate from a column.
     share : float
         The share of right answers.
     by_class : array of shape (n_classes,)
         The share of right answers on rows of each class.
-    model : LogitModel or None
-    first : LogitModel or None
-        The regression on the class probabilities.
+    model : LogisticRegression or None
     log_loss : mapping
         Out-of-fold log loss of every way of estimating that was tried.
     """
@@ -144,17 +85,11 @@ class ExpertReliability:
     kind: str
     share: float
     by_class: Floats
-    model: LogitModel | None
-    first: LogitModel | None
+    model: LogisticRegression | None
     log_loss: Mapping[str, float]
 
-    @property
-    def informs_model(self) -> bool:
-        """Whether there is an estimate that may also tell when the model is right."""
-        return self.kind in ("probabilities", "features", "stored")
-
-    def estimate(self, proba: Floats, given: Floats | None) -> Floats:
-        """Return the first estimate, before it is corrected by the model's confidence.
+    def predict(self, proba: Floats, given: Floats | None) -> Floats:
+        """Return P(expert right) for each row.
 
         Parameters
         ----------
@@ -162,52 +97,37 @@ class ExpertReliability:
         given : array of shape (n,), or None
             The estimate from features or from a column, where the expert has one.
         """
-        if self.kind == "probabilities":
-            assert self.first is not None
-            return self.first.predict(_logs(proba), np.full(len(proba), log_odds(self.share)))
-        if given is None or self.kind not in ("features", "stored"):
-            return np.full(len(proba), self.share)
-        return given
-
-    def predict(self, proba: Floats, given: Floats | None) -> Floats:
-        """Return P(expert right) for each row; the parameters are those of :meth:`estimate`."""
         if self.kind == "share":
             return np.full(len(proba), self.share)
-        if self.kind == "confusion":
+        if self.model is None:
             by_class: Floats = proba @ self.by_class
             return by_class
-        assert self.model is not None
-        odds = log_odds(self.estimate(proba, given))
-        z = log_odds_of_best(proba)[:, None]
-        return self.model.predict(np.column_stack([z, odds]) if self.informs_model else z, odds)
+        return chance(self.model, evidence(proba) if given is None else evidence(proba, given))
 
 
 def fit_reliability(rows: ExpertRows) -> ExpertReliability:
     """Try the ways of estimating that there are, and keep that of least log loss on rows it has not seen."""
-    answered, by_class = rows.weight > 0, _by_class(rows, np.arange(len(rows.y)))
+    by_class = _by_class(rows, np.arange(len(rows.y)))
     wrong, total = float(rows.weight @ (1 - rows.right)), float(rows.weight.sum())
-    if wrong == 0 and answered.sum() >= _ENOUGH:
-        return ExpertReliability("share", 1.0, by_class, None, None, {"share": 0.0})
-    share = _smoothed(total - wrong, wrong)
-    estimates = dict(rows.estimates)
-    estimates["probabilities"] = _out_of_fold(rows, _logs(rows.proba), None)
-    tried = dict(zip(("share", "confusion"), _shares_out_of_fold(rows), strict=True))
-    tried["confidence"] = _out_of_fold(rows, log_odds_of_best(rows.proba)[:, None], None)
-    for name, estimate in estimates.items():
-        tried[name] = _out_of_fold(rows, _inputs(rows.proba, estimate), log_odds(estimate))
+    if wrong == 0 and (rows.weight > 0).sum() >= _ENOUGH:
+        return ExpertReliability("share", 1.0, by_class, None, {"share": 0.0})
+    overall, mixed = np.empty(len(rows.right)), np.empty(len(rows.right))
+    for train, test in rows.folds:
+        weight, right = rows.weight[train], rows.right[train]
+        overall[test] = _smoothed(float(weight @ right), float(weight @ (1 - right)))
+        mixed[test] = rows.proba[test] @ _by_class(rows, train)
+    tried = {"share": overall, "confusion": mixed}
+    inputs = {name: evidence(rows.proba, estimate) for name, estimate in rows.estimates.items()}
+    inputs["confidence"] = evidence(rows.proba)
+    for name, z in inputs.items():
+        tried[name] = overall.copy()
+        for train, test in rows.folds:
+            if rows.weight[train].any():
+                tried[name][test] = chance(_regression(rows, z, train), z[test])
     losses = {name: _log_loss(found, rows) for name, found in tried.items()}
     kind = min(losses, key=lambda name: losses[name])
-    level = np.full(len(rows.right), log_odds(share))
-    first = model = None
-    if kind == "confidence":
-        model = LogitModel.fit(*_some(answered, log_odds_of_best(rows.proba)[:, None], level, rows.right, rows.weight))
-    elif kind in estimates:
-        if kind == "probabilities":
-            first = LogitModel.fit(*_some(answered, _logs(rows.proba), level, rows.right, rows.weight))
-        estimate = estimates[kind]
-        z, odds = _inputs(rows.proba, estimate), log_odds(estimate)
-        model = LogitModel.fit(*_some(answered, z, odds, rows.right, rows.weight))
-    return ExpertReliability(kind, share, by_class, model, first, losses)
+    model = _regression(rows, inputs[kind], np.arange(len(rows.y))) if kind in inputs else None
+    return ExpertReliability(kind, _smoothed(total - wrong, wrong), by_class, model, losses)
 
 
 def log_odds_of_best(proba: Floats) -> Floats:
@@ -237,38 +157,37 @@ def recalibrated(proba: Floats, right: Floats) -> Floats:
     others = proba.copy()
     others[rows, best] = 0.0
     total = others.sum(axis=1, keepdims=True)
-    even = np.ones_like(proba)
-    even[rows, best] = 0.0
-    others = np.where(total > 0, others / np.where(total > 0, total, 1), even / (proba.shape[1] - 1))
-    found: Floats = others * (1 - right)[:, None]
+    shares = np.where(total > 0, others / np.where(total > 0, total, 1), 1 / (proba.shape[1] - 1))
+    found: Floats = shares * (1 - right)[:, None]
     found[rows, best] = right
     return found
 
 
-def _out_of_fold(rows: ExpertRows, z: Floats, guess: Floats | None) -> Floats:
-    """Return estimates of a logistic regression for each row, fitted without the row's fold."""
-    found = np.empty(len(rows.right))
-    for train, test in rows.folds:
-        seen = train[rows.weight[train] > 0]
-        right, weight = rows.right[seen], rows.weight[seen]
-        share = _smoothed(float(weight @ right), float(weight @ (1 - right)))
-        odds = np.full(len(found), log_odds(share)) if guess is None else guess
-        if not len(seen):
-            found[test] = 0.5
-            continue
-        model = LogitModel.fit(z[seen], odds[seen], right, weight)
-        found[test] = model.predict(z[test], odds[test])
-    return found
+def fit_shares(z: Floats, share: Floats, weight: Floats) -> LogisticRegression:
+    """Fit a logistic regression to shares: each row counts as right and as wrong, by its share.
+
+    Examples
+    --------
+    >>> from scipy.special import expit
+    >>> z = np.linspace(-2, 2, 2000)[:, None]
+    >>> model = fit_shares(z, expit(0.5 + z[:, 0]), np.ones(2000))
+    >>> chance(model, np.array([[0.0], [1.0]])).round(2), expit([0.5, 1.5]).round(2)
+    (array([0.62, 0.82]), array([0.62, 0.82]))
+    """
+    is_right, counts = np.repeat([1, 0], len(z)), np.r_[weight * share, weight * (1 - share)]
+    return LogisticRegression(tol=1e-6).fit(np.tile(z, (2, 1)), is_right, counts)
 
 
-def _shares_out_of_fold(rows: ExpertRows) -> tuple[Floats, Floats]:
-    """Return the share of right answers, and its mixture over classes, from the other folds."""
-    overall, mixed = np.empty(len(rows.right)), np.empty(len(rows.right))
-    for train, test in rows.folds:
-        weight, right = rows.weight[train], rows.right[train]
-        overall[test] = _smoothed(float(weight @ right), float(weight @ (1 - right)))
-        mixed[test] = rows.proba[test] @ _by_class(rows, train)
-    return overall, mixed
+def chance(model: LogisticRegression, z: Floats) -> Floats:
+    """Return the share that the regression expects for each row."""
+    expected: Floats = model.predict_proba(z)[:, 1]
+    return expected
+
+
+def _regression(rows: ExpertRows, z: Floats, some: NDArray[np.int64]) -> LogisticRegression:
+    """Fit the logistic regression on those of the rows that the expert has answered."""
+    seen = some[rows.weight[some] > 0]
+    return fit_shares(z[seen], rows.right[seen], rows.weight[seen])
 
 
 def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
@@ -281,12 +200,9 @@ def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
     return found
 
 
-def _inputs(proba: Floats, estimate: Floats) -> Floats:
-    return np.column_stack([log_odds_of_best(proba), log_odds(estimate)])
-
-
-def _some(rows: NDArray[np.bool_], *arrays: Floats) -> tuple[Floats, ...]:
-    return tuple(array[rows] for array in arrays)
+def evidence(proba: Floats, *estimates: Floats) -> Floats:
+    """Return inputs of a logistic regression: log odds of the model's confidence, and of estimates."""
+    return np.column_stack([log_odds_of_best(proba), *map(log_odds, estimates)])
 
 
 def _log_loss(estimate: Floats, rows: ExpertRows) -> float:
@@ -302,8 +218,3 @@ def _smoothed(right: float, wrong: float) -> float:
 def log_odds(share: Any) -> Any:
     """Return log(p / (1 - p)) of shares, kept away from 0 and 1."""
     return logit(np.clip(share, _SMALLEST, 1 - _SMALLEST))
-
-
-def _logs(proba: Floats) -> Floats:
-    logs: Floats = np.log(np.maximum(proba, _SMALLEST))
-    return logs

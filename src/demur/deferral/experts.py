@@ -1,21 +1,27 @@
-"""Experts: who can be asked, at which price, and what they have answered so far."""
+"""Experts: their prices and their answers, and the base class of estimators that ask them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import _check_sample_weight
 
-from demur.array_types import AnyArray, ByName, Estimator
+from demur.array_types import AnyArray, ByName, Estimator, Features
+from demur.deferral.capacity import Capacity
 from demur.errors import InputError, InputTypeError
+from demur.estimators.base import checked_labels
+from demur.rules import Decision
 
 __all__ = [
     "MODEL",
     "Ballots",
+    "DeferringClassifier",
     "Expert",
     "Votes",
-    "answers_to_learn_from",
     "check_names",
     "check_prices",
     "read_answers",
@@ -53,7 +59,7 @@ class Expert:
     >>> Expert(-1)
     Traceback (most recent call last):
         ...
-    demur.errors.InputError: the price of asking must not be negative, got -1.
+    demur.errors.InputError: the price of asking must be a finite number of at least 0, got -1.
     """
 
     price: float
@@ -62,10 +68,8 @@ class Expert:
     majority: bool = False
 
     def __post_init__(self) -> None:
-        if not np.isfinite(_price("the price of asking", self.price)):
-            raise InputError(f"the price of asking must be a finite number, got {self.price!r}.")
-        if self.price < 0:
-            raise InputError(f"the price of asking must not be negative, got {self.price!r}.")
+        if not 0 <= _numbers("the price of asking", self.price, ()) < np.inf:
+            raise InputError(f"the price of asking must be a finite number of at least 0, got {self.price!r}.")
         if self.accuracy is not None and not 0 <= self.accuracy <= 1:
             raise InputError(f"accuracy must be in [0, 1], got {self.accuracy!r}.")
 
@@ -107,6 +111,12 @@ class Ballots:
     counts: Floats
     answer: NDArray[np.int64]
 
+    def right(self, y: NDArray[np.int64]) -> Floats:
+        """Return the share of right answers, of shape (n_rows, n_experts), given the classes; NaN for a gap."""
+        with np.errstate(invalid="ignore"):
+            share: Floats = self.counts[np.arange(len(y)), :, y] / self.counts.sum(axis=2)
+        return share
+
 
 def read_experts(experts: Any) -> dict[str, Expert]:
     """Read the experts from a mapping of names to prices or to :class:`Expert`.
@@ -116,19 +126,14 @@ def read_experts(experts: Any) -> dict[str, Expert]:
     >>> read_experts({"nurse": 0.05})
     {'nurse': Expert(price=0.05, accuracy=None, model=None, majority=False)}
     """
-    if not isinstance(experts, Mapping):
+    if not isinstance(experts, Mapping) or not experts or not all(isinstance(name, str) for name in experts):
         raise InputTypeError(
             f'experts must be a mapping from names to prices, such as {{"nurse": 0.05}}, got {experts!r}.'
         )
-    if not experts:
-        raise InputError('experts is empty; name at least one who can be asked, such as {"nurse": 0.05}.')
     if MODEL in experts:
         raise InputError(f"an expert cannot be called {MODEL!r}, the word for the classifier itself; rename it.")
-    wrong = [name for name in experts if not isinstance(name, str)]
-    if wrong:
-        raise InputTypeError(f"experts are called by strings, got the name {wrong[0]!r}.")
     return {
-        name: one if isinstance(one, Expert) else Expert(float(_price(f"the price of {name!r}", one)))
+        name: one if isinstance(one, Expert) else Expert(float(_numbers(f"the price of {name!r}", one, ())))
         for name, one in experts.items()
     }
 
@@ -165,49 +170,39 @@ def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Flo
     array([[0.1, 0.2],
            [inf, 0.2]])
     """
-    own = np.array([one.price for one in experts.values()], dtype=np.float64)
-    found = np.broadcast_to(own, (n_rows, len(experts))).copy()
-    if prices is None:
-        return found
+    found = np.tile(np.array([one.price for one in experts.values()], dtype=np.float64), (n_rows, 1))
     if isinstance(prices, Mapping):
-        unknown = [name for name in prices if name not in experts]
-        if unknown:
-            raise InputError(f"a price was given for {unknown[0]!r}; the experts are {', '.join(experts)}.")
-        for column, name in enumerate(experts):
-            if name in prices:
-                found[:, column] = _price(f"the price of {name!r}", prices[name], n_rows)
-    else:
-        values = _floats("prices", prices)
-        if values.shape not in ((len(experts),), (n_rows, len(experts))):
-            raise InputError(
-                f"prices must have shape ({len(experts)},), one per expert, or ({n_rows}, {len(experts)}), one per row "
-                f"and expert, got {values.shape}."
-            )
-        found[:] = values
-    if np.isnan(found).any():
-        row, column = np.argwhere(np.isnan(found))[0]
+        for name, price in prices.items():
+            if name not in experts:
+                raise InputError(f"a price was given for {name!r}; the experts are {', '.join(experts)}.")
+            found[:, list(experts).index(name)] = _numbers(f"the price of {name!r}", price, (), (n_rows,))
+    elif prices is not None:
+        found[:] = _numbers("prices", prices, (len(experts),), (n_rows, len(experts)))
+    if not (found >= 0).all():
+        row, column = np.argwhere(~(found >= 0))[0]
         raise InputError(
-            f"the price of {list(experts)[column]!r} is NaN in row {row + 1}; give a number, or infinity for an expert "
-            "who cannot be asked."
+            f"the price of {list(experts)[column]!r} in row {row + 1} is {found[row, column]:g}; give a number of at "
+            "least 0, or infinity for an expert who cannot be asked."
         )
-    if (found < 0).any():
-        raise InputError(f"the price of asking must not be negative, got {found.min():g}.")
     return found
 
 
-def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int) -> Ballots:
+def read_answers(
+    answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int, to_learn: Sequence[str] = ()
+) -> Ballots:
     """Read what the experts said, and refuse what is not among the classes.
 
     Parameters
     ----------
-    answers : array of shape (n_rows, n_experts), array of counts, table or mapping
+    answers : array of shape (n_rows, n_experts), table or mapping
         A column for each expert, in their order, with a gap (NaN, None, an empty string or a masked entry) where an
         expert has not seen the row. A table has columns of the experts' names. A mapping from names may also hold an
-        array of shape (n_rows, n_people), for several people behind one expert, or :class:`Votes`. An array of shape
-        (n_rows, n_experts, n_classes) holds counts of votes.
+        array of shape (n_rows, n_people), for several people behind one expert, or :class:`Votes`.
     experts : mapping
     classes : array
     n_rows : int
+    to_learn : sequence of str
+        The experts of whom there must be an answer.
 
     Examples
     --------
@@ -215,86 +210,56 @@ def read_answers(answers: Any, experts: Mapping[str, Expert], classes: AnyArray,
     >>> ballots.answer.ravel(), ballots.counts[:, 0]
     (array([ 0, -1]), array([[1., 0.], [0., 0.]]))
     """
-    columns = _columns_by_expert(answers, list(experts), len(classes), n_rows)
+    columns = _columns_by_expert({} if answers is None else answers, list(experts), n_rows)
     counts = np.zeros((n_rows, len(experts), len(classes)))
     answer = np.full((n_rows, len(experts)), -1, dtype=np.int64)
+    one_vote = np.eye(len(classes) + 1)[:, :-1]  # the last row, also number -1, is a gap
     for number, (name, expert) in enumerate(experts.items()):
         given = columns.get(name)
-        if given is None:
-            continue
         if isinstance(given, Votes):
-            counts[:, number] = _checked_counts(name, given.counts, (n_rows, len(classes)))
-            first = np.where(counts[:, number].any(axis=1), counts[:, number].argmax(axis=1), -1)
-        else:
+            votes = _checked_counts(name, given.counts, (n_rows, len(classes)))
+        elif given is not None:
             codes = _codes(name, given, classes, n_rows)
-            for person in codes.T:
-                seen = np.flatnonzero(person >= 0)
-                counts[seen, number, person[seen]] += 1
-            first = codes[np.arange(n_rows), (codes >= 0).argmax(axis=1)]
-        if expert.majority:
-            seen = np.flatnonzero(counts[:, number].any(axis=1))
-            winner = counts[seen, number].argmax(axis=1)
-            counts[:, number] = 0
-            counts[seen, number, winner] = 1
-            first = np.full(n_rows, -1)
-            first[seen] = winner
-        answer[:, number] = first
+            votes = one_vote[codes].sum(axis=1)
+            answer[:, number] = codes[np.arange(n_rows), (codes >= 0).argmax(axis=1)]
+        if given is not None:
+            counts[:, number] = votes
+            if expert.majority or isinstance(given, Votes):
+                answer[:, number] = np.where(votes.any(axis=1), votes.argmax(axis=1), -1)
+            if expert.majority:
+                counts[:, number] = one_vote[answer[:, number]]
+        if name in to_learn and not counts[:, number].any():
+            raise InputError(
+                f"there is no answer of the expert {name!r} to learn from; give answers=, leave the expert out, or "
+                "give an Expert with a known accuracy."
+            )
     return Ballots(counts, answer)
 
 
-def answers_to_learn_from(
-    answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int, to_learn: Sequence[str]
-) -> Ballots:
-    """Read answers as :func:`read_answers`, and refuse where there are none of an expert in ``to_learn``."""
-    if answers is None and to_learn:
-        raise InputError(
-            f"answers are missing: give answers= to learn when {', '.join(map(repr, to_learn))} is right, or an Expert "
-            "with a known accuracy."
-        )
-    ballots = read_answers({} if answers is None else answers, experts, classes, n_rows)
-    for number, name in enumerate(experts):
-        if name in to_learn and not ballots.counts[:, number].any():
-            raise InputError(
-                f"the expert {name!r} has not answered a single row; leave it out, or give an Expert with a known "
-                "accuracy."
-            )
-    return ballots
-
-
-def _columns_by_expert(answers: Any, names: list[str], n_classes: int, n_rows: int) -> ByName:
+def _columns_by_expert(answers: Any, names: list[str], n_rows: int) -> ByName:
     if isinstance(answers, Mapping):
         unknown = [name for name in answers if name not in names]
         if unknown:
             raise InputError(f"answers of {unknown[0]!r} were given; the experts are {', '.join(names)}.")
         return dict(answers)
     if hasattr(answers, "columns"):
-        held = [str(name) for name in answers.columns]
-        missing = [name for name in names if name not in held]
+        missing = [name for name in names if name not in answers.columns]
         if missing:
-            raise InputError(f"answers has no column {missing[0]!r}; its columns are {', '.join(held)}.")
-        return {name: answers[name].to_numpy() for name in names}
+            raise InputError(f"answers has no column {missing[0]!r}; its columns are {', '.join(answers.columns)}.")
+        return {name: answers[name] for name in names}
     table = _as_array(answers)
     if table.ndim == 1 and len(names) == 1:
         table = table.reshape(-1, 1)
-    if table.ndim == 3:
-        if table.shape != (n_rows, len(names), n_classes):
-            raise InputError(
-                f"counts of answers must have shape ({n_rows}, {len(names)}, {n_classes}), rows by experts by classes, "
-                f"got {table.shape}."
-            )
-        return {name: Votes(table[:, number]) for number, name in enumerate(names)}
     if table.shape != (n_rows, len(names)):
         raise InputError(
             f"answers must have shape ({n_rows}, {len(names)}), a row for each row of X and a column for each of the "
             f"experts {', '.join(names)}, got {table.shape}."
         )
-    return {name: table[:, number] for number, name in enumerate(names)}
+    return dict(zip(names, table.T, strict=True))
 
 
 def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.int64]:
     """Return class numbers of shape (n_rows, n_people), -1 for gaps."""
-    if hasattr(given, "to_numpy"):
-        given = given.to_numpy()
     labels = _as_array(given)
     if labels.ndim == 1:
         labels = labels.reshape(-1, 1)
@@ -303,64 +268,264 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.
             f"the answers of {name!r} must have shape ({n_rows},), or ({n_rows}, n_people) for several people, got "
             f"{labels.shape}."
         )
-    values = np.ma.getdata(labels).astype(object)
-    values[np.ma.getmaskarray(labels)] = None
     number_of = {label: number for number, label in enumerate(classes.tolist())}
-    codes = np.array([_code(entry, number_of) for entry in values.ravel().tolist()]).reshape(values.shape)
-    if (codes == -2).any():
-        row, person = np.argwhere(codes == -2)[0]
-        raise InputError(
-            f"the answer {values.tolist()[row][person]!r} of {name!r} in row {row + 1} is not among the classes "
-            f"{_shortened(classes.tolist())}; leave a gap (NaN or None) where an expert gave no answer."
-        )
+    codes = np.full(labels.shape, -1, dtype=np.int64)
+    for place, entry in np.ndenumerate(labels):
+        if entry in number_of:
+            codes[place] = number_of[entry]
+        elif not _is_gap(entry):
+            known = ", ".join(map(repr, list(number_of)[:8])) + ", ..." * (len(number_of) > 8)
+            raise InputError(
+                f"the answer {entry!r} of {name!r} in row {place[0] + 1} is not among the classes {known}; leave a gap "
+                "(NaN or None) where an expert gave no answer."
+            )
     return codes
 
 
 def _as_array(values: Any) -> AnyArray:
-    """Return an array in which a gap among names stays a gap: NumPy would make the name "nan" of it."""
-    if isinstance(values, np.ndarray):
-        return values
-    array = np.asarray(values)
-    return np.array(values, dtype=object) if array.dtype.kind in "US" else array
+    """Return an array of objects, in which a gap among names stays a gap: NumPy would make the name "nan" of it."""
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    found = np.array(values, dtype=object)
+    found[np.ma.getmaskarray(values)] = None
+    return found
 
 
 def _is_gap(entry: Any) -> bool:
-    if entry is None or type(entry).__name__ == "NAType":
-        return True
-    return isinstance(entry, float) and entry != entry
-
-
-def _code(entry: Any, number_of: dict[Any, int]) -> int:
-    if _is_gap(entry) or (entry == "" and "" not in number_of):
-        return -1
-    return number_of.get(entry, -2)
+    return entry is None or type(entry).__name__ == "NAType" or entry == "" or entry != entry
 
 
 def _checked_counts(name: str, counts: Floats, shape: tuple[int, int]) -> Floats:
-    if counts.shape != shape:
-        raise InputError(f"the votes of {name!r} must have shape {shape}, rows by classes, got {counts.shape}.")
-    if not np.isfinite(counts).all() or (counts < 0).any():
-        raise InputError(f"the votes of {name!r} must be counts: finite and at least 0, and 0 where nobody voted.")
+    if counts.shape != shape or not np.isfinite(counts).all() or (counts < 0).any():
+        raise InputError(f"the votes of {name!r} must be counts of shape {shape}, rows by classes: finite, at least 0.")
     return counts
 
 
-def _price(what: str, price: Any, n_rows: int | None = None) -> Floats:
-    """Return a price as one number, or with ``n_rows`` also one per row."""
-    value = _floats(what, price)
-    if value.ndim and value.shape != (n_rows,):
-        per_row = "; decide() takes one per row" if n_rows is None else f" or one per row, ({n_rows},)"
-        raise InputError(f"{what} must be one number{per_row}, got {price!r}.")
-    return value
-
-
-def _floats(what: str, values: Any) -> Floats:
+def _numbers(what: str, values: Any, *shapes: tuple[int, ...]) -> Floats:
+    """Return numbers of one of these shapes, or refuse them."""
     try:
-        if isinstance(values, str):
-            raise TypeError
-        return np.asarray(values, dtype=np.float64)
+        found = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputTypeError(f"{what} must be numbers, got {values!r}.") from None
+    if found.shape not in shapes:
+        raise InputError(f"{what} must have shape {' or '.join(map(str, shapes))}, got {found.shape}.")
+    return found
 
 
-def _shortened(names: Sequence[Any]) -> str:
-    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
+    """A classifier that may ask experts: :class:`~demur.DeferOption` and :class:`~demur.DeferClassifier`.
+
+    Attributes
+    ----------
+    classes_ : array
+    experts_ : dict
+        The experts by name, in the given order.
+    reject_label_ : object
+        What ``predict`` returns where somebody is to be asked who has not answered yet.
+    """
+
+    experts: Any
+    experts_: dict[str, Expert]
+    classes_: AnyArray
+    reject_label_: Any
+
+    @abstractmethod
+    def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
+        """Return the class probabilities, the same given the experts, and P(expert right) for each expert."""
+
+    def decide(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> Decision[AnyArray]:
+        """Decide for each row: which class, or who is asked.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_features)
+        prices : mapping or array, optional
+            Other prices than the experts' own; nothing is fitted again. A joint loss that is trained for its prices
+            refuses others. A mapping from names to a number, or to one per row; or an array of one price per expert, or
+            of shape (n_rows, n_experts). Infinity is for an expert who cannot be asked.
+        capacity : Capacity, optional
+            Limits on how much the experts can take: the rows are then assigned together, or one by one if the capacity
+            was fitted. It needs probabilities.
+
+        Returns
+        -------
+        Decision
+            ``ask`` holds the number of the expert in ``experts_``, -1 where the model answers; ``costs`` the expected
+            cost of every action.
+        """
+        return self.decide_and_score(X, prices, capacity)[0]
+
+    def decide_and_score(
+        self, X: Features, prices: Any = None, capacity: Capacity | None = None
+    ) -> tuple[Decision[AnyArray], Floats]:
+        """Return the decisions, and the class probabilities that they were made from.
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        """
+        _, proba, right = self._estimates(X)
+        return self._decide(proba, right, prices, capacity), proba
+
+    def route(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> NDArray[np.str_]:
+        """Return the name of the expert who is to be asked on each row, or "model".
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        """
+        names = np.array([*self.experts_, MODEL])
+        routed: NDArray[np.str_] = names[self.decide(X, prices, capacity).ask]
+        return routed
+
+    def predict(
+        self, X: Features, answers: Any = None, prices: Any = None, capacity: Capacity | None = None
+    ) -> AnyArray:
+        """Return the system's answer: the model's, or the asked expert's.
+
+        Parameters
+        ----------
+        X, prices, capacity
+            As for :meth:`decide`.
+        answers : as for :meth:`fit`, optional
+            What the experts say to these rows. Only the answer of the expert who is asked is looked at; of several
+            people the first who answered, of counted votes the most frequent. Where it is missing, ``reject_label_``
+            is returned.
+        """
+        decision, said, _ = self._answered(X, answers, prices, capacity)
+        return replace(decision, label=np.maximum(said, 0), reject=said < 0).labels(self.classes_, self.reject_label_)
+
+    def final_answers(self, X: Features, decision: Decision[AnyArray], answers: Any) -> NDArray[np.int64]:
+        """Return the position among the classes of the system's answer; -1 where the asked expert's is missing.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_rows, n_features)
+        decision : Decision
+            Who is asked, as :meth:`decide` or :class:`~demur.deferral.Capacity` has decided on these rows.
+        answers : as for :meth:`predict`
+        """
+        return self._said(answers, self._estimates(X)[0], decision)
+
+    def predict_proba(self, X: Features) -> Floats:
+        """Return the model's class probabilities, given what is known about model and experts."""
+        return self._estimates(X)[1]
+
+    def predict_right(self, X: Features) -> Floats:
+        """Return P(expert right) for each row and expert, of shape (n_rows, n_experts).
+
+        With ``combine`` it is the combined answer that is to be right.
+        """
+        return self._estimates(X)[2]
+
+    def decision_function(self, X: Features) -> Floats:
+        """Return log probabilities, or for two classes the log odds of the second.
+
+        A joint loss without probabilities has the softmax of its scores in their place.
+        """
+        scores = np.log(np.maximum(self._estimates(X)[1], np.finfo(np.float64).tiny))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score(
+        self, X: Features, y: ArrayLike, answers: Any = None, sample_weight: ArrayLike | None = None, prices: Any = None
+    ) -> float:
+        """Return minus the mean cost of the system, prices and mistakes: greater is better.
+
+        Parameters
+        ----------
+        X, y
+        answers : as for :meth:`predict`, optional
+            Where the asked expert's answer is missing, the expected number of mistakes counts.
+        sample_weight : array-like, optional
+        prices : as for :meth:`decide`
+        """
+        labels = checked_labels(y)
+        decision, said, right = self._answered(X, answers, prices, None)
+        if decision.costs is None and (said < 0).any():
+            raise InputError(
+                "the answers of experts who are asked are missing, and this loss has no probabilities to expect them "
+                "by; give answers=."
+            )
+        price = np.column_stack([check_prices(prices, self._priced(), len(labels)), np.zeros(len(labels))])
+        rows, asked = np.arange(len(labels)), np.asarray(decision.ask)
+        wrong = np.asarray(self.classes_[said] != labels, dtype=np.float64)
+        expected = 1 - right[rows, asked]  # where an answer is missing, an expert is asked
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels, dtype=np.float64)
+        charged = price[rows, asked] + np.where(said < 0, expected, wrong)
+        return 0.0 - float(np.average(charged, weights=weight))
+
+    @property
+    def has_proba(self) -> bool:
+        """Whether there are class probabilities: always."""
+        return True
+
+    @property
+    def effective_cost(self) -> float | None:
+        """The price of one rejection; None, because each expert has one of its own."""
+        return None
+
+    @property
+    def why_cost_fixed(self) -> str | None:
+        """Why there is no one cost to change, in words."""
+        return "it asks experts, each at a price of its own; change those prices instead"
+
+    @property
+    def cost_adjustable(self) -> bool:
+        """Whether one cost decides: never; prices change without another fit, by ``decide(X, prices=...)``."""
+        return False
+
+    def explain(self) -> str | None:
+        """Say in words who can be asked, and at which price."""
+        asked = ", ".join(f"{name} at {one.price:g}" for name, one in read_experts(self.experts).items())
+        return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
+
+    def _priced(self) -> dict[str, Expert]:
+        """Return the experts at the prices of today: those of the parameter, if the names are the same."""
+        now = read_experts(self.experts)
+        if set(now) != set(self.experts_):
+            raise InputError(
+                f"the experts were changed after fit, from {', '.join(self.experts_)} to {', '.join(now)}: fit again, "
+                "or give prices to decide."
+            )
+        return {name: now[name] for name in self.experts_}
+
+    def _answered(
+        self, X: Features, answers: Any, prices: Any, capacity: Capacity | None
+    ) -> tuple[Decision[AnyArray], NDArray[np.int64], Floats]:
+        """Return the decisions, the numbers of the system's answers, and P(expert right)."""
+        plain, proba, right = self._estimates(X)
+        decision = self._decide(proba, right, prices, capacity)
+        return decision, self._said(answers, plain, decision), right
+
+    def _decide(
+        self, proba: Floats, right: Floats, prices: Any, capacity: Capacity | None = None
+    ) -> Decision[AnyArray]:
+        decision = self._best(proba, right - check_prices(prices, self._priced(), len(proba)))
+        return decision if capacity is None else capacity.assign(decision, list(self.experts_))
+
+    def _best(self, proba: Floats, worth: Floats) -> Decision[AnyArray]:
+        """Take the action of largest worth, on one scale for classes and experts; ties ask, equal experts by name."""
+        by_name = np.argsort(list(self.experts_), kind="stable")
+        best = by_name[worth[:, by_name].argmax(axis=1)]
+        acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]
+        reject = ~(acceptance > 0)
+        ask, costs = np.where(reject, best, -1), np.column_stack([1 - proba, 1 - worth])
+        return Decision(proba.argmax(axis=1), reject, acceptance, acceptance, ask, costs)
+
+    def _said(self, answers: Any, proba: Floats, decision: Decision[AnyArray]) -> NDArray[np.int64]:
+        """Return the number of the class that the system answers, -1 where it waits for an expert."""
+        asked = np.asarray(decision.ask)
+        said = np.where(asked < 0, decision.label, -1)
+        if answers is None:
+            return said
+        ballots = read_answers(answers, self.experts_, self.classes_, len(said))
+        for number, name in enumerate(self.experts_):
+            rows = np.flatnonzero((asked == number) & (ballots.answer[:, number] >= 0))
+            said[rows] = self._final_answer(name, ballots.answer[rows, number], proba[rows])
+        return said
+
+    def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
+        """Return the system's answer on rows where this expert was asked and gave an answer."""
+        return answer

@@ -43,7 +43,6 @@ __all__ = [
     "JointLoss",
     "OneVsAllDeferral",
     "RealizableDeferral",
-    "Routing",
     "SoftmaxDeferral",
     "TwoStageDeferral",
     "available_joint",
@@ -78,26 +77,17 @@ class JointLoss(Trainable):
     """True if the prices enter the loss: other prices then need another training."""
     has_estimates: ClassVar[bool] = True
     """True if the scores determine class probabilities and P(expert right) through :meth:`inverse_link`."""
+    calibrated: ClassVar[bool] = True
+    """True if the loss claims calibration for deferral."""
+    smooth: ClassVar[bool] = True
+    """True if the loss is continuously differentiable in the scores."""
+    stages: ClassVar[bool] = False
+    """True if the class scores are trained first, by cross-entropy, and the experts' scores afterwards, given them."""
 
     @property
     @abstractmethod
     def name(self) -> str:
         """The registry key."""
-
-    @property
-    def calibrated(self) -> bool:
-        """True if the loss claims calibration for deferral."""
-        return True
-
-    @property
-    def smooth(self) -> bool:
-        """True if the loss is continuously differentiable in the scores; a class may set it to False."""
-        return True
-
-    @property
-    def stages(self) -> bool:
-        """True if the class scores are trained first, by cross-entropy, and the experts' scores afterwards."""
-        return False
 
     @abstractmethod
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
@@ -110,14 +100,14 @@ class JointLoss(Trainable):
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         """Return the class probabilities and P(expert right) that the scores stand for, unchecked."""
         raise InputError(
-            f"{self.name} has no inverse link, so its scores give no probabilities; use decide(), or a loss such as "
-            "'decoupled'."
+            f"{self.name} has no inverse link, so its scores give no probabilities; use decide(), or another loss such "
+            "as 'decoupled'."
         )
 
     @final
     def targets(self, y: Tensor, right: Tensor, prices: Prices) -> Tensor:
         """Return what :meth:`forward` is trained with, of shape (..., 1 + J)."""
-        worth = right - _price_tensor(prices, right) if self.trained_for_prices else right
+        worth = right - _checked_prices(prices, right) if self.trained_for_prices else right
         return torch.cat([y.unsqueeze(-1).to(right.dtype), worth], -1)
 
     @final
@@ -132,36 +122,28 @@ class JointLoss(Trainable):
             1 where the expert was right, 0 where it was wrong, a share between, NaN where it was not asked.
         prices : J numbers
         """
-        prices = _checked_prices(prices)
-        self._check(scores, len(prices))
-        y = checked_labels(scores, y, scores.shape[-1] - len(prices))
-        _check_right(right, (*y.shape, len(prices)))
+        n_experts = self._check(scores, prices)
+        y = checked_labels(scores, y, scores.shape[-1] - n_experts)
+        shape = (*y.shape, n_experts)
+        if not isinstance(right, Tensor) or right.shape != shape or ((right < 0) | (right > 1)).any():
+            raise InputError(
+                f"right must be a tensor of shape {shape} with numbers in [0, 1], 1 where the expert was right and NaN "
+                "where it was not asked."
+            )
         scores = at_least_single(scores)
         with full_precision(scores):
             return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
-
-    @final
-    def estimates(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
-        """Return the estimated class probabilities (..., K) and P(expert right) (..., J).
-
-        Raises
-        ------
-        InputError
-            If the loss has no inverse link.
-        """
-        self._check(scores, n_experts)
-        with full_precision(scores):
-            return self.inverse_link(at_least_single(scores), n_experts)
 
     def values(self, scores: Tensor, prices: Prices) -> tuple[Tensor, Tensor]:
         """Return what each class and each expert is worth, on one scale; the largest is the best action. Unchecked.
 
         With estimates these are eta and P(expert right) less the price; else the softmax of the scores.
         """
-        n_experts = len(prices)  # type: ignore[arg-type] # a sequence, an array or a tensor
+        charged = _checked_prices(prices, scores)
+        n_experts = len(charged)
         if self.has_estimates:
             proba, right = self.inverse_link(scores, n_experts)
-            return proba, right - _price_tensor(prices, right)
+            return proba, right - charged
         share = torch.softmax(scores, -1)
         return share[..., :-n_experts], share[..., -n_experts:]
 
@@ -175,8 +157,7 @@ class JointLoss(Trainable):
         prices : J numbers
             They do not count where the loss is trained for prices: the scores have them in.
         """
-        prices = _checked_prices(prices)
-        self._check(scores, len(prices))
+        self._check(scores, prices)
         with full_precision(scores):
             classes, experts = self.values(at_least_single(scores), prices)
         best, asked = classes.max(-1), experts.max(-1)
@@ -184,24 +165,16 @@ class JointLoss(Trainable):
         costs = 1 - torch.cat([classes, experts], -1) if self.has_estimates else None
         return replace(decision, ask=torch.where(decision.reject, asked.indices, -1), costs=costs)
 
-    def _check(self, scores: Tensor, n_experts: int) -> None:
+    def _check(self, scores: Tensor, prices: Prices) -> int:
+        """Refuse scores and prices that do not fit; return the number of experts."""
         check_scores(scores)
-        n_outputs = scores.shape[-1] if scores.ndim else 0
-        if n_experts < 1 or n_outputs < 2 + n_experts:
+        n_experts = len(_checked_prices(prices, scores))
+        if scores.ndim == 0 or scores.shape[-1] < 2 + n_experts:
             raise InputError(
                 f"{self.name} needs a score for each of at least two classes and each of {n_experts} experts, got "
                 f"scores of shape {tuple(scores.shape)}."
             )
-
-
-def _check_right(right: Tensor, shape: tuple[int, ...]) -> None:
-    if not isinstance(right, Tensor) or right.shape != shape:
-        raise InputError(
-            f"right must be a tensor of shape {shape}, an entry for each row and expert, got "
-            f"{tuple(right.shape) if isinstance(right, Tensor) else type(right).__name__}."
-        )
-    if bool(((right < 0) | (right > 1)).any()):
-        raise InputError("right must lie in [0, 1]: 1 where the expert was right; NaN where it was not asked.")
+        return n_experts
 
 
 L = TypeVar("L", bound=JointLoss)
@@ -273,9 +246,7 @@ def resolve_joint(loss: str | JointLoss | type[JointLoss]) -> JointLoss:
     if isinstance(subject, type) and issubclass(subject, JointLoss):
         subject = subject()
     if not isinstance(subject, JointLoss):
-        raise InputTypeError(
-            f"a joint loss is one of {', '.join(available_joint())}, or a JointLoss, got {type(subject).__name__}."
-        )
+        raise InputTypeError(f"a joint loss is one of {', '.join(_joint)}, or a JointLoss, got {subject!r}.")
     return subject
 
 
@@ -295,17 +266,14 @@ class SoftmaxDeferral(JointLoss):
     tensor(2.7726)
     """
 
+    name = "ms"
     equation = "Mozannar & Sontag 2020; Verma et al. 2023"
     why = "strictly proper over K + J actions: softmax of the minimiser is proportional to (eta, rho)"
 
-    @property
-    def name(self) -> str:
-        return "ms"
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
-        total = torch.logsumexp(torch.cat([g, torch.where(asked, d, _OUT)], -1), -1)
-        return total - score_of_label(g, label) + (right * (total.unsqueeze(-1) - d)).sum(-1)
+        own = torch.zeros_like(g).scatter(-1, label.unsqueeze(-1), 1.0)
+        return _cross_entropy(g, d, own, right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         g, d = scores[..., :-n_experts], scores[..., -n_experts:]
@@ -328,12 +296,9 @@ class OneVsAllDeferral(JointLoss):
     tensor(2.0794)
     """
 
+    name = "ova"
     equation = "Verma & Nalisnick 2022"
     why = "each score's sigmoid is the worth of its action: eta_k or rho_j"
-
-    @property
-    def name(self) -> str:
-        return "ova"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
@@ -361,13 +326,10 @@ class AsymmetricDeferral(JointLoss):
     tensor(1.3863)
     """
 
+    name = "asm"
     smooth = False
     equation = "Cao et al. 2023"
     why = "the class part is proper, and so is each expert's: its sigmoid is rho_j whatever the class scores are"
-
-    @property
-    def name(self) -> str:
-        return "asm"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
@@ -412,6 +374,7 @@ class RealizableDeferral(JointLoss):
 
     q: float = 1.0
     equation = "Mao, Mohri & Zhong 2024; Mozannar et al. 2023 at q = 0"
+    why = "at q = 1 the risk is linear in the softmax; below, an expert who errs at random is asked too seldom"
     trained_for_prices = True
     has_estimates = False
 
@@ -424,14 +387,8 @@ class RealizableDeferral(JointLoss):
         return {0.0: "rs", 1.0: "rl2d"}.get(self.q, f"rl2d-{self.q:g}")
 
     @property
-    def why(self) -> str:  # type: ignore[override] # it depends on q
-        """Why it is calibrated, or why not."""
-        if self.calibrated:
-            return "the risk is linear in the softmax, so that all of it goes to the best action"
-        return "it pools the classes that an expert gets right, and so asks an expert who errs at random too seldom"
-
-    @property
-    def calibrated(self) -> bool:
+    def calibrated(self) -> bool:  # type: ignore[override] # it depends on q
+        """Whether it is calibrated: at q = 1 alone."""
         return self.q == 1
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
@@ -476,16 +433,13 @@ class DecoupledDeferral(JointLoss):
     """
 
     weight: float = 1.0
+    name = "decoupled"
     equation = "Montreuil et al. 2026"
     why = "both parts are strictly proper: softmax is eta, each sigmoid is rho_j"
 
     def __post_init__(self) -> None:
         if not self.weight > 0:
             raise InputError(f"weight must be positive, got {self.weight}.")
-
-    @property
-    def name(self) -> str:
-        return "decoupled"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)
@@ -495,38 +449,17 @@ class DecoupledDeferral(JointLoss):
         return torch.softmax(scores[..., :-n_experts], -1), torch.sigmoid(scores[..., -n_experts:])
 
 
-@dataclass(frozen=True)
-class Routing(Trainable):
-    r"""The second stage of two: who is right, the given model or one of J experts, by J scores beside the model's 0.
-
-    :math:`-1[h = y] \log s_0 - \sum_j 1[M_j = y] \log s_j`, s the softmax of :math:`(0, d_1, ..., d_J)`. Its targets
-    are (..., 1 + J): whether the model is right, and whether each expert is.
-
-    Examples
-    --------
-    >>> Routing().forward(torch.zeros(1), torch.tensor([1.0, 1.0]), None)  # 2 log 2
-    tensor(1.3863)
-    """
-
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
-        model, right = y[..., 0], y[..., 1:]
-        asked = ~right.isnan()
-        right = torch.where(asked, right, 0.0)
-        total = torch.logsumexp(F.pad(torch.where(asked, scores, _OUT), (1, 0)), -1)
-        return model * total + (right * (total.unsqueeze(-1) - scores)).sum(-1)
-
-
 @register_joint()
 @dataclass(frozen=True)
 class TwoStageDeferral(JointLoss):
-    r"""Two stages: a classifier h by cross-entropy, then :class:`Routing`: who is right, h or one of the experts.
+    r"""Two stages: a classifier h by cross-entropy, then who is right, h or one of the experts.
 
-    Mao et al. 2023, who give the classifier and train only the second stage. Here
-    :class:`~demur.deferral.DeferClassifier` trains both, the second on out-of-fold answers of h: on its own
-    training rows, a classifier is right more often than on new ones. The sum of both stages, which this loss
-    returns, is not to be minimised as a whole: a wrong class makes the second stage cheaper. The softmax s of the
-    second stage's minimiser is proportional to :math:`(\eta_h, \rho)`, so :math:`\rho_j = \max_k p_k\, e^{d_j}`, cut at
-    1, and prices count when deciding.
+    Mao et al. 2023, who give the classifier and train only the second stage,
+    :math:`-1[h = y] \log s_0 - \sum_j 1[M_j = y] \log s_j` with s the softmax of :math:`(0, d_1, ..., d_J)`.
+    :class:`~demur.deferral.DeferClassifier` trains both, the second on out-of-fold class scores: on its own training
+    rows, a classifier is right more often than on new ones. This loss returns the sum of both stages, which must not
+    be minimised as a whole: a wrong class makes the second stage cheaper. The softmax s of the second stage's minimiser
+    is proportional to :math:`(\eta_h, \rho)`, so :math:`\rho_j = \max_k p_k\, e^{d_j}`, cut at 1.
 
     Examples
     --------
@@ -535,25 +468,17 @@ class TwoStageDeferral(JointLoss):
     tensor(1.0064)
     """
 
+    name = "two-stage"
     smooth = False
+    stages = True
     equation = "Mao et al. 2023"
     why = "cross-entropy gives h = argmax eta, and the second stage is proper over (eta_h, rho)"
 
-    @property
-    def name(self) -> str:
-        return "two-stage"
-
-    @property
-    def stages(self) -> bool:
-        return True
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
-        n_experts = y.shape[-1] - 1
-        g, d, label = scores[..., :-n_experts], scores[..., -n_experts:], y[..., 0].long()
-        model = (g.argmax(-1) == label).to(scores.dtype)
-        return CrossEntropy().forward(g, label, None) + Routing().forward(
-            d, torch.cat([model.unsqueeze(-1), y[..., 1:]], -1), None
-        )
+        g, d, label, right, asked = _parts(scores, y)
+        model_right = (g.argmax(-1) == label).to(scores.dtype).unsqueeze(-1)
+        second = _cross_entropy(torch.zeros_like(model_right), d, model_right, right, asked)
+        return CrossEntropy().forward(g, label, None) + second
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         log_proba = torch.log_softmax(scores[..., :-n_experts], -1)
@@ -575,6 +500,12 @@ def _parts(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tens
     )
 
 
+def _cross_entropy(g: Tensor, d: Tensor, own: Tensor, right: Tensor, asked: Tensor) -> Tensor:
+    """Return minus the sum of weight times log softmax, over own scores and those of the experts who were asked."""
+    total = torch.logsumexp(torch.cat([g, torch.where(asked, d, _OUT)], -1), -1, keepdim=True)
+    return (own * (total - g)).sum(-1) + (right * (total - d)).sum(-1)
+
+
 def _logistic(d: Tensor, right: Tensor, asked: Tensor) -> Tensor:
     """Return the sum over the experts who were asked of the logistic loss of "the expert was right"."""
     return torch.where(asked, F.softplus(d) - right * d, 0.0).sum(-1)
@@ -586,15 +517,8 @@ def _all_but_best(g: Tensor) -> Tensor:
     return torch.logsumexp(others, -1, keepdim=True)
 
 
-def _price_tensor(prices: Prices, like: Tensor) -> Tensor:
-    return torch.as_tensor(prices, dtype=like.dtype, device=like.device)
-
-
-def _checked_prices(prices: Prices) -> list[float]:
-    values = torch.as_tensor(prices, dtype=torch.float64)
-    if values.ndim != 1 or not len(values):
-        raise InputError(f"prices must be one number for each expert, got {prices!r}.")
-    if not bool((values >= 0).all()) or not bool(values.isfinite().all()):
-        raise InputError(f"the price of asking must be a number of at least 0, got {values.tolist()}.")
-    found: list[float] = values.tolist()
-    return found
+def _checked_prices(prices: Prices, like: Tensor) -> Tensor:
+    values = torch.as_tensor(prices, dtype=like.dtype, device=like.device)
+    if values.ndim != 1 or not len(values) or not bool(((values >= 0) & values.isfinite()).all()):
+        raise InputError(f"prices must be one number of at least 0 for each expert, got {prices!r}.")
+    return values

@@ -170,6 +170,7 @@ class GraphModel:
         self._session = onnxruntime.InferenceSession(graph.SerializeToString(), options)
         self._encoders = [(column.name, _encoder(column)) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
+        self._names: list[str] = model.classes.tolist()
         self._position = {name: k for k, name in enumerate(self._classes)}
 
     @classmethod
@@ -203,18 +204,24 @@ class GraphModel:
         )
         every, first = np.arange(len(codes)), [self._position[name] for name in label.tolist()]
         if self.model.cost_adjustable:
-            costs = [self.model.cost if (cost := questions[k].get("cost")) is None else cost for k in encoded]
-            reject = ~(chow_acceptance(confidence, np.repeat(costs, [len(rows) for rows in encoded.values()])) > 0)
+            given = [questions[k].get("cost") for k, rows in encoded.items() for _ in rows]
+            costs = np.array([self.model.cost if cost is None else cost for cost in given], dtype=np.float64)
+            reject = ~(chow_acceptance(confidence, costs) > 0)
         else:
             confidence = proba[every, first]
         others = proba.copy()
         others[every, first] = -np.inf
-        columns = (reject, confidence, others.argmax(axis=1), novel, proba)
-        rows = zip(first, *(one.tolist() for one in columns), strict=True)
-        for k, codes_of_request in encoded.items():
-            own = [next(rows) for _ in codes_of_request]
-            if not any(one[4] for one in own):
-                found[k] = [self._written(*one, with_proba=questions[k].get("proba", False)) for one in own]
+        columns = (reject.tolist(), confidence.tolist(), others.argmax(axis=1).tolist())
+        decisions = [self._written(*one) for one in zip(first, *columns, strict=True)]
+        start = 0
+        for k, rows in encoded.items():
+            own, start = slice(start, start + len(rows)), start + len(rows)
+            if novel[own].any():
+                continue
+            found[k] = decisions[own]
+            if questions[k].get("proba"):
+                for one, values in zip(decisions[own], proba[own].tolist(), strict=True):
+                    one["proba"] = dict(zip(self._names, values, strict=True))
         return found
 
     def _encoded(self, question: Mapping[str, Any]) -> list[list[float]] | None:
@@ -225,18 +232,10 @@ class GraphModel:
         except KeyError:  # a new category
             return None
 
-    def _written(
-        self, first: int, reject: bool, confidence: float, second: int, _: bool, proba: list[float], *, with_proba: bool
-    ) -> Decision:
-        label = self._classes[first]
-        reason = "ambiguous" if reject else None
-        values = (None if reject else label, reject, confidence, label, self._classes[second], reason)
-        decision = dict(zip(ANSWER_COLUMNS, values, strict=True))
-        return (
-            {**decision, "proba": dict(zip(self.model.classes.tolist(), proba, strict=True))}
-            if with_proba
-            else decision
-        )
+    def _written(self, first: int, reject: bool, confidence: float, second: int) -> Decision:
+        label, other = self._classes[first], self._classes[second]
+        values = (None if reject else label, reject, confidence, label, other, "ambiguous" if reject else None)
+        return dict(zip(ANSWER_COLUMNS, values, strict=True))
 
 
 def _encoder(column: Column) -> Callable[[Any], float]:

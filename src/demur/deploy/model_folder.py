@@ -22,7 +22,7 @@ import sklearn
 
 from demur import __version__
 from demur.array_types import ByName, Estimator
-from demur.columns.column import Column
+from demur.columns.schema import Column
 from demur.deploy import model_parts
 from demur.deploy.model_parts import ModelFileError
 from demur.errors import MissingExtraError

@@ -82,7 +82,7 @@ TRUSTED = (
 _PARTS = (
     "demur.calibration.OneVsRestCalibration",
     "demur.calibration.TemperatureScaling",
-    "demur.columns.column.Column",
+    "demur.columns.schema.Column",
     "demur.columns.schema.Schema",
     "demur.deferral.capacity.Capacity",
     "demur.deferral.cascade.AnswerTable",
@@ -98,7 +98,6 @@ _PARTS = (
     "demur.deferral.joint_losses.RealizableDeferral",
     "demur.deferral.joint_losses.SoftmaxDeferral",
     "demur.deferral.joint_losses.TwoStageDeferral",
-    "demur.deferral.expert_reliability.LogitModel",
     "demur.deferral.expert_reliability.ExpertReliability",
     "demur.deferral.defer_option.StoredProbabilities",
     "demur.estimators.auto_classifier.AutoClassifier",

@@ -183,7 +183,8 @@ class _Bets:
 
     def _bet(self, *columns: NDArray[Any]) -> Floats:
         """Process rows in order, shape (..., n); return the log capital after each."""
-        capital, start = np.empty(columns[0].shape), 0
+        capital: Floats = np.empty(columns[0].shape)
+        start = 0
         while start < capital.shape[-1]:
             block = self.n_rows // _BLOCK
             stop = start + _BLOCK - self.n_rows % _BLOCK

@@ -65,7 +65,7 @@ def run_server(
     started : callable, optional
         Called once the port is open.
     """
-    server = _server(address, workers=workers, log_dictconfig=log, respawn_interval=5 + 2 * seconds_to_build)
+    server = _server(address, workers=workers, log_dictconfig=log, respawn_interval=10 + 4 * seconds_to_build)
     multiprocessing.set_start_method("spawn", force=True)  # a fork would inherit locks of native thread pools
     stopping = multiprocessing.Event()
 

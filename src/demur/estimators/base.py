@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 from demur.array_types import AnyArray, ByName, CostLike, Features
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
-from demur.estimators.splitting import Blocks, blocks_of
+from demur.estimators.splitting import Blocks, Fold, blocks_of, folds_of, validation_rows
 from demur.metrics import zero_one_c_risk
 from demur.rules import Decision
 from demur.workers import progress_bar
@@ -283,6 +283,10 @@ def filled_up(X: Features) -> AnyArray:
     return np.asarray(X.toarray())
 
 
+_FOLDS = 5
+"""Folds that the networks of an ensemble hold out in turn."""
+
+
 class TrainsNetworks:
     """Shared by classifiers that train networks: their parameters, and checks of their input."""
 
@@ -329,6 +333,15 @@ class TrainsNetworks:
                 raise InputTypeError(f"{name} must be a number, got {value!r}.")
             if not 0 < value < most:
                 raise InputError(f"{name} must lie between 0 and {most}, got {value!r}.")
+
+    def _folds(self, examples: Examples, rng: np.random.RandomState) -> list[Fold]:
+        """Return the folds that the networks hold out in turn; none where the rows are too few."""
+        if len(np.unique(examples.blocks.of_row)) < 4:
+            return []
+        if self.n_members == 1:
+            fold = validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)
+            return [fold] if len(fold[0]) + len(fold[1]) == len(examples.y) else []
+        return folds_of(min(_FOLDS, self.n_members or _FOLDS), examples.X, examples.y, blocks=examples.blocks)
 
     def _progress(self, total: int) -> Any:
         return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else nullcontext()

@@ -14,9 +14,11 @@ from sklearn.preprocessing import StandardScaler
 from demur.array_types import AnyArray, ByName, CostLike
 from demur.calibration import TemperatureScaling, at_temperature, softmax_at
 from demur.errors import InputError
+from demur.estimators.base import Examples
 from demur.estimators.splitting import Fold, usable_folds
 from demur.lazy_torch import Tensor, torch
 from demur.losses import Loss, resolve
+from demur.losses.loss import Trainable
 from demur.margins import own_fact
 from demur.rules import Decision, chow_acceptance
 from demur.training import (
@@ -386,6 +388,12 @@ class Rows:
     y: NDArray[np.int64]
     weight: NDArray[np.float64] | None = None
 
+    @classmethod
+    def of(cls, examples: Examples) -> Rows:
+        """Return the rows of examples, with weights of mean 1 unless all are equal."""
+        weight = examples.weight
+        return cls(examples.X, examples.y, None if (weight == weight[0]).all() else weight / weight.mean())
+
     @property
     def incomplete(self) -> NDArray[np.int64]:
         """Which features are missing in some row."""
@@ -508,7 +516,7 @@ class FoldNetworks:
         return TemperatureScaling().fit(found.scores, found.y, found.weight) if len(found.y) else None
 
 
-Trainer: TypeAlias = "Callable[[Loss, FoldData, int, Sequence[NetworkSpec]], Trained | TabularTraining]"
+Trainer: TypeAlias = "Callable[[Trainable, FoldData, int, Sequence[NetworkSpec]], Trained | TabularTraining]"
 """Trains networks with a loss, on data, with a number of outputs, by their specifications."""
 
 
@@ -587,7 +595,7 @@ def train_for_tables(embeddings: PeriodicEmbeddings | None = None, **training: A
         Passed to :func:`demur.training.train_tabular`.
     """
 
-    def train(loss: Loss, data: FoldData, n_outputs: int, specs: Sequence[NetworkSpec]) -> TabularTraining:
+    def train(loss: Trainable, data: FoldData, n_outputs: int, specs: Sequence[NetworkSpec]) -> TabularTraining:
         net = TabularNet(data.n_inputs, n_outputs, embeddings=embeddings)
         return train_tabular(loss, net, data.data, specs, **training)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -33,6 +33,7 @@ from demur.estimators.network_selection import (
     FoldNetworks,
     GridEntry,
     Rows,
+    Trainer,
     fit_fold_networks,
     grid_of,
     parts_of,
@@ -40,10 +41,11 @@ from demur.estimators.network_selection import (
     train_for_tables,
     warn_if_silent,
 )
-from demur.estimators.splitting import Blocks, Fold, folds_of, validation_rows
+from demur.estimators.splitting import Blocks, Fold, validation_rows
 from demur.estimators.table_encoding import KnownRows
 from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
+from demur.losses.loss import Trainable
 from demur.rules import Decision
 from demur.training import (
     MLP,
@@ -57,7 +59,7 @@ from demur.training import (
     train,
 )
 
-__all__ = ["RejectClassifier", "batch_size_for"]
+__all__ = ["EPOCHS", "RejectClassifier", "batch_size_for", "train_plain"]
 
 
 def batch_size_for(n_rows: int) -> int:
@@ -71,9 +73,33 @@ def batch_size_for(n_rows: int) -> int:
     return int(np.clip(n_rows // 50, 16, 128))
 
 
-_FOLDS = 5
-_EPOCHS = 150
+EPOCHS = 150
 """Of a plain perceptron, as in the paper."""
+
+
+def train_plain(
+    estimator: TrainsNetworks, architecture: Callable[[int, int], Architecture], device: torch.device, progress: Any
+) -> Trainer:
+    """Return how perceptrons and the user's own modules are trained, by the parameters of an estimator.
+
+    Parameters
+    ----------
+    estimator : TrainsNetworks
+    architecture : callable
+        From the numbers of inputs and outputs to the network.
+    device, progress
+        As in :func:`demur.training.train`.
+    """
+
+    def trained(loss: Trainable, data: FoldData, n_outputs: int, specs: Sequence[NetworkSpec]) -> Trained:
+        return train(
+            loss, architecture(data.n_inputs, n_outputs), data.data, [replace(spec, validation=None) for spec in specs],
+            epochs=estimator.epochs or EPOCHS,
+            batch_size=estimator.batch_size or batch_size_for(len(data.parts[0][0])),
+            learning_rate=estimator.learning_rate or 1e-3, device=device, progress=progress,
+        )  # fmt: skip
+
+    return trained
 
 
 def _has_link(self: RejectClassifier) -> bool:
@@ -253,8 +279,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if decays is None:
             decays = (1e-7, 1e-4, 1e-1) if plain else 0.02
         grid = grid_of(self.loss, len(self.classes_), decays, float(self.cost))
-        uniform = bool((examples.weight == examples.weight[0]).all())
-        rows = Rows(examples.X, examples.y, None if uniform else examples.weight / examples.weight.mean())
+        rows = Rows.of(examples)
         if plain:
             self._fit_held_out(rows, examples.blocks, grid, rng, device)
         else:
@@ -273,14 +298,6 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if n_members is None:
             n_members = 5 if resolve(self.loss).has_link else 1
         return [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n_members)]
-
-    def _folds(self, examples: Examples, rng: np.random.RandomState) -> list[Fold]:
-        if len(np.unique(examples.blocks.of_row)) < 4:
-            return []
-        if self.n_members == 1:
-            fold = validation_rows(examples.y, examples.blocks.of_row, self.validation_fraction, rng)
-            return [fold] if len(fold[0]) + len(fold[1]) == len(examples.y) else []
-        return folds_of(min(_FOLDS, self.n_members or _FOLDS), examples.X, examples.y, blocks=examples.blocks)
 
     def _fit_on_folds(
         self, rows: Rows, folds: Sequence[Fold], grid: Sequence[GridEntry], seeds: Sequence[int], device: torch.device
@@ -308,19 +325,12 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         part = validation_rows(rows.y, blocks.of_row, self.validation_fraction if needed else 0.0, rng)
         everything, seeds = np.arange(len(rows.y)), self._seeds(rng)
         again = needed and len(part[0]) < len(everything)
-        epochs = self.epochs or _EPOCHS
+        epochs = self.epochs or EPOCHS
 
         def fit(part: Fold, grid: Sequence[GridEntry]) -> FoldNetworks:
             data = FoldData(rows, [part], scaled=self.standardize, robust=False)
-            return fit_fold_networks(data, grid, seeds, len(self.classes_), float(self.cost), train_plain, "proba")
-
-        def train_plain(loss: Loss, data: FoldData, n_outputs: int, specs: Sequence[NetworkSpec]) -> Trained:
-            return train(
-                loss, self._architecture(data.n_inputs, n_outputs), data.data,
-                [replace(spec, validation=None) for spec in specs], epochs=epochs,
-                batch_size=self.batch_size or batch_size_for(len(data.parts[0][0])),
-                learning_rate=self.learning_rate or 1e-3, device=device, progress=progress,
-            )  # fmt: skip
+            train = train_plain(self, self._architecture, device, progress)
+            return fit_fold_networks(data, grid, seeds, len(self.classes_), float(self.cost), train, "proba")
 
         with self._progress((len(grid) + again) * len(seeds) * epochs) as progress:
             found = fit(part, grid)

@@ -45,6 +45,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
     """An estimator that wraps another, fits it, and gets probabilities of rows that it has not seen."""
 
     estimator: Any
+    calibrator_: Any
     classes_: AnyArray
     cv: Any
     reject_label: Label
@@ -126,6 +127,10 @@ class AroundAnEstimator(FeaturesOfEstimator):
             rows, proba = out_of_fold_proba(base, X, y, self.classes_, folds, fit_params)
         self.estimator_ = fit_clone(base, X, y, fit_params)
         return rows, proba
+
+    def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
+        proba = proba_of(self.estimator_, X, self.classes_)
+        return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
 
 
 class RejectOption(AroundAnEstimator, RejectingClassifier):
@@ -510,10 +515,6 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         own = clone(self.calibration, safe=False)
         weighted = weight is not None and has_fit_parameter(own, "sample_weight")
         return own.fit(proba, y, sample_weight=weight) if weighted else own.fit(proba, y)
-
-    def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
-        proba = proba_of(self.estimator_, X, self.classes_)
-        return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
 
 
 def _needs_fit(rule: Any) -> bool:

@@ -121,8 +121,7 @@ class KnownRows:
         from demur.columns import as_table
 
         table = as_table(X)
-        codes = self.schema.encode(table)
-        codes[self.schema.unseen(table, codes)] = UNSEEN
+        codes = self.schema.encode(table, unseen=UNSEEN)
         return self.novelty.novel(codes, rate)
 
 

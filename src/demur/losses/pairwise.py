@@ -20,7 +20,15 @@ from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
 
-__all__ = ["AdditivePairwise", "Beta", "BetaSide", "MultiplicativePairwise", "NoClosedFormError"]
+__all__ = [
+    "AdditivePairwise",
+    "Beta",
+    "BetaSide",
+    "MultiplicativePairwise",
+    "NoClosedFormError",
+    "PairwiseLoss",
+    "RejectorLoss",
+]
 
 BetaSide: TypeAlias = Literal["acc", "rej", "mean"]
 Beta: TypeAlias = Hyper | BetaSide
@@ -31,16 +39,28 @@ class NoClosedFormError(InputError):
 
 
 @dataclass(frozen=True)
-class PairwiseLoss(Loss):
-    """What the two pairwise losses share: scores (g_1, ..., g_K, r), answer argmax g, accept iff r > 0."""
+class RejectorLoss(Loss):
+    """A loss with scores (g_1, ..., g_K, r): answer argmax g, accept iff r > 0."""
+
+    family = "classifier-rejector"
+    trained_for_cost = True
+
+    def n_outputs(self, n_classes: int) -> int:
+        return n_classes + 1
+
+    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
+        return rejector_rule(scores)
+
+
+@dataclass(frozen=True)
+class PairwiseLoss(RejectorLoss):
+    """What the pairwise losses share: two margin functions, and beta from one side of Corollary 5."""
 
     phi: MarginFunction = Logistic()
     psi: MarginFunction | None = None
     alpha: Hyper = 1.0
     beta: Beta = "rej"
 
-    family = "classifier-rejector"
-    trained_for_cost = True
     has_rejector = True
     slope_decides = True
     closed_forms: ClassVar[Mapping[tuple[str, str], Callable[[str, int, Hyper], Hyper]]] = {}
@@ -59,14 +79,8 @@ class PairwiseLoss(Loss):
         """The function of the rejector's part: psi, or phi where psi is None."""
         return self.phi if self.psi is None else self.psi
 
-    def n_outputs(self, n_classes: int) -> int:
-        return n_classes + 1
-
     def calibrated_for(self, n_classes: int) -> bool:
         return n_classes == 2 and isinstance(self.beta, str)
-
-    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        return rejector_rule(scores)
 
     def margin_functions(self) -> tuple[MarginFunction, ...]:
         return (self.phi, self.psi_or_phi)

@@ -11,40 +11,27 @@ from dataclasses import dataclass
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss, all_between, rejector_rule, score_of_label
+from demur.losses.loss import Hyper, all_between, score_of_label
+from demur.losses.pairwise import RejectorLoss
 from demur.losses.proof import Proof, falls_at_zero
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction
-from demur.rules import Decision
 
 __all__ = ["PredictorRejector", "TwoStage"]
 
 
-@dataclass(frozen=True)
-class _WithRejector(Loss):
-    """What both share: K class scores and a rejector, and how it decides."""
-
-    family = "classifier-rejector"
-    trained_for_cost = True
-
-    def n_outputs(self, n_classes: int) -> int:
-        return n_classes + 1
-
-    def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        return rejector_rule(scores)
-
-    def _proof(self, phi: MarginFunction, cost: float) -> Proof:
-        return Proof(
-            "a slope at r = 0",
-            f"At every eta with max eta other than {1 - cost:g}, every minimiser rejects iff Chow's rule does, and "
-            "answers the likeliest class: whatever r is, what it multiplies is at best 1 - max eta.",
-            (falls_at_zero(phi),),
-        )
+def _slope_proof(phi: MarginFunction, cost: float) -> Proof:
+    return Proof(
+        "a slope at r = 0",
+        f"At every eta with max eta other than {1 - cost:g}, every minimiser rejects iff Chow's rule does, and answers "
+        "the likeliest class: whatever r is, what it multiplies is at best 1 - max eta.",
+        (falls_at_zero(phi),),
+    )
 
 
 @register()
 @dataclass(frozen=True)
-class PredictorRejector(_WithRejector):
+class PredictorRejector(RejectorLoss):
     r"""Single stage with the mean absolute error: :math:`(1 - p_y)\,\phi(-\alpha r) + c\,\phi(\beta r)`.
 
     Mao et al. 2023 (predictor-rejector abstention), p the softmax of the class scores. For every r the risk is least
@@ -86,12 +73,12 @@ class PredictorRejector(_WithRejector):
         return error * self.phi(-self.alpha * r) + cost * self.phi(self.beta * r)
 
     def proof(self, n_classes: int, cost: float) -> Proof | None:
-        return self._proof(self.phi, cost) if self.calibrated_for(n_classes) else None
+        return _slope_proof(self.phi, cost) if self.calibrated_for(n_classes) else None
 
 
 @register()
 @dataclass(frozen=True)
-class TwoStage(_WithRejector):
+class TwoStage(RejectorLoss):
     r"""Two stages in one: :math:`-\log p_y + [\arg\max g \ne y]\,\phi(-r) + c\,\phi(r)`.
 
     Mao et al. 2023: first a classifier by cross-entropy, then a rejector that learns from its mistakes. The indicator
@@ -125,4 +112,4 @@ class TwoStage(_WithRejector):
         return answering + mistaken * self.phi(-r) + cost * self.phi(r)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        return self._proof(self.phi, cost)
+        return _slope_proof(self.phi, cost)

@@ -96,9 +96,9 @@ def _rejected(pred: AnyArray, reject_label: Label, classes: set[Any]) -> Mask:
 
 def _equal(labels: AnyArray, marker: Any) -> Mask:
     """Return which labels are the marker; None and NaN stand for any missing value."""
-    if _missing(marker):
-        return np.array([_missing(label) for label in labels])
-    return np.array([not _missing(label) and bool(label == marker) for label in labels])
+    missing, distinct = _missing(marker), set(labels.tolist())  # which are few, so that a million labels take no second
+    same = {label: missing if _missing(label) else bool(label == marker) for label in distinct}
+    return np.array([same[label] for label in labels.tolist()])
 
 
 def _missing(label: Any) -> bool:

@@ -11,7 +11,7 @@ from demur.array_types import AnyArray, Estimator, Features, Label
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
-from demur.rules import check_proba, check_weights, chow_acceptance
+from demur.rules import check_rows, check_weights, chow_acceptance
 
 __all__ = [
     "accepted_accuracy",
@@ -262,12 +262,9 @@ def _against_bayes(
             f"decision_reject must be a boolean mask, True where rejected, got dtype {reject.dtype}; "
             "use decision.reject, or y_pred == reject_label."
         )
-    eta = check_proba(proba)
-    if reject.ndim != 1 or len(reject) == 0 or eta.shape[:-1] != reject.shape:
-        raise InputError(
-            f"decision_reject and proba need shapes (n,) and (n, n_classes) with n >= 1, got {reject.shape} and "
-            f"{eta.shape}."
-        )
+    eta = check_rows(proba)
+    if reject.shape != eta.shape[:1]:
+        raise InputError(f"decision_reject must have shape {eta.shape[:1]}, one per row of proba, got {reject.shape}.")
     acceptance = chow_acceptance(eta.max(axis=-1), cost_per_row(cost, reject.shape))
     ties = np.abs(acceptance) <= 4 * np.finfo(eta.dtype).eps
     return reject, np.where(ties, 0.0, acceptance), check_weights(sample_weight, len(reject))

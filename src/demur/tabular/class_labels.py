@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray
-from demur.columns.column import kind_of_type
 from demur.columns.frames import TableError, Values, did_you_mean, listed, shown
+from demur.columns.schema import kind_of_type
 
 __all__ = [
     "LabelledTable",
@@ -20,6 +20,7 @@ __all__ = [
     "check_target",
     "class_texts",
     "label_type",
+    "writable_type",
 ]
 
 _MOST_NUMBERS = 1000
@@ -43,8 +44,7 @@ def label_type(column: Values, name: str) -> str:
     if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
         return "text"
     numbers = [value for value in pc.unique(column).to_pylist() if value is not None and value == value]
-    fits = not numbers or (min(numbers) >= -(2**63) and max(numbers) < 2**63)
-    if fits and all(int(value) == value for value in numbers):
+    if all(-(2**63) <= value < 2**63 and int(value) == value for value in numbers):
         return "integer"
     if len(numbers) > _MOST_NUMBERS:
         raise TableError(
@@ -62,9 +62,7 @@ def class_texts(column: Values) -> NDArray[np.object_]:
     >>> class_texts(pa.chunked_array([[3.0, None, 2.5]])).tolist()
     ['3', None, '2.5']
     """
-    texts = [_text(value) for value in _plain(column).to_pylist()]
-    result: NDArray[np.object_] = np.array(texts, dtype=object)
-    return result
+    return np.array([_text(value) for value in _plain(column).to_pylist()], dtype=object)
 
 
 def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:
@@ -82,11 +80,23 @@ def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:
     return column.cast(types[kind]) if kind in types else column
 
 
+def writable_type(classes: Sequence[str] | AnyArray, kind: str) -> str:
+    """Return a label type, or "text" if these classes cannot be written with it.
+
+    Examples
+    --------
+    >>> writable_type(["0", "1"], "integer"), writable_type(["0", "maybe"], "integer")
+    ('integer', 'text')
+    """
+    try:
+        written = as_column(classes, kind)
+    except pa.ArrowException:
+        return "text"
+    return kind if len(written.unique()) == len(classes) else "text"
+
+
 _MANY_CLASSES = 20
 """Number of classes up to which a table may have fewer than two rows per class on average."""
-
-_LONGEST_NAME = 1000
-"""Characters in the name of a class; NumPy stores each label with the length of the longest."""
 
 
 def check_target(target: str, columns: Collection[str], where: str = "the table") -> None:
@@ -141,12 +151,6 @@ class LabelledTable:
         known = np.array([label is not None for label in labels], dtype=bool)
         if not known.any():
             raise TableError(f"the target column {shown(target)} of {name} is empty: give rows with a label")
-        longest = max(map(len, labels[known]))
-        if longest > _LONGEST_NAME:
-            raise TableError(
-                f"the target column {shown(target)} holds a text of {longest:,} characters, which cannot be the name "
-                "of a class: choose another target"
-            )
         rows = table if known.all() else table.filter(known)
         return cls(rows, labels[known].astype(str), target, name, table.num_rows - rows.num_rows)
 
@@ -162,7 +166,7 @@ class LabelledTable:
 
 
 def check_classes(labels: NDArray[np.str_], target: str) -> None:
-    """Refuse labels that no classifier can be fitted on: one class only, all different, or a quantity.
+    """Refuse labels that no classifier can be fitted on: one class only, or nearly all different.
 
     Examples
     --------
@@ -170,21 +174,16 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
     Traceback (most recent call last):
     demur.columns.frames.TableError: the target column 'pet' holds only one class, 'cat': give at least two
     """
-    classes, counts = np.unique(labels, return_counts=True)
+    classes = np.unique(labels)
     if len(classes) < 2:
         raise TableError(
             f"the target column {shown(target)} holds only one class, {shown(classes[0])}: give at least two"
         )
-    if len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels):
+    if len(classes) == len(labels) or (len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels)):
         raise TableError(
             f"the target column {shown(target)} holds {len(classes):,} different values in {len(labels):,} rows, such "
-            f"as {listed(classes[:3])}, too many for classes: if it is a quantity, make classes of it first, such as "
-            "low and high, or use a regression tool; if it is an identifier, choose another target"
-        )
-    if counts.max() == 1:
-        raise TableError(
-            f"every one of the {len(labels):,} labels in {shown(target)} is different, and one row per class is "
-            "not enough to train on: choose another target, or give more rows"
+            f"as {listed(classes[:3])}, too many for classes: make classes of a quantity first, such as low and high, "
+            "choose another target, or give more rows"
         )
 
 

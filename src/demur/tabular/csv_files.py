@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from demur.columns.column import no_such_value
 from demur.columns.frames import TableError, TableWarning, Values, check_names, shown
+from demur.columns.schema import no_such_value
 
 __all__ = ["CsvContent", "Dialect", "column_of_text", "decimal_of", "order_of_dates", "sniff", "stream_of"]
 

@@ -20,7 +20,7 @@ from demur.array_types import ByName
 from demur.columns.frames import TableError, listed, shown
 from demur.deferral import Capacity
 from demur.rules import Decision
-from demur.tabular.review_queue import check_budget, rows_to_review, savings
+from demur.tabular.review_queue import rows_to_review, savings
 from demur.tabular.table_files import ParquetFolder, Source, TableReader, open_raw, open_table, source_name
 from demur.tabular.table_model import TableModel
 from demur.tabular.table_writer import TableWriter
@@ -43,11 +43,8 @@ _IN_FLIGHT = 3
 class Decided:
     """The number of rows that were read, and how many of them were declined."""
 
-    rows: int = 0
-    rejected: int = 0
-
-    def __add__(self, other: "Decided") -> "Decided":
-        return Decided(self.rows + other.rows, self.rejected + other.rejected)
+    rows: int
+    rejected: int
 
 
 @dataclass(frozen=True)
@@ -144,11 +141,7 @@ def decide_file(
     options = options or DecideOptions()
     inputs = [] if str(source) == "-" or hasattr(source, "read") else [str(source)]
     writer = TableWriter(target, overwrite=overwrite, inputs=inputs, spreadsheet_safe=spreadsheet_safe)
-    limits = _limits(model, options.capacity)
-    if options.review_budget is not None:
-        check_budget(options.review_budget)
-        if model.asks_experts:
-            raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
+    limits = _limits(model, options)
     decimal = model.schema.decimal if options.decimal is None else options.decimal
     dayfirst = model.schema.dayfirst if options.dayfirst is None else options.dayfirst
     with ExitStack() as stack:
@@ -159,87 +152,68 @@ def decide_file(
             reader = open_table(source, delimiter=options.delimiter, decimal=decimal, dayfirst=dayfirst)
             return stack.enter_context(reader)
 
-        reader = opened()
+        reader, plan = opened(), None
         kept = _checked(model, reader, options)
-        ask = review = None
-        if options.review_budget is not None:
-            review, reader = _review(model, reader, kept, options), opened()
-        elif limits:
-            ask, reader = _assigned(model, reader, limits, options), opened()
-        return _decide(model, reader, writer, kept, options, ask=ask, review=review, progress=progress)
+        if options.review_budget is not None or limits:
+            plan, reader = _plan(model, reader, options, limits), opened()
+        return _decide(model, reader, writer, kept, options, plan, progress)
 
 
-def _limits(model: TableModel, capacity: Mapping[str, float | None] | None) -> dict[str, float]:
+def _limits(model: TableModel, options: DecideOptions) -> dict[str, float]:
     """Return the limits that apply: the model's own, replaced by those that are given."""
-    if capacity and not model.asks_experts:
+    if options.capacity and not model.asks_experts:
         raise TableError("this model has no experts, so there is nothing to limit: fit it with experts")
-    both: dict[str, float | None] = {**model.experts.limits, **(capacity or {})}
+    if options.review_budget is not None and model.asks_experts:
+        raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
+    both: dict[str, float | None] = {**model.experts.limits, **(options.capacity or {})}
     Capacity({name: limit or 0 for name, limit in both.items()}).check_names(list(model.experts.columns))
     return {name: limit for name, limit in both.items() if limit is not None}
 
 
-def _assigned(
-    model: TableModel, reader: TableReader, limits: Mapping[str, float], options: DecideOptions
-) -> NDArray[np.int64]:
-    """Read all rows, and assign them to experts within the limits at the least expected cost."""
-    n_experts, parts = len(model.experts.columns), []
-    for chunk in reader.chunks(model.schema.arrow_types(), options.chunk_rows):
-        costs = model.decide_and_score(chunk, prices=options.prices, where=reader.name)[0].costs
-        assert costs is not None
-        answering = costs[:, :-n_experts].min(axis=1)
-        parts.append(np.column_stack([answering, answering, costs[:, -n_experts:]]))
-    costs = np.concatenate(parts)
+@dataclass(frozen=True)
+class _Plan:
+    """What was chosen for all rows together: the expert to ask, or the rows to review and what a review saves."""
+
+    ask: NDArray[np.int64] | None = None
+    saves: NDArray[np.float64] | None = None
+    reviewed: NDArray[np.bool_] | None = None
+
+
+def _plan(model: TableModel, reader: TableReader, options: DecideOptions, limits: Mapping[str, float]) -> _Plan:
+    """Read all rows, and choose those to review, or assign them to experts at the least expected cost."""
+    chunks = reader.chunks(model.schema.arrow_types(), options.chunk_rows)
+    if options.review_budget is not None:
+        saves = np.concatenate([savings(model, chunk, options.cost, where=reader.name) for chunk in chunks])
+        return _Plan(saves=saves, reviewed=rows_to_review(saves, options.review_budget))
+    decided = (model.decide_and_score(chunk, prices=options.prices, where=reader.name)[0] for chunk in chunks)
+    costs = np.concatenate([one.costs for one in decided if one.costs is not None])
     nothing = np.zeros(len(costs))
     decision = Decision(nothing, nothing, nothing, nothing, costs=costs)
-    ask = Capacity(limits).assign(decision, model.experts.columns).ask
-    return np.asarray(ask, dtype=np.int64)
+    return _Plan(ask=Capacity(limits).assign(decision, model.experts.columns).ask)
 
 
-@dataclass(frozen=True)
-class _Review:
-    """The expected saving of a review of each row, and which rows are reviewed."""
-
-    saves: NDArray[np.float64]
-    chosen: NDArray[np.bool_]
-
-    def apply(self, answers: pa.Table, first: int) -> pa.Table:
-        """Decline the rows to review, and answer all others; ``first`` is the number of the first row, from 0."""
-        part = slice(first, first + answers.num_rows)
-        chosen = pa.array(self.chosen[part])
-        choice = answers.column("first_choice")
-        prediction = pc.if_else(chosen, pa.scalar(None, choice.type), choice)
-        answers = answers.set_column(0, "prediction", prediction).set_column(1, "rejected", chosen)
-        why = pc.if_else(chosen, pc.fill_null(answers.column("reason"), "ambiguous"), pa.scalar(None, pa.string()))
-        answers = answers.set_column(answers.column_names.index("reason"), "reason", why)
-        return answers.append_column(SAVES, pa.array(self.saves[part]))
-
-
-def _review(model: TableModel, reader: TableReader, kept: list[str], options: DecideOptions) -> _Review:
-    """Read all rows, and choose those to review."""
-    if SAVES in kept:
-        raise TableError(f"{reader.name} has a column {SAVES!r} to keep, the name of a column to write: rename it")
-    parts = [
-        savings(model, chunk, options.cost, where=reader.name)
-        for chunk in reader.chunks(model.schema.arrow_types(), options.chunk_rows)
-    ]
-    saves = np.concatenate(parts)
-    assert options.review_budget is not None
-    return _Review(saves, rows_to_review(saves, options.review_budget))
+def _review(answers: pa.Table, saves: NDArray[np.float64], reviewed: NDArray[np.bool_]) -> pa.Table:
+    """Decline the rows to review, and answer all others."""
+    chosen, choice = pa.array(reviewed), answers.column("first_choice")
+    reason = pc.fill_null(answers.column("reason"), "ambiguous")
+    replaced = {
+        "prediction": pc.if_else(chosen, pa.scalar(None, choice.type), choice),
+        "rejected": chosen,
+        "reason": pc.if_else(chosen, reason, pa.scalar(None, pa.string())),
+    }
+    columns = {name: replaced.get(name, answers.column(name)) for name in answers.column_names}
+    return pa.table({**columns, SAVES: saves})
 
 
 def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> list[str]:
     """Refuse a table or options that are not for this model; return the names of the columns to keep."""
     model.schema.check(reader.columns, strict=options.strict, where=reader.name)
-    model.check_prices(options.prices)
-    if options.cost is not None:
-        model.check_cost(options.cost)
-    if options.proba:
-        model.check_proba()
     names = list(reader.columns) if options.keep is None else list(dict.fromkeys(options.keep))
     missing = [name for name in names if name not in reader.columns]
     if missing:
         raise TableError(f"{reader.name} has no column {shown(missing[0])} to keep: it has {listed(reader.columns)}")
-    written = (*model.answer_columns(reader.columns), *(model.proba_columns if options.proba else ()))
+    written = {*model.answer_columns(reader.columns), *(model.proba_columns if options.proba else ())}
+    written |= set() if options.review_budget is None else {SAVES}
     clashes = [name for name in names if name in written]
     if clashes:
         problem = f"{reader.name} has a column {clashes[0]!r} to keep, which is also the name of an answer"
@@ -253,45 +227,37 @@ def _decide(
     writer: TableWriter,
     kept: list[str],
     options: DecideOptions,
-    *,
-    ask: NDArray[np.int64] | None = None,
-    review: _Review | None = None,
+    plan: _Plan | None = None,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> Decided:
-    said = {name: reader.columns[name] or pa.string() for name in model.experts.names if name in reader.columns}
+    plan = plan or _Plan()
+    said = {name: reader.columns[name] or pa.string() for name in model.experts.owners if name in reader.columns}
 
-    def answer(numbered: tuple[int, pa.RecordBatch, pa.RecordBatch]) -> tuple[pa.RecordBatch, Decided]:
-        first, chunk, copies = numbered
-        own: ByName = {}
-        if model.asks_experts:
-            asked = None if ask is None else ask[first : first + chunk.num_rows]
-            own = {"prices": options.prices, "ask": asked, "first": first}
-        answers = model.answers(chunk, options.cost, proba=options.proba, where=reader.name, **own)
-        if review is not None:
-            answers = review.apply(answers, first)
+    def numbered() -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
+        first = 0
+        for chunk, copies in reader.chunks_and_copies(said | model.schema.arrow_types(), kept, options.chunk_rows):
+            yield first, chunk, copies
+            first += chunk.num_rows
+
+    def answer(part: tuple[int, pa.RecordBatch, pa.RecordBatch]) -> pa.RecordBatch:
+        first, chunk, copies = part
+        rows = slice(first, first + chunk.num_rows)
+        place: ByName = {"where": reader.name, "first": first, "ask": None if plan.ask is None else plan.ask[rows]}
+        answers = model.answers(chunk, options.cost, proba=options.proba, prices=options.prices, **place)
+        if plan.saves is not None and plan.reviewed is not None:
+            answers = _review(answers, plan.saves[rows], plan.reviewed[rows])
         columns = {name: copies.column(name) for name in kept}
         columns |= {name: answers.column(name).combine_chunks() for name in answers.column_names}
-        rejected = int(answers.column("rejected").to_numpy().sum())
-        return pa.record_batch(columns), Decided(chunk.num_rows, rejected)
+        return pa.record_batch(columns)
 
-    total = Decided()
+    rows = rejected = 0
     with writer:
-        chunks = reader.chunks_and_copies(said | model.schema.arrow_types(), kept, options.chunk_rows)
-        for batch, count in _in_order(answer, _numbered(chunks)):
+        for batch in _in_order(answer, numbered()):
             writer.write(batch)
-            total += count
-            progress(count.rows)
-    return total
-
-
-def _numbered(
-    chunks: Iterable[tuple[pa.RecordBatch, pa.RecordBatch]],
-) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
-    """Add to each chunk the number of rows before it."""
-    first = 0
-    for chunk, copies in chunks:
-        yield first, chunk, copies
-        first += chunk.num_rows
+            rows += batch.num_rows
+            rejected += pc.sum(batch.column("rejected")).as_py()
+            progress(batch.num_rows)
+    return Decided(rows, rejected)
 
 
 def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:
@@ -353,7 +319,7 @@ def decide_folder(
     dask = optional_dask()
     _check_target(read, final, overwrite)
     folder, chosen = ParquetFolder(read), options or DecideOptions()
-    part, total = part_of(final), Decided()
+    part, done = part_of(final), []
     part.mkdir(parents=True)
     try:
         with connect_dask(scheduler) as client:
@@ -363,12 +329,12 @@ def decide_folder(
                 out.parent.mkdir(parents=True, exist_ok=True)
                 jobs.append(client.submit(_decide_one, load_model, folder, path, out, chosen, pure=False))
             for job in dask.as_completed(jobs):
-                total += job.result()
+                done.append(job.result())
                 progress(1)
         move_into_place(part, final)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return total
+    return Decided(sum(one.rows for one in done), sum(one.rejected for one in done))
 
 
 def _check_target(read: Path, final: Path, overwrite: bool) -> None:

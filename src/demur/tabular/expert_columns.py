@@ -42,10 +42,10 @@ class ExpertColumns:
 
     Examples
     --------
-    >>> experts = ExpertColumns.of({"nurse": ("nurse says", 0.05)}, limits={"nurse": 40})
+    >>> table = pa.table({"nurse says": ["yes", None, "no "], "y": ["yes", "no", "no"]})
+    >>> experts = ExpertColumns.of({"nurse": ("nurse says", 0.05)}, {"nurse": 40}, table.column_names)
     >>> experts
     ExpertColumns(columns={'nurse': ('nurse says',)}, prices={'nurse': 0.05}, limits={'nurse': 40})
-    >>> table = pa.table({"nurse says": ["yes", None, "no "], "y": ["yes", "no", "no"]})
     >>> experts.answers(table, ["no", "yes"])["nurse"].tolist()
     [['yes'], [None], ['no']]
     """
@@ -55,65 +55,62 @@ class ExpertColumns:
     limits: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, experts: Any, limits: Mapping[str, float] | None = None) -> "ExpertColumns":
-        """Read experts from a mapping of names to pairs: the column with the answers, or several, and the price."""
-        if isinstance(experts, ExpertColumns):
-            return experts
+    def of(
+        cls,
+        experts: Any,
+        limits: Mapping[str, float] | None,
+        header: Collection[str],
+        where: str = "the table",
+        uses: Mapping[str, str] | None = None,
+    ) -> "ExpertColumns":
+        """Find the columns of experts in a table.
+
+        Parameters
+        ----------
+        experts : mapping
+            From names to pairs: the column with the answers, or several, and the price. "a,b" stands for two columns if
+            no column has that name.
+        limits : mapping or None
+        header : names
+            The columns of the table.
+        where : str
+            The name of the table in messages.
+        uses : mapping, optional
+            Columns that have another use, each with the reason.
+        """
         try:
-            columns = {name: (own,) if isinstance(own, str) else tuple(own) for name, (own, _) in experts.items()}
+            wanted = {name: (own,) if isinstance(own, str) else tuple(own) for name, (own, _) in experts.items()}
             prices = {name: price for name, (_, price) in experts.items()}
         except (AttributeError, TypeError, ValueError):
             raise InputTypeError(
                 "experts must be a mapping from names to a column and a price, such as "
                 f'{{"nurse": ("nurse_says", 0.05)}}, got {experts!r}.'
             ) from None
-        priced = read_experts(prices)
+        columns: dict[str, tuple[str, ...]] = {}
+        taken = dict(uses or {})
+        for name, one in wanted.items():
+            named = len(one) > 1 or one[0] in header
+            own = one if named else tuple(part.strip() for part in one[0].split(","))
+            for column in own:
+                if column not in header:
+                    problem = f"there is no column {shown(column)} with the answers of {shown(name)}"
+                    raise TableError(f"{problem}{did_you_mean(column, header)}: {where} has {listed(header)}")
+                if column in taken:
+                    raise TableError(f"column {shown(column)} cannot hold answers of {shown(name)}: {taken[column]}")
+                taken[column] = f"it holds answers of {shown(name)}"
+            columns[name] = own
         Capacity(limits or {}).check_names(list(columns))
-        found = cls(columns, {name: one.price for name, one in priced.items()}, dict(limits or {}))
-        twice = [column for column in found.names if found.names.count(column) > 1]
-        if twice:
-            raise TableError(f"the column {shown(twice[0])} is given twice: each expert has answers of its own")
-        return found
-
-    def __bool__(self) -> bool:
-        return bool(self.columns)
+        priced = {name: expert.price for name, expert in read_experts(prices).items()}
+        return cls(columns, priced, dict(limits or {}))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """All columns with answers."""
-        return tuple(column for columns in self.columns.values() for column in columns)
-
-    def found_in(self, header: Collection[str], where: str = "the table") -> "ExpertColumns":
-        """Return the same with columns that are there; "a,b" stands for two columns where no column is called so."""
-        found = {}
-        for name, columns in self.columns.items():
-            own = columns
-            if len(columns) == 1 and columns[0] not in header:
-                own = tuple(part.strip() for part in columns[0].split(","))
-            missing = [column for column in own if column not in header]
-            if missing:
-                problem = f"there is no column {shown(missing[0])} with the answers of {shown(name)}"
-                raise TableError(f"{problem}{did_you_mean(missing[0], header)}: {where} has {listed(header)}")
-            found[name] = own
-        return ExpertColumns.of({name: (own, self.prices[name]) for name, own in found.items()}, self.limits)
-
-    def check(self, target: str, others: Mapping[str, str], classes: Collection[str]) -> None:
-        """Refuse a column that is the target or has another use, and an expert who is named like a class."""
-        for name, columns in self.columns.items():
-            if target in columns:
-                raise TableError(
-                    f"the target {shown(target)} cannot also be what {shown(name)} says: name the column with the "
-                    "expert's own answers"
-                )
-            for column in set(columns) & set(others):
-                problem = f"the column {shown(column)} holds the answers of {shown(name)}"
-                raise TableError(f"{problem}, and cannot also be used otherwise: {others[column]}")
-            if name in classes:
-                raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
+    def owners(self) -> dict[str, str]:
+        """The expert of each column with answers."""
+        return {column: name for name, columns in self.columns.items() for column in columns}
 
     def present(self, columns: Collection[str]) -> bool:
         """Return whether a table has a column with answers of at least one expert."""
-        return any(column in columns for column in self.names)
+        return any(column in columns for column in self.owners)
 
     def answers(
         self, table: pa.Table | pa.RecordBatch, known: Collection[str], *, where: str = "the table", first: int = 0
@@ -132,6 +129,8 @@ class ExpertColumns:
             How many rows came before the first, for messages.
         """
         there, allowed = set(table.schema.names), set(known)
+        for name in allowed & set(self.columns):
+            raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
         found = {}
         for name, columns in self.columns.items():
             people = [
@@ -156,24 +155,19 @@ def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
 
 
 def _answers(column: Values, known: set[str], name: str, where: str, first: int) -> NDArray[np.object_]:
-    """Return answers as class names: as they are written, without spaces around, or as they would be read."""
-    if isinstance(column, pa.Array):
-        column = pa.chunked_array([column])
+    """Return answers as class names: as they are written, without spaces around, or as a CSV file is read."""
+    column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
     texts = class_texts(column)
-    as_read = None
-    for row, text in enumerate(texts.tolist()):
-        if text is None or text in known:
+    as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
+    found: NDArray[np.object_] = np.full(len(texts), None, dtype=object)
+    for row, (text, value) in enumerate(zip(texts.tolist(), as_read.tolist(), strict=True)):
+        if text is None:
             continue
-        plain = text.strip()
-        if plain not in known and plain.lower() not in _GAPS:
-            if as_read is None:
-                as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
-            plain = as_read[row]
-            if plain not in known:
-                hint = did_you_mean(text, known)
-                raise TableError(
-                    f"{where}: column {shown(name)}, row {first + row + 1:,}, holds {shown(text)}, which is not one of "
-                    f"the classes {listed(sorted(known))}{hint}: leave the cell empty where there is no answer"
-                )
-        texts[row] = plain if plain in known else None
-    return texts
+        found[row] = next((one for one in (text, text.strip(), value) if one in known), None)
+        if found[row] is None and text.strip().lower() not in _GAPS:
+            raise TableError(
+                f"{where}: column {shown(name)}, row {first + row + 1:,}, holds {shown(text)}, which is not one of the "
+                f"classes {listed(sorted(known))}{did_you_mean(text, known)}: leave the cell empty where there is no "
+                "answer"
+            )
+    return found

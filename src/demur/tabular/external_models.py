@@ -1,36 +1,61 @@
-"""Classifiers that were fitted elsewhere: the columns they take, the form of their input, and a reject option."""
+"""Models made elsewhere: fitted classifiers of scikit-learn's interface, and files with their probabilities."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Estimator
-from demur.columns.column import Column, as_type
-from demur.columns.frames import TableError, listed, shown
-from demur.columns.schema import Schema
+from demur.columns.frames import TableError, as_table, listed, shown
+from demur.columns.schema import LARGEST, Column, Schema, as_type, kind_of_type
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
 from demur.rules import Rule
-from demur.tabular.class_labels import class_texts, label_type
-from demur.tabular.table_model import LARGEST, Reads, free_label
+from demur.tabular.class_labels import LabelledTable, class_texts, label_type
+from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
+from demur.tabular.table_files import Source
+from demur.tabular.table_model import Reads, TableModel, free_label
 
-__all__ = [
-    "REFUSALS",
-    "columns_for",
-    "described",
-    "label_type_of",
-    "model_input",
-    "refusal",
-    "schema_of_estimator",
-    "with_reject_option",
-]
+__all__ = ["REFUSALS", "class_columns", "fit_proba", "model_input", "refusal", "schema_of_estimator", "wrap_estimator"]
 
 REFUSALS = (ValueError, TypeError, AttributeError, KeyError, IndexError)
 """Exceptions that estimators raise on values that they cannot take."""
+
+
+def wrap_estimator(
+    estimator: Estimator,
+    schema: Any,
+    *,
+    target: str | None = None,
+    cost: float | None = None,
+    rule: Rule | None = None,
+    calibrate: Any = None,
+) -> TableModel:
+    """Return a fitted classifier as a model of a table: :meth:`TableModel.wrap` has the parameters."""
+    if not isinstance(schema, Schema):
+        table = as_table(schema)
+        schema = Schema.from_frame(table, target=target if target in table.column_names else None)
+    name = target or schema.target or "class"
+    used, reads = _columns_for(estimator, schema.without(name))
+    used, data, rows = replace(used, target=name), None, None
+    if calibrate is not None:
+        data = LabelledTable.of(as_table(calibrate), name, "the table to calibrate on")
+        rows = model_input(used, data.rows, reads, data.name)
+    classifier = _with_reject_option(estimator, cost, rule, rows, None if data is None else data.labels)
+    inner = _inner(estimator)
+    steps = ", ".join(_name(step) for _, step in getattr(inner, "steps", ()))
+    facts = {
+        "model": _name(inner),
+        "model_in_words": f"your own {_name(inner)}" + (f" ({steps})" if steps else ""),
+        "calibrated_on": 0 if data is None else len(data.labels),
+    }
+    try:
+        kind = label_type(pa.chunked_array([pa.array(classifier.classes_.tolist())]), "classes")
+    except pa.ArrowException:  # labels of several types
+        kind = "text"
+    return TableModel(used, classifier, label_type=kind, facts=facts, reads=reads)
 
 
 def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, where: str = "the table") -> Any:
@@ -52,101 +77,64 @@ def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, 
     array([[1.0, 'cat'],
            [nan, 'newt']], dtype=object)
     """
-    missing = [name for name in schema.names if name not in table.schema.names]
-    if missing:
-        raise TableError(f"{where} has no column {listed(missing)}: give all columns that the model was fitted on")
+    if reads == "numbers":
+        numbers = schema.encode(table, where=where)
+        return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
+    schema.check_present(table, where)
     values = {column.name: _values(column, table.column(column.name), where) for column in schema.columns}
-    if reads == "frame":
-        try:
-            import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
-        except ImportError:
-            raise MissingExtraError("this model reads a data frame: pip install pandas where it is used.") from None
-        return pd.DataFrame(values)
     if reads == "texts":
         return next(iter(values.values()))
-    matrix: AnyArray = np.empty((table.num_rows, len(values)), dtype=np.float64 if reads == "numbers" else object)
-    for position, column in enumerate(values.values()):
-        matrix[:, position] = column
-    return matrix
+    if reads == "objects":
+        return np.column_stack([column.astype(object) for column in values.values()])
+    try:
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
+    except ImportError:
+        raise MissingExtraError("this model reads a data frame: pip install pandas where it is used.") from None
+    return pd.DataFrame(values)
 
 
 def _values(column: Column, values: Any, where: str) -> AnyArray:
-    """Return a column as pandas would hold it: NaN for what is missing, in text as well."""
+    """Return a column as pandas reads it from a file: NaN for what is missing, in text as well."""
     if column.kind == "number":
-        numbers = column.encode(values, where)
-        return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
+        return column.encode(values, where)
+    typed = as_type(values, column.arrow_type, column.name, where)
     if column.kind in ("date", "time"):
-        moments = (
-            values if pa.types.is_duration(values.type) else as_type(values, column.arrow_type, column.name, where)
-        )
-        if pa.types.is_time(moments.type):
-            moments = pc.cast(pc.cast(moments, pa.int64()), pa.duration(column.unit))
-        return np.asarray(moments.to_numpy() if isinstance(moments, pa.ChunkedArray) else moments.to_numpy(False))
-    typed = as_type(values, pa.bool_() if column.kind == "boolean" else pa.string(), column.name, where)
-    if column.kind == "boolean" and not typed.null_count:
         return np.asarray(typed)
-    found: NDArray[np.object_] = np.empty(len(typed), dtype=object)
-    found[:] = [np.nan if value is None else value for value in typed.to_pylist()]
-    return found
+    found = np.array([np.nan if value is None else value for value in typed.to_pylist()], dtype=object)
+    return found if column.kind == "category" or typed.null_count else found.astype(bool)
 
 
-def columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:
-    """Return the columns that an estimator takes, in its order, and the form in which it takes them.
-
-    Parameters
-    ----------
-    estimator : fitted classifier
-    schema : Schema
-        Of a table that has these columns, and perhaps others.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> schema = Schema((Column("size", "number"), Column("age", "number")))
-    >>> columns_for(GaussianNB().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1]), schema)[1]
-    'numbers'
-    """
+def _columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:
+    """Return the columns that an estimator takes, in its order, and the form in which it takes them."""
+    names, width = (getattr(estimator, name, None) for name in ("feature_names_in_", "n_features_in_"))
+    if names is not None:
+        by_name = {column.name: column for column in schema.columns}
+        if missing := [name for name in names if name not in by_name]:
+            raise TableError(
+                f"the model was fitted on {listed(missing)}, and the table has the columns {listed(schema.names)}: "
+                "give a table with the columns that the model was fitted on"
+            )
+        chosen = tuple(by_name.pop(name) for name in names)
+        aside = {**schema.set_aside, **dict.fromkeys(by_name, "the model was not fitted on it")}
+        remarks = {name: words for name, words in schema.remarks.items() if name not in by_name}
+        return replace(schema, columns=chosen, set_aside=aside, remarks=remarks), "frame"
     first = _inner(estimator)
     while steps := getattr(first, "steps", None) or getattr(first, "transformer_list", None):
         first = steps[0][1]
-    names = getattr(estimator, "feature_names_in_", None)
-    if hasattr(first, "build_analyzer") and names is None:
-        if [column.kind for column in schema.columns] != ["category"]:
-            raise TableError(
-                f"{_name(first)} reads one column of text, and the schema has {listed(schema.names)}: give a table "
-                "with that column and the target alone, or drop the others"
-            )
+    kinds = [column.kind for column in schema.columns]
+    if hasattr(first, "build_analyzer") and kinds == ["category"]:
         return schema, "texts"
-    if names is not None:
-        return _named_columns(schema, [str(name) for name in names]), "frame"
-    width = getattr(estimator, "n_features_in_", None)
-    if width is not None and width != len(schema.columns):
+    if hasattr(first, "build_analyzer") or width not in (None, len(kinds)):
+        fitted_on = "one column of text" if width is None else f"a matrix of {width:,} columns"
         raise TableError(
-            f"{_name(estimator)} was fitted on a matrix of {width:,} columns, and the schema has "
-            f"{len(schema.columns):,}, {listed(schema.names)}: give those that it was fitted on, in that order"
+            f"{_name(estimator)} was fitted on {fitted_on}, and the table has {listed(schema.names)}: give the columns "
+            "that it was fitted on, in that order, and the target"
         )
-    plain = all(column.kind in ("number", "boolean") for column in schema.columns)
-    return schema, "numbers" if plain else "objects"
-
-
-def _named_columns(schema: Schema, names: Sequence[str]) -> Schema:
-    by_name = {column.name: column for column in schema.columns}
-    missing = [name for name in names if name not in by_name]
-    if missing:
-        why = schema.set_aside.get(missing[0])
-        because = f", of which {shown(missing[0])} cannot be used because {why}" if why else ""
-        raise TableError(
-            f"the model was fitted on {listed(missing)}{because}, which the schema does not have: it has "
-            f"{listed(schema.names)}; give a table with the columns that the model was fitted on"
-        )
-    unused = {name: "the model was not fitted on it" for name in by_name if name not in set(names)}
-    remarks = {name: words for name, words in schema.remarks.items() if name in names}
-    aside = {**schema.set_aside, **unused}
-    return replace(schema, columns=tuple(by_name[name] for name in names), set_aside=aside, remarks=remarks)
+    return schema, "numbers" if {*kinds} <= {"number", "boolean"} else "objects"
 
 
 def schema_of_estimator(estimator: Estimator) -> Schema:
-    """Return the columns of a fitted estimator as far as it knows them: their names, all of them as numbers.
+    """Return the columns that a fitted estimator knows: their names, and numbers as their type.
 
     Examples
     --------
@@ -187,80 +175,49 @@ def _inner(estimator: Estimator) -> Estimator:
             return estimator
 
 
-def with_reject_option(
-    estimator: Estimator,
-    *,
-    cost: float | None = None,
-    rule: Rule | None = None,
-    rows: Any = None,
-    labels: NDArray[np.str_] | None = None,
+def _with_reject_option(
+    estimator: Estimator, cost: float | None, rule: Rule | None, rows: Any, labels: NDArray[np.str_] | None
 ) -> Any:
-    """Return a fitted classifier as one that may decline; one that may already stays as it is.
-
-    Parameters
-    ----------
-    estimator : fitted classifier
-    cost, rule : optional
-        For a classifier without a reject option.
-    rows, labels : optional
-        Rows as the estimator takes them, and labels as text, to calibrate it on, and to fit the rule on.
-    """
+    """Return a fitted classifier as one that may decline; one that may already stays as it is."""
     from sklearn.base import is_classifier
     from sklearn.exceptions import NotFittedError
     from sklearn.frozen import FrozenEstimator
     from sklearn.utils.validation import check_is_fitted
 
     from demur.estimators import RejectOption
-    from demur.estimators.base import RejectingClassifier
+    from demur.estimators.base import RejectingClassifier, choose_reject_label
 
+    if isinstance(estimator, RejectingClassifier):
+        if cost is not None or rule is not None or rows is not None:
+            raise InputError(
+                f"this {_name(estimator)} has a reject option already: leave out cost, rule and calibrate, or use "
+                "set_params on it before."
+            )
+        return estimator
+    methods = ("predict_proba", "decision_function")
+    if not any(hasattr(estimator, one) for one in methods) or not is_classifier(estimator):
+        raise InputTypeError(f"a {_name(estimator)} is no classifier with {' or '.join(methods)}: give one.")
     try:
         check_is_fitted(estimator)
     except NotFittedError:
         raise InputError(f"this {_name(estimator)} is not fitted: fit it first, then wrap it.") from None
-    except TypeError:
-        raise InputTypeError(f"a {_name(estimator)} is not a classifier: give a fitted one.") from None
-    if isinstance(estimator, RejectingClassifier):
-        given = {"cost": cost, "rule": rule, "calibrate": rows}
-        named = [name for name, value in given.items() if value is not None]
-        if named:
-            raise InputError(
-                f"this {_name(estimator)} has a reject option already: leave out {' and '.join(named)}, or use "
-                "set_params on it before."
-            )
-        return estimator
-    if not is_classifier(estimator) or not any(
-        hasattr(estimator, one) for one in ("predict_proba", "decision_function")
-    ):
-        raise InputTypeError(
-            f"a {_name(estimator)} is no classifier with predict_proba or decision_function: give one."
-        )
     classes = np.asarray(estimator.classes_)
-    if classes.ndim != 1 or len(classes) < 2:
-        raise InputError(f"this {_name(estimator)} does not choose between two classes or more: classes_ is {classes}.")
     option = RejectOption(
-        estimator if isinstance(estimator, FrozenEstimator) else FrozenEstimator(estimator),
+        FrozenEstimator(estimator),
         cost=0.2 if cost is None else cost,
         rule=rule,
         calibration=None if rows is None else "auto",
         reject_label=free_label(classes),
     )
-    if rows is not None and labels is not None:
+    if labels is not None:
         return option.fit(rows, _as_classes(labels, classes))
     if rule is not None and rule.needs_fit:
         raise InputError(f"{type(rule).__name__} is fitted on labelled rows: give some that are new to the model.")
-    return _uncalibrated(option, classes)
-
-
-def _uncalibrated(option: Any, classes: AnyArray) -> Any:
-    """Return the option as ``fit`` would leave it without any rows: only the classes are known."""
-    from demur.estimators.base import choose_reject_label
-
+    # What fit does without any rows: only the classes are known.
     option._check_parameters()
-    option.estimator_ = option.estimator
-    option.classes_ = classes
+    option.estimator_, option.classes_ = option.estimator, classes
     option.reject_label_ = choose_reject_label(classes, option.reject_label)
-    option.class_prior_ = np.zeros(len(classes))
-    option.equal_rows_ = 0
+    option.class_prior_, option.equal_rows_ = np.zeros(len(classes)), 0
     option.label_shift_ = option.calibrator_ = option.fitted_rule_ = None
     return option
 
@@ -269,45 +226,15 @@ def _as_classes(labels: NDArray[np.str_], classes: AnyArray) -> AnyArray:
     """Return labels that were read as text in the estimator's own type."""
     texts = class_texts(pa.array(classes.tolist()))
     position = {text: number for number, text in enumerate(texts)}
-    unknown = sorted({str(label) for label in labels if label not in position})
+    unknown = sorted(set(labels.tolist()) - set(position))
     if unknown:
         raise TableError(f"the labels hold {listed(unknown)}, which the model does not know: it has {listed(texts)}")
     found: AnyArray = classes[[position[label] for label in labels]]
     return found
 
 
-def label_type_of(classes: AnyArray) -> str:
-    """Return how classes are written in a table, by the type that they have in an estimator.
-
-    Examples
-    --------
-    >>> [label_type_of(np.array(classes)) for classes in ([0, 1], [0.5, 1.0], [False, True], ["a", "b"])]
-    ['integer', 'number', 'boolean', 'text']
-    """
-    try:
-        return label_type(pa.chunked_array([pa.array(classes.tolist())]), "classes")
-    except pa.ArrowException:  # labels of several types
-        return "text"
-
-
-def described(estimator: Estimator) -> str:
-    """Return what an estimator is, for people.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> described(make_pipeline(StandardScaler(), GaussianNB()))
-    'your own Pipeline (StandardScaler, GaussianNB)'
-    """
-    inner = _inner(estimator)
-    steps = ", ".join(_name(step) for _, step in getattr(inner, "steps", ()))
-    return f"your own {_name(inner)}" + (f" ({steps})" if steps else "")
-
-
 def refusal(error: Exception, estimator: Estimator, where: str) -> TableError:
-    """Return an estimator's complaint about rows as one sentence."""
+    """Return an estimator's error about rows as one sentence."""
     if isinstance(error, UserError):
         return TableError(str(error))
     words = str(error).strip().split("\n")[0].rstrip(".: ")
@@ -316,3 +243,141 @@ def refusal(error: Exception, estimator: Estimator, where: str) -> TableError:
 
 def _name(estimator: Estimator) -> str:
     return type(estimator).__name__
+
+
+def fit_proba(path: Source, target: str, *, kind: str | None = None, **options: Any) -> FittedFile:
+    r"""Fit calibration and a rule on a file with a number for each class, and the true label, of each row.
+
+    The model reads files with the same columns; it can predict, be evaluated, served, exported and monitored.
+
+    Parameters
+    ----------
+    path : path, "-" or binary stream
+        A table with a column for each class, named like the class, ``cat`` or with the same text before or after it
+        in all of them, ``proba:cat``; and one with the labels. Other columns are set aside.
+    target : str
+        The column with the labels.
+    kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}, optional
+        What the numbers are; detected by default. Probabilities whose kind is given are divided by their sum.
+    **options
+        The fields of :class:`FitOptions` that are about data, decision and validation. ``keep`` names columns of
+        classes that no row has as its label, ``drop`` columns that are not classes.
+
+    Raises
+    ------
+    InputError, TableError
+        If a label has no column, or a row does not hold numbers of its kind; in one sentence.
+
+    Examples
+    --------
+    >>> import io
+    >>> said = b"cat,dog,y\n" + b"-0.1,-2.5,cat\n-3.2,-0.05,dog\n-0.2,-1.9,dog\n" * 40
+    >>> fitted = fit_proba(io.BytesIO(said), "y")
+    >>> fitted.model.facts["proba_kind"], fitted.model.schema.names
+    ('log-probabilities', ('cat', 'dog'))
+    >>> fitted.model.predict_proba(pa.table({"cat": [-0.1], "dog": [-2.5]})).round(2)
+    array([[0.77, 0.23]])
+    """
+    file = TrainingFile.read(path, target, FitOptions(**options))
+    data, spec = file.data, file.spec
+    by_class, aside = class_columns(data.rows, target, data.classes, keep=spec.keep, drop=spec.roles)
+    classes = list(by_class)
+    schema = Schema(tuple(Column(name, "number") for name in by_class.values()), target, aside)
+    values = schema.encode(data.rows)
+    given, notes = _probabilities(values, classes, kind, data)
+    unseen = sorted(set(classes) - set(data.classes))
+    if unseen:
+        notes.append(f"no row has the label {listed(unseen)}, which the model can answer nevertheless.")
+
+    fitted, _ = file.fit(schema, np.arange(float(len(values))).reshape(-1, 1), given)
+    return replace(fitted, notes=tuple(notes))
+
+
+def _probabilities(
+    values: NDArray[np.float64], classes: list[str], kind: str | None, data: LabelledTable
+) -> tuple[Any, list[str]]:
+    """Return the classifier that reads the numbers, and a note about their kind."""
+    from demur.estimators.precomputed_probabilities import (
+        PROBA_KINDS,
+        PrecomputedProbabilities,
+        find_kind,
+        rounding_of,
+    )
+
+    notes, tolerance, kinds = [], None, ", ".join(PROBA_KINDS)
+    if kind is not None and kind not in PROBA_KINDS:
+        raise InputError(f"there is no kind {kind!r} of numbers; choose one of {kinds}.")
+    try:
+        if kind is None:
+            known = values[~np.isnan(values).all(axis=1)]
+            kind, tolerance = find_kind(known), rounding_of(known)
+            notes.append(f"the numbers are taken for {kind} ({PROBA_KINDS[kind]}): --proba-kind says otherwise.")
+        estimator = PrecomputedProbabilities(np.array(classes), kind, tolerance)
+        estimator.predict_proba(values)
+    except InputError as error:
+        where = f"{data.name}, counting rows with a label" if data.n_unlabelled else data.name
+        problem = str(error).rstrip(".")
+        raise TableError(f"{where}: {problem}; correct it, or give --proba-kind, one of {kinds}") from None
+    return estimator, notes
+
+
+def class_columns(
+    table: pa.Table, target: str, labels: Sequence[str], *, keep: Collection[str] = (), drop: Collection[str] = ()
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the column of each class, found by its name, and the reason for each other column to be set aside.
+
+    A column of numbers whose name is no label is a class without rows if all columns have the same text before or
+    after the label, or if ``keep`` names it.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    target : str
+    labels : sequence of str
+        The labels that occur.
+    keep, drop : names
+
+    Examples
+    --------
+    >>> table = pa.table({"id": [1], "p_cat": [0.2], "p_dog": [0.7], "p_newt": [0.1], "y": ["cat"]})
+    >>> class_columns(table, "y", ["cat", "dog"])
+    ({'cat': 'p_cat', 'dog': 'p_dog', 'newt': 'p_newt'}, {'id': 'it is not named like a class'})
+    """
+    names = [name for name in table.column_names if name != target and name not in drop]
+    before, after = _affixes(names, labels, target)
+    by_class: dict[str, str] = {}
+    aside: dict[str, str] = {}
+    for name in names:
+        is_named = name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)
+        text = _canonical(name[len(before) : len(name) - len(after)], labels)
+        if not is_named or not (text in labels or before or after or name in keep):
+            aside[name] = "it is not named like a class"
+        elif kind_of_type(table.schema.field(name).type) != "number":
+            raise TableError(f"the column {shown(name)} of the class {shown(text)} holds no numbers: give its numbers")
+        elif text in by_class:
+            raise TableError(f"{shown(by_class[text])} and {shown(name)} are both about {shown(text)}: leave one")
+        else:
+            by_class[text] = name
+    return dict(sorted(by_class.items())), aside
+
+
+def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[str, str]:
+    """Return the text before and after the label in the names of the classes' columns, as short as possible."""
+    missing = sorted(set(labels) - {_canonical(name, labels) for name in names})
+    if not missing:
+        return "", ""
+    longest = max(labels, key=len)
+    parts = [name.split(longest, 1) for name in names if longest in name]
+    found = [(one[0], one[1]) for one in parts if all(f"{one[0]}{label}{one[1]}" in names for label in labels)]
+    if not found:
+        absent = [label for label in missing if not any(label in name for name in names)] or missing
+        raise TableError(
+            f"there is no column for {listed(absent)}, which {shown(target)} holds: name the column of each class "
+            f"like the class, or with the same text before or after it; the columns are {listed(names)}"
+        )
+    return min(found, key=lambda one: len(one[0]) + len(one[1]))
+
+
+def _canonical(name: str, labels: Sequence[str]) -> str:
+    """Return the label that a column's name stands for: pandas writes the classes 0 and true as 0.0 and True."""
+    return next((text for text in (name, name.lower(), name.removesuffix(".0")) if text in labels), name)

@@ -1,7 +1,7 @@
-"""A review queue of limited size: which rows to review, why, and the expected saving of each review."""
+"""Reviews of limited number: rows to review, the audit of answers, and a model fitted again on reviewed rows."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.columns.frames import TableError, shown
 from demur.errors import InputError
-from demur.rules import CostMatrix
-from demur.tabular.class_labels import class_texts
+from demur.rules import Chow, CostMatrix
+from demur.tabular.class_labels import LabelledTable, class_texts, writable_type
 from demur.tabular.table_model import TableModel
 
-__all__ = ["ReviewThreshold", "draw_audit", "reviewed_rows", "rows_to_review", "savings"]
+__all__ = [
+    "Refitted",
+    "ReviewThreshold",
+    "draw_audit",
+    "refit_table",
+    "review_weights",
+    "reviewed_rows",
+    "rows_to_review",
+    "savings",
+]
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 WHY, DECLINED, AUDIT = "why", "declined", "audit"
-"""The column that says why a row is reviewed, and what it says; it is empty where a row is not."""
+"""The column with the reason for a review, and its values; it is empty for rows that are not reviewed."""
+
+_MOST_ROWS = 200_000
+"""Rows that weights may multiply the table to; beyond it all weights shrink alike."""
 
 
-def draw_audit(reject: ArrayLike, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def draw_audit(reject: ArrayLike, share: float, rng: np.random.Generator) -> Mask:
     """Draw answered rows for a review at random, each with the same probability; declined rows are never drawn.
 
     The share of wrong answers among the drawn ones is then an unbiased estimate of that among all answers, unlike that
@@ -47,26 +60,25 @@ def draw_audit(reject: ArrayLike, share: float, rng: np.random.Generator) -> NDA
 
 
 def check_audit(share: float) -> None:
-    """Refuse what is not a share."""
+    """Refuse an audit share outside [0, 1]."""
     if not 0 <= share <= 1:
         raise InputError(f"audit must be a share from 0 to 1, got {share!r}.")
 
 
-def reviewed_rows(
-    table: pa.Table, model: TableModel, *, where: str = "the table"
-) -> tuple[pa.Table, NDArray[np.bool_] | None]:
-    """Return the rows that were declined or drawn for the audit, and which were declined; None where nothing says.
+def reviewed_rows(table: pa.Table, model: TableModel, *, where: str = "the table") -> tuple[pa.Table, Mask | None]:
+    """Return the rows that were declined or drawn for the audit, and which were declined; None if it is not known.
 
-    A column ``why`` says it, as the service and ``demur monitor --to-review`` write it. A row in which it is empty was
-    answered and not drawn: whoever gave it a label had a reason to, which an estimate must not depend on.
+    The service and ``demur monitor --to-review`` write the column ``why``, which says it. Rows without a reason were
+    answered and not drawn. They got their labels for some other reason, and are left out, because they would bias
+    estimates.
 
     Parameters
     ----------
     table : pyarrow.Table
     model : TableModel
-        A column of its own that is called ``why`` says nothing about reviews.
+        If one of its own columns is called ``why``, that column is not read.
     where : str
-        What messages call the table.
+        The name of the table in messages.
 
     Examples
     --------
@@ -80,27 +92,21 @@ def reviewed_rows(
     """
     if WHY not in table.column_names or WHY in (*model.schema.names, model.target):
         return table, None
-    why = np.array([one or None for one in class_texts(table[WHY])], dtype=object)
-    known = {DECLINED, AUDIT, None}
-    odd = next((one for one in why.tolist() if one not in known), None)
-    if odd is not None:
-        problem = f"the column {shown(WHY)} of {where} holds {shown(odd)}"
-        raise TableError(f"{problem}: it says {DECLINED} or {AUDIT}, or nothing; give another column another name")
-    reviewed = np.array([one is not None for one in why], dtype=bool)
-    if len(why) and not reviewed.any():
-        problem = f"the column {shown(WHY)} of {where} says {DECLINED} or {AUDIT} of no row"
-        raise TableError(f"{problem}: other rows say nothing about the answers; give those that were to be reviewed")
-    declined = np.asarray(why[reviewed] == DECLINED, dtype=bool)
-    return (table if reviewed.all() else table.filter(pa.array(reviewed))), declined
+    why = np.array([one or "" for one in class_texts(table[WHY])])
+    odd = np.setdiff1d(why, [DECLINED, AUDIT, ""])
+    if len(odd) or not why.any():
+        found = f"holds {shown(odd[0])}" if len(odd) else "is empty in all rows"
+        raise TableError(f"the column {shown(WHY)} of {where} {found}: it says {DECLINED} or {AUDIT} of reviewed rows")
+    return table.filter(pa.array(why != "")), np.asarray(why[why != ""] == DECLINED)
 
 
 def savings(model: TableModel, table: Any, cost: float | None = None, *, where: str = "the table") -> Floats:
-    """Return the expected saving of a review of each row: the cost of the best answer less that of the review.
+    """Return the expected saving of a review of each row: the cost of the best answer minus that of the review.
 
-    With a price c that is 1 - p - c, where p is the probability of the first choice; with a cost matrix, the smallest
-    mean cost of an answer less that of declining; with a rule that has no price, 1 - p: the mistakes saved. It is
-    negative where answering is the cheaper way. For a novel row the probabilities say nothing: its answer counts as
-    wrong, at the highest cost that there is.
+    With a cost c this is 1 - p - c, where p is the probability of the first choice. With a cost matrix it is the
+    smallest mean cost of an answer minus that of declining. With a rule without a cost it is 1 - p, the mistakes saved.
+    It is negative where answering is cheaper. The probabilities of a novel row are not reliable: its answer counts as
+    wrong, at the highest cost.
 
     Parameters
     ----------
@@ -108,9 +114,9 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
         With class probabilities.
     table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
     cost : float, optional
-        Another price of a review than the model's.
+        Cost of a review, if it differs from the model's.
     where : str
-        What messages call the table.
+        The name of the table in messages.
 
     Examples
     --------
@@ -121,26 +127,21 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
     >>> savings(model, pa.table({"size": [1.1, 3.1]})).round(2)
     array([-0.2,  0.3])
     """
-    if not model.has_proba:
-        raise InputError(
-            "savings are computed from class probabilities, which this model does not have: fit one that has them, "
-            "such as auto or ce."
-        )
+    model.check_proba()
     decision, proba = model.decide_and_score(table, cost, where=where)
     novel = np.zeros(len(proba), dtype=bool) if decision.novel is None else decision.novel
     rule = getattr(model.classifier, "rule_", None)
     if isinstance(rule, CostMatrix):
         matrix = np.asarray(rule.costs, dtype=np.float64)
         costs = proba @ matrix
-        least = costs[:, :-1].min(axis=1)
-        return np.asarray(np.where(novel, matrix[:, :-1].max(), least) - costs[:, -1])
+        return np.asarray(np.where(novel, matrix[:, :-1].max(), costs[:, :-1].min(axis=1)) - costs[:, -1])
     price = model.cost if cost is None else cost
     wrong = np.where(novel, 1.0, 1 - proba[np.arange(len(proba)), decision.label])
     return np.asarray(wrong - (0.0 if price is None else price), dtype=np.float64)
 
 
-def rows_to_review(saves: ArrayLike, budget: float) -> NDArray[np.bool_]:
-    """Return which rows to review: the given number with the largest savings, the earlier one of two that tie.
+def rows_to_review(saves: ArrayLike, budget: float) -> Mask:
+    """Return which rows to review: those with the largest savings, the earlier one of two that tie.
 
     Parameters
     ----------
@@ -155,11 +156,9 @@ def rows_to_review(saves: ArrayLike, budget: float) -> NDArray[np.bool_]:
     >>> rows_to_review([0.1, 0.3, 0.3, -0.2, 0.3], 0.7).sum()
     np.int64(3)
     """
-    values = np.asarray(saves, dtype=np.float64)
-    if values.ndim != 1 or np.isnan(values).any():
-        raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
+    values = _checked_savings(saves)
     check_budget(budget)
-    n_rows = math.floor(budget * len(values) + 1e-9) if budget < 1 else min(int(budget), len(values))
+    n_rows = math.floor(budget * len(values) + 1e-9) if budget < 1 else int(budget)
     chosen = np.zeros(len(values), dtype=bool)
     chosen[np.argsort(-values, kind="stable")[:n_rows]] = True
     return chosen
@@ -169,6 +168,13 @@ def check_budget(budget: float) -> None:
     """Refuse a budget that is neither a number of rows nor a share."""
     if not (math.isfinite(budget) and budget >= 0) or (budget >= 1 and budget != int(budget)):
         raise InputError(f"a review budget is a whole number of rows, or a share below 1, got {budget!r}.")
+
+
+def _checked_savings(saves: ArrayLike) -> Floats:
+    values = np.asarray(saves, dtype=np.float64)
+    if values.ndim != 1 or np.isnan(values).any():
+        raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
+    return values
 
 
 @dataclass(frozen=True)
@@ -204,39 +210,174 @@ class ReviewThreshold:
 
     @classmethod
     def choose(cls, saves: ArrayLike, share: float, delta: float = 0.05) -> "ReviewThreshold":
-        """Choose the threshold on rows from where new ones will come, independent of each other.
+        """Choose the threshold on independent rows of the distribution that new rows will come from.
 
         Parameters
         ----------
         saves : array of shape (n,)
-            As :func:`savings` gives them; labels are not needed.
+            As :func:`savings` returns them; labels are not needed.
         share : float
             The largest share of rows to review, in (0, 1).
         delta : float, default 0.05
-            How probable it may be, over the choice of these rows, that the share is exceeded.
+            Largest probability, over the choice of these rows, that the share is exceeded.
         """
-        values = np.sort(np.asarray(saves, dtype=np.float64))[::-1]
+        from scipy.stats import beta  # it takes a while to import
+
+        values = np.sort(_checked_savings(saves))[::-1]
         for name, value in (("share", share), ("delta", delta)):
             if not 0 < value < 1:
                 raise InputError(f"{name} must be between 0 and 1, got {value!r}.")
-        if values.ndim != 1 or np.isnan(values).any():
-            raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
-        n = len(values)
-        ranks = np.arange(1, n + 1)
-        from scipy.stats import beta  # it takes a while to import
-
+        n, ranks = len(values), np.arange(1, len(values) + 1)
         kept = np.flatnonzero(beta.ppf(1 - delta, ranks, n - ranks + 1) <= share)
         threshold = float(values[kept[-1]]) if len(kept) else math.inf
         return cls(threshold, float(share), float(delta), n, int((values > threshold).sum()))
 
-    def reviewed(self, saves: ArrayLike) -> NDArray[np.bool_]:
+    def reviewed(self, saves: ArrayLike) -> Mask:
         """Return which rows are reviewed."""
         return np.asarray(np.asarray(saves) > self.threshold)
 
     def most_of(self, n_rows: int, confidence: float = 0.95) -> int:
-        """Return how many of the next rows will be reviewed at the most, with this confidence in a single look."""
+        """Return an upper bound, at this confidence, on how many of the next rows will be reviewed."""
         if math.isinf(self.threshold):
             return 0
         from scipy.stats import betabinom
 
         return int(betabinom.ppf(confidence, n_rows, self.n_above + 1, self.n_rows - self.n_above))
+
+
+def review_weights(declined: Mask, labelled: Mask, audit: float) -> Floats:
+    """Return how many rows of the stream each reviewed row stands for; 0 where there is no label yet.
+
+    The weight of a row is the inverse of its probability of a review (Horvitz and Thompson 1952): 1 for a declined row,
+    the audit share for an answered one.
+
+    Parameters
+    ----------
+    declined : array of bool, shape (n,)
+        Whether the model declined the row; the others were drawn for the audit.
+    labelled : array of bool, shape (n,)
+        Whether a reviewer has given a label. Missing labels are assumed to be missing at random.
+    audit : float
+        The share of answered rows that was drawn.
+
+    Examples
+    --------
+    >>> review_weights(np.array([True, True, False]), np.array([True, False, True]), audit=0.1)
+    array([ 2.,  0., 10.])
+    """
+    if not 0 < audit <= 1:
+        raise InputError(f"audit must be a share above 0 and at most 1, got {audit!r}.")
+    weights = np.zeros(len(declined))
+    for stratum, each in ((declined, 1.0), (~declined, 1 / audit)):
+        known = stratum & labelled
+        weights[known] = each * stratum.sum() / max(known.sum(), 1)
+    return weights
+
+
+@dataclass(frozen=True, eq=False)
+class Refitted:
+    """A model that was fitted again.
+
+    Parameters
+    ----------
+    model : TableModel
+    n_trained, n_declined, n_audited : int
+        Old rows, declined rows that were reviewed, and answered ones of the audit.
+    """
+
+    model: TableModel
+    n_trained: int
+    n_declined: int
+    n_audited: int
+
+
+def refit_table(
+    model: TableModel,
+    table: pa.Table,
+    reviewed: pa.Table,
+    *,
+    audit: float = 0.02,
+    time_budget: float | None = 90.0,
+    verbose: int = 0,
+) -> Refitted:
+    """Fit a model again on its training rows and on reviewed rows, and correct for the selection of these rows.
+
+    Reviewers see every declined row and a random sample of the answered ones. Without a correction, ambiguous rows
+    would look frequent. Training rows count once, reviewed rows as often as :func:`review_weights` says. Weights become
+    repetitions of rows, which stay on one side of every split.
+
+    Parameters
+    ----------
+    model : TableModel
+        A model that decides by a cost, and decided which rows were reviewed.
+    table : pyarrow.Table
+        The rows that it was fitted on; a model does not keep them.
+    reviewed : pyarrow.Table
+        Declined rows and audited ones, with the reviewers' labels in the target's column. Rows without a label are not
+        used yet. A column ``why`` is read as by :func:`reviewed_rows`; without it the model decides which rows were
+        declined.
+    audit : float, default 0.02
+        The share of answered rows that was drawn for the audit.
+    time_budget, verbose
+        As for :func:`fit_table`.
+
+    Examples
+    --------
+    >>> from demur.tabular import fit_table
+    >>> old = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
+    >>> model = fit_table(old, "pet", model="lr")
+    >>> seen = pa.table({"size": [3.0, 3.2, 3.4, 1.1], "pet": ["dog", "dog", "dog", "cat"]})
+    >>> found = refit_table(model, old, seen, audit=0.1)
+    >>> found.n_declined, found.n_audited, found.model.decide(pa.table({"size": [3.3]})).label
+    (3, 1, array([1]))
+    """
+    from demur.tabular.fitting import fit_table
+
+    rule = getattr(model.classifier, "rule_", None)
+    if model.cost is None or not (rule is None or isinstance(rule, Chow)) or "rows" not in model.facts:
+        raise InputError(
+            "refit is for a model that demur trained and that decides by a cost: a guarantee or another rule must be "
+            "fitted on rows as they come, with demur fit."
+        )
+    old = LabelledTable.of(table, model.target, "the training table").rows
+    reviewed, known = reviewed_rows(reviewed, model, where="the reviewed table")
+    declined = np.asarray(model.decide(reviewed).reject) if known is None else known
+    labelled = np.array([text is not None for text in class_texts(reviewed[model.target])], dtype=bool)
+    if not (labelled & ~declined).any():
+        raise TableError(
+            f"no answered row has a reviewer's label in {model.target!r}: review a random sample of the answers as well"
+        )
+    rows = pa.concat_tables([_plain(old, model), _plain(reviewed.filter(labelled), model)])
+    repeated = _repetitions(np.append(np.ones(len(old)), review_weights(declined, labelled, audit)[labelled]))
+    fitted = fit_table(
+        rows.take(pa.array(repeated)),
+        model.target,
+        groups=repeated,
+        keep=model.schema.names,
+        model=str(model.facts["model"]),
+        cost=model.cost,
+        novelty=None if model.novelty is None else model.novelty.rate,
+        time_budget=time_budget,
+        verbose=verbose,
+    )
+    counts = {"declined": int((labelled & declined).sum()), "audited": int((labelled & ~declined).sum())}
+    fitted = replace(
+        fitted,
+        schema=replace(fitted.schema, decimal=model.schema.decimal, dayfirst=model.schema.dayfirst),
+        label_type=writable_type(fitted.classes, model.label_type),
+        facts={**fitted.facts, "rows": rows.num_rows, "refitted": counts},
+    )
+    return Refitted(fitted, len(old), counts["declined"], counts["audited"])
+
+
+def _repetitions(weights: Floats) -> NDArray[np.int64]:
+    """Return row numbers, each about as often as its weight says, by systematic sampling."""
+    expected = weights * min(1.0, _MOST_ROWS / weights.sum())
+    counts = np.diff(np.floor(np.cumsum(expected) + 0.5), prepend=0.0).astype(np.int64)
+    return np.repeat(np.arange(len(weights)), counts)
+
+
+def _plain(table: pa.Table, model: TableModel) -> pa.Table:
+    """Return the columns of the model with labels as text, so that two tables fit together."""
+    labels = pa.array(class_texts(table[model.target]).tolist(), pa.string())
+    return table.select(model.schema.names).append_column(model.target, labels)

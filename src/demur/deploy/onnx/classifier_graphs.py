@@ -344,7 +344,7 @@ def _indicators(encoder: OneHotEncoder) -> Callable[[Tensor], Tensor]:
         return torch.cat([hits[:, frequent], hits[:, torch.as_tensor(infrequent)].sum(1, keepdim=True)], 1)
 
     def function(x: Tensor) -> Tensor:
-        columns = zip(x.split(1, 1), encoder.categories_, rare, strict=True)
+        columns = zip(x.chunk(len(encoder.categories_), 1), encoder.categories_, rare, strict=True)
         return torch.cat([indicators(*one) for one in columns], 1)
 
     return function

@@ -18,7 +18,7 @@ from torch import Tensor
 from demur import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.columns import Schema, as_table
-from demur.columns.column import Column
+from demur.columns.schema import Column
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba, transformed
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, require
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption

@@ -137,7 +137,9 @@ def _histogram_trees(model: Estimator) -> Iterator[_Tree]:
             names = ("num_threshold", "left", "right", "missing_go_to_left")
             columns = (order[nodes["feature_idx"]], *(nodes[name] for name in names))
             tree = _Tree.of(nodes["is_leaf"].astype(bool), columns, nodes["value"][:, None] * target)
-            for number in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~nodes["is_leaf"].astype(bool)):
+            for number in np.flatnonzero(
+                nodes["is_categorical"].astype(bool) & ~nodes["is_leaf"].astype(bool)
+            ).tolist():
                 bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][number]]
                 _split_by_category(tree.nodes, number, categories[nodes["feature_idx"][number]], bits)
             yield tree

@@ -1,0 +1,729 @@
+"""Fit a model on a file or a table: the specification of a fit, rows held out, training, and the rule.
+
+Modules that take seconds to import are imported after the options and the header of the file have been checked.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from demur.array_types import AnyArray, ByName, Features
+from demur.columns.frames import TableError, did_you_mean, listed, shown
+from demur.columns.schema import DROPPED, LARGEST, Schema
+from demur.errors import InputError, MissingExtraError
+from demur.rules import CostMatrix, Rule
+from demur.tabular.class_labels import (
+    LabelledTable,
+    check_classes,
+    check_target,
+    class_texts,
+    label_type,
+    writable_type,
+)
+from demur.tabular.table_files import Source, open_table, read_labelled, read_table, source_name
+
+if TYPE_CHECKING:
+    from demur.estimators.splitting import Partition
+    from demur.tabular.evaluation import Evaluation
+    from demur.tabular.table_model import TableModel
+
+__all__ = [
+    "FitOptions",
+    "FittedFile",
+    "TrainingFile",
+    "check_model",
+    "fit_file",
+    "fit_table",
+    "likely_leaks",
+    "model_names",
+    "read_cost_matrix",
+]
+
+_FOLDS = 5
+"""A rule that is fitted gets a fifth of the rows."""
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The specification of a fit, which all fitting functions read.
+
+    Parameters
+    ----------
+    model : str, default="auto"
+        One of :func:`model_names`.
+    cost : float, default=0.2
+        The cost of declining a row; a mistake costs 1. Rules other than Chow's do not use it.
+    rule : Rule, or function of the class names that returns one, optional
+        As for :class:`~demur.RejectOption`; Chow's rule at ``cost`` by default.
+    novelty : "auto", float or None
+        Out-of-distribution rows to decline, as for :class:`~demur.RejectOption`.
+    experts : mapping, optional
+        Experts to ask instead of declining: from names to the column with the expert's answers, or several for several
+        people behind one expert, and the price of a question, as in ``{"nurse": ("nurse_says", 0.05)}``. Empty cells
+        are rows that the expert has not seen. These columns are not features, and ``cost`` and ``rule`` are not used.
+    capacity : mapping, optional
+        The most rows of one table that an expert gets: a number of rows, or a share below 1.
+    test : path, optional
+        Table to evaluate the model on, instead of held-out rows.
+    holdout : float, default=0.2
+        Share of rows held out for evaluation if there is no ``test``.
+    group_split : str, optional
+        Column with the group of each row, such as a patient: the rows of a group stay on one side of every split. It is
+        not a feature.
+    time_split : str, optional
+        Column of numbers, dates or times: the latest rows are held out. It is not a feature.
+    risk_group : str, optional
+        Column such as a site: the guarantee of a :class:`~demur.RiskControl` holds in each of its groups. It stays a
+        feature unless it is dropped.
+    keep, drop : names
+        Columns to use even if they are constant or look like identifiers, and columns to leave out.
+    delimiter, decimal, dayfirst : optional
+        How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
+    calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
+        For :func:`fit_proba`: as for :class:`~demur.RejectOption`.
+    time_budget : float or None
+        Seconds for the training; None for no limit.
+    seed : int, default=0
+        Random seed of the hold-out and of the training.
+    verbose : int
+        1 shows a progress bar on a terminal.
+    """
+
+    model: str = "auto"
+    cost: float = 0.2
+    rule: Rule | Callable[[list[str]], Rule | None] | None = None
+    novelty: float | str | None = "auto"
+    experts: Any = None
+    capacity: Mapping[str, float] | None = None
+    test: Source | None = None
+    holdout: float = 0.2
+    group_split: str | None = None
+    time_split: str | None = None
+    risk_group: str | None = None
+    keep: Collection[str] = ()
+    drop: Collection[str] = ()
+    delimiter: str | None = None
+    decimal: str | None = None
+    dayfirst: bool | None = None
+    calibration: str | None = "auto"
+    time_budget: float | None = 90.0
+    seed: int = 0
+    verbose: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.holdout < 1:
+            raise InputError(f"holdout must be a share from 0 to below 1, got {self.holdout:g}.")
+        if self.experts is not None and self.rule is not None:
+            raise InputError("with experts their prices decide what to ask: leave out the rule, or the experts.")
+        if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
+            raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {self.seed!r}.")
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The columns that are not features, each with the reason."""
+        roles = dict.fromkeys(self.drop, DROPPED)
+        if self.group_split is not None:
+            roles[self.group_split] = "its groups of rows stay together"
+        if self.time_split is not None:
+            roles[self.time_split] = "it is the time of a row"
+        if self.experts:
+            roles |= {column: f"it holds answers of {shown(name)}" for column, name in self.experts.owners.items()}
+        return roles
+
+    def rule_for(self, rows: LabelledTable, classes: list[str]) -> Rule | None:
+        """Return the rule for these classes, with the groups of these rows that a guarantee holds in."""
+        rule = self.rule if self.rule is None or isinstance(self.rule, Rule) else self.rule(classes)
+        if self.risk_group is None:
+            return rule
+        from sklearn.base import clone
+
+        from demur.guarantees import RiskControl
+
+        if not isinstance(rule, RiskControl):
+            raise InputError("risk_group is for a guarantee about the risk: give a RiskControl, or --max-risk.")
+        texts = ["(none)" if text is None else text for text in class_texts(rows.rows[self.risk_group])]
+        grouped: Rule = clone(rule).set_params(groups=np.array(texts))
+        return grouped
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFile:
+    """The result of :func:`fit_file`.
+
+    Parameters
+    ----------
+    model : TableModel
+    held_out : pyarrow.Table or None
+        Labelled rows that the model has not seen, to evaluate it on.
+    where : str
+        The name of the file that these rows are from.
+    seconds : float
+        How long the training took.
+    notes : tuple of str
+        What a user should know about the file: how it was read, equal rows, columns that may be leaks.
+    """
+
+    model: "TableModel"
+    held_out: pa.Table | None
+    where: str
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def evaluate(self) -> "Evaluation | None":
+        """Evaluate the model on the rows held out; None if there are none."""
+        if self.held_out is None:
+            return None
+        from demur.tabular import evaluate_table
+
+        return evaluate_table(self.model, self.held_out, where=self.where)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingFile:
+    """The labelled rows of a file, read once for a fit.
+
+    Parameters
+    ----------
+    data : LabelledTable
+    spec : FitOptions
+    notation : dict
+        How the file writes decimals and dates, for the schema.
+    """
+
+    data: LabelledTable
+    spec: FitOptions
+    notation: ByName
+
+    @classmethod
+    def read(cls, path: Source, target: str, spec: FitOptions) -> "TrainingFile":
+        """Read a file, after its header was checked against the options."""
+        with open_table(path, delimiter=spec.delimiter, decimal=spec.decimal, dayfirst=spec.dayfirst) as reader:
+            check_target(target, reader.columns, reader.name)
+            if spec.experts is not None:
+                from demur.tabular.expert_columns import ExpertColumns
+
+                uses = {target: "it is the target"} | dict.fromkeys(spec.keep, "it is kept as a feature")
+                uses |= replace(spec, experts=None).roles
+                experts = ExpertColumns.of(spec.experts, spec.capacity, reader.columns, reader.name, uses)
+                spec = replace(spec, experts=experts)
+            for name in (*spec.keep, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])):
+                if name not in reader.columns:
+                    hint, columns = did_you_mean(name, reader.columns), listed(reader.columns)
+                    raise TableError(f"there is no column {shown(name)}{hint}: {reader.name} has {columns}")
+            if target in spec.roles:
+                raise TableError(f"column {shown(target)} cannot be the target: {spec.roles[target]}")
+            if spec.model != "auto":
+                check_model(spec.model)
+            table = reader.read()
+            notation = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
+        data = LabelledTable.of(table, target, source_name(path))
+        check_classes(data.labels, target)
+        return cls(data, spec, notation)
+
+    def fit(self, schema: Schema, compared: Features, given: Any = None) -> tuple[FittedFile, NDArray[np.int64]]:
+        """Hold rows out and fit a model on the others; return both, and which rows these are.
+
+        Parameters
+        ----------
+        schema : Schema
+            To read the test table with; a model that is trained learns its own from the training rows.
+        compared : table or array
+            Rows that are equal in it may be copies, which stay on one side.
+        given : PrecomputedProbabilities, optional
+            Calibrated as it is, with this schema, instead of a model that is trained.
+        """
+        data, spec, known = self.data, self.spec, None if given is None else schema
+        classes = data.classes if given is None else given.classes_.tolist()
+        groups = None
+        if spec.group_split is not None:  # a row without a group is one of its own
+            texts = class_texts(data.rows[spec.group_split])
+            groups = np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+        train, held_out = self._split(replace(schema, **self.notation), compared, groups, classes)
+        started, of_train = time.perf_counter(), None if groups is None else groups[train]
+        model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, given=given)
+        model.facts["rows_without_label"] = data.n_unlabelled
+        aside = {**model.schema.set_aside, **spec.roles}
+        model = replace(model, schema=replace(model.schema, set_aside=aside, **self.notation))
+        where = data.name if spec.test is None else source_name(spec.test)
+        return FittedFile(model, held_out, where, time.perf_counter() - started), train
+
+    def _split(
+        self, schema: Schema, compared: Features, groups: AnyArray | None, classes: list[str]
+    ) -> tuple[NDArray[np.int64], pa.Table | None]:
+        """Return the rows to train on, and the table to evaluate on."""
+        spec, data = self.spec, self.data
+        if spec.test is not None:
+            table = read_labelled(spec.test, schema, classes, delimiter=spec.delimiter, strict=False)
+            LabelledTable.of(table, data.target, source_name(spec.test))  # refuses a table without labels
+            return np.arange(len(data.labels)), table
+        if not spec.holdout:
+            return np.arange(len(data.labels)), None
+        from demur.estimators.splitting import hold_out, hold_out_latest
+
+        if spec.time_split is None:
+            parts = hold_out(compared, data.labels, spec.holdout, groups=groups, seed=spec.seed)
+        else:
+            times = self._times(spec.time_split)
+            parts = hold_out_latest(times, compared, data.labels, spec.holdout, groups=groups)
+        return parts.train, data.rows.take(parts.aside) if len(parts.aside) else None
+
+    def _times(self, name: str) -> NDArray[np.float64]:
+        """Return the time of each row, as a number."""
+        column = Schema.learn(self.data.rows.select([name]), keep=[name]).columns[0]
+        times = column.encode(self.data.rows[name], self.data.name)
+        if column.kind not in ("number", "date", "time") or np.isnan(times).any():
+            raise TableError(
+                f"rows cannot be ordered by the column {shown(name)}, which holds a {column.kind} or gaps: name a "
+                "column of numbers or dates without gaps"
+            )
+        return times
+
+
+def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
+    r"""Fit a classifier with a reject option, or with experts to ask, on a file.
+
+    The rows for evaluation are held out first: nothing is learned from them, not even the categories of a column.
+
+    Parameters
+    ----------
+    path : path, "-" or binary stream
+        As for :func:`open_table`.
+    target : str
+        The column with the labels.
+    **options
+        The fields of :class:`FitOptions`.
+
+    Raises
+    ------
+    InputError, TableError
+        If the file or the options cannot be used; in one sentence.
+
+    Examples
+    --------
+    >>> import io
+    >>> rows = "".join(f"{k % 7},{k / 5},{'cat' if k % 7 < 3 else 'dog'}\n" for k in range(140))
+    >>> fitted = fit_file(io.BytesIO(b"size,age,pet\n" + rows.encode()), "pet", model="lr")
+    >>> fitted.model
+    TableModel('lr' for 'pet': 2 classes, 2 columns)
+    >>> fitted.held_out.num_rows
+    28
+    """
+    file = TrainingFile.read(path, target, FitOptions(**options))
+    data, spec = file.data, file.spec
+    if spec.experts:
+        spec.experts.answers(data.rows, data.classes, where=data.name)  # refuses an answer by its row in the file
+    # For reading and comparing rows; the model's own schema is learned from the training rows alone.
+    first_look = Schema.learn(data.rows, target=target, keep=spec.keep, drop=[*spec.roles])
+    compared = data.rows.select(first_look.names)
+    fitted, train = file.fit(first_look, compared)
+    return replace(fitted, notes=tuple(_notes(file, fitted, compared, train)))
+
+
+def fit_table(
+    table: pa.Table, target: str, *, schema: Schema | None = None, groups: ArrayLike | None = None, **options: Any
+) -> "TableModel":
+    """Fit a classifier with a reject option, or with experts to ask, on a table.
+
+    A rule that is fitted, such as :class:`~demur.RiskControl`, gets a fifth of the rows, which nothing else is learned
+    from, the columns and their categories included.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Features and labels. Rows without a label are left out.
+    target : str
+        The column with the labels.
+    schema : Schema, optional
+        The types of the columns; learned from the training rows by default.
+    groups : array of shape (n_rows,), optional
+        The group of each row, such as a patient or a machine; the rows of a group stay on one side of every split.
+    **options
+        The fields of :class:`FitOptions` that are about training: ``model``, ``cost``, ``rule``, ``novelty``,
+        ``experts``, ``capacity``, ``risk_group``, ``keep``, ``drop``, ``time_budget``, ``seed``, ``verbose``. The
+        ``groups`` of a :class:`~demur.RiskControl` are one for each row of the table; the model does not keep them.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
+    >>> fit_table(table, "pet", model="lr", cost=0.1)
+    TableModel('lr' for 'pet': 2 classes, 1 columns)
+    """
+    spec, data = FitOptions(**options), LabelledTable.of(table, target)
+    if spec.experts:
+        from demur.tabular.expert_columns import ExpertColumns
+
+        spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity, table.column_names))
+    if groups is not None:
+        known = [label is not None for label in class_texts(table[target])]
+        groups = np.asarray(groups)
+        if len(groups) != len(known):
+            raise TableError(f"there are {len(groups):,} groups for {len(known):,} rows: give one for each row")
+        groups = groups[known]
+    return _fit_rows(data, spec, schema=schema, groups=groups)
+
+
+def _fit_rows(
+    data: LabelledTable,
+    spec: FitOptions,
+    *,
+    schema: Schema | None = None,
+    groups: AnyArray | None = None,
+    classes: Collection[str] = (),
+    given: Any = None,
+) -> "TableModel":
+    """Fit a model on labelled rows, or calibrate given probabilities on them.
+
+    ``classes`` are those of the whole file: an expert may answer a class that these rows do not have.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
+    check_classes(data.labels, data.target)
+    words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
+    known = sorted({*data.classes, *classes})
+    rule = spec.rule_for(data, known)
+
+    def learned(rows: pa.Table) -> Schema:
+        return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles])
+
+    # Equal probabilities, votes above all, do not make one row a copy of another.
+    numbers = np.arange(float(len(data.labels))).reshape(-1, 1)
+    compared = data.rows.select(learned(data.rows).names) if given is None else numbers
+    parts = _rows_for_rule(rule, compared, data.labels, groups)
+    own = learned(data.take(parts.train).rows)
+    codes = own.encode(data.rows)
+    codes[np.abs(codes) > LARGEST] = np.nan
+    training = _Training(spec, own, codes, data.labels, groups, parts, rule)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
+        if spec.experts:
+            fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
+        else:
+            fitted = training.fit_with_rule(given)
+    counts = {name: int((data.labels[parts.train] == name).sum()) for name in fitted.classes.tolist()}
+    facts = {
+        "model": spec.model if given is None else "given",
+        "model_in_words": words,
+        "rows": len(parts.train),
+        "rows_for_the_rule": len(parts.aside),
+        "classes": counts,
+    }
+    kind = writable_type(fitted.classes, label_type(data.rows[data.target], data.target))
+    return replace(fitted, label_type=kind, facts={**facts, **fitted.facts})
+
+
+def _rows_for_rule(
+    rule: Rule | None, compared: Features, labels: NDArray[np.str_], groups: AnyArray | None
+) -> "Partition":
+    """Set rows aside for a rule that is fitted; no class is left to the rule alone."""
+    from demur.estimators.splitting import Partition, blocks_of, set_aside
+
+    if rule is None or not rule.needs_fit:
+        return Partition(np.arange(len(labels)), np.array([], dtype=np.int64), 0)
+    blocks = blocks_of(compared, labels, groups)
+    parts = set_aside(_FOLDS, labels, blocks)
+    lonely = parts.aside[~np.isin(labels[parts.aside], labels[parts.train])]
+    if not len(lonely):
+        return parts
+    train = np.union1d(parts.train, np.flatnonzero(np.isin(blocks.of_row, blocks.of_row[lonely])))
+    aside = np.setdiff1d(parts.aside, train)
+    return Partition(train, aside, parts.equal_rows, blocks.copies(aside, train))
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Encoded rows, split into those to train on and those that the rule is fitted on."""
+
+    spec: FitOptions
+    schema: Schema
+    codes: NDArray[np.float64]
+    labels: NDArray[np.str_]
+    groups: AnyArray | None
+    parts: "Partition"
+    rule: Rule | None
+
+    def fit_with_rule(self, given: Any) -> "TableModel":
+        """Fit a classifier that declines, or calibrate ``given`` probabilities, and fit the rule."""
+        from demur.estimators import RejectClassifier, RejectOption
+        from demur.tabular.table_model import TableModel, free_label
+
+        rule, aside = self.rule, self.parts.aside
+        calibration: str | None = "auto"
+        if given is None:
+            classifier, dense, features = self._estimator(needs_proba=rule is not None)
+            novelty = self._novelty()
+        else:  # whose features are not known
+            classifier, calibration = self._frozen(given)
+            dense, features, novelty = None, self.codes, None
+        if rule is not None or not isinstance(classifier, RejectClassifier):
+            own = None if len(aside) else rule
+            classifier = RejectOption(classifier, cost=self.spec.cost, rule=own, calibration=calibration, novelty=None)
+        train = self.parts.train
+        classifier.set_params(reject_label=free_label(self.labels))
+        classifier.fit(features[train], self.labels[train], **self._of("groups", self.groups, train))
+        if len(aside):
+            self._fit_rule(classifier, features, None if novelty is None else novelty.novel(self.codes))
+        if given is None:
+            return TableModel(self.schema, classifier, dense, novelty=novelty)
+        temperature = getattr(classifier.calibrator_, "temperature_", given.temperature)
+        facts = {"proba_kind": given.kind, "temperature": temperature}
+        return TableModel(self.schema, classifier, facts=facts, reads="numbers")
+
+    def _of(self, name: str, values: AnyArray | None, rows: NDArray[np.int64]) -> ByName:
+        return {} if values is None else {name: values[rows]}
+
+    def _novelty(self) -> Any:
+        from demur.estimators.splitting import blocks_of
+        from demur.novelty import FEWEST_ROWS, Novelty
+
+        rate, train = self.spec.novelty, self.parts.train
+        if rate is None or (rate == "auto" and len(train) < FEWEST_ROWS):
+            return None
+        blocks = blocks_of(self.codes[train], self.labels[train], **self._of("groups", self.groups, train))
+        return Novelty(rate).fit(self.codes[train], self.schema.categorical, blocks.of_row)
+
+    def _fit_rule(self, classifier: Any, features: NDArray[np.float64], novel: NDArray[np.bool_] | None) -> None:
+        """Fit the rule on the rows set aside; ``novel`` rows are declined whatever the rule says."""
+        from sklearn.base import clone
+
+        rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
+        of_rule = getattr(rule, "groups", None)
+        if of_rule is not None:
+            rule = clone(rule).set_params(groups=np.asarray(of_rule)[aside])
+        dependent = {**self._of("groups", self.groups, aside), **self._of("novel", novel, aside)}
+        copies = np.zeros(len(aside), dtype=bool) if copies is None else copies
+        classifier.set_params(rule=rule).fit_rule(features[aside], self.labels[aside], copies=copies, **dependent)
+        if of_rule is not None:  # a saved model does not tell which row was in which group
+            classifier.rule.groups = classifier.fitted_rule_.groups = None
+
+    def _frozen(self, given: Any) -> tuple[Any, str | None]:
+        """Return given probabilities as a classifier that is not fitted again, and the calibration that is left to do.
+
+        Logits get their temperature here: as probabilities, large ones would be 0 and 1.
+        """
+        from sklearn.frozen import FrozenEstimator
+
+        from demur.calibration import TemperatureScaling
+        from demur.estimators.precomputed_probabilities import LOG_KINDS
+
+        calibration, train = self.spec.calibration, self.parts.train
+        if given.kind in LOG_KINDS and calibration in ("auto", "temperature"):
+            y = np.searchsorted(given.classes_, self.labels[train])
+            scaling = TemperatureScaling(from_logits=True).fit(given.logits(self.codes[train]), y)
+            given.temperature, calibration = scaling.temperature_, None
+        return FrozenEstimator(given), calibration
+
+    def fit_with_experts(self, answers: dict[str, NDArray[np.object_]]) -> "TableModel":
+        """Fit a classifier that asks experts, given their answers of shape (n_rows, n_people)."""
+        from demur.deferral import DeferOption
+        from demur.tabular.expert_columns import ExpertColumns, given_answers
+        from demur.tabular.table_model import TableModel, free_label
+
+        experts: ExpertColumns = self.spec.experts
+        labels, classes, counted = self.labels, np.unique(self.labels), {}
+        wrong = np.where(labels == classes[0], classes[1], classes[0])
+        for name, people in answers.items():
+            given = given_answers(people)
+            # A class that these rows do not have is wrong in any case, as any other class than the label is.
+            unknown = np.nonzero(given & ~np.isin(people.astype(str), classes))
+            people[unknown] = wrong[unknown[0]]
+            right, rows = given & (people == labels[:, None]), int(given.any(axis=1).sum())
+            counted[name] = {"rows": rows, "answers": int(given.sum()), "right": int(right.sum())}
+        estimator, dense, features = self._estimator(needs_proba=True, share=1 / (1 + len(experts.prices)))
+        classifier = DeferOption(estimator, dict(experts.prices)).set_params(reject_label=free_label(classes))
+        classifier.fit(features, labels, answers=answers, groups=self.groups)
+        return TableModel(self.schema, classifier, dense, facts={"answers": counted}, experts=experts)
+
+    def _estimator(self, needs_proba: bool, share: float = 1.0) -> tuple[Any, Any, NDArray[np.float64]]:
+        """Return the unfitted classifier, what turns codes into its features (None: nothing), and the features.
+
+        ``share`` is that of the time budget.
+        """
+        from demur.estimators import AutoClassifier, RejectClassifier
+        from demur.estimators.candidates import candidate_named, dense_view
+        from demur.losses import resolve
+
+        spec, categorical, codes = self.spec, self.schema.categorical, self.codes
+        settings: ByName = {"random_state": spec.seed, "verbose": spec.verbose}
+        if spec.model == "auto" or candidate_named(spec.model) is not None:
+            names = None if spec.model == "auto" else [spec.model]
+            budget = None if spec.time_budget is None else spec.time_budget * share
+            return AutoClassifier(names, categorical_features=categorical, time_budget=budget, **settings), None, codes
+        loss = resolve(spec.model)
+        if needs_proba and not loss.has_link:
+            raise InputError(
+                f"{spec.model} gives no probabilities, which a rule needs: use a cost, or another model such as ce."
+            )
+        settings |= {"cost": spec.cost, "calibration": None if needs_proba else "auto", "novelty": None}
+        networks = RejectClassifier(loss if ":" in spec.model else spec.model, **settings)
+        dense = dense_view(categorical).fit(codes[self.parts.train])
+        return networks, dense, np.asarray(dense.transform(codes), dtype=np.float64)
+
+
+def model_names() -> dict[str, str]:
+    """Return the names of the models that can be fitted, each with a description.
+
+    Examples
+    --------
+    >>> model_names()["hgb"]
+    'gradient boosting'
+    """
+    from demur.estimators.candidates import CANDIDATES
+    from demur.losses import available
+
+    names = {"auto": "a blend of several models (the default)"}
+    names |= {candidate.key: candidate.name for candidate in CANDIDATES}
+    return names | {name: f"networks trained with {name}" for name in available()}
+
+
+def check_model(name: str) -> str:
+    """Return the description of a model; an unknown name is an error. ``file.py:Class`` is a user-defined loss.
+
+    Examples
+    --------
+    >>> check_model("hbg")
+    Traceback (most recent call last):
+        ...
+    demur.errors.InputError: there is no model 'hbg', did you mean 'hgb'?: choose one of 'auto', ...
+    """
+    from demur.estimators.candidates import candidate_named
+    from demur.losses import resolve
+
+    candidate = candidate_named(name)
+    if candidate is not None:
+        if not candidate.is_installed:
+            raise MissingExtraError(f"the model {name!r} needs a package: pip install demur[boost]")
+        return candidate.name
+    if ":" in name:
+        return f"networks trained with {resolve(name).name}"
+    names = model_names()
+    if name not in names:
+        raise InputError(f"there is no model {name!r}{did_you_mean(name, names)}: choose one of {listed(names)}.")
+    return names[name]
+
+
+def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: NDArray[np.int64]) -> list[str]:
+    """Return what a user should know about the rows, the experts and the columns."""
+    from demur.estimators.splitting import blocks_of, equal_rows
+
+    data, spec, held_out, notes = file.data, file.spec, fitted.held_out, []
+    if spec.group_split is None:
+        equal = blocks_of(compared, data.labels).explain()
+        notes += [] if equal is None else [equal]
+    else:
+        notes.append(f"the rows of each group of {spec.group_split} stay on one side of every split.")
+    for name, found in fitted.model.facts.get("answers", {}).items():
+        if found["right"] == found["answers"]:
+            notes.append(
+                f"the answers of {name} equal the labels in all {found['rows']:,} rows that have one, so that {name} "
+                "counts as always right. Make sure that the labels were not made from these answers."
+            )
+    schema, of_train = fitted.model.schema, data.take(train)
+    codes = schema.encode(of_train.rows)
+    notes += likely_leaks(codes, of_train.labels, schema)
+    if held_out is None:
+        return notes
+    if spec.test is not None:
+        numbers = equal_rows(np.concatenate([codes, schema.encode(held_out)]))
+        n_known = int(np.isin(numbers[len(codes) :], numbers[: len(codes)]).sum())
+        if n_known:
+            notes.append(
+                f"{n_known:,} of the {held_out.num_rows:,} rows of {fitted.where} equal a training row in all "
+                "features: the figures may be too good."
+            )
+    elif spec.time_split is not None:
+        notes.append(
+            f"the model was trained on {len(train):,} earlier rows and evaluated on the latest {held_out.num_rows:,} "
+            f"by {spec.time_split}."
+        )
+    return notes
+
+
+_MOST_ROWS = 5_000
+_FEWEST_OTHERS = 30
+"""Rows outside of the largest class from which a column that tells all of them cannot be chance."""
+_TOLERATED = 0.02
+"""Wrong rows, as a share of those outside of the largest class, up to which a column counts as a leak."""
+
+
+def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: Schema) -> list[str]:
+    """Return a sentence for each column that alone tells the class of nearly every row.
+
+    A small tree is fitted on each column by itself, and predicts rows that it was not fitted on. A table with one
+    column only has nothing to compare it with.
+
+    Parameters
+    ----------
+    codes : array of shape (n_rows, n_columns)
+        As :meth:`Schema.encode` returns them.
+    labels : array of str, shape (n_rows,)
+    schema : Schema
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> y = ["cat", "dog"] * 50
+    >>> table = pa.table({"code": [1, 2] * 50, "size": np.random.default_rng(0).normal(size=100), "y": y})
+    >>> schema = Schema.learn(table, target="y")
+    >>> likely_leaks(schema.encode(table), np.array(y), schema)
+    ["column 'code' alone tells the class of 100.0% of the rows, which looks like a leak: ...
+    """
+    from sklearn.model_selection import KFold, cross_val_predict
+    from sklearn.tree import DecisionTreeClassifier
+
+    some = np.random.default_rng(0).permutation(len(labels))[:_MOST_ROWS]
+    y = np.unique(labels[some], return_inverse=True)[1]
+    n_others = len(y) - np.bincount(y).max()
+    if len(schema.columns) < 2 or n_others < _FEWEST_OTHERS:
+        return []
+    tree, found = DecisionTreeClassifier(max_leaf_nodes=50, random_state=0), []
+    known = np.where(np.abs(codes[some]) > LARGEST, np.nan, codes[some])
+    for name, values in zip(schema.names, known.T, strict=True):
+        n_wrong = int((cross_val_predict(tree, values[:, None], y, cv=KFold(2)) != y).sum())
+        if n_wrong <= _TOLERATED * n_others:
+            found.append(
+                f"column {shown(name)} alone tells the class of {1 - n_wrong / len(y):.1%} of the rows, which looks "
+                f"like a leak: if it is known only after the answer, leave it out with --drop {shown(name)}."
+            )
+    return found
+
+
+def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
+    r"""Read costs from a table: a row for each true class, a column for each answer and one called ``reject``.
+
+    Parameters
+    ----------
+    path : path
+        The first column names the true class.
+    classes : sequence of str
+        In the order of the model.
+
+    Examples
+    --------
+    >>> import io
+    >>> costs = io.BytesIO(b"true,reject,dog,cat\ndog,0.5,0,4\ncat,0.5,1,0\n")
+    >>> read_cost_matrix(costs, ["cat", "dog"])
+    CostMatrix(costs=[[0.0, 1.0, 0.5], [4.0, 0.0, 0.5]])
+    """
+    name, answers, table = source_name(path), [*classes, "reject"], read_table(path)
+    names = class_texts(table.column(0)).tolist()
+    if (
+        len(set(answers)) < len(answers)
+        or sorted(names, key=str) != sorted(classes)
+        or not {*answers} <= {*table.column_names[1:]}
+    ):
+        raise TableError(
+            f"{name} is no cost matrix of the classes {listed(classes)}: give one row for each class, which the first "
+            "column names, and a column of costs for each class and one called reject"
+        )
+    try:
+        costs = [[float(table[one][names.index(true)].as_py()) for one in answers] for true in classes]
+    except (TypeError, ValueError):
+        raise TableError(f"{name} holds a cell that is no cost: give a number in every cell") from None
+    return CostMatrix(costs)
