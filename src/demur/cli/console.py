@@ -4,7 +4,7 @@ import datetime
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
@@ -78,11 +78,11 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
 
 
-def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; numbers are on the right, the first and the last column on the left."""
+def print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; columns of numbers are aligned on the right."""
     table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False, box=SIMPLE_HEAD)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if 0 < place < len(headings) - 1 else "left")
+    for heading, *cells in zip(headings, *rows, strict=True):
+        table.add_column(heading, justify="right" if any(cell[:1].isdigit() for cell in cells) else "left")
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)
