@@ -6,26 +6,37 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from demur.theory import beta_bounds, calibration_function
-from demur.theory.pictures import draw_calibration_functions, save
+from demur.theory.pictures import draw_xi
 
 HERE = Path(__file__).parent
 
 
 def main() -> None:
     """Write the drawings beside this file."""
-    save(
-        _beta("apc+log", 0.2, [2, 3, 4, 6, 8, 10, 15, 20, 26]), HERE / "theory-beta.png"
-    )
-    functions = [
-        calibration_function("ce", 8, cost) for cost in (0.05, 0.2, 0.4, 0.4999)
-    ]
-    save(draw_calibration_functions(functions), HERE / "theory-ce-costs.png")
+    beta = _beta("apc+log", 0.2, [2, 3, 4, 6, 8, 10, 15, 20, 26])
+    beta.savefig(HERE / "theory-beta.png", dpi=150)
+    _cross_entropy().savefig(HERE / "theory-ce-costs.png", dpi=150)
     room = [
         calibration_function(name, 3, 0.2)
         for name in ("ce", "ova+log", "ova+exp", "ova+sq")
     ]
     room += [calibration_function(name, 3, 0.4999) for name in ("ce", "ova+log")]
-    save(_room(room), HERE / "theory-room.png")
+    _room(room).savefig(HERE / "theory-room.png", dpi=150)
+
+
+def _cross_entropy() -> Figure:
+    """Draw the calibration functions of cross-entropy, and the one without rejection (Pires & Szepesvari 2016)."""
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axis = figure.subplots()
+    z = np.linspace(0, 1 - 1e-9, 61)
+    plain = 0.5 * ((1 + z) * np.log1p(z) + (1 - z) * np.log1p(-z))
+    axis.plot(z, plain, color="black", linestyle=":", label="xi_CE, without rejection")
+    draw_xi(
+        axis,
+        [calibration_function("ce", 8, cost) for cost in (0.05, 0.2, 0.4, 0.4999)],
+    )
+    figure.suptitle("ce: tightest calibration function")
+    return figure
 
 
 def _beta(loss: str, cost: float, n_classes: list[int]) -> Figure:

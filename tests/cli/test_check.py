@@ -186,7 +186,7 @@ def test_a_rule_of_ones_own(demur, folder):
         (("own:detached",), "not differentiable"),
         (("ce", "--figure", "no/such/folder/x.png"), "No such file or directory"),
         (("ce", "--rule", "softmax"), "brings its own decision rule"),
-        (("ce", "--outputs", 7), "says itself that it takes 3 scores"),
+        (("ce", "--outputs", 7), "outputs can be given for a plain function only"),
         (("own:brier", "--outputs", 6), "needs a rule of its own"),
         (("ce", "--cost", "cheap"), "is not a number"),
         (("ce", "--cost", "0.1,0.2"), "3 numbers"),

@@ -50,7 +50,7 @@ SAME = {
     ),
     "time": (Column("x", "time"), ["23:59", "00:00:01.5"], pa.array([time(23, 59), time(0, 0, 1, 500_000)])),
     "time in nanoseconds": (
-        Column("x", "time", unit="ns"), ["23:59:01.000001"], pa.array([time(23, 59, 1, 1)], pa.time64("ns"))
+        Column("x", "time"), ["23:59:01.000001"], pa.array([time(23, 59, 1, 1)], pa.time64("ns"))
     ),
     "duration": (Column("x", "number"), [90, -0.5], pa.array([timedelta(seconds=90), timedelta(seconds=-0.5)])),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from demur.paper.experiments import chosen_experiments
 from demur.paper.pages import write_outputs
 from demur.paper.trial_means import Published
 from demur.theory import check_calibration
-from demur.theory.certificate import certify
+from demur.theory.calibration_check import certify
 
 LOSSES = ("ce", "ms", "pr+mae", "gamblers", "mpc+log")
 

@@ -117,7 +117,7 @@ def focal(gamma):
 
 
 def focal_link(gamma):
-    """The inverse link of the focal loss (Charoenphakdee et al. 2021, On Focal Loss for Class-Posterior Estimation)."""
+    """The inverse link of the focal loss (Charoenphakdee et al. 2021b)."""
 
     def link(s):
         p = softmax(s).clamp(1e-12, 1 - 1e-12)
@@ -190,7 +190,7 @@ def sigmoid_loss(z):
 
 
 def weighted_ova(phi):
-    """c phi(g_y) + (1 - c) sum of phi(-g_k): Charoenphakdee et al. 2021, answer iff the largest score is positive."""
+    """c phi(g_y) + (1 - c) sum of phi(-g_k): Charoenphakdee et al. 2021a, answer iff the largest score is positive."""
 
     def loss(s, y, c):
         return c * phi(own(s, y)) + (1 - c) * others(phi(-s), y).sum(-1)

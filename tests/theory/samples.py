@@ -11,6 +11,7 @@ PAPER = [
     name
     for name in available()
     if type(get(name)).__module__.rpartition(".")[2] in ("confidence", "pairwise", "hinge", "binary")
+    and not name.startswith("csova")
 ]
 """The paper's own losses; those since are in test_modern_verdicts.py."""
 BINARY = [name for name in available() if name.startswith("margin+")]

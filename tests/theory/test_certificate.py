@@ -10,7 +10,7 @@ from demur.losses.pairwise import PairwiseLoss
 from demur.losses.proof import CLEAR
 from demur.margins import Logistic
 from demur.rules import Decision
-from demur.theory.certificate import certify
+from demur.theory.calibration_check import certify
 
 SMOOTH = [name for name in available() if get(name).family != "hinge"]
 """Asymmetric softmax and two stages, which are not smooth, have proofs too."""

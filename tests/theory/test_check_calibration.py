@@ -114,8 +114,8 @@ def test_sup_and_inf_by_hand():
     """APC+exp, K = 3, c = 0.2, beta = 4: (sum of square roots)^2 - 1 - c beta at the two extremes."""
     report = check_calibration("apc+exp", 3, 0.2)
     spread = (0.8**0.5 + 2 * 0.1**0.5) ** 2 - 1
-    assert report.sup == pytest.approx(spread - 0.8)
-    assert report.inf == pytest.approx(0.0, abs=1e-9)
+    assert report.theorem_four.sup_answer == pytest.approx(spread - 0.8)
+    assert report.theorem_four.inf_reject == pytest.approx(0.0, abs=1e-9)
 
 
 def test_costs_from_one_half_on_are_checked_with_a_warning():
@@ -247,7 +247,6 @@ def test_without_time_nothing_is_refuted_and_a_theorem_stays_one():
     assert cut_short.no_theorem_four == "the time was up"
     proved = check_calibration("ce", 3, 0.2, seconds=0.0)
     assert (proved.evidence, proved.search.n_right) == ("theorem", 0)
-    assert "the time was up" in str(proved)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 from demur.losses import available, get
 from demur.theory import check_calibration, minimise_pointwise_risk
+from demur.theory.bayes import as_target
 from demur.theory.simplex import random_eta
 
 MODERN = [name for name in available() if name not in PAPER]
@@ -58,7 +59,7 @@ def test_the_verdict_does_not_depend_on_the_cost(name, cost):
 
 @pytest.mark.parametrize("name", [name for name in MODERN if get(name).has_link])
 def test_the_link_of_the_minimiser_is_eta(name):
-    eta = 0.9 * random_eta(20, 4, 0.2, torch.Generator().manual_seed(0)) + 0.1 / 4
+    eta = 0.9 * random_eta(as_target(0.2, 4), 3, torch.Generator().manual_seed(0)) + 0.1 / 4
     proba = get(name).proba(minimise_pointwise_risk(get(name), eta, 0.2))
     assert torch.allclose(proba, eta, atol=1e-6)
 

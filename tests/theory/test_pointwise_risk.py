@@ -9,11 +9,11 @@ from demur.losses import get
 from demur.theory import minimise_pointwise_risk, pointwise_risk
 from demur.theory.bayes import as_target
 from demur.theory.descent import minimise_convex_kinks, minimise_kinked_rows
-from demur.theory.examined_loss import examine
-from demur.theory.pointwise_risk import Ties, equal_values
-from demur.theory.simplex import over_all_classes, random_eta, random_tied_eta, structured_eta, tops_around
+from demur.theory.examined_loss import ExaminedLoss, examine
+from demur.theory.pointwise_risk import RiskProblem, equal_values
+from demur.theory.simplex import over_all_classes, random_eta, structured_eta, tops_around
 
-SYMMETRIC = [name for name in PAPER if examine(get(name).for_classes(2), as_target(0.2, 2)).facts.symmetric]
+SYMMETRIC = [name for name in PAPER if examine(get(name).for_classes(2), as_target(0.2, 2)).symmetric]
 
 
 def some_eta(n_classes, cost=0.2, n=40):
@@ -21,7 +21,7 @@ def some_eta(n_classes, cost=0.2, n=40):
     return torch.cat(
         [
             structured_eta(tops_around(cost, n_classes), n_classes)[::7],
-            random_tied_eta(n, n_classes, cost, generator)[:n],
+            random_eta(as_target(cost, n_classes), n, generator, tied=True)[:n],
         ]
     )
 
@@ -29,7 +29,8 @@ def some_eta(n_classes, cost=0.2, n=40):
 @pytest.mark.parametrize("name", [name for name in PAPER if get(name).has_link])
 def test_the_link_of_the_minimiser_is_eta(name):
     loss = get(name)
-    eta = random_eta(50, 2 if loss.binary_only else 4, 0.2, torch.Generator().manual_seed(0))
+    n_classes = 2 if loss.binary_only else 4
+    eta = 0.99 * random_eta(as_target(0.2, n_classes), 5, torch.Generator().manual_seed(0)) + 0.01 / n_classes
     proba = loss.proba(minimise_pointwise_risk(loss, eta, 0.2))
     assert torch.allclose(proba, eta, atol=1e-9)
 
@@ -47,7 +48,7 @@ def test_sharing_scores_among_equal_classes_does_not_raise_the_risk(name):
 def test_no_nearby_scores_have_a_lower_risk(name):
     loss = get(name)
     n_classes = 2 if loss.binary_only else 3
-    eta = random_eta(30, n_classes, 0.3, torch.Generator().manual_seed(1))
+    eta = random_eta(as_target(0.3, n_classes), 3, torch.Generator().manual_seed(1))
     scores = minimise_pointwise_risk(loss, eta, 0.3)
     least = pointwise_risk(loss, scores, eta, 0.3)
     generator = torch.Generator().manual_seed(2)
@@ -58,7 +59,7 @@ def test_no_nearby_scores_have_a_lower_risk(name):
 
 def test_a_cost_for_each_row_is_the_same_as_row_by_row():
     loss = get("apc+log")
-    eta = random_eta(6, 3, 0.2, torch.Generator().manual_seed(0))
+    eta = random_eta(as_target(0.2, 3), 1, torch.Generator().manual_seed(0))
     costs = torch.linspace(0.1, 0.4, len(eta), dtype=torch.float64)
     together = minimise_pointwise_risk(loss, eta, costs)
     for row, cost in enumerate(costs.tolist()):
@@ -91,9 +92,9 @@ def test_sampled_gradients_find_kinks_in_valleys():
 
 def test_ties_are_what_equal_values_say():
     eta = torch.tensor([[0.4, 0.2, 0.2, 0.2], [0.5, 0.5, 0.0, 0.0]], dtype=torch.float64)
-    ties = Ties.from_groups(eta, equal_values(eta), 5)
-    assert torch.allclose(ties.weights.sum(-1), torch.ones(2, dtype=torch.float64))
-    scores = ties.scores(torch.arange(3.0, dtype=torch.float64).expand(2, -1), torch.arange(2))
+    problem = RiskProblem(ExaminedLoss.untried(get("apc+log"), 4, 0.2), eta, equal_values(eta))
+    assert torch.allclose(problem.weights.sum(-1), torch.ones(2, dtype=torch.float64))
+    scores = problem.scores(torch.arange(3.0, dtype=torch.float64).expand(2, -1), torch.arange(2))
     assert scores.tolist() == [[1, 0, 0, 0, 2], [1, 1, 0, 0, 2]]
 
 
@@ -105,8 +106,8 @@ def test_every_eta_tried_is_a_distribution_on_one_side_of_the_boundary(n_classes
     assert float(tops.min()) < 1 - cost < float(tops.max())
     rows = [
         structured_eta(tops, n_classes),
-        random_eta(50, n_classes, cost, generator),
-        random_tied_eta(50, n_classes, cost, generator),
+        random_eta(as_target(cost, n_classes), 5, generator),
+        random_eta(as_target(cost, n_classes), 5, generator, tied=True),
     ]
     for eta in rows:
         assert len(eta) > 5

@@ -7,7 +7,7 @@ import torch
 from demur.losses import available, get
 from demur.theory import minimise_pointwise_risk, pointwise_risk
 from demur.theory.bayes import as_target
-from demur.theory.examined_loss import examine
+from demur.theory.examined_loss import ExaminedLoss, examine
 from demur.theory.simplex import random_eta
 from demur.theory.theorem_four import rejector_slope, theorem_four
 
@@ -27,8 +27,9 @@ def slope_at_joint_minimiser(loss, eta, cost):
 def test_both_slopes_have_the_sign_that_decides(name, beta):
     loss = get(name, beta=beta)
     n_classes = 2 if loss.binary_only else 4
-    eta = random_eta(60, n_classes, 0.2, torch.Generator().manual_seed(0))
-    here, curvature = rejector_slope(loss, eta, 0.2, symmetric=not loss.binary_only)
+    eta = random_eta(as_target(0.2, n_classes), 6, torch.Generator().manual_seed(0))
+    subject = ExaminedLoss.untried(loss, n_classes, 0.2, symmetric=not loss.binary_only)
+    here, curvature = rejector_slope(subject, eta)
     paper, r = slope_at_joint_minimiser(loss, eta, 0.2)
     clear = r.abs() > 1e-6
     assert bool(clear.any())
@@ -40,17 +41,18 @@ def test_both_slopes_have_the_sign_that_decides(name, beta):
 @pytest.mark.parametrize("n_classes", [2, 4, 9])
 def test_the_exponential_slope_in_closed_form(n_classes):
     """alpha ((sum of square roots)^2 - 1) - c beta, the paper's multiclass case."""
-    eta = random_eta(40, n_classes, 0.2, torch.Generator().manual_seed(1))
+    eta = random_eta(as_target(0.2, n_classes), 4, torch.Generator().manual_seed(1))
     loss = get("apc+exp", alpha=0.8, beta=3.0)
     expected = 0.8 * (eta.sqrt().sum(-1).square() - 1) - 0.2 * 3.0
     for symmetric in (True, False):
-        assert torch.allclose(rejector_slope(loss, eta, 0.2, symmetric=symmetric)[0], expected, atol=1e-9)
+        subject = ExaminedLoss.untried(loss, n_classes, 0.2, symmetric=symmetric)
+        assert torch.allclose(rejector_slope(subject, eta)[0], expected, atol=1e-9)
 
 
 def test_the_same_search_finds_the_same_without_symmetry():
     loss = get("mpc+log")
-    assert examine(loss, as_target(0.2, 3)).facts.symmetric
-    tied, free = (theorem_four(loss, 3, 0.2, symmetric=s) for s in (True, False))
+    assert examine(loss, as_target(0.2, 3)).symmetric
+    tied, free = (theorem_four(ExaminedLoss.untried(loss, 3, 0.2, symmetric=s)) for s in (True, False))
     assert tied.fails == free.fails
     assert free.sup_answer == pytest.approx(tied.sup_answer, abs=1e-6)
     assert np.sort(free.worst_answer) == pytest.approx(np.sort(tied.worst_answer), abs=1e-3)

@@ -9,9 +9,8 @@ from demur.losses.pairwise import PairwiseLoss
 from demur.margins import Exponential, Logistic, Squared, SquaredHinge
 from demur.theory import minimise_pointwise_risk, pointwise_risk
 from demur.theory.bayes import as_target
-from demur.theory.constrained_risk import best_with_decision
 from demur.theory.examined_loss import examine
-from demur.theory.witness import exact_minimum, has_exact_form
+from demur.theory.witness import best_with_decision, exact_minimum, has_exact_form
 
 PAIRWISE = [get(name) for name in available() if isinstance(get(name), PairwiseLoss)]
 OTHERS = [

@@ -71,14 +71,14 @@ def check(
     bounds = None
     if report.bound is not None:
         tightest = calibration_function(subject, report.n_classes, costs)(EXCESSES).tolist()
-        theorem = [report.bound.xi(excess) for excess in EXCESSES]
+        theorem = report.bound.xi(EXCESSES).tolist()
         bounds = {"zero_one_c_excess": list(EXCESSES), "theorem": theorem, "tightest": tightest}
     if figure is not None:
         try:
             from demur.theory import pictures
         except ImportError as error:
             raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
-        pictures.save(pictures.draw_check(subject, classes, costs, outputs=outputs), figure)
+        pictures.draw_check(subject, classes, costs, outputs=outputs).savefig(figure, dpi=150)
     if as_json:
         print_json({**report.as_dict(), "tightest": bounds})
     else:

@@ -25,12 +25,12 @@ from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, torch
 from demur.losses import FunctionLoss
 from demur.rules import Decision
-from demur.theory.bayes import LossContractError, Target, require_n_classes
+from demur.theory.bayes import Target, require_n_classes
 from demur.theory.calibration_check import NEAR, Search
 from demur.theory.calibration_report import SearchFindings
 from demur.theory.descent import Deadline
 from demur.theory.examined_loss import ExaminedLoss, examine
-from demur.theory.simplex import boundary_eta
+from demur.theory.simplex import random_eta
 from demur.theory.witness import Witness
 from demur.workers import single_threaded_kernels
 
@@ -157,32 +157,25 @@ def check_deferral(
         search.run(setting.stages(search.subject, generator))
         if search.witnesses:
             break
-    findings = search.findings()
-    if not search.witnesses and not findings.n_right and not findings.timed_out and not findings.n_indifferent:
-        raise LossContractError(
-            f"the pointwise risk of {joint.name} could not be minimised at any of {findings.n_unresolved} "
-            "distributions. Does it have a lower bound? A loss without one cannot be minimised."
-        )
     witness = next(iter(search.witnesses.values()), None)
-    still_open = findings.n_unresolved + findings.n_indifferent + findings.n_near
-    verdict = "inconclusive" if still_open or findings.timed_out else "calibrated"
     where = None
     if witness is not None:
-        verdict, where = "refuted", witness.eta.reshape(n_classes, *[2] * n_experts)
-        witness = setting.in_words(witness)
-    return DeferralReport(joint.name, n_classes, n_experts, asked, verdict, witness, where, findings)
+        where = witness.eta.reshape(n_classes, *[2] * n_experts)
+        witness = replace(witness, scores=setting.all_scores(torch.from_numpy(witness.scores)).numpy())
+    return DeferralReport(joint.name, n_classes, n_experts, asked, search.verdict, witness, where, search.found)
 
 
 @dataclass(frozen=True)
 class _ActionTarget(Target):
     """The cost of each of K + J actions in each outcome; decisions are numbers of actions."""
 
+    n_own: int
+
     def best(self, eta: Tensor) -> Tensor:
         return self.expected(eta).argmin(-1)
 
-    def excess(self, decision: Tensor, eta: Tensor) -> Tensor:
-        costs = self.expected(eta)
-        return costs.gather(-1, decision.unsqueeze(-1))[..., 0] - costs.amin(-1)
+    def words(self, decision: int) -> str:
+        return f"ask expert {decision - self.n_own}" if decision >= self.n_own else super().words(decision)
 
 
 @dataclass(frozen=True)
@@ -207,7 +200,7 @@ class _Setting:
         wrong_class = 1 - F.one_hot(outcomes[:, 0].long(), self.n_classes).double()
         asking = torch.tensor(self.prices, dtype=torch.float64) + 1 - outcomes[:, 1:]
         matrix = torch.cat([wrong_class, asking], -1)
-        return _ActionTarget(matrix, matrix)
+        return _ActionTarget(matrix, matrix, self.n_classes)
 
     def loss(self) -> FunctionLoss:
         """Return the joint loss as a function of the outcome's number, with its rule over actions."""
@@ -233,25 +226,15 @@ class _Setting:
             return scores
         return torch.cat([self.eta.log().to(scores.dtype).expand(*scores.shape[:-1], -1), scores], -1)
 
-    def in_words(self, witness: Witness) -> Witness:
-        """Return the witness with the scores of classes and experts, and its decisions in words of deferral."""
-
-        def words(text: str) -> str:
-            number = int(text.rsplit(" ", 1)[-1])
-            return f"ask expert {number - self.n_classes}" if number >= self.n_classes else text
-
-        scores = self.all_scores(torch.from_numpy(witness.scores)).numpy()
-        return replace(witness, scores=scores, chow=words(witness.chow), taken=words(witness.taken))
-
     def stages(self, subject: ExaminedLoss, generator: torch.Generator) -> Iterator[Tensor]:
         """Yield distributions to try: experts who err at random, about as good as the best class; then any."""
-        step = 1 if subject.loss.smooth and subject.facts.twice else 3
+        step = 1 if subject.loss.smooth and subject.twice else 3
         tops = [_peaked(self.n_classes, top) for top in _TOPS] if self.eta is None else [self.eta]
         rows = torch.stack([row for eta in tops for row in self.about_as_good(eta)])
         yield rows[subject.target.clearance(rows) > NEAR][::step]
         if self.eta is None:
-            yield boundary_eta(subject.target, 20 // step, generator)
-            yield boundary_eta(subject.target, 20 // step, generator)
+            yield random_eta(subject.target, 20 // step, generator)
+            yield random_eta(subject.target, 20 // step, generator)
             return
         shares = torch.empty(60, self.n_classes, 2 ** len(self.prices), dtype=torch.float64)
         shares.exponential_(generator=generator).square_()

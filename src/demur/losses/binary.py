@@ -156,7 +156,7 @@ class Margin(Loss):
         if constant is None or exponent is None:
             return None
         theorem = "the proof of Theorem 7, with one score"
-        return BoundFacts(theorem, 2 * constant, exponent, 2 * constant, self.phi.excess)
+        return BoundFacts(theorem, 2 * constant, exponent, self.phi.excess)
 
 
 def _sign(y: Tensor, like: Tensor) -> Tensor:

@@ -81,7 +81,7 @@ class CrossEntropy(ConfidenceLoss):
             # Lipschitz in all scores at once with constant sqrt 2; see theory/estimation.py for the other sqrt 2.
             return 1.0, log1p((n_classes - 1) * exp(2 * radius)) if radius < 300 else 2 * radius + log(n_classes)
 
-        return BoundFacts("Theorem 8", 2**0.5, 2.0, None, divergence, on_range=on_range)
+        return BoundFacts("Theorem 8", 2**0.5, 2.0, divergence, on_range=on_range)
 
 
 @register({"phi": Logistic()}, {"phi": Exponential()}, {"phi": Squared()}, {"phi": SquaredHinge()})
@@ -144,8 +144,7 @@ class OneVsAll(ConfidenceLoss):
             ends = torch.tensor([-radius, radius], dtype=torch.float64)
             return float(self.phi.slope(ends).abs().max()), n_classes * float(self.phi(ends).max())
 
-        sharper = 2 ** (1 - 1 / exponent) * constant  # where a wrong class is answered, two scores have to move
-        return BoundFacts("Theorem 7", 2 * constant, exponent, sharper, self.phi.excess, True, on_range)
+        return BoundFacts("Theorem 7", 2 * constant, exponent, self.phi.excess, True, on_range)
 
 
 @register({"phi": Logistic()}, {"phi": SquaredHinge()})
@@ -153,7 +152,7 @@ class OneVsAll(ConfidenceLoss):
 class CostSensitiveOneVsAll(Loss):
     r"""Cost-sensitive one-versus-all: :math:`c\,\phi(g_y) + (1-c) \sum_{k \ne y} \phi(-g_k)`.
 
-    Charoenphakdee et al. 2021. Class k's part of the risk has its minimum at g_k > 0 iff
+    Charoenphakdee et al. 2021a. Class k's part of the risk has its minimum at g_k > 0 iff
     :math:`c\,\eta_k > (1-c)(1-\eta_k)`, that is iff eta_k > 1 - c, for every classification-calibrated phi. Accept iff
     exactly one score is positive: with c < 1/2 no two can be at the minimum, and where two are, the paper declines.
     (With the hinge and another threshold this is :class:`~demur.losses.OneVsAllHinge`.)
@@ -173,7 +172,7 @@ class CostSensitiveOneVsAll(Loss):
 
     phi: MarginFunction = Logistic()
     family = "cost-sensitive"
-    equation = "Charoenphakdee et al. 2021"
+    equation = "Charoenphakdee et al. 2021a"
     why = "the minimiser of score k is positive iff eta_k > 1 - c"
     trained_for_cost = True
 

@@ -91,8 +91,6 @@ class BoundFacts:
     theorem : str
     multiplier, exponent : float
         A and s of (excess 0-1-c risk / A)^s <= excess risk of the loss.
-    sharper : float or None
-        A smaller A, where the paper's proof leaves room for one.
     excess : callable
         From x and q to the least excess risk of scores at the threshold of probability q, at a class probability of
         q + x (an array, rounded down), or to None if no formula is known.
@@ -106,7 +104,6 @@ class BoundFacts:
     theorem: str
     multiplier: float
     exponent: float
-    sharper: float | None
     excess: Callable[[FloatArray, float], FloatArray | None]
     two_scores: bool = False
     on_range: Callable[[float, int], tuple[float, float]] | None = None

@@ -74,7 +74,7 @@ class Focal(ConfidenceLoss):
 
     On the simplex :math:`\sum_k \eta_k\,\ell(p_k)` is least where :math:`\eta_k\,\ell'(p_k)` is the same for all k, so
     :math:`\eta_k \propto -1/\ell'(p_k) = p_k / ((1-p_k)^\gamma - \gamma (1-p_k)^{\gamma-1} p_k \log p_k)`: the inverse
-    link (Charoenphakdee et al. 2021). The softmax itself is less certain than eta. The link takes 1 - p for at least
+    link (Charoenphakdee et al. 2021b). The softmax itself is less certain than eta. The link takes 1 - p for at least
     1e-26.
 
     Parameters
@@ -92,7 +92,7 @@ class Focal(ConfidenceLoss):
 
     gamma: float = 2.0
     name = "focal"
-    equation = "Lin et al. 2017, with the inverse link of Charoenphakdee et al. 2021"
+    equation = "Lin et al. 2017, with the inverse link of Charoenphakdee et al. 2021b"
     why = "strictly order-preserving: its own inverse link, not the softmax, gives eta at the minimiser"
     least_rest: ClassVar[float] = 1e-26
 

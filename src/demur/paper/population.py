@@ -20,6 +20,7 @@ from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Experiment, SyntheticProtocol
 from demur.paper.problems import gaussians_of, seed_for
 from demur.theory import pointwise_risk
+from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.theorem_four import rejector_slope
 
 __all__ = ["MOST_POINTS", "PopulationErrors", "population_errors", "rejected_by_minimiser"]
@@ -119,7 +120,10 @@ def _slopes(loss: PairwiseLoss, eta: NDArray[np.float64]) -> NDArray[np.float64]
     parts = []
     for rows in torch.split(torch.from_numpy(np.ascontiguousarray(eta)), 5_000):
         slope = _slope_at_likely_scores(unit, rows)
-        parts.append(rejector_slope(unit, rows, 0.5, symmetric=True)[0] if slope is None else slope)
+        if slope is None:
+            subject = ExaminedLoss.untried(unit, rows.shape[1], 0.5, symmetric=True)
+            slope, _ = rejector_slope(subject, rows)
+        parts.append(slope)
     answering: NDArray[np.float64] = torch.cat(parts).numpy() - 0.5 * rejecting
     return answering
 

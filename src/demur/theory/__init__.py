@@ -12,17 +12,19 @@ from demur.theory.bayes import (
 )
 from demur.theory.calibration_check import check_calibration
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
-from demur.theory.calibration_report import CalibrationReport
-from demur.theory.certificate import Certificate
-from demur.theory.estimation import (
+from demur.theory.calibration_report import CalibrationReport, Certificate
+from demur.theory.excess_bounds import (
     EstimationErrorBound,
+    ExcessRiskBound,
     FunctionClass,
     NormBoundedLinear,
     NormBoundedNetwork,
+    TableOne,
     estimation_error_bound,
+    excess_risk_bound,
     lemma_12_violations,
+    table_one,
 )
-from demur.theory.excess_bounds import DivergenceBound, ExcessRiskBound, TableOne, excess_risk_bound, table_one
 from demur.theory.order import OrderReport, is_order_preserving
 from demur.theory.pointwise_risk import minimise_pointwise_risk, pointwise_risk
 from demur.theory.theorem_four import TheoremFour, beta_bounds, numeric_beta_bounds
@@ -33,7 +35,6 @@ __all__ = [
     "CalibrationReport",
     "Certificate",
     "CostRangeError",
-    "DivergenceBound",
     "EstimationErrorBound",
     "ExcessRiskBound",
     "FunctionClass",

@@ -23,6 +23,7 @@ __all__ = [
     "as_target",
     "bayes_decision",
     "bayes_risk",
+    "chow_target",
     "excess_zero_one_c_risk",
     "require_cost",
     "require_n_classes",
@@ -30,6 +31,8 @@ __all__ = [
 
 REJECT = -1
 """Stands for "reject" where other numbers stand for "answer this class": also the last column of a cost matrix."""
+WRONG = 1e-8
+"""A decision that costs no more than this above the best one is right."""
 
 CostLike: TypeAlias = float | Sequence[float] | NDArray[np.float64] | CostMatrix
 
@@ -135,32 +138,44 @@ class Target:
         """The price c of every rejection, where a wrong answer costs 1; None with other costs."""
         return self.cost if isinstance(self.cost, float) else None
 
-    @property
-    def name(self) -> str:
-        """How the decision of least cost is called."""
-        return "Chow's rule" if self.single is not None else "the decision of least cost"
+    def words(self, decision: int) -> str:
+        """Return a decision in words."""
+        return "reject" if decision == REJECT else f"answer class {decision}"
+
+    def kind(self, best: int, taken: int) -> str:
+        """Return the name of a wrong decision: "false_accept", "false_reject" or "misclassify"."""
+        if best == REJECT:
+            return "false_accept"
+        return "false_reject" if taken == REJECT else "misclassify"
 
     def expected(self, eta: Tensor) -> Tensor:
         """Return the expected cost of every decision, (..., n_classes + 1), rejecting last."""
         return eta @ self.matrix
 
+    def least(self, costs: Tensor) -> Tensor:
+        """Return the decision of least cost, given the costs of all (..., n_classes + 1); ties reject."""
+        answers = costs[..., :-1].min(-1)
+        return torch.where(costs[..., -1] <= answers.values, REJECT, answers.indices)
+
     def best(self, eta: Tensor) -> Tensor:
         """Return the decision of least cost at each eta; ties reject."""
-        costs = self.expected(eta)
-        answer = costs[..., :-1].argmin(-1)
-        rejects = costs[..., -1] <= costs[..., :-1].amin(-1)
-        return torch.where(rejects, torch.full_like(answer, REJECT), answer)
+        return self.least(self.expected(eta))
 
     def excess(self, decision: Tensor, eta: Tensor) -> Tensor:
         """Return how much more each decision costs than the best one."""
         costs = self.expected(eta)
-        column = torch.where(decision == REJECT, torch.full_like(decision, self.n_classes), decision)
+        column = decision % costs.shape[-1]  # rejecting is the last one
         return costs.gather(-1, column.unsqueeze(-1))[..., 0] - costs.amin(-1)
 
     def clearance(self, eta: Tensor) -> Tensor:
         """Return by how much the best decision beats the second best: 0 where it does not matter what is decided."""
         lowest = self.expected(eta).topk(2, dim=-1, largest=False).values
         return lowest[..., 1] - lowest[..., 0]
+
+
+def chow_target(cost: float, n_classes: int) -> Target:
+    """Return the target for one price c of rejecting, where a wrong answer costs 1."""
+    return Target(_zero_one(n_classes, np.full(n_classes, cost)), cost)
 
 
 def as_target(cost: CostLike, n_classes: int) -> Target:
@@ -183,27 +198,20 @@ def as_target(cost: CostLike, n_classes: int) -> Target:
     demur.theory.bayes.CostRangeError: this statement needs a cost in (0, 0.666667), got 0.7; ...
     """
     given = cost.costs if isinstance(cost, CostMatrix) else cost
-    if np.ndim(given) == 0 or isinstance(given, str):
+    if np.ndim(given) == 0:
         single = require_cost(given, below=1 - 1 / n_classes)
         check_cost(single)
-        column = np.full(n_classes, single)
-        return Target(_zero_one(n_classes, column), single)
-    values = np.asarray(given, dtype=np.float64)
-    if values.ndim == 1:
-        if values.shape != (n_classes,) or not np.all((values >= 0) & np.isfinite(values)):
-            raise CostRangeError(
-                f"the price of rejecting each class is {n_classes} numbers >= 0 for {n_classes} classes, got {given!r}."
-            )
-        matrix = _zero_one(n_classes, values)
-    else:
-        if values.shape != (n_classes, n_classes + 1):
-            raise CostRangeError(
-                f"a cost matrix for {n_classes} classes has the shape ({n_classes}, {n_classes + 1}), rows the true "
-                f"classes and the last column rejecting; got {values.shape}."
-            )
-        matrix = torch.from_numpy(values.copy())
+        return chow_target(single, n_classes)
+    values = np.array(given, dtype=np.float64)
+    if values.shape not in ((n_classes,), (n_classes, n_classes + 1)):
+        raise CostRangeError(
+            f"with {n_classes} classes the cost is one number, {n_classes} numbers (the price of rejecting each class) "
+            f"or a matrix of the shape ({n_classes}, {n_classes + 1}) (rows the true classes, the last column "
+            f"rejecting); got the shape {values.shape}."
+        )
+    matrix = _zero_one(n_classes, values) if values.ndim == 1 else torch.from_numpy(values)
     CostMatrix(matrix.numpy())  # refuses infinities, and costs with which rejecting never pays
-    return Target(matrix, torch.from_numpy(values.copy()))
+    return Target(matrix, torch.from_numpy(values))
 
 
 def require_cost(cost: Any, *, below: float = 0.5) -> float:

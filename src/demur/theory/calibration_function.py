@@ -10,7 +10,6 @@ where delta has a closed form (cross-entropy, one-versus-all, binary margin loss
 one step of the grid where delta is computed.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +20,6 @@ from torch import Tensor
 from demur.errors import InputError
 from demur.losses import Loss
 from demur.theory.bayes import REJECT, NoBoundError, as_target, require_cost, require_n_classes
-from demur.theory.constrained_risk import best_in_region, decision_constraints
 from demur.theory.examined_loss import ExaminedLoss, LossLike, as_loss, examine
 from demur.theory.excess_bounds import (
     ExcessRiskBound,
@@ -31,8 +29,10 @@ from demur.theory.excess_bounds import (
     closed_pieces,
     excess_risk_bound,
     least_of,
+    require_excess,
 )
-from demur.theory.pointwise_risk import RiskProblem, Ties, equal_values
+from demur.theory.pointwise_risk import RiskProblem, equal_values
+from demur.theory.witness import best_in_region, decision_constraints
 from demur.workers import single_threaded_kernels
 
 __all__ = ["CalibrationFunction", "calibration_function", "least_gaps"]
@@ -50,9 +50,6 @@ class CalibrationFunction:
         The paper's, where it has one.
     curve : LowerCurve
         The function itself: convex, on a fixed grid, so that a value does not depend on what else is asked.
-    certified : bool
-        Whether the curve is proved to lie below the tightest xi (and within a thousandth of it); otherwise it is
-        computed from minima that a search found.
     pieces : list or None
         delta in closed form.
     nodes, values : arrays
@@ -63,18 +60,25 @@ class CalibrationFunction:
     For the squared loss delta is 4 z^2 up to z = 1 - 2c; the paper's bound is z^2:
 
     >>> xi = calibration_function("ova+sq", 3, cost=0.2)
-    >>> xi([0.1, 0.3]).round(3), xi.bound.xi(0.1), xi.certified
-    (array([0.04, 0.36]), 0.010000000000000002, True)
+    >>> xi([0.1, 0.3]).round(3), round(float(xi.bound.xi(0.1)), 6), xi.certified
+    (array([0.04, 0.36]), 0.01, True)
     """
 
     subject: ExaminedLoss
     cost: float
     bound: ExcessRiskBound | None
     curve: LowerCurve
-    certified: bool
     pieces: list[Piece] | None = field(repr=False)
     nodes: NDArray[np.float64] = field(repr=False)
     values: NDArray[np.float64] = field(repr=False)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the curve is proved to lie below the tightest xi, and within a thousandth of it.
+
+        Otherwise it is computed from minima that a search found.
+        """
+        return self.pieces is not None
 
     @property
     def loss(self) -> Loss:
@@ -113,9 +117,7 @@ class CalibrationFunction:
         ----------
         surrogate_excess : float
         """
-        if not surrogate_excess >= 0:
-            raise InputError(f"an excess risk is a number >= 0, got {surrogate_excess:g}.")
-        return self.curve.inverse(surrogate_excess)
+        return self.curve.inverse(require_excess(surrogate_excess))
 
     @property
     def blind_spot(self) -> float:
@@ -123,22 +125,20 @@ class CalibrationFunction:
         tiny = 1e-10 * self.subject.scale.unit
         if self.pieces is not None or self.values[0] > tiny:
             return 0.0
-        free = np.flatnonzero(self.values <= tiny).max()
-        low = float(self.nodes[free])
-        high = float(self.nodes[free + 1]) if free + 1 < len(self.nodes) else 1.0
-        for _ in range(4):
-            z = np.linspace(low, high, 9)
-            allowed = np.r_[True, least_gaps(self.subject, self.cost, z[1:-1]) <= tiny, False]
-            last = int(np.flatnonzero(allowed).max())
-            low, high = float(z[last]), float(z[last + 1])
-        return low
+        last = int(np.flatnonzero(self.values <= tiny).max())
+        low, high = self.nodes[last], np.append(self.nodes, 1.0)[last + 1]
+        for _ in range(12):
+            middle = np.array((low + high) / 2)
+            free = bool(least_gaps(self.subject, self.cost, middle) <= tiny)
+            low, high = (middle, high) if free else (low, middle)
+        return float(low)
 
 
 def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes: int = 48) -> CalibrationFunction:
     """Return the tightest calibration function of a smooth loss, certified where delta has a closed form.
 
     Elsewhere delta is computed, at eta of the form (p, q, rest): Chow's class, the class answered, and the rest spread
-    evenly, on one class, or as unevenly as allowed; the minimum is over this family.
+    evenly or on one class; the minimum is over this family.
 
     Parameters
     ----------
@@ -164,23 +164,22 @@ def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes
     if not made.smooth:
         raise NoBoundError(f"the calibration function is computed for smooth losses; {made.name} has kinks.")
     subject = examine(made, as_target(cost, n_classes))
-    facts = subject.facts
-    if not (facts.chow_on_link or facts.answers_argmax) or not (facts.symmetric or n_classes == 2):
+    if not (subject.linked or subject.answers_argmax) or not (subject.symmetric or n_classes == 2):
         raise NoBoundError(
             f"the calibration function is computed for losses that treat the classes alike and answer the class with "
             f"the largest score or probability; {made.name} does not."
         )
-    facts_of_bound = bound_facts_of(made)
-    bound = None if facts_of_bound is None else excess_risk_bound(made, cost)
-    pieces = None if facts_of_bound is None else closed_pieces(facts_of_bound, n_classes, cost)
+    facts = bound_facts_of(made)
+    bound = None if facts is None else excess_risk_bound(made, cost)
+    pieces = None if facts is None else closed_pieces(facts, n_classes, cost)
     if pieces is not None:
         curve = LowerCurve.below(pieces)
-        return CalibrationFunction(subject, cost, bound, curve, True, pieces, curve.nodes, curve.values)
+        return CalibrationFunction(subject, cost, bound, curve, pieces, curve.nodes, curve.values)
     corners = [0.002, 0.005, 0.01, cost, 1 - cost, 1 - 2 * cost]
     nodes = np.unique(np.r_[np.linspace(0, 1, n_nodes + 1)[1:], corners])
     values = np.minimum.accumulate(least_gaps(subject, cost, nodes)[::-1])[::-1]
     curve = LowerCurve.through_steps(nodes, values)
-    return CalibrationFunction(subject, cost, bound, curve, False, None, nodes, values)
+    return CalibrationFunction(subject, cost, bound, curve, None, nodes, values)
 
 
 def _excesses(zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
@@ -188,10 +187,6 @@ def _excesses(zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
     if not np.all((z >= 0) & (z <= 1)):
         raise InputError(f"an excess 0-1-c risk lies in [0, 1], got {z}.")
     return z
-
-
-Rows = tuple[NDArray[np.int_], NDArray[np.float64]]
-"""Which z each row belongs to, and the rows of eta."""
 
 
 @single_threaded_kernels()
@@ -207,104 +202,65 @@ def least_gaps(subject: ExaminedLoss, cost: float, z: NDArray[np.float64]) -> ND
     >>> least_gaps(examine(get("ova+sq"), as_target(0.2, 3)), 0.2, np.array([0.1])).round(9)  # 4 z^2
     array([0.04])
     """
-    n_classes, facts = subject.n_classes, subject.facts
-    flat = np.where(z > 0, z, 1.0).reshape(-1)
-    best = np.full(flat.shape, np.inf)
-    classes = [(0, 1)] if facts.symmetric else [(0, 1), (1, 0)]
-    for top, other in classes:
-        order = [top, other] if n_classes == 2 else list(range(n_classes))
-        for decision, rows in _fixed_rows(flat, n_classes, cost, spread_only=facts.chow_on_link):
-            answered = decision if decision == REJECT else order[decision]
-            _lower(best, _gaps(subject, cost, rows, order, answered), rows[0])
-        _misclassified(subject, cost, flat, order, best)
+    positive = np.where(z > 0, z, 1.0).reshape(-1)
+    best = np.full(positive.shape, np.inf)
+    for decision in (REJECT, 1):
+        eta, number = _losing(positive, subject.n_classes, cost, decision)
+        excess = subject.target.excess(torch.full((len(eta),), decision), eta)
+        valid = ((eta.sum(-1) - 1).abs() < 1e-9) & ((excess - torch.from_numpy(positive[number])).abs() < 1e-9)
+        valid &= (eta > -1e-12).all(-1)
+        rows, number = eta[valid].clamp(min=0.0), number[valid.numpy()]
+        if not len(rows):
+            continue
+        np.minimum.at(best, number, _gaps(subject, rows, decision, cost))
+        if not subject.symmetric:  # two classes
+            np.minimum.at(best, number, _gaps(subject, rows.flip(-1), decision if decision == REJECT else 0, cost))
     result: NDArray[np.float64] = np.where(z > 0, best.reshape(z.shape), 0.0)
     return result
 
 
-def _fixed_rows(
-    z: NDArray[np.float64], n_classes: int, cost: float, *, spread_only: bool
-) -> Iterator[tuple[int, Rows]]:
-    """Yield false rejects (Chow answers class 0) and false accepts (class 1 is answered, Chow rejects)."""
-    rest = n_classes - 1
-    number = np.arange(len(z))
-    inside = z <= cost * (1 - 1e-12)
-    for m in [rest] if spread_only else sorted({1, rest}):
-        eta = np.zeros((len(z), n_classes))
-        eta[:, 0] = 1 - cost + z
-        eta[:, 1 : 1 + m] = ((cost - z) / m)[:, None]
-        yield REJECT, (number[inside], eta[inside])
-    own = 1 - cost - z
-    for m in [rest] if spread_only else sorted({1, min(2, rest), rest}):
-        share = (1 - own) / m
-        eta = np.zeros((len(z), n_classes))
-        eta[:, 1] = own
-        eta[:, [k for k in range(n_classes) if k != 1][:m]] = share[:, None]
-        valid = (own >= 0) & (share <= 1 - cost + 1e-12)
-        yield 1, (number[valid], eta[valid])
-    if n_classes > 2 and not spread_only:
-        eta = np.zeros((len(z), n_classes))
-        eta[:, 1] = own
-        eta[:, 0] = np.minimum(1 - cost, 1 - own)
-        eta[:, 2] = 1 - own - eta[:, 0]
-        valid = (own >= 0) & (eta[:, 2] <= 1 - cost + 1e-12)
-        yield 1, (number[valid], eta[valid])
+def _losing(z: NDArray[np.float64], n_classes: int, cost: float, decision: int) -> tuple[Tensor, NDArray[np.int_]]:
+    """Return eta at which a decision, -1 or 1, may lose z, and the number of that z.
 
-
-def _misclassified(
-    subject: ExaminedLoss, cost: float, z: NDArray[np.float64], order: list[int], best: NDArray[np.float64]
-) -> None:
-    """Answer class 1 where Chow answers class 0: eta_0 = p, eta_1 = p - z, over p in a range that narrows."""
-    n_classes = subject.n_classes
-    low, high = np.maximum(1 - cost, z), (1 + z) / 2
-    low = high if n_classes == 2 else low
-    number = np.flatnonzero((high > 1 - cost - 1e-12) & (high >= low - 1e-12))
-    if not len(number):
-        return
-    low, high = low[number], high[number]
+    Class 0 has p, class 1 has q and m more share the rest. Rejecting loses z where p = 1 - c + z; answering class 1
+    where q = 1 - c - z and rejecting is best, or where q = p - z and answering class 0 is best.
+    """
     others = n_classes - 2
-    for m in [others] if subject.facts.chow_on_link or others == 0 else sorted({1, others}):
-        a, b = low.copy(), high.copy()
-        for _ in range(3):
-            p = np.linspace(a, b, 9, axis=-1)
-            eta = np.zeros((*p.shape, n_classes))
-            eta[..., 0] = p
-            eta[..., 1] = np.maximum(p - z[number, None], 0.0)
-            if m:
-                eta[..., 2 : 2 + m] = np.maximum(1 - eta.sum(-1), 0.0)[..., None] / m
-            rows = np.repeat(number, 9), eta.reshape(-1, n_classes)
-            gaps = _gaps(subject, cost, rows, order, order[1])
-            _lower(best, gaps, rows[0])
-            least = gaps.reshape(p.shape).argmin(-1)
-            span = np.arange(len(number))
-            a, b = p[span, np.maximum(least - 1, 0)], p[span, np.minimum(least + 1, 8)]
+    few = min(1, others)
+    if decision == REJECT:
+        p = 1 - cost + z
+        shapes = [(p, (1 - p) / (n_classes - 1), others), (p, 1 - p, 0)]
+    else:
+        q = 1 - cost - z
+        shapes = [((1 - q) / (n_classes - 1), q, others), (1 - q, q, 0), ((1 - q) / 2, q, few)]
+        shapes.append((np.minimum(1 - cost, 1 - q), q, few))
+        low, high = np.maximum(1 - cost, z), (1 + z) / 2
+        for p in np.linspace(low if n_classes > 2 else high, high, 17):
+            shapes += [(p, p - z, m) for m in {few, others}]
+    rows = np.zeros((len(shapes), len(z), n_classes))
+    for row, (p, q, m) in zip(rows, shapes, strict=True):
+        row[:, 0], row[:, 1] = p, q
+        row[:, 2 : 2 + m] = (1 - p - q)[:, None] / max(m, 1)
+    return torch.from_numpy(rows.reshape(-1, n_classes)), np.tile(np.arange(len(z)), len(shapes))
 
 
-def _gaps(subject: ExaminedLoss, cost: float, rows: Rows, order: list[int], decision: int) -> NDArray[np.float64]:
+def _gaps(subject: ExaminedLoss, eta: Tensor, decision: int, cost: float) -> NDArray[np.float64]:
     """Return, for each row, the best risk with a decision minus the least risk."""
-    if not len(rows[0]):
-        return np.zeros(0)
-    eta = torch.from_numpy(rows[1])
-    eta = eta[:, torch.tensor(order).argsort()]
-    groups = equal_values(eta) if subject.facts.symmetric else None
+    groups = equal_values(eta) if subject.symmetric else None
     if groups is not None and decision != REJECT:
         groups[:, decision] = groups.max() + 1  # the answered class keeps a score of its own
-    problem, nearby = (
-        RiskProblem.of(subject, Ties.of(row, groups, subject.n_outputs))
-        for row in (eta, _on_boundary(eta, decision, cost))
-    )
-    n_unknowns = problem.ties.n_unknowns
-    least, _ = problem.descend_from_guess(problem.risk, n_unknowns)
-    start, _ = nearby.descend_from_guess(nearby.risk, n_unknowns)
+    problem = RiskProblem(subject, eta, groups)
+    nearby = RiskProblem(subject, _on_boundary(eta, decision, cost), groups)
+    least, _ = problem.descend(problem.risk, problem.guess()[0])
+    start, _ = nearby.descend(nearby.risk, nearby.guess()[0])
     constraints = decision_constraints(subject, decision)
     unknowns, violation = best_in_region(problem, constraints, start)
     everywhere = torch.arange(len(eta))
     with torch.no_grad():
         gap = problem.risk(unknowns, everywhere) - problem.risk(least, everywhere)
-        free = (constraints(problem.ties.scores(least, everywhere)) >= 0).all(-1)
-        gap = torch.where(free, 0.0, gap)  # the minimiser takes this decision by itself
-        violation = torch.where(free, 0.0, violation)
-    gap = torch.where(violation < 1e-7, gap.clamp(min=0.0), torch.inf) * subject.scale.unit
-    return gap.numpy()
+        free = (constraints(problem.scores(least)) >= 0).all(-1)  # the minimiser takes this decision by itself
+    gap = torch.where(violation < 1e-7, gap.clamp(min=0.0), torch.inf)
+    return (torch.where(free, 0.0, gap) * subject.scale.unit).numpy()
 
 
 def _on_boundary(eta: Tensor, decision: int, cost: float) -> Tensor:
@@ -312,7 +268,3 @@ def _on_boundary(eta: Tensor, decision: int, cost: float) -> Tensor:
     place = eta.argmax(-1, keepdim=True) if decision == REJECT else torch.full((len(eta), 1), decision)
     others = (eta + 1e-6).scatter(-1, place, 0.0)
     return (others / others.sum(-1, keepdim=True) * cost).scatter(-1, place, 1 - cost)
-
-
-def _lower(best: NDArray[np.float64], gaps: NDArray[np.float64], rows: NDArray[np.int_]) -> None:
-    np.minimum.at(best, rows, gaps)

@@ -10,14 +10,37 @@ from numpy.typing import NDArray
 from demur.array_types import ByName
 from demur.rules import CostMatrix
 from demur.theory.bayes import CostLike
-from demur.theory.certificate import Certificate
 from demur.theory.excess_bounds import ExcessRiskBound
 from demur.theory.theorem_four import TheoremFour
 from demur.theory.witness import Witness
 
-__all__ = ["BetaFindings", "CalibrationReport", "SearchFindings", "describe_eta"]
+__all__ = ["BetaFindings", "CalibrationReport", "Certificate", "SearchFindings", "describe_eta"]
 
 IN_WORDS = {"false_reject": "false rejects", "false_accept": "false accepts", "misclassify": "wrong answers"}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proof that every minimiser of a loss decides as Chow's rule.
+
+    Parameters
+    ----------
+    method : str
+        How it was proved.
+    statement : str
+        What exactly was proved.
+    checked : tuple of str
+        What was verified about the code and about the hypotheses.
+    """
+
+    method: str
+    statement: str
+    checked: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The statement and what was checked, to print."""
+        return (self.statement, *self.checked)
 
 
 @dataclass(frozen=True)
@@ -47,7 +70,7 @@ class BetaFindings:
         return f"beta is {self.value:.6g}, and no beta works: {needs}."
 
 
-@dataclass(frozen=True)
+@dataclass
 class SearchFindings:
     """What the search over class probabilities found.
 
@@ -65,26 +88,19 @@ class SearchFindings:
         At how many others right and wrong decisions have equally small risks.
     n_untried : int
         How many were left when the time was up.
-    margin : float or None
-        The least distance of the acceptance from 0 among right decisions; None if there were none.
     nearest : float
         The least distance to a boundary at which a right decision was seen.
-    stopped_early, timed_out : bool
-    fails : frozenset of str
-        The kinds of wrong decisions that stand.
+    timed_out : bool
     """
 
-    n_eta: int
-    n_right: int
-    n_near: int
-    n_unresolved: int
-    n_indifferent: int
-    n_untried: int
-    margin: float | None
-    nearest: float
-    stopped_early: bool
-    timed_out: bool
-    fails: frozenset[str]
+    n_eta: int = 0
+    n_right: int = 0
+    n_near: int = 0
+    n_unresolved: int = 0
+    n_indifferent: int = 0
+    n_untried: int = 0
+    nearest: float = float("inf")
+    timed_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,17 +190,7 @@ class CalibrationReport:
         """Whether both routes find the same sides failing; None where only one was taken."""
         if self.theorem_four is None:
             return None
-        return self.theorem_four.fails == self.search.fails - {"misclassify"}
-
-    @property
-    def sup(self) -> float | None:
-        """The supremum of dW/dr at r = 0 over max eta >= 1 - c; positive means false rejects."""
-        return None if self.theorem_four is None else self.theorem_four.sup_answer
-
-    @property
-    def inf(self) -> float | None:
-        """The infimum of dW/dr at r = 0 over max eta <= 1 - c; negative means false accepts."""
-        return None if self.theorem_four is None else self.theorem_four.inf_reject
+        return self.theorem_four.fails == self.fails - {"misclassify"}
 
     @property
     def headline(self) -> str:
@@ -283,14 +289,6 @@ class CalibrationReport:
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
         if found.n_right:
             lines.append(f"  as near as {found.nearest:.0e} to where another decision costs as little")
-        for number, what in (
-            (found.n_near, "nearer than 0.001 to such a place could not be settled"),
-            (found.n_unresolved, "could not be settled"),
-            (found.n_indifferent, "with equally small risks for right and wrong decisions"),
-            (found.n_untried, "not tried: the time was up"),
-        ):
-            if number:
-                lines.append(f"  {number:,} {what}")
         if self.calibrated and self.certificate is None:
             lines.append("  A search refutes; it does not prove: a threshold misplaced by less would have passed.")
         return lines
@@ -326,7 +324,7 @@ class CalibrationReport:
             lines.append("  the theorem's assumption fails: the second derivative in r is not positive everywhere")
         if self.routes_agree:
             return [*lines, "  The two routes agree."]
-        if theorem.fails > self.search.fails:
+        if theorem.fails > self.fails:
             return [*lines, "  The search has no witness of all of this: the failing eta are too near the boundary."]
         return [*lines, "  The two routes disagree; the witness above stands by itself."]
 

@@ -1,7 +1,7 @@
 """Minimise many small functions at once: Newton's method, cutting planes, sampled gradients."""
 
 from collections.abc import Callable
-from time import monotonic, thread_time
+from time import thread_time
 from typing import TypeAlias
 
 import numpy as np
@@ -17,14 +17,8 @@ __all__ = ["Deadline", "Objective", "minimise_convex_kinks", "minimise_kinked_ro
 Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
 
-SMALL = 1000
-"""Up to this many rows times unknowns, the time of an operation does not depend on its size."""
 LONGEST_STEP = 20.0
 """No score moves further than this in one step, beyond what it has moved already."""
-
-
-BY_THE_CLOCK = 10.0
-"""A minimisation may take this many times its computing time before it stops: it may be waiting for something."""
 
 
 class Deadline:
@@ -33,8 +27,7 @@ class Deadline:
     Parameters
     ----------
     seconds : float
-        Of this thread's computing time from now on, so that what else the machine does changes no verdict; and at most
-        ten times as many by the clock.
+        Of this thread's computing time from now on, so that the load of the machine changes no verdict.
 
     Examples
     --------
@@ -43,14 +36,12 @@ class Deadline:
     """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
         self._end = thread_time() + seconds
-        self._latest = monotonic() + BY_THE_CLOCK * seconds
 
     @property
     def passed(self) -> bool:
         """Whether the time is up."""
-        return thread_time() > self._end or monotonic() > self._latest
+        return thread_time() > self._end
 
 
 ENDLESS = Deadline(float("inf"))
@@ -60,6 +51,7 @@ ENDLESS = Deadline(float("inf"))
 def minimise_rows(
     objective: Objective,
     start: Tensor,
+    rows: Tensor | None = None,
     *,
     max_steps: int = 300,
     tolerance: float = 1e-12,
@@ -68,21 +60,22 @@ def minimise_rows(
 ) -> tuple[Tensor, Tensor]:
     """Run Levenberg-Marquardt on every row at once; rows leave when their gradient has vanished.
 
-    Second derivatives come from differentiating the gradient once per unknown, so that for large problems memory
-    grows with the size of one gradient and not with its square. A step to a value that is not a number is not taken.
+    A step to a value that is not a number is not taken.
 
     Parameters
     ----------
     objective : callable
         See :data:`Objective`.
     start : tensor of shape (n_rows, n_unknowns), float64
+    rows : integer tensor of shape (n_rows,), optional
+        The numbers of the rows that the objective is given; 0, 1, ... by default.
     max_steps : int
     tolerance : float
         For the largest component of the gradient, relative to the value where that exceeds 1.
     noise : float
         The rounding error of a value, relative to 1 + its size.
     deadline : Deadline
-        When to return what there is.
+        When to return the points reached so far.
 
     Returns
     -------
@@ -99,27 +92,29 @@ def minimise_rows(
     """
     points = start.detach().clone()
     n_rows, n_unknowns = points.shape
+    names = torch.arange(n_rows) if rows is None else rows
     slope = torch.full((n_rows,), torch.inf, dtype=points.dtype)
     damping = torch.full((n_rows,), 1e-4, dtype=points.dtype)
     identity = torch.eye(n_unknowns, dtype=points.dtype)
-    rows = torch.arange(n_rows)
-    value, gradient, curvature = _second_order(objective, points, rows)
+    active = torch.arange(n_rows)
+    value, gradient, curvature = _second_order(objective, points, names)
     for _ in range(max_steps):
-        slope[rows] = _relative(gradient, value)
-        moving = (slope[rows] > tolerance) & (damping[rows] < 1e12) & value.isfinite()
+        # A value without bound is no excuse for a slope.
+        slope[active] = gradient.abs().amax(-1) / value.abs().clamp(1.0, 1e4)
+        moving = (slope[active] > tolerance) & (damping[active] < 1e12) & value.isfinite()
         if not bool(moving.all()):
-            rows, value, gradient, curvature = rows[moving], value[moving], gradient[moving], curvature[moving]
-        if not len(rows) or deadline.passed:
+            active, value, gradient, curvature = active[moving], value[moving], gradient[moving], curvature[moving]
+        if not len(active) or deadline.passed:
             break
-        step = _damped_step(gradient, curvature, damping[rows], identity)
-        reach = LONGEST_STEP + points[rows].abs().amax(-1, keepdim=True)
+        step = _damped_step(gradient, curvature, damping[active], identity)
+        reach = LONGEST_STEP + points[active].abs().amax(-1, keepdim=True)
         step = step * (reach / step.abs().amax(-1, keepdim=True).clamp(min=1e-300)).clamp(max=1.0)
-        new_value, new_gradient, new_curvature = _second_order(objective, points[rows] - step, rows)
+        new_value, new_gradient, new_curvature = _second_order(objective, points[active] - step, names[active])
         doubt = noise * (1 + value.abs())
         calmer = new_gradient.abs().amax(-1) < gradient.abs().amax(-1)
         better = (new_value < value - doubt) | ((new_value <= value + doubt) & calmer)
-        points[rows] = torch.where(better[:, None], points[rows] - step, points[rows])
-        damping[rows] = torch.where(better, damping[rows] / 10, damping[rows] * 10).clamp(min=1e-14)
+        points[active] = torch.where(better[:, None], points[active] - step, points[active])
+        damping[active] = torch.where(better, damping[active] / 10, damping[active] * 10).clamp(min=1e-14)
         value = torch.where(better, new_value, value)
         gradient = torch.where(better[:, None], new_gradient, gradient)
         curvature = torch.where(better[:, None, None], new_curvature, curvature)
@@ -150,28 +145,18 @@ def _lowest_eigenvalue(curvature: Tensor) -> Tensor:
     return lowest
 
 
-def _relative(gradient: Tensor, value: Tensor) -> Tensor:
-    return gradient.abs().amax(-1) / value.abs().clamp(1.0, 1e4)  # a value without bound is no excuse for a slope
-
-
 def _second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return value, gradient and second derivatives, those of a few rows in one pass and those of many one by one."""
-    n_rows, n_unknowns = points.shape
-    copies = n_unknowns if n_unknowns <= 16 and n_rows * n_unknowns <= SMALL else 1
-    free = points.detach().repeat(copies, 1).requires_grad_()
-    value = objective(free, rows.repeat(copies))
+    """Return value, gradient and second derivatives of each row; an infinite value where one is not a number."""
+    n_rows, n = points.shape
+    free = points.detach().repeat(n, 1).requires_grad_()
+    value = objective(free, rows.repeat(n))
     (gradient,) = torch.autograd.grad(value.sum(), free, create_graph=True, materialize_grads=True)
-    curvature = torch.zeros(n_rows, n_unknowns, n_unknowns, dtype=points.dtype)
-    if gradient.requires_grad and copies > 1:
+    curvature = torch.zeros(n_rows, n, n, dtype=points.dtype)
+    if gradient.requires_grad:
         # Copy i of every row is differentiated for the i-th component of its gradient.
-        own = gradient.view(copies, n_rows, n_unknowns).diagonal(dim1=0, dim2=2)
+        own = gradient.view(n, n_rows, n).diagonal(dim1=0, dim2=2)
         (columns,) = torch.autograd.grad(own.sum(), free, materialize_grads=True)
-        curvature = columns.view(copies, n_rows, n_unknowns).permute(1, 2, 0)
-    elif gradient.requires_grad:
-        for i in range(n_unknowns):
-            last = i == n_unknowns - 1
-            (column,) = torch.autograd.grad(gradient[:, i].sum(), free, retain_graph=not last, materialize_grads=True)
-            curvature[:, :, i] = column
+        curvature = columns.view(n, n_rows, n).permute(1, 2, 0)
     value, gradient = value[:n_rows].detach(), gradient[:n_rows].detach()
     sound = value.isfinite() & gradient.isfinite().all(-1) & curvature.isfinite().all(-1).all(-1)
     value = torch.where(sound, value, torch.inf)
@@ -182,6 +167,7 @@ def _second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[T
 def minimise_kinked_rows(
     objective: Objective,
     start: Tensor,
+    rows: Tensor | None = None,
     *,
     max_steps: int = 140,
     noise: float = 1e-15,
@@ -195,7 +181,7 @@ def minimise_kinked_rows(
 
     Parameters
     ----------
-    objective, start, max_steps, noise, deadline
+    objective, start, rows, max_steps, noise, deadline
         As for :func:`minimise_rows`.
     seed : int
         Of the points that are drawn.
@@ -219,10 +205,10 @@ def minimise_kinked_rows(
     radius = torch.full((n_rows,), 0.5, dtype=torch.float64)
     slope = torch.full((n_rows,), torch.inf, dtype=torch.float64)
     reach = torch.tensor([30.0, 10.0, 3.0, 1.0, 0.3, 0.1], dtype=torch.float64)
-    everywhere = torch.arange(n_rows)
+    names = torch.arange(n_rows) if rows is None else rows
     with torch.no_grad():
-        value = objective(points, everywhere)
-    active = everywhere[value.isfinite()]
+        value = objective(points, names)
+    active = value.isfinite().nonzero()[:, 0]
     for _ in range(max_steps):
         if not len(active) or deadline.passed:
             break
@@ -231,8 +217,8 @@ def minimise_kinked_rows(
         offsets[:, 0] = 0
         cloud = here[:, None] + size[:, None, None] * offsets
         free = cloud.reshape(-1, d).requires_grad_()
-        names = active.repeat_interleave(cloud.shape[1])
-        (gradients,) = torch.autograd.grad(objective(free, names).sum(), free, materialize_grads=True)
+        values = objective(free, names[active].repeat_interleave(cloud.shape[1]))
+        (gradients,) = torch.autograd.grad(values.sum(), free, materialize_grads=True)
         shortest = _shortest_in_hull(gradients.nan_to_num(0.0, 0.0, 0.0).reshape(cloud.shape))
         length = shortest.norm(dim=-1)
         small = size <= 1e-4
@@ -240,7 +226,8 @@ def minimise_kinked_rows(
         direction = -shortest / length.clamp(min=1e-300)[:, None]
         ladder = here[:, None] + (size[:, None] * reach)[:, :, None] * direction[:, None]
         with torch.no_grad():
-            risks = objective(ladder.reshape(-1, d), active.repeat_interleave(len(reach))).reshape(len(active), -1)
+            risks = objective(ladder.reshape(-1, d), names[active].repeat_interleave(len(reach)))
+            risks = risks.reshape(len(active), -1)
         best = risks.nan_to_num(nan=torch.inf).min(-1)
         improved = best.values < value[active] - noise * (1 + value[active].abs())
         chosen = ladder[torch.arange(len(active)), best.indices]
@@ -299,7 +286,7 @@ def minimise_convex_kinks(
     max_cuts : int
     tolerance : float
     deadline : Deadline
-        When to return what there is.
+        When to return the point reached so far.
 
     Returns
     -------
@@ -313,63 +300,44 @@ def minimise_convex_kinks(
     >>> minimise_convex_kinks(hinge, torch.tensor([0.7, 0.3], dtype=torch.float64), 1)[0]
     tensor([1.], dtype=torch.float64)
     """
-    planes = _Planes(weights.numpy(), n_unknowns, deadline)
-    point, risk, gap = planes.descend(losses, torch.zeros(n_unknowns, dtype=torch.float64), bound, max_cuts, tolerance)
-    while bound < 1e4 and bool((point.abs() >= bound * (1 - 1e-9)).any()):
-        bound *= 8
-        farther, lower, new_gap = planes.descend(losses, point, bound, max_cuts, tolerance)
-        if lower > risk - 1e-9 * (1 + abs(risk)):
-            return point, gap
-        point, risk, gap = farther, lower, new_gap
-    endless = bool((point.abs() >= bound * (1 - 1e-9)).any())
-    return point, np.inf if endless else gap
+    slopes: list[NDArray[np.float64]] = []
+    limits: list[NDArray[np.float64]] = []
+    objective = np.r_[np.zeros(n_unknowns), weights.numpy()]
 
+    def cut(point: Tensor) -> float:
+        """Add the tangents t_i >= s . u - l at a point; return the risk there."""
+        free = point.expand(len(weights), -1).clone().requires_grad_()
+        values = losses(free)
+        (slope,) = torch.autograd.grad(values.sum(), free, materialize_grads=True)
+        slopes.append(np.hstack([slope.numpy(), -np.eye(len(slope))]))
+        limits.append((slope @ point - values.detach()).numpy())
+        return float(values.detach() @ weights)
 
-class _Planes:
-    """The tangents seen so far: a lower bound t_i >= s . u - l for each term."""
-
-    def __init__(self, weights: NDArray[np.float64], n_unknowns: int, deadline: Deadline) -> None:
-        self.weights = weights
-        self.deadline = deadline
-        self.n_unknowns = n_unknowns
-        self.rows: list[NDArray[np.float64]] = []
-        self.limits: list[NDArray[np.float64]] = []
-
-    def descend(
-        self, losses: Callable[[Tensor], Tensor], start: Tensor, bound: float, max_cuts: int, tolerance: float
-    ) -> tuple[Tensor, float, float]:
-        point, lower = start, -np.inf
-        best, upper = start, np.inf
+    def descend(point: Tensor, bound: float) -> tuple[Tensor, float, float]:
+        """Return the best point in the box, its risk, and how far that may be above the least risk in the box."""
+        box = [(-bound, bound)] * n_unknowns + [(None, None)] * len(weights)
+        best, upper, lower = point, np.inf, -np.inf
         for _ in range(max_cuts):
-            risk = self._cut(losses, point)
+            risk = cut(point)
             if risk < upper:
                 best, upper = point, risk
             if upper - lower <= tolerance * (1 + abs(upper)):
                 break
-            found = None if self.deadline.passed else self._lowest(bound)
-            if found is None:
+            if deadline.passed or not np.isfinite(limits[-1]).all():
                 return best, upper, np.inf
-            point, lower = found
+            found = linprog(objective, A_ub=np.vstack(slopes), b_ub=np.concatenate(limits), bounds=box)
+            if found.x is None or found.fun is None:
+                return best, upper, np.inf
+            point, lower = torch.from_numpy(found.x[:n_unknowns].copy()), float(found.fun)
         return best, upper, max(upper - lower, 0.0)
 
-    def _cut(self, losses: Callable[[Tensor], Tensor], point: Tensor) -> float:
-        free = point.detach().expand(len(self.weights), -1).clone().requires_grad_()
-        values = losses(free)
-        (slope,) = torch.autograd.grad(values.sum(), free, materialize_grads=True)
-        self.rows.append(np.hstack([slope.numpy(), -np.eye(len(slope))]))
-        self.limits.append((slope @ point - values.detach()).numpy())
-        return float(values.detach().numpy() @ self.weights)
-
-    def _lowest(self, bound: float) -> tuple[Tensor, float] | None:
-        limits = np.concatenate(self.limits)
-        if not np.isfinite(limits).all():
-            return None
-        result = linprog(
-            np.r_[np.zeros(self.n_unknowns), self.weights],
-            A_ub=np.vstack(self.rows),
-            b_ub=limits,
-            bounds=[(-bound, bound)] * self.n_unknowns + [(None, None)] * len(self.weights),
-        )
-        if result.x is None or result.fun is None:
-            return None
-        return torch.from_numpy(result.x[: self.n_unknowns].copy()), float(result.fun)
+    point, risk, gap = descend(torch.zeros(n_unknowns, dtype=torch.float64), bound)
+    while bool((point.abs() >= bound * (1 - 1e-9)).any()):
+        if bound >= 1e4:
+            return point, np.inf
+        bound *= 8
+        farther, lower, new_gap = descend(point, bound)
+        if lower > risk - 1e-9 * (1 + abs(risk)):
+            break
+        point, risk, gap = farther, lower, new_gap
+    return point, gap

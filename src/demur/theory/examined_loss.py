@@ -10,23 +10,23 @@ from demur.errors import InputError, InputTypeError
 from demur.losses import FunctionLoss, Loss, resolve
 from demur.losses.pairwise import NoClosedFormError
 from demur.losses.registry import LossFunction, RuleFunction, RuleName
-from demur.theory.bayes import REJECT, LossContractError, Target
+from demur.theory.bayes import REJECT, WRONG, LossContractError, Target, chow_target
 from demur.theory.descent import ENDLESS, Deadline
 
 __all__ = [
     "ExaminedLoss",
-    "Facts",
     "LossLike",
     "RuleFunction",
     "RuleName",
     "Scale",
     "as_loss",
-    "decide",
     "examine",
-    "scale_of",
     "weigh",
     "wide_scores",
 ]
+
+ELEMENTS_AT_ONCE = 400_000
+"""How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
 
 LossLike: TypeAlias = str | Loss | type[Loss] | LossFunction
 
@@ -63,32 +63,29 @@ def as_loss(
     >>> as_loss(lambda scores, y, cost: scores.square().sum(-1), 3, outputs=4).decision_rule
     'reject-score'
     """
-    subject = resolve(loss, rule=rule)
+    made = resolve(loss, rule=rule)
     if outputs is not None:
         if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
             raise InputError(f"outputs is the number of scores, a whole number from 1 on, got {outputs!r}.")
-        if isinstance(subject, FunctionLoss):
-            subject = replace(subject, outputs=outputs)
-        elif outputs != subject.n_outputs(n_classes):
+        if isinstance(made, FunctionLoss):
+            made = replace(made, outputs=outputs)
+        elif outputs != made.n_outputs(n_classes):
             raise InputTypeError(
-                f"{subject.name} says itself that it takes {subject.n_outputs(n_classes)} scores for {n_classes} "
-                "classes; outputs can be given for a plain function only."
+                f"{made.name} takes {made.n_outputs(n_classes)} scores for {n_classes} classes; outputs can be given "
+                "for a plain function only."
             )
-    if isinstance(subject, FunctionLoss) and subject.decision_rule == "softmax" and subject.outputs == n_classes + 1:
-        subject = replace(subject, decision_rule="reject-score")
-    return _with_number_for_beta(subject.for_classes(n_classes), n_classes, cost)
-
-
-def _with_number_for_beta(loss: Loss, n_classes: int, cost: float | None) -> Loss:
+    if isinstance(made, FunctionLoss) and made.decision_rule == "softmax" and made.outputs == n_classes + 1:
+        made = replace(made, decision_rule="reject-score")
+    made = made.for_classes(n_classes)
     if cost is None:
-        return loss
+        return made
     try:
-        loss.hyper_values(n_classes, cost)
+        made.hyper_values(n_classes, cost)
     except NoClosedFormError:
         from demur.theory.theorem_four import with_number_for_beta
 
-        return with_number_for_beta(loss, n_classes, cost)
-    return loss
+        return with_number_for_beta(made, n_classes, cost)
+    return made
 
 
 @dataclass(frozen=True)
@@ -107,13 +104,42 @@ class Scale:
     unit: float = 1.0
     noise: float = 1e-15
 
+    @classmethod
+    def of(cls, loss: Loss, n_classes: int, cost: float | Tensor) -> "Scale":
+        """Return the median and the spread of a loss at small scores: a loss times 1e9 or plus 1000 is the same.
+
+        At large scores an exponential loss is astronomical, and its minimum is not.
+        """
+        generator = torch.Generator().manual_seed(0)
+        n_points = max(64, 2 * n_classes)
+        y = torch.arange(n_points) % n_classes
+        for size in (0.3, 1.0, 3.0, 30.0):
+            scores = size * torch.randn(n_points, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
+            with torch.no_grad():
+                values = loss.forward(scores, y, cost)
+            precision, plain = torch.finfo(values.dtype).eps, values.to(torch.float64)
+            low, offset, high = plain.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
+            # Upwards there may be no end to an exponential of a large multiple of a score; downwards there is.
+            below, spread = 2 * (offset - low), high - low
+            unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
+            if unit > 100 * precision * abs(offset):
+                return cls(offset, unit, noise=max(1e-15, precision * float(plain.abs().median()) / unit))
+        return cls(offset, 1.0, noise=max(1e-15, precision * abs(offset)))
+
 
 @dataclass(frozen=True)
-class Facts:
-    """What random scores say about a loss; a property that fails nowhere among them is taken to hold.
+class ExaminedLoss:
+    """A loss with its rule, the target they are held to, and what random scores show about them.
+
+    A property that fails at none of the scores tried is taken to hold.
 
     Parameters
     ----------
+    loss : Loss
+    target : Target
+    scale : Scale
+    deadline : Deadline
+        When everything that is computed about the loss returns what has been found.
     symmetric : bool
         Renaming the classes renames the scores and changes nothing else; tested with generators of all renamings.
     convex : bool
@@ -124,43 +150,31 @@ class Facts:
         The answer is the class with the largest score.
     rejects_by_last_score : bool
         An example is rejected iff the last score is not positive.
-    chow_on_link : bool
-        The rule is Chow's, on the loss's own inverse link.
+    linked : bool
+        The rule takes the decision of least cost on the loss's own probabilities.
     never_answers : tuple of int
         Classes that the rule answered for no scores that were tried.
     stepped : bool
         A staircase: different values, but no slope at most scores. Its minimum cannot be found by descending.
     """
 
-    symmetric: bool
-    convex: bool
-    twice: bool
-    answers_argmax: bool
-    rejects_by_last_score: bool
-    chow_on_link: bool
+    loss: Loss
+    target: Target
+    scale: Scale
+    deadline: Deadline = ENDLESS
+    symmetric: bool = False
+    convex: bool = True
+    twice: bool = True
+    answers_argmax: bool = False
+    rejects_by_last_score: bool = False
+    linked: bool = False
     never_answers: tuple[int, ...] = ()
     stepped: bool = False
 
-
-@dataclass(frozen=True)
-class ExaminedLoss:
-    """A loss with its rule and the target they are held to, and what is known about them.
-
-    Parameters
-    ----------
-    loss : Loss
-    target : Target
-    facts : Facts
-    scale : Scale
-    deadline : Deadline
-        When everything that is computed about it returns what there is.
-    """
-
-    loss: Loss
-    target: Target
-    facts: Facts
-    scale: Scale
-    deadline: Deadline = ENDLESS
+    @classmethod
+    def untried(cls, loss: Loss, n_classes: int, cost: float, *, symmetric: bool = False) -> "ExaminedLoss":
+        """Return a loss that is taken to be convex and smooth, without trying it."""
+        return cls(loss, chow_target(cost, n_classes), Scale.of(loss, n_classes, cost), symmetric=symmetric)
 
     @property
     def n_classes(self) -> int:
@@ -177,26 +191,43 @@ class ExaminedLoss:
         """How much smaller a risk must be to count as smaller, in units of the loss's scale."""
         return 1e-9 + 100 * self.scale.noise
 
+    @property
+    def outputs_assumed(self) -> bool:
+        """Whether nobody said how many scores a plain function takes."""
+        return isinstance(self.loss, FunctionLoss) and self.loss.outputs is None
+
     def values(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each example, (m,), in units of its scale; infinite where it is not a number."""
+        """Return the loss of each example, (m,), in units of its scale."""
         raw = self.loss.forward(scores, y, self.target.cost).to(torch.float64)
-        return ((raw - self.scale.offset) / self.scale.unit).nan_to_num(nan=torch.inf, posinf=torch.inf)
+        return (raw - self.scale.offset) / self.scale.unit
 
     def risk(self, scores: Tensor, eta: Tensor) -> Tensor:
         """Return the pointwise risk of scores (m, n_outputs) at eta, (n_classes,) or (m, n_classes)."""
         return weigh(self.each_value(scores), eta)
 
     def each_value(self, scores: Tensor) -> Tensor:
-        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes): what every risk is made of."""
-        n_rows, n_classes = len(scores), self.n_classes
+        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes); infinite where it is no number."""
+        if not len(scores):
+            return scores.new_zeros(0, self.n_classes)
+        classes = torch.arange(self.n_classes)
         with torch.no_grad():
-            y = torch.arange(n_classes).repeat(n_rows)
-            return self.values(scores.repeat_interleave(n_classes, 0), y).reshape(n_rows, n_classes)
+            parts = [
+                self.values(part.repeat_interleave(self.n_classes, 0), classes.repeat(len(part)))
+                for part in torch.split(scores, max(1, 10 * ELEMENTS_AT_ONCE // (self.n_classes * self.n_outputs)))
+            ]
+        return torch.cat(parts).nan_to_num(nan=torch.inf, posinf=torch.inf).reshape(-1, self.n_classes)
 
     def decide(self, scores: Tensor) -> Tensor:
-        """Return what the rule does with scores (m, n_outputs): a class, or -1 for rejecting."""
+        """Return the rule's decisions on scores (m, n_outputs): a class, or -1 for rejecting."""
         with torch.no_grad():
-            return decide(self.loss, scores, self.target)
+            if self.target.single is None and self.loss.has_link:
+                return self.target.least(self.loss.inverse_link(scores) @ self.target.matrix.to(scores.dtype))
+            taken = self.loss.rule(scores, self.target.cost)
+            return torch.where(taken.reject, REJECT, taken.label).long()
+
+    def is_wrong(self, scores: Tensor, eta: Tensor) -> Tensor:
+        """Return where the decision on scores (m, n_outputs) costs more than the best one."""
+        return self.target.excess(self.decide(scores), eta) > WRONG
 
 
 def weigh(each: Tensor, eta: Tensor) -> Tensor:
@@ -210,32 +241,8 @@ def weigh(each: Tensor, eta: Tensor) -> Tensor:
     return torch.where(eta > 0, eta * each, torch.zeros_like(each)).sum(-1)
 
 
-def decide(loss: Loss, scores: Tensor, target: Target) -> Tensor:
-    """Return what the rule of a loss does with scores, by the costs of the target."""
-    if _linked(loss, target):
-        costs = loss.inverse_link(scores) @ target.matrix.to(scores.dtype)
-        rejects = costs[:, -1] <= costs[:, :-1].amin(-1)
-        return torch.where(rejects, torch.full_like(rejects, REJECT, dtype=torch.long), costs[:, :-1].argmin(-1))
-    taken = loss.rule(scores, target.cost)
-    return torch.where(taken.reject, torch.full_like(taken.label, REJECT), taken.label).long()
-
-
-def _linked(loss: Loss, target: Target) -> bool:
-    """Return whether the costs are not one price and the loss decides on its own probabilities."""
-    if target.single is not None:
-        return False
-    if loss.has_link:
-        return True
-    if isinstance(loss, FunctionLoss):
-        return False
-    raise LossContractError(
-        f"{loss.name} knows one price of rejecting only and has no probabilities to decide with; give one cost, or a "
-        "function with a rule of its own for these costs."
-    )
-
-
-def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = ENDLESS) -> ExaminedLoss:
-    """Check that a loss keeps its contract and find its facts.
+def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS) -> ExaminedLoss:
+    """Check that a loss keeps its contract and find its properties.
 
     Raises
     ------
@@ -246,62 +253,50 @@ def examine(loss: Loss, target: Target, *, seed: int = 0, deadline: Deadline = E
     --------
     >>> from demur.losses import get
     >>> from demur.theory.bayes import as_target
-    >>> facts = examine(get("mpc+log"), as_target(0.2, 3)).facts
-    >>> facts.symmetric, facts.convex, facts.answers_argmax, facts.rejects_by_last_score, facts.chow_on_link
+    >>> found = examine(get("mpc+log"), as_target(0.2, 3))
+    >>> found.symmetric, found.convex, found.answers_argmax, found.rejects_by_last_score, found.linked
     (True, False, True, True, False)
     """
-    generator = torch.Generator().manual_seed(seed)
-    n_classes = target.n_classes
+    generator = torch.Generator().manual_seed(0)
+    n_classes, single = target.n_classes, target.single
     n_points = max(64, 2 * n_classes)
     n_outputs = loss.n_outputs(n_classes)
     if not isinstance(n_outputs, int) or n_outputs < 1:
         raise LossContractError(f"{loss.name} must need at least one score, n_outputs({n_classes}) is {n_outputs!r}.")
-    _linked(loss, target)
+    if single is None and not loss.has_link and not isinstance(loss, FunctionLoss):
+        raise LossContractError(
+            f"{loss.name} is made for one price of rejecting and has no probabilities to decide with; give one cost, "
+            "or a function with a rule of its own for these costs."
+        )
     spread = torch.where(torch.arange(n_points) % 2 == 0, 1.0, 3.0).to(torch.float64).unsqueeze(-1)
     scores = torch.randn(n_points, n_outputs, generator=generator, dtype=torch.float64) * spread
     y = torch.arange(n_points) % n_classes
-    values = _values(loss, scores, y, target)
-    _refuse_batches(loss, scores, y, target, values)
-    scale = scale_of(loss, n_classes, target.cost)
-    twice = _check_derivative(loss, scores, y, target, scale)
-    reject = _checked_decision(loss, scores, target)
-    taken = decide(loss, scores, target)
+    _refuse_values(loss, scores, y, target)
+    subject = ExaminedLoss(loss, target, Scale.of(loss, n_classes, target.cost), deadline)
+    twice, stepped = _derivatives(subject, scores, y)
+    if single is not None or not loss.has_link:
+        _refuse_decisions(loss, scores, target)
+    taken = subject.decide(scores)
+    answered = taken != REJECT
     one_each = n_outputs >= n_classes
-    answered = ~reject
-    single = target.single
-    trial = _Trial(loss, scores, y, target, values, scale)
-    facts = Facts(
-        symmetric=one_each and single is not None and _symmetric(trial, taken),
-        convex=_convex(trial, generator),
+    wide = subject.decide(wide_scores(n_outputs, generator))
+    return replace(
+        subject,
+        symmetric=one_each and single is not None and _symmetric(subject, scores, y, taken),
+        convex=_convex(subject, scores, y, generator),
         twice=twice,
         answers_argmax=one_each
         and bool(answered.any())
-        and bool((taken == scores[:, :n_classes].argmax(-1))[answered].all()),
-        rejects_by_last_score=bool((reject == (scores[:, -1] <= 0)).all()),
-        chow_on_link=single is not None and loss.has_link and _is_chow_on_link(loss, scores, single),
-        never_answers=_never_answered(loss, target, generator),
-        stepped=_stepped(trial),
+        and torch.equal(taken[answered], scores[answered, :n_classes].argmax(-1)),
+        rejects_by_last_score=torch.equal(~answered, scores[:, -1] <= 0),
+        linked=loss.has_link and (single is None or _is_chow_on_link(loss, scores, single)),
+        never_answers=tuple(sorted(set(range(n_classes)) - set(wide.tolist()))),
+        stepped=stepped,
     )
-    return ExaminedLoss(loss, target, facts, scale, deadline)
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """Random scores and labels with the values they gave."""
-
-    loss: Loss
-    scores: Tensor
-    y: Tensor
-    target: Target
-    values: Tensor
-    scale: Scale
-
-    def scaled(self, scores: Tensor, y: Tensor) -> Tensor:
-        raw = self.loss.forward(scores, y, self.target.cost).detach().to(torch.float64)
-        return (raw - self.scale.offset) / self.scale.unit
-
-
-def _values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Tensor:
+def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> None:
+    """Refuse a loss that raises, or returns anything but one finite float per row that no other row changes."""
     shape = f"scores {tuple(scores.shape)} and y {tuple(y.shape)}"
     hint = ""
     if isinstance(loss, FunctionLoss) and loss.outputs is None:
@@ -314,6 +309,8 @@ def _values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Tensor:
                 " A loss is called with (scores, y, cost), or with (scores, y): wrap it in a function of these that "
                 "returns one loss per row."
             )
+        elif isinstance(error, RuntimeError | ValueError):
+            hint += " The labels y are class numbers, shape (n,): use one_hot(y, scores.shape[-1]) for one-hot labels."
         raise LossContractError(f"{loss.name} raised {type(error).__name__} on {shape}: {error}{hint}") from error
     if not isinstance(values, Tensor):
         raise LossContractError(f"{loss.name} must return a tensor, got {type(values).__name__}.")
@@ -326,83 +323,58 @@ def _values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Tensor:
         raise LossContractError(f"{loss.name} must return floats, got {values.dtype}.")
     if not bool(values.isfinite().all()):
         raise LossContractError(f"{loss.name} returned NaN or infinity at ordinary scores.")
-    return values
-
-
-def _refuse_batches(loss: Loss, scores: Tensor, y: Tensor, target: Target, values: Tensor) -> None:
-    """Refuse a loss that gives a row another value in other company: it has no pointwise risk."""
-    alone = _values(loss, scores[:5], y[:5], target).detach().to(torch.float64)
-    together = values[:5].detach().to(torch.float64)
-    size = float(values.detach().to(torch.float64).abs().max())
-    if float((alone - together).abs().max()) > 1e3 * torch.finfo(values.dtype).eps * (size + 1e-300):
+    alone = loss.forward(scores[:5], y[:5], target.cost)
+    if float((alone - values[:5]).abs().max()) > 1e3 * torch.finfo(values.dtype).eps * float(values.abs().max()):
         raise LossContractError(
             f"the loss of a row depends on the other rows: {loss.name} gives the same scores and label another value "
-            "in a smaller batch. Calibration is asked about at one input at a time; a statistic of the batch, or a "
-            "random number, has no place in it."
+            "in a smaller batch. Calibration is a property of the loss at one input: it must not use statistics of "
+            "the batch or random numbers."
         )
 
 
-def scale_of(loss: Loss, n_classes: int, cost: float | Tensor) -> Scale:
-    """Return the median and the spread of a loss at small scores, so that a loss times 1e9 or plus 1000 is the same.
+def _derivatives(subject: ExaminedLoss, scores: Tensor, y: Tensor) -> tuple[bool, bool]:
+    """Refuse a loss without a gradient or with a wrong one; return if it has second derivatives, and if it is stepped.
 
-    Large scores would not do: an exponential loss is astronomical there, and its minimum is not.
+    Values that differ although their gradients are zero at most scores are the steps of a staircase.
     """
-    generator = torch.Generator().manual_seed(0)
-    n_points = max(64, 2 * n_classes)
-    y = torch.arange(n_points) % n_classes
-    for size in (0.3, 1.0, 3.0, 30.0):
-        scores = size * torch.randn(n_points, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
-        with torch.no_grad():
-            values = loss.forward(scores, y, cost)
-        precision = torch.finfo(values.dtype).eps
-        plain = values.to(torch.float64)
-        offset, spread = float(plain.median()), float(plain.quantile(0.9) - plain.quantile(0.1))
-        # Upwards there may be no end to an exponential of a large multiple of a score; downwards there is.
-        below = 2 * (offset - float(plain.quantile(0.1)))
-        unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
-        if unit > 100 * precision * abs(offset):
-            return Scale(offset, unit, noise=max(1e-15, precision * float(plain.abs().median()) / unit))
-    return Scale(offset, 1.0, noise=max(1e-15, precision * abs(offset)))
-
-
-def _check_derivative(loss: Loss, scores: Tensor, y: Tensor, target: Target, scale: Scale) -> bool:
-    """Refuse values without a gradient or with a wrong one; return whether there is a second derivative."""
+    name = subject.loss.name
     free = scores.clone().requires_grad_()
-    values = _values(loss, free, y, target)
+    values = subject.values(free, y)
     if not values.requires_grad:
         raise LossContractError(
-            f"{loss.name} is not differentiable: its values carry no gradient. Keep to torch operations, without "
+            f"{name} is not differentiable: its values carry no gradient. Use torch operations only, without "
             "detach(), item() or NumPy in between."
         )
     try:
         (gradient,) = torch.autograd.grad(values.sum(), free, create_graph=True, materialize_grads=True)
     except RuntimeError as error:  # what torch raises, for example, after an operation in place
-        raise LossContractError(f"{loss.name} cannot be differentiated: {error}") from error
-    if not bool(gradient.isfinite().all()):
-        raise LossContractError(f"the gradient of {loss.name} is NaN or infinite at ordinary scores.")
+        raise LossContractError(f"{name} cannot be differentiated: {error}") from error
+    slopes = gradient.detach()
+    if not bool(slopes.isfinite().all()):
+        raise LossContractError(f"the gradient of {name} is NaN or infinite at ordinary scores.")
     step = 1e-5 * torch.sign(torch.sin(7.0 * torch.arange(scores.numel(), dtype=torch.float64))).reshape(scores.shape)
-    rise = (_values(loss, scores + step, y, target) - _values(loss, scores - step, y, target)) / 2
-    slope = (gradient.detach() * step).sum(-1)
-    allowed = 1e-4 * 1e-5 * (scale.unit + gradient.detach().abs().sum(-1)) + 10 * scale.noise * scale.unit
-    wrong = (rise - slope).abs() > allowed
+    with torch.no_grad():
+        rise = (subject.values(scores + step, y) - subject.values(scores - step, y)) / 2
+    allowed = 1e-9 * (1 + slopes.abs().sum(-1)) + 10 * subject.scale.noise
+    wrong = (rise - (slopes * step).sum(-1)).abs() > allowed
     if wrong.float().mean() > 0.1:  # a kink may be near a few points, not near one in ten
         raise LossContractError(
-            f"the gradient of {loss.name} disagrees with finite differences of its values: part of it is not "
+            f"the gradient of {name} disagrees with finite differences of its values: part of it is not "
             "differentiable (detach(), rounding, argmax) or is differentiated wrongly."
         )
+    level = (slopes == 0).all(-1)
+    stepped = bool(level.double().mean() > 0.5) and len(torch.unique(values[level])) > 1
     if not gradient.requires_grad:
-        return True  # linear: the second derivative is zero
+        return True, stepped  # linear: the second derivative is zero
     try:
         (second,) = torch.autograd.grad(gradient.sum(), free, materialize_grads=True)
     except RuntimeError:
-        return False
-    return bool(second.isfinite().all())
+        return False, stepped
+    return bool(second.isfinite().all()), stepped
 
 
-def _checked_decision(loss: Loss, scores: Tensor, target: Target) -> Tensor:
-    """Refuse a rule that does not decide; return where it rejects."""
-    if _linked(loss, target):
-        return decide(loss, scores, target) == REJECT
+def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
+    """Refuse a rule that raises, or does not give a label and a boolean per row."""
     try:
         decision = loss.rule(scores, target.cost)
         label, reject = decision.label, decision.reject
@@ -424,64 +396,46 @@ def _checked_decision(loss: Loss, scores: Tensor, target: Target) -> Tensor:
             f"the rule of {loss.name} must give labels in 0 ... {target.n_classes - 1}, got {int(answers.min())} ... "
             f"{int(answers.max())}.{hint}"
         )
-    return reject
 
 
-def _symmetric(trial: _Trial, taken: Tensor) -> bool:
-    """Try a transposition and a cycle, which generate all renamings, and two more transpositions."""
-    n_classes = trial.target.n_classes
-    first = torch.arange(n_classes)
-    swaps = [(0, 1), (0, n_classes - 1), (n_classes // 2, n_classes - 1)]
-    renamings = [first.roll(1)]
-    for a, b in swaps:
-        swap = first.clone()
-        swap[[a, b]] = swap[[b, a]]
-        renamings.append(swap)
-    for new_name in renamings:
-        columns = torch.arange(trial.scores.shape[-1])
-        columns[new_name] = first
-        renamed = trial.scores[:, columns]
+def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) -> bool:
+    """Try a cycle and a transposition of neighbours in it, which generate all renamings, and tied scores."""
+    n_classes = subject.n_classes
+    names = torch.arange(n_classes)
+    swap = names.clone()
+    swap[[0, -1]] = swap[[-1, 0]]
+    before = subject.values(scores, y)
+    for new_name in (names.roll(1), swap):
+        columns = torch.arange(scores.shape[-1])
+        columns[new_name] = names
+        renamed = scores[:, columns]
         expected = torch.where(taken == REJECT, taken, new_name[taken.clamp(min=0)])
-        if not torch.equal(decide(trial.loss, renamed, trial.target), expected):
+        if not torch.equal(subject.decide(renamed), expected):
             return False
-        moved, before = trial.scaled(renamed, new_name[trial.y]), trial.scaled(trial.scores, trial.y)
-        if not bool(((moved - before).abs() <= (1e-9 + 100 * trial.scale.noise) * (1 + before.abs())).all()):
+        if not _agree(subject, subject.values(renamed, new_name[y]), before):
             return False
-    return _symmetric_at_ties(trial)
-
-
-def _symmetric_at_ties(trial: _Trial) -> bool:
-    """Return whether classes with equal scores have equal losses; not so where a loss asks which score is largest."""
-    n_classes = trial.target.n_classes
-    rows = torch.arange(len(trial.scores))
+    # Classes with equal scores have equal losses; not so where a loss asks which score is largest.
+    rows = torch.arange(len(scores))
     one, other = rows % n_classes, (rows + 1 + rows // n_classes % (n_classes - 1)) % n_classes
-    tied = trial.scores.clone()
-    top = tied[:, :n_classes].amax(-1) + torch.where(rows % 3 == 0, -0.5, 0.5)
-    tied[rows, one] = tied[rows, other] = top
-    first, second = trial.scaled(tied, one), trial.scaled(tied, other)
-    room = (1e-9 + 100 * trial.scale.noise) * (1 + first.abs())
-    return bool(((first - second).abs() <= room).all())
+    tied = scores.clone()
+    tied[rows, one] = tied[rows, other] = tied[:, :n_classes].amax(-1) + torch.where(rows % 3 == 0, -0.5, 0.5)
+    return _agree(subject, subject.values(tied, other), subject.values(tied, one))
 
 
-def _convex(trial: _Trial, generator: torch.Generator) -> bool:
-    room = 1e-9 + 100 * trial.scale.noise
+def _agree(subject: ExaminedLoss, one: Tensor, other: Tensor) -> bool:
+    return bool(((one - other).abs() <= (1e-9 + 100 * subject.scale.noise) * (1 + other.abs())).all())
+
+
+def _convex(subject: ExaminedLoss, scores: Tensor, y: Tensor, generator: torch.Generator) -> bool:
+    here = subject.values(scores, y)
     for spread in (0.3, 1.0, 1.0, 3.0, 3.0, 10.0):
-        noise = torch.randn(trial.scores.shape, generator=generator, dtype=torch.float64) * spread
-        other = trial.scores + noise
+        noise = torch.randn(scores.shape, generator=generator, dtype=torch.float64) * spread
         share = torch.rand(len(noise), generator=generator, dtype=torch.float64)
-        middle = trial.scaled(trial.scores + share[:, None] * noise, trial.y)
-        chord = (1 - share) * trial.scaled(trial.scores, trial.y) + share * trial.scaled(other, trial.y)
-        if not bool((middle <= chord + room * (1 + chord.abs())).all()):  # NaN is not <= anything
+        middle = subject.values(scores + share[:, None] * noise, y)
+        chord = (1 - share) * here + share * subject.values(scores + noise, y)
+        if not bool((middle <= chord + subject.tolerance * (1 + chord.abs())).all()):  # NaN is not <= anything
             return False
     return True
-
-
-def _stepped(trial: _Trial) -> bool:
-    free = trial.scores.clone().requires_grad_()
-    values = trial.loss.forward(free, trial.y, trial.target.cost)
-    (gradient,) = torch.autograd.grad(values.sum(), free, materialize_grads=True)
-    level = (gradient == 0).all(-1)
-    return bool(level.double().mean() > 0.5) and len(set(values[level].detach().tolist())) > 1
 
 
 def _is_chow_on_link(loss: Loss, scores: Tensor, cost: float) -> bool:
@@ -489,21 +443,12 @@ def _is_chow_on_link(loss: Loss, scores: Tensor, cost: float) -> bool:
     return bool(torch.allclose(loss.rule(scores, cost).acceptance, expected, rtol=1e-9, atol=1e-9))
 
 
-def _never_answered(loss: Loss, target: Target, generator: torch.Generator) -> tuple[int, ...]:
-    """Return the classes that no scores of many sizes and shapes are answered with."""
-    decided = decide(loss, wide_scores(loss.n_outputs(target.n_classes), generator), target)
-    missing = set(range(target.n_classes)) - set(decided.tolist())
-    return tuple(sorted(missing))
-
-
-def wide_scores(n_outputs: int, generator: torch.Generator, *, n_random: int = 200) -> Tensor:
+def wide_scores(n_outputs: int, generator: torch.Generator) -> Tensor:
     """Return scores of many sizes: random ones, single ones large or small, and pairs of large ones."""
     sizes = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 300.0, 3e4)
-    parts = [torch.randn(n_random, n_outputs, generator=generator, dtype=torch.float64) * size for size in sizes]
     one = torch.eye(n_outputs, dtype=torch.float64)
-    for size in (0.3, 1.0, 3.0, 10.0, 40.0, 300.0, 3e4):
-        parts += [size * one, -size * one, size * (2 * one - 1), -size * (2 * one - 1)]
-        if n_outputs <= 12:
-            pairs = (one.unsqueeze(0) + one.unsqueeze(1)).reshape(-1, n_outputs)
-            parts += [size * pairs, size * (one.unsqueeze(0) - one.unsqueeze(1)).reshape(-1, n_outputs)]
-    return torch.cat(parts)
+    shapes = [one, -one, 2 * one - 1, 1 - 2 * one]
+    if n_outputs <= 12:
+        shapes += [(one.unsqueeze(0) + sign * one.unsqueeze(1)).reshape(-1, n_outputs) for sign in (1, -1)]
+    draws = [torch.randn(200, n_outputs, generator=generator, dtype=torch.float64) for _ in sizes]
+    return torch.cat([size * torch.cat([draw, *shapes]) for size, draw in zip(sizes, draws, strict=True)])

@@ -1,12 +1,17 @@
-"""Excess risk bounds: what a small surrogate risk guarantees about the 0-1-c risk (Theorems 7 and 8), and Table 1.
+"""Bounds of the 0-1-c risk: by the surrogate risk (Theorems 7 and 8, Table 1) and by a sample (Proposition 9).
 
-Beside each bound of the paper stands a sharper one with the same proof counted more carefully; the constants of Table 1
-are computed again.
+The constants of Table 1 are computed again. Proposition 9 is repaired: the paper's Lemma 12 replaces one example of n
+and bounds the change of the one-versus-all loss by 4 M / n. Its last step cancels phi(-g_k(x_i)) against
+phi(-g_k(x_i')), two different inputs: the K - 2 terms do not cancel, and the change is up to K M / n. With 4 M the
+lemma is false for many classes (:func:`lemma_12_violations` counts how often); with K M it is true, and is what is
+used here.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias, overload
+from dataclasses import dataclass, field, fields
+from math import log, sqrt
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,18 +20,23 @@ from demur.errors import InputError
 from demur.losses import Loss, get
 from demur.losses.loss import BoundFacts
 from demur.margins import MarginFunction, available_margins, get_margin, own_fact
-from demur.theory.bayes import NoBoundError, require_cost
+from demur.theory.bayes import NoBoundError, require_cost, require_n_classes
 
 __all__ = [
-    "DivergenceBound",
+    "EstimationErrorBound",
     "ExcessRiskBound",
+    "FunctionClass",
     "LowerCurve",
+    "NormBoundedLinear",
+    "NormBoundedNetwork",
     "TableOne",
     "TableOneRow",
     "bound_facts_of",
     "closed_pieces",
+    "estimation_error_bound",
     "excess_risk_bound",
     "least_of",
+    "lemma_12_violations",
     "table_one",
 ]
 
@@ -62,37 +72,25 @@ class ExcessRiskBound:
     exponent: float
     theorem: str
 
-    @overload
-    def zero_one_c(self, surrogate_excess: float) -> float: ...
-    @overload
-    def zero_one_c(self, surrogate_excess: NDArray[np.float64]) -> NDArray[np.float64]: ...
-    def zero_one_c(self, surrogate_excess: ArrayLike) -> float | NDArray[np.float64]:
+    def zero_one_c(self, surrogate_excess: float) -> float:
         """Return the largest excess 0-1-c risk that a surrogate excess risk allows, never more than 1.
 
         Parameters
         ----------
-        surrogate_excess : float or array
+        surrogate_excess : float
             How far the surrogate risk is above the least possible; not negative.
         """
-        excess = np.asarray(surrogate_excess, dtype=np.float64)
-        if not np.all(excess >= 0):
-            raise InputError(f"an excess risk is a number >= 0, got {float(np.min(excess)):g}.")
-        bound = np.minimum(1.0, self.multiplier * excess ** (1 / self.exponent))
-        return float(bound) if bound.ndim == 0 else bound
+        return min(1.0, self.multiplier * float(require_excess(surrogate_excess) ** (1 / self.exponent)))
 
-    @overload
-    def xi(self, zero_one_c_excess: float) -> float: ...
-    @overload
-    def xi(self, zero_one_c_excess: NDArray[np.float64]) -> NDArray[np.float64]: ...
-    def xi(self, zero_one_c_excess: ArrayLike) -> float | NDArray[np.float64]:
+    def xi(self, zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
         """Return the least surrogate excess risk that this bound allows at an excess 0-1-c risk (xi of Eq. 13).
 
         Parameters
         ----------
         zero_one_c_excess : float or array
         """
-        value = (np.asarray(zero_one_c_excess, dtype=np.float64) / self.multiplier) ** self.exponent
-        return float(value) if value.ndim == 0 else value
+        value: NDArray[np.float64] = (np.asarray(zero_one_c_excess, float) / self.multiplier) ** self.exponent
+        return value
 
     def __str__(self) -> str:
         root = "the square root of" if self.exponent == 2 else f"the 1/{self.exponent:g} power of"
@@ -178,53 +176,17 @@ def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float
     return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
 
 
-@dataclass(frozen=True)
-class DivergenceBound:
-    r"""The statement :math:`\xi(\Delta R_{0-1-c}) \le \Delta R` with a convex :math:`\xi` that no other can exceed.
-
-    For cross-entropy :math:`\xi` is the largest convex function below kl(max(1-c-z, (1-z)/2), 1-c), the divergence
-    between two coins: a wrong decision that loses z moves the probability of one class across 1 - c, and the
-    data-processing inequality bounds what that costs.
-
-    Parameters
-    ----------
-    loss : str
-    cost : float
-    curve : LowerCurve
-    theorem : str
-
-    Examples
-    --------
-    >>> bound = excess_risk_bound("ce", cost=0.2, sharp=True)
-    >>> round(bound.zero_one_c(0.01), 3), round(excess_risk_bound("ce", cost=0.2).zero_one_c(0.01), 3)
-    (0.058, 0.141)
-    """
-
-    loss: str
-    cost: float
-    curve: LowerCurve = field(repr=False)
-    theorem: str
-
-    def zero_one_c(self, surrogate_excess: float) -> float:
-        """Return the largest excess 0-1-c risk that a surrogate excess risk allows, never more than 1."""
-        if not surrogate_excess >= 0:
-            raise InputError(f"an excess risk is a number >= 0, got {surrogate_excess:g}.")
-        return self.curve.inverse(surrogate_excess)
-
-    def xi(self, zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
-        """Return the least surrogate excess risk that this bound allows at an excess 0-1-c risk (xi of Eq. 13)."""
-        return self.curve(zero_one_c_excess)
-
-    def __str__(self) -> str:
-        return f"xi(excess 0-1-c risk) <= the excess risk of {self.loss}, xi the largest there is ({self.theorem})"
+def require_excess(surrogate_excess: float) -> float:
+    """Return an excess risk, or refuse a negative one."""
+    if not surrogate_excess >= 0:
+        raise InputError(f"an excess risk is a number >= 0, got {surrogate_excess:g}.")
+    return surrogate_excess
 
 
-@overload
-def excess_risk_bound(loss: str | Loss, cost: float) -> ExcessRiskBound: ...
-@overload
-def excess_risk_bound(loss: str | Loss, cost: float, *, sharp: bool) -> ExcessRiskBound | DivergenceBound: ...
-def excess_risk_bound(loss: str | Loss, cost: float, *, sharp: bool = False) -> ExcessRiskBound | DivergenceBound:
-    """Return the paper's excess risk bound for a loss, or the sharper one that its proof gives.
+def excess_risk_bound(loss: str | Loss, cost: float) -> ExcessRiskBound:
+    """Return the paper's excess risk bound for a loss.
+
+    :func:`demur.theory.calibration_function` gives the tightest one there is.
 
     Parameters
     ----------
@@ -233,9 +195,6 @@ def excess_risk_bound(loss: str | Loss, cost: float, *, sharp: bool = False) -> 
         Theorem 7 applies with its one score.
     cost : float
         In (0, 1/2).
-    sharp : bool
-        For cross-entropy, the divergence bound instead of z^2 / 2. For one-versus-all, 2^(1-1/s) C instead of 2 C:
-        where a wrong class is answered, two scores have to move, and the paper's proof counts one of them.
 
     Raises
     ------
@@ -253,8 +212,6 @@ def excess_risk_bound(loss: str | Loss, cost: float, *, sharp: bool = False) -> 
     --------
     >>> print(excess_risk_bound("ova+sq", cost=0.2))
     excess 0-1-c risk <= 1 x the square root of the excess risk of ova+sq (Theorem 7; c = 0.2)
-    >>> round(excess_risk_bound("ova+sq", cost=0.2, sharp=True).multiplier, 4)
-    0.7071
     """
     subject = get(loss) if isinstance(loss, str) else loss
     cost, facts = require_cost(cost), bound_facts_of(subject)
@@ -263,14 +220,7 @@ def excess_risk_bound(loss: str | Loss, cost: float, *, sharp: bool = False) -> 
             f"the paper proves no excess risk bound for {subject.name}; it has one for 'ce' and for the smooth "
             "'ova+...'. demur.theory.calibration_function computes the tightest one for any smooth loss."
         )
-    if not sharp:
-        return ExcessRiskBound(subject.name, cost, facts.multiplier, facts.exponent, facts.theorem)
-    if facts.sharper is not None:
-        theorem = facts.theorem + (", sharper" if facts.sharper < facts.multiplier else "")
-        return ExcessRiskBound(subject.name, cost, facts.sharper, facts.exponent, theorem)
-    pieces = closed_pieces(facts, 3, cost)
-    assert pieces is not None
-    return DivergenceBound(subject.name, cost, LowerCurve.below(pieces), f"{facts.theorem}, sharper; c = {cost:g}")
+    return ExcessRiskBound(subject.name, cost, facts.multiplier, facts.exponent, facts.theorem)
 
 
 def bound_facts_of(loss: Loss) -> BoundFacts | None:
@@ -375,9 +325,254 @@ def _row(phi: MarginFunction) -> TableOneRow:
         x = np.r_[np.linspace(-(1 - cost), cost, 999), -1e-3, 1e-3]
         x = x[np.abs(x) > 5e-4]
         constant = max(constant, float(np.max(np.abs(x) / np.sqrt(np.asarray(phi.excess(x, 1 - cost))))))
-        facts = BoundFacts("", 1.0, 2.0, None, phi.excess, two_scores=True)
+        facts = BoundFacts("", 1.0, 2.0, phi.excess, two_scores=True)
         for piece, low, high in closed_pieces(facts, 3, cost) or []:
             z = np.linspace(max(low, 5e-4), high, 999)
             sharp = max(sharp, float(np.max(z / (2 * np.sqrt(piece(z))))))
     assert phi.printed_constant is not None
     return TableOneRow(phi, constant, phi.printed_constant, sharp)
+
+
+@dataclass(frozen=True)
+class FunctionClass(ABC):
+    """A set of functions from inputs of bounded Euclidean norm to the reals."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not value > 0:
+                raise InputError(f"{each.name} must be positive, got {value}.")
+
+    @abstractmethod
+    def range_bound(self) -> float:
+        """Return a bound of the absolute value of g(x), over the class and the inputs."""
+
+    @abstractmethod
+    def rademacher(self, n_samples: int) -> float:
+        """Return a bound of the Rademacher complexity for ``n_samples`` examples."""
+
+
+@dataclass(frozen=True)
+class NormBoundedLinear(FunctionClass):
+    r"""Linear functions :math:`x \mapsto w \cdot x` with :math:`\|w\|_2 \le B` on inputs with :math:`\|x\|_2 \le X`.
+
+    :math:`R_n \le B X / \sqrt n` (Mohri, Rostamizadeh and Talwalkar, Foundations of Machine Learning, second edition
+    2018, Theorem 5.10; a constant feature makes room for an intercept).
+
+    Parameters
+    ----------
+    weight_norm : float
+        B.
+    input_norm : float
+        X.
+
+    Examples
+    --------
+    >>> NormBoundedLinear(weight_norm=2.0, input_norm=3.0).rademacher(100)
+    0.6
+    """
+
+    weight_norm: float
+    input_norm: float
+
+    def range_bound(self) -> float:
+        return self.weight_norm * self.input_norm
+
+    def rademacher(self, n_samples: int) -> float:
+        return self.weight_norm * self.input_norm / sqrt(n_samples)
+
+
+@dataclass(frozen=True)
+class NormBoundedNetwork(FunctionClass):
+    r"""One hidden layer of rectifiers, :math:`x \mapsto u \cdot \max(0, V x)`, of any width.
+
+    With :math:`\|V\|_F \le B_1`, :math:`\|u\|_2 \le B_2` and :math:`\|x\|_2 \le X`,
+    :math:`R_n \le (\sqrt{2 \log 2 \cdot 2} + 1) B_1 B_2 X / \sqrt n` (Golowich, Rakhlin and Shamir, Size-Independent
+    Sample Complexity of Neural Networks, COLT 2018, Theorem 1 with two layers of weights).
+
+    Parameters
+    ----------
+    hidden_norm : float
+        B_1, the Frobenius norm of the first layer's weights.
+    output_norm : float
+        B_2.
+    input_norm : float
+        X.
+
+    Examples
+    --------
+    >>> network = NormBoundedNetwork(hidden_norm=2.0, output_norm=1.0, input_norm=3.0)
+    >>> round(network.rademacher(100), 4)
+    1.5991
+    """
+
+    hidden_norm: float
+    output_norm: float
+    input_norm: float
+
+    def range_bound(self) -> float:
+        return self.hidden_norm * self.output_norm * self.input_norm
+
+    def rademacher(self, n_samples: int) -> float:
+        return (sqrt(2 * log(2) * 2) + 1) * self.range_bound() / sqrt(n_samples)
+
+
+@dataclass(frozen=True)
+class EstimationErrorBound:
+    r"""The terms of :math:`A (a + 8 K L R_n + B \sqrt{2 \log(2/\delta) / n})^{1/s}` (Proposition 9, repaired).
+
+    A and s are those of the excess risk bound.
+
+    Parameters
+    ----------
+    lipschitz : float
+        L: the Lipschitz constant of phi on the range of the class; 1 for cross-entropy.
+    largest : float
+        B: the largest value of the loss on that range. K M for one-versus-all, M the largest value of phi.
+    rademacher : float
+        R_n, the bound of the class's Rademacher complexity.
+    approximation : float
+        a: how far the best function of the class is from the best of all.
+    complexity : float
+        8 K L R_n.
+    deviation : float
+        B sqrt(2 log(2/delta) / n).
+    surrogate_excess : float
+        The sum of the last three: the bound of the excess surrogate risk.
+    total : float
+        The bound of the excess 0-1-c risk, at most 1, by the paper's theorem.
+    sharper_total : float
+        The same by the tightest calibration function, where it has a closed form.
+    """
+
+    lipschitz: float
+    largest: float
+    rademacher: float
+    approximation: float
+    complexity: float
+    deviation: float
+    surrogate_excess: float
+    total: float
+    sharper_total: float
+
+
+def estimation_error_bound(
+    loss: str | Loss,
+    cost: float,
+    *,
+    n_samples: int,
+    n_classes: int,
+    function_class: FunctionClass,
+    approximation: float = 0.0,
+    delta: float = 0.05,
+) -> EstimationErrorBound:
+    """Return the bound that holds with probability 1 - delta for the empirical minimiser (Proposition 9, repaired).
+
+    Parameters
+    ----------
+    loss : str or Loss
+        A smooth ``ova+...``, the losses of the proposition, or ``ce``.
+    cost : float
+        In (0, 1/2).
+    n_samples : int
+    n_classes : int
+    function_class : FunctionClass
+        The class of each score: :class:`~demur.theory.NormBoundedLinear` or
+        :class:`~demur.theory.NormBoundedNetwork`.
+    approximation : float
+        The excess surrogate risk of the best functions of the class, if known.
+    delta : float
+        The probability with which the bound may fail.
+
+    Notes
+    -----
+    The paper prints 4 M where K M stands here; see :mod:`demur.theory.excess_bounds`. phi is not Lipschitz
+    on the whole line for the exponential and the squared losses; on the bounded range of the class it is, and that
+    constant is used. The class contains -g with each g, so that M bounds phi(-g) too.
+
+    Cross-entropy is Lipschitz in all scores at once with constant sqrt 2, so that its class has a Rademacher complexity
+    of at most sqrt 2 x sqrt 2 x K R_n (Maurer, A Vector-Contraction Inequality for Rademacher Complexities, ALT 2016,
+    Corollary 4); it lies between 0 and log(1 + (K - 1) exp(2 r)) where no score exceeds r.
+
+    Examples
+    --------
+    >>> from demur.theory import NormBoundedLinear
+    >>> bound = estimation_error_bound(
+    ...     "ova+sq", 0.2, n_samples=10**8, n_classes=3, function_class=NormBoundedLinear(weight_norm=1, input_norm=1)
+    ... )
+    >>> bound.rademacher, bound.lipschitz, bound.largest  # 1/sqrt(n), |phi'(-1)|, 3 phi(-1)
+    (0.0001, 4.0, 12.0)
+    >>> round(bound.complexity, 4), round(bound.deviation, 4), round(bound.total, 4)
+    (0.0096, 0.0033, 0.1134)
+    """
+    subject = get(loss) if isinstance(loss, str) else loss
+    facts = bound_facts_of(subject)
+    if facts is None or facts.on_range is None:
+        raise NoBoundError(
+            f"Proposition 9 is about the smooth one-versus-all losses, and holds for 'ce' too, not for {subject.name}."
+        )
+    n_classes = require_n_classes(n_classes)
+    if n_samples < 1:
+        raise InputError(f"n_samples must be at least 1, got {n_samples}.")
+    if not 0 < delta < 1:
+        raise InputError(f"delta is a probability in (0, 1), got {delta}.")
+    if not approximation >= 0:
+        raise InputError(f"the approximation error is an excess risk, at least 0, got {approximation}.")
+    bound = excess_risk_bound(subject, cost)
+    lipschitz, largest = facts.on_range(function_class.range_bound(), n_classes)
+    rademacher = function_class.rademacher(n_samples)
+    complexity = 8 * n_classes * lipschitz * rademacher
+    deviation = largest * sqrt(2 * log(2 / delta) / n_samples)
+    surrogate = float(approximation) + complexity + deviation
+    total = bound.zero_one_c(surrogate)
+    pieces = closed_pieces(facts, n_classes, bound.cost)
+    return EstimationErrorBound(
+        lipschitz=lipschitz,
+        largest=largest,
+        rademacher=rademacher,
+        approximation=float(approximation),
+        complexity=complexity,
+        deviation=deviation,
+        surrogate_excess=surrogate,
+        total=total,
+        sharper_total=total if pieces is None else LowerCurve.below(pieces).inverse(surrogate),
+    )
+
+
+def lemma_12_violations(
+    n_classes: int, *, n_samples: int = 400, n_trials: int = 2000, delta: float = 0.05, seed: int = 0
+) -> tuple[float, float]:
+    """Simulate Lemma 12: how often the deviation exceeds its bound, with 4 M as printed and with K M as repaired.
+
+    The class of functions has one member per score, so that its Rademacher complexity is 0 and only the second term of
+    the lemma is left: one input has all scores at 2, the other all at -2, each with probability 1/2, and the loss is
+    one-versus-all with phi(z) = log(1 + exp(-z)).
+
+    Parameters
+    ----------
+    n_classes : int
+    n_samples, n_trials : int
+        Examples in a sample, and samples.
+    delta : float
+        How often the lemma allows itself to fail.
+    seed : int
+
+    Returns
+    -------
+    printed, repaired : float
+        The share of samples in which each bound fails.
+
+    Examples
+    --------
+    >>> lemma_12_violations(4)[0] <= 0.05, lemma_12_violations(26)[0] > 0.4, lemma_12_violations(26)[1] <= 0.05
+    (True, True, True)
+    """
+    phi = np.log1p(np.exp(np.array([-2.0, 2.0])))  # phi(2), phi(-2)
+    low, high = phi.tolist()
+    # At scores of 2 the true class has phi(2) and the others phi(-2); at scores of -2 the other way round.
+    values = np.array([low + (n_classes - 1) * high, high + (n_classes - 1) * low])
+    first = np.random.default_rng(seed).binomial(n_samples, 0.5, size=n_trials) / n_samples
+    deviation = np.abs(first * values[0] + (1 - first) * values[1] - values.mean())
+    per_unit = high * sqrt(log(2 / delta) / (2 * n_samples))
+    printed, repaired = (float(np.mean(deviation > constant * per_unit)) for constant in (4, n_classes))
+    return printed, repaired

@@ -119,10 +119,10 @@ def is_order_preserving(
     if made.n_outputs(n_classes) < n_classes:
         raise InputError(f"the order of scores needs one score per class; {made.name} has fewer.")
     subject = examine(made, as_target(cost, n_classes), deadline=Deadline(seconds))
-    eta = _trials(made, n_classes, cost, seed)
+    eta = _trials(subject, seed)
     found = find_minima(subject, eta, seed=seed)
     classes = found.scores[:, :n_classes]
-    swapped, tied = _order(eta, classes, room=1e-6 if subject.facts.twice and made.smooth else 1e-4)
+    swapped, tied = _order(eta, classes, room=1e-6 if subject.twice and made.smooth else 1e-4)
     at_kink = ~found.converged
     swapped &= ~at_kink
     broken = [
@@ -149,11 +149,13 @@ def is_order_preserving(
     )
 
 
-def _trials(loss: Loss, n_classes: int, cost: float, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    limit = 24 if not loss.smooth else max(16, min(120, 100_000 // n_classes**3))
-    structured = over_all_classes(structured_eta(tops_around(cost, n_classes), n_classes), limit)
-    return torch.cat([structured, random_eta(limit, n_classes, cost, generator)])
+def _trials(subject: ExaminedLoss, seed: int) -> Tensor:
+    """Return structured eta with every class on top, and random ones."""
+    n_classes, target = subject.n_classes, subject.target
+    assert target.single is not None
+    limit = 24 if not subject.loss.smooth else max(16, min(120, 100_000 // n_classes**3))
+    structured = over_all_classes(structured_eta(tops_around(target.single, n_classes), n_classes), limit)
+    return torch.cat([structured, random_eta(target, limit // 8, torch.Generator().manual_seed(seed))])
 
 
 def _order(eta: Tensor, scores: Tensor, *, room: float) -> tuple[Tensor, Tensor]:

@@ -1,13 +1,11 @@
 """Pictures of the theory. The only module here that imports matplotlib."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from demur.losses import Loss
 from demur.theory.bayes import NoBoundError, as_target
@@ -17,9 +15,9 @@ from demur.theory.descent import Deadline
 from demur.theory.examined_loss import LossLike, RuleFunction, RuleName, as_loss, examine
 from demur.theory.pointwise_risk import find_minima
 
-__all__ = ["draw_calibration_functions", "draw_check", "plain_xi", "save"]
+__all__ = ["draw_check", "draw_xi"]
 
-BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#666666"
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#666666"
 
 
 def draw_check(
@@ -54,44 +52,9 @@ def draw_check(
     axes = figure.subplots(1, 2 if xi else 1, squeeze=False)[0]
     _draw_decisions(axes[0], subject, n_classes, cost)
     if xi is not None:
-        _draw_xi(axes[1], [xi])
+        draw_xi(axes[1], [xi])
     figure.suptitle(f"{describe(subject, n_classes, cost)}, {n_classes} classes, c = {cost:g}")
     return figure
-
-
-def draw_calibration_functions(functions: Sequence[CalibrationFunction]) -> Figure:
-    """Draw calibration functions of one loss at several costs, with the paper's bound.
-
-    Examples
-    --------
-    >>> figure = draw_calibration_functions([calibration_function("ova+sq", 3, 0.2, n_nodes=4)])
-    >>> figure.axes[0].get_ylabel()
-    'excess risk of the surrogate'
-    """
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
-    _draw_xi(figure.subplots(), functions)
-    figure.suptitle(f"{functions[0].loss.name}: tightest calibration function")
-    return figure
-
-
-def plain_xi(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the calibration function of cross-entropy without a reject option (Pires & Szepesvari 2016).
-
-    Examples
-    --------
-    >>> plain_xi(np.array([0.0, 1.0])).round(4)  # log 2 at the end
-    array([0.    , 0.6931])
-    """
-    inside = np.clip(z, 0, 1)
-    rest = 1 - inside
-    logs = np.log(np.where(rest > 0, rest, 1.0))
-    value: NDArray[np.float64] = 0.5 * ((1 + inside) * np.log1p(inside) + rest * logs)
-    return value
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure; the ending of the name says in which format."""
-    figure.savefig(path, dpi=150)
 
 
 def _draw_decisions(axis: Axes, loss: Loss, n_classes: int, cost: float) -> None:
@@ -124,18 +87,13 @@ def _draw_decisions(axis: Axes, loss: Loss, n_classes: int, cost: float) -> None
     axis.legend(frameon=False, loc="center left")
 
 
-def _draw_xi(axis: Axes, functions: Sequence[CalibrationFunction]) -> None:
+def draw_xi(axis: Axes, functions: Sequence[CalibrationFunction]) -> None:
+    """Draw calibration functions of one loss at several costs, with the paper's bound."""
     z = np.linspace(0, 1, 61)
-    for xi, colour in zip(functions, _colours(len(functions)), strict=True):
-        axis.plot(z, xi(z), color=colour, label=f"tightest xi, c = {xi.cost:g}")
+    for xi in functions:
+        axis.plot(z, xi(z), label=f"tightest xi, c = {xi.cost:g}")
     bound = functions[0].bound
     if bound is not None:
         axis.plot(z, bound.xi(z), color=GREY, linestyle="--", label=f"paper's bound ({bound.theorem})")
-    if functions[0].loss.name == "ce":
-        axis.plot(z, plain_xi(z), color="black", linestyle=":", label="xi_CE, without rejection")
     axis.set(xlabel="excess 0-1-c risk z", ylabel="excess risk of the surrogate", xlim=(0, 1), ylim=(0, None))
     axis.legend(frameon=False)
-
-
-def _colours(n: int) -> list[str]:
-    return [BLUE, ORANGE, GREEN, "#cc79a7", "#e69f00", "#56b4e9"][:n] if n <= 6 else [BLUE] * n

@@ -4,9 +4,8 @@ A convex loss that treats the classes alike has a minimiser that gives equal sco
 row of eta with three different values is then a problem in three unknowns, whatever K is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 from torch import Tensor
@@ -14,20 +13,12 @@ from torch.nn.functional import pad
 
 from demur.losses import Loss
 from demur.losses.loss import Hyper
-from demur.theory.descent import (
-    ENDLESS,
-    Deadline,
-    Objective,
-    minimise_convex_kinks,
-    minimise_kinked_rows,
-    minimise_rows,
-)
-from demur.theory.examined_loss import ExaminedLoss, Scale, scale_of
+from demur.theory.descent import Objective, minimise_convex_kinks, minimise_kinked_rows, minimise_rows
+from demur.theory.examined_loss import ELEMENTS_AT_ONCE, ExaminedLoss
 
 __all__ = [
     "Minima",
     "RiskProblem",
-    "Ties",
     "equal_values",
     "find_minima",
     "minimise_pointwise_risk",
@@ -35,16 +26,12 @@ __all__ = [
     "settle",
 ]
 
-ELEMENTS_AT_ONCE = 200_000
-"""How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
-WRONG = 1e-8
-"""A decision that costs no more than this above the best one is right."""
 STUCK = 1e-7
 """A minimisation that ends with a larger slope than this has not converged."""
-FAR_OUT = 3e4
-"""Scores beyond this with a slope left say that the risk has no lower bound."""
 STUCK_AT_KINK = 1e-4
 """The same where gradients are sampled around a kink."""
+FAR_OUT = 3e4
+"""Scores beyond this with a slope left say that the risk has no lower bound."""
 
 
 def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tensor:
@@ -101,109 +88,13 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: 
     tensor([[0.7000, 0.2000, 0.1000]], dtype=torch.float64)
     """
     eta = eta.to(torch.float64)
-    n_outputs = loss.n_outputs(eta.shape[-1])
-    scale = scale_of(loss, eta.shape[-1], float(cost.mean()) if isinstance(cost, Tensor) else cost)
-    result = torch.zeros(len(eta), n_outputs, dtype=torch.float64)
-    for rows, ties in Ties.batches(eta, n_outputs, symmetric=symmetric):
-        problem = RiskProblem(loss, ties, cost[rows] if isinstance(cost, Tensor) else cost, scale)
-        result[rows] = _one_minimum(problem)[0]
+    result = torch.zeros(len(eta), loss.n_outputs(eta.shape[-1]), dtype=torch.float64)
+    each = torch.as_tensor(cost, dtype=torch.float64).expand(len(eta))
+    for price in torch.unique(each).tolist():
+        rows = (each == price).nonzero()[:, 0]
+        subject = ExaminedLoss.untried(loss, eta.shape[-1], price, symmetric=symmetric)
+        result[rows] = find_minima(subject, eta[rows]).scores
     return result
-
-
-@dataclass(frozen=True)
-class Ties:
-    """The unknowns behind the scores of each row.
-
-    Parameters
-    ----------
-    columns : integer tensor of shape (n_rows, n_outputs)
-        The unknown that each score is a copy of.
-    labels : integer tensor of shape (n_rows, n_groups)
-        One class of each group.
-    weights : tensor of shape (n_rows, n_groups)
-        The probability of the whole group.
-    each : tensor of shape (n_rows, n_groups)
-        The probability of one class of the group.
-    n_unknowns : int
-    """
-
-    columns: Tensor
-    labels: Tensor
-    weights: Tensor
-    each: Tensor
-    n_unknowns: int
-
-    @classmethod
-    def none(cls, eta: Tensor, n_outputs: int) -> "Ties":
-        """Every score an unknown of its own, every class a group of its own."""
-        n_rows, n_classes = eta.shape
-        return cls(
-            columns=torch.arange(n_outputs).expand(n_rows, -1),
-            labels=torch.arange(n_classes).expand(n_rows, -1),
-            weights=eta,
-            each=eta,
-            n_unknowns=n_outputs,
-        )
-
-    @classmethod
-    def from_groups(cls, eta: Tensor, groups: Tensor, n_outputs: int) -> "Ties":
-        """Classes with the same group number share a score; outputs beyond the classes stay free.
-
-        Examples
-        --------
-        >>> eta = torch.tensor([[0.7, 0.1, 0.1, 0.1]], dtype=torch.float64)
-        >>> ties = Ties.from_groups(eta, torch.tensor([[0, 1, 1, 1]]), n_outputs=5)
-        >>> ties.columns, ties.labels, ties.weights.round(decimals=3)
-        (tensor([[0, 1, 1, 1, 2]]), tensor([[0, 1]]), tensor([[0.7000, 0.3000]], dtype=torch.float64))
-        """
-        n_rows, n_classes = eta.shape
-        n_groups = int(groups.max()) + 1
-        n_free = n_outputs - n_classes
-        member = groups.unsqueeze(-1) == torch.arange(n_groups)
-        free = torch.arange(n_groups, n_groups + n_free).expand(n_rows, -1)
-        labels = member.to(torch.int8).argmax(-2)
-        return cls(
-            columns=torch.cat([groups, free], -1),
-            labels=labels,
-            weights=(member * eta.unsqueeze(-1)).sum(-2),
-            each=eta.gather(-1, labels),
-            n_unknowns=n_groups + n_free,
-        )
-
-    @classmethod
-    def of(cls, eta: Tensor, groups: Tensor | None, n_outputs: int) -> "Ties":
-        """Return the ties of the groups, or none without groups."""
-        return cls.none(eta, n_outputs) if groups is None else cls.from_groups(eta, groups, n_outputs)
-
-    @classmethod
-    def batches(cls, eta: Tensor, n_outputs: int, *, symmetric: bool) -> Iterator[tuple[Tensor, "Ties"]]:
-        """Split the rows into parts of similar size, each with its ties: (numbers of the rows, ties).
-
-        Parameters
-        ----------
-        eta : tensor of shape (n_rows, n_classes)
-        n_outputs : int
-        symmetric : bool
-            Whether classes of equal probability may share a score.
-        """
-        if not symmetric:
-            yield torch.arange(len(eta)), cls.none(eta, n_outputs)
-            return
-        groups = equal_values(eta)
-        n_groups = groups.amax(-1) + 1
-        few = n_groups <= 4
-        for part in (few, ~few):
-            rows = part.nonzero()[:, 0]
-            if len(rows):
-                yield rows, cls.from_groups(eta[rows], groups[rows], n_outputs)
-
-    def select(self, rows: Tensor) -> "Ties":
-        """Return the ties of some rows."""
-        return Ties(self.columns[rows], self.labels[rows], self.weights[rows], self.each[rows], self.n_unknowns)
-
-    def scores(self, unknowns: Tensor, rows: Tensor) -> Tensor:
-        """Return the scores (m, n_outputs) that the unknowns (m, n_unknowns) of some rows stand for."""
-        return unknowns.gather(-1, self.columns[rows])
 
 
 def equal_values(eta: Tensor) -> Tensor:
@@ -226,161 +117,138 @@ class RiskProblem:
 
     Parameters
     ----------
-    loss : Loss
-    ties : Ties
-        Which scores of each row are one unknown, and the probabilities.
-    cost : float, or tensor of shape (n_rows,)
-        Or, for costs that are not one price, whatever the loss takes.
-    scale : Scale
-    per_row : bool
-        Whether a tensor of costs has one per row.
-    deadline : Deadline
-        When minimisations return what they have.
+    subject : ExaminedLoss
+    eta : tensor of shape (n_rows, n_classes)
+    groups : integer tensor of shape (n_rows, n_classes), optional
+        Classes with the same number share a score, which is then one unknown; outputs beyond the classes stay free.
+        Every score is an unknown by default.
 
     Examples
     --------
     >>> from demur.losses import get
-    >>> eta = torch.tensor([[0.8, 0.1, 0.1]], dtype=torch.float64)
-    >>> problem = RiskProblem(get("ce"), Ties.from_groups(eta, torch.tensor([[0, 1, 1]]), 3), cost=0.2)
-    >>> problem.risk(torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0]))  # log 3
-    tensor([1.0986], dtype=torch.float64)
+    >>> eta = torch.tensor([[0.7, 0.1, 0.1, 0.1]], dtype=torch.float64)
+    >>> problem = RiskProblem(ExaminedLoss.untried(get("apc+log"), 4, 0.2), eta, torch.tensor([[0, 1, 1, 1]]))
+    >>> problem.columns, problem.labels, problem.weights.round(decimals=3)
+    (tensor([[0, 1, 1, 1, 2]]), tensor([[0, 1]]), tensor([[0.7000, 0.3000]], dtype=torch.float64))
     """
 
-    def __init__(
-        self,
-        loss: Loss,
-        ties: Ties,
-        cost: Hyper,
-        scale: Scale | None = None,
-        *,
-        per_row: bool = True,
-        deadline: Deadline = ENDLESS,
-    ) -> None:
-        self.deadline = deadline
-        self.loss = loss
-        self.ties = ties
-        self.cost = cost
-        self.scale = scale or Scale()
-        self.per_row = per_row and isinstance(cost, Tensor)
-        self.n_rows, self.n_groups = ties.weights.shape
+    def __init__(self, subject: ExaminedLoss, eta: Tensor, groups: Tensor | None = None) -> None:
+        n_rows, n_classes = eta.shape
+        if groups is None:
+            groups = torch.arange(n_classes).expand(n_rows, -1)
+        n_groups = int(groups.max()) + 1
+        member = groups.unsqueeze(-1) == torch.arange(n_groups)
+        free = torch.arange(n_groups, n_groups + max(0, subject.n_outputs - n_classes)).expand(n_rows, -1)
+        self.subject, self.eta = subject, eta
+        self.columns = torch.cat([groups, free], -1)[:, : subject.n_outputs]  # the unknown that each score is
+        self.labels = member.to(torch.int8).argmax(-2)  # one class of each group
+        self.weights = (member * eta.unsqueeze(-1)).sum(-2)  # the probability of the whole group
+        self.n_unknowns = n_groups + subject.n_outputs - n_classes
 
     @classmethod
-    def of(cls, subject: ExaminedLoss, ties: Ties) -> "RiskProblem":
-        """Return the problem of a loss whose facts and scale are known."""
-        return cls(subject.loss, ties, subject.target.cost, subject.scale, per_row=False, deadline=subject.deadline)
+    def batches(cls, subject: ExaminedLoss, eta: Tensor) -> Iterator[tuple[Tensor, "RiskProblem"]]:
+        """Yield the numbers of some rows and their problem; those with few unknowns are solved together."""
+        if not subject.symmetric:
+            yield torch.arange(len(eta)), cls(subject, eta)
+            return
+        groups = equal_values(eta)
+        few = groups.amax(-1) < 4
+        for part in (few, ~few):
+            rows = part.nonzero()[:, 0]
+            if len(rows):
+                yield rows, cls(subject, eta[rows], groups[rows])
+
+    def scores(self, unknowns: Tensor, rows: Tensor | None = None) -> Tensor:
+        """Return the scores (m, n_outputs) that the unknowns (m, n_unknowns) of some rows, or of all, stand for."""
+        return unknowns.gather(-1, self.columns if rows is None else self.columns[rows])
+
+    def unknowns(self, scores: Tensor) -> Tensor:
+        """Return the mean of the scores (m, n_outputs) that are copies of each unknown of the first row."""
+        member = (self.columns[0].unsqueeze(-1) == torch.arange(self.n_unknowns)).to(scores.dtype)
+        return scores @ (member / member.sum(0))
 
     def risk(self, unknowns: Tensor, rows: Tensor) -> Tensor:
         """Return the risk of each row at its unknowns (m, n_unknowns); ``rows`` (m,) says which rows they are."""
-        return (self.ties.weights[rows] * self._losses_at(self.ties.scores(unknowns, rows), rows)).sum(-1)
+        return (self.weights[rows] * self._losses(self.scores(unknowns, rows), rows)).sum(-1)
 
-    def risk_of_scores(self, scores: Tensor) -> Tensor:
-        """Return the risk of each row at its scores (n_rows, n_outputs)."""
-        result = torch.empty(self.n_rows, dtype=torch.float64)
-        with torch.no_grad():
-            for rows in self._parts():
-                weights, each = self.ties.weights[rows], self._losses_at(scores[rows], rows)
-                result[rows] = torch.where(weights > 0, weights * each, torch.zeros_like(each)).sum(-1)
-        return result.nan_to_num(nan=torch.inf)
+    def guess(self) -> list[Tensor]:
+        """Return starts for all rows: the best of three, the origin, and log eta as class scores.
+
+        The three are the origin, log eta and half of it: the last two minimise the logarithmic and the exponential
+        loss. From the origin a class of probability zero would take many Newton steps on its way to minus infinity.
+        """
+        origin = torch.zeros(len(self.eta), self.n_unknowns, dtype=torch.float64)
+        n_groups = self.weights.shape[-1]
+        if self.n_unknowns < n_groups:
+            return [origin]
+        likely = self.eta.gather(-1, self.labels).clamp(min=1e-300).log()
+        beyond = (0, self.n_unknowns - n_groups)
+        starts = [origin]
+        starts += [pad((factor * likely).clamp(min=-28.0), beyond) for factor in (0.5, 1.0)]  # exp(-28) is nothing
+        risks = torch.stack([self.subject.risk(self.scores(start), self.eta) for start in starts])
+        best = torch.stack(starts)[risks.argmin(0), torch.arange(len(self.eta))]
+        return [best, origin, starts[-1]]
+
+    def minimise_without_last(self) -> tuple[Tensor, Tensor]:
+        """Minimise the risk over all unknowns but the last, which is held at 0: the unknowns, and the slope left."""
+
+        def held(unknowns: Tensor, rows: Tensor) -> Tensor:
+            return self.risk(pad(unknowns, (0, 1)), rows)
+
+        unknowns, slope = self.descend(held, self.guess()[0][:, :-1])
+        return pad(unknowns, (0, 1)), slope
+
+    def descend(
+        self,
+        objective: Objective,
+        start: Tensor,
+        rows: Tensor | None = None,
+        *,
+        max_steps: int = 300,
+        tolerance: float = 1e-12,
+    ) -> tuple[Tensor, Tensor]:
+        """Minimise an objective made from the risk by Newton steps, a bounded number of rows at once."""
+        names = torch.arange(len(start)) if rows is None else rows
+        if not len(start):
+            return start, start[:, 0]
+        per_row = self.weights.shape[-1] * self.columns.shape[-1] * start.shape[-1]
+        parts = [
+            minimise_rows(
+                objective,
+                start[part],
+                names[part],
+                max_steps=max_steps,
+                tolerance=tolerance,
+                noise=self.subject.scale.noise,
+                deadline=self.subject.deadline,
+            )
+            for part in torch.split(torch.arange(len(start)), max(1, ELEMENTS_AT_ONCE // per_row))
+        ]
+        return torch.cat([points for points, _ in parts]), torch.cat([slope for _, slope in parts])
+
+    def descend_kinks(
+        self, start: Tensor, rows: Tensor | None = None, *, max_steps: int = 140, seed: int = 0
+    ) -> tuple[Tensor, Tensor]:
+        """Minimise the risk by sampled gradients: the points, and the slope that is left."""
+        subject = self.subject
+        return minimise_kinked_rows(
+            self.risk, start, rows, max_steps=max_steps, noise=subject.scale.noise, seed=seed, deadline=subject.deadline
+        )
 
     def cut_planes(self, row: int) -> tuple[Tensor, float]:
         """Minimise one row's risk, which must be convex, by cutting planes: its unknowns, and how far it may be off."""
-        rows = torch.full((self.n_groups,), row)
+        rows = torch.full((self.weights.shape[-1],), row)
 
         def terms(unknowns: Tensor) -> Tensor:
-            return self._loss(self.ties.scores(unknowns, rows), self.ties.labels[row], rows)
+            return self.subject.values(self.scores(unknowns, rows), self.labels[row])
 
-        return minimise_convex_kinks(terms, self.ties.weights[row], self.ties.n_unknowns, deadline=self.deadline)
+        return minimise_convex_kinks(terms, self.weights[row], self.n_unknowns, deadline=self.subject.deadline)
 
-    def descend_kinks(self, start: Tensor, *, max_steps: int = 140, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Minimise the risk by sampled gradients: the points, and the slope that is left."""
-        return minimise_kinked_rows(
-            self.risk, start, max_steps=max_steps, noise=self.scale.noise, seed=seed, deadline=self.deadline
-        )
-
-    def descend_from_guess(self, objective: Objective, n_unknowns: int) -> tuple[Tensor, Tensor]:
-        """Minimise an objective of the first unknowns from the best guess; rows that get nowhere, from the origin."""
-        points, slope = self.descend(objective, self.guess()[:, :n_unknowns], max_steps=60)
-        stuck = (slope > 1e-10).nonzero()[:, 0]
-        if len(stuck):
-            origin = torch.zeros(len(stuck), n_unknowns, dtype=torch.float64)
-            other, other_slope = self.select(stuck).descend(lambda u, rows: objective(u, stuck[rows]), origin)
-            with torch.no_grad():
-                lower = objective(other, stuck) <= objective(points[stuck], stuck) + 1e-12
-            lower |= other_slope < 1e-10
-            points[stuck[lower]], slope[stuck[lower]] = other[lower], other_slope[lower]
-        return points, slope
-
-    def select(self, rows: Tensor) -> "RiskProblem":
-        """Return the problem of some rows."""
-        ties, cost = self.ties.select(rows), self.cost_of(rows)
-        return RiskProblem(self.loss, ties, cost, self.scale, per_row=self.per_row, deadline=self.deadline)
-
-    def cost_of(self, rows: Tensor) -> Hyper:
-        """Return the cost of some rows."""
-        return self.cost[rows] if self.per_row and isinstance(self.cost, Tensor) else self.cost
-
-    def guess(self) -> Tensor:
-        """Return the best of three starts for each row: the origin, and log eta or half of it as class scores.
-
-        The last two are the minimisers of the logarithmic and the exponential losses; from the origin a class of
-        probability zero would take a Newton step for every unit of its way to minus infinity.
-        """
-        best = torch.zeros(self.n_rows, self.ties.n_unknowns, dtype=torch.float64)
-        if self.ties.n_unknowns < self.n_groups:
-            return best
-        with torch.no_grad():
-            for rows in self._parts():
-                lowest = self.risk(best[rows], rows).nan_to_num(nan=torch.inf)
-                for start in self.likely(rows):
-                    risk = self.risk(start, rows).nan_to_num(nan=torch.inf)
-                    best[rows] = torch.where((risk < lowest).unsqueeze(-1), start, best[rows])
-                    lowest = torch.minimum(risk, lowest)
-        return best
-
-    def likely(self, rows: Tensor) -> list[Tensor]:
-        """Return log eta and half of it as class scores."""
-        starts = []
-        log_eta = self.ties.each[rows].clamp(min=1e-300).log()
-        for factor in (0.5, 1.0):
-            start = torch.zeros(len(rows), self.ties.n_unknowns, dtype=torch.float64)
-            start[:, : self.n_groups] = (factor * log_eta).clamp(min=-28.0)  # exp(-28) is nothing
-            starts.append(start)
-        return starts
-
-    def descend(
-        self, objective: Objective, start: Tensor, *, max_steps: int = 300, tolerance: float = 1e-12
-    ) -> tuple[Tensor, Tensor]:
-        """Minimise an objective made from the risk by Newton steps, a bounded number of rows at once."""
-        points = torch.empty_like(start)
-        slope = torch.empty(self.n_rows, dtype=torch.float64)
-        for rows in self._parts():
-            points[rows], slope[rows] = minimise_rows(
-                _shifted(objective, rows[0]),
-                start[rows],
-                max_steps=max_steps,
-                tolerance=tolerance,
-                noise=self.scale.noise,
-                deadline=self.deadline,
-            )
-        return points, slope
-
-    def _parts(self) -> Sequence[Tensor]:
-        per_row = self.n_groups * self.ties.columns.shape[-1]
-        return torch.split(torch.arange(self.n_rows), max(1, ELEMENTS_AT_ONCE // per_row))
-
-    def _losses_at(self, scores: Tensor, rows: Tensor) -> Tensor:
+    def _losses(self, scores: Tensor, rows: Tensor) -> Tensor:
         """Return the loss of each group's class, (m, n_groups), calling the loss with one row per example."""
-        flat = scores.unsqueeze(1).expand(-1, self.n_groups, -1).reshape(-1, scores.shape[-1])
-        each_row = rows.unsqueeze(-1).expand(-1, self.n_groups).reshape(-1)
-        return self._loss(flat, self.ties.labels[rows].reshape(-1), each_row).reshape(-1, self.n_groups)
-
-    def _loss(self, scores: Tensor, y: Tensor, rows: Tensor) -> Tensor:
-        raw = self.loss.forward(scores, y, self.cost_of(rows)).to(torch.float64)
-        return (raw - self.scale.offset) / self.scale.unit
-
-
-def _shifted(objective: Objective, first: Tensor) -> Objective:
-    return lambda points, rows: objective(points, rows + first)
+        labels = self.labels[rows]
+        flat = scores.repeat_interleave(labels.shape[-1], 0)
+        return self.subject.values(flat, labels.reshape(-1)).reshape(labels.shape)
 
 
 @dataclass(frozen=True)
@@ -405,19 +273,17 @@ class Minima:
     rival: Tensor
 
 
-def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0, helpful: dict[int, int] | None = None) -> Minima:
-    """Minimise the pointwise risk at each eta, in the way that suits the loss; rows left at the deadline stay open.
+def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0) -> Minima:
+    """Minimise the pointwise risk at each eta; rows left at the deadline stay open.
 
-    Convex: Newton's method, at kinks cutting planes and sampled gradients. Not convex: the same from many starts,
-    single large scores among them, because the infimum may lie at infinity.
+    Newton's method from one start for a convex loss, from many for others, single large scores among them, because the
+    infimum may lie at infinity. At kinks it falls back on cutting planes (convex) and sampled gradients.
 
     Parameters
     ----------
     subject : ExaminedLoss
     eta : tensor of shape (n_rows, n_classes)
     seed : int
-    helpful : dict, optional
-        How many starts it takes to find the least risk, by the number of unknowns; what is found out is added to it.
 
     Examples
     --------
@@ -429,27 +295,87 @@ def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0, helpful: d
     >>> subject.loss.proba(found.scores).round(decimals=6), found.converged
     (tensor([[0.7000, 0.2000, 0.1000]], dtype=torch.float64), tensor([True]))
     """
-    facts = subject.facts
     shape = (len(eta), subject.n_outputs)
     scores, rival = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
     converged = torch.zeros(len(eta), dtype=torch.bool)
-    enough = {} if helpful is None else helpful
-    for rows, ties in Ties.batches(eta, subject.n_outputs, symmetric=facts.symmetric):
-        problem = RiskProblem.of(subject, ties)
-        if facts.convex:
-            scores[rows], converged[rows] = _one_minimum(problem, twice=facts.twice)
-            rival[rows] = scores[rows]
-        else:
-            if ties.n_unknowns not in enough:
-                enough[ties.n_unknowns] = _starts_that_help(subject, problem, seed)
-            found = _many_starts(subject, problem, eta[rows], enough[ties.n_unknowns], seed)
-            scores[rows], converged[rows], rival[rows] = found
-    parts = range(0, len(eta), 2000)
-    risk = torch.cat([subject.risk(scores[i : i + 2000], eta[i : i + 2000]) for i in parts])
+    for rows, problem in RiskProblem.batches(subject, eta):
+        starts = torch.stack(problem.guess()[:1] if subject.convex else _useful_starts(problem, seed))
+        best, slope, ends = _descend_all(problem, starts, torch.arange(len(rows)), seed)
+        converged[rows] = _repair(problem, best, slope, seed)
+        scores[rows] = problem.scores(best)
+        rival[rows] = _rivals(subject, eta[rows], scores[rows], ends)
+    risk = subject.risk(scores, eta)
     return Minima(scores, risk, converged & risk.isfinite(), rival)
 
 
-def settle(subject: ExaminedLoss, eta: Tensor, candidates: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def _descend_all(
+    problem: RiskProblem, starts: Tensor, rows: Tensor, seed: int
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """Descend from starts (n_starts, n_rows, n_unknowns); return the best ends, their slopes, and all with risks."""
+    n_starts, n_rows, n_unknowns = starts.shape
+    flat, names = starts.reshape(-1, n_unknowns), rows.repeat(n_starts)
+    if problem.subject.twice:
+        points, slope = problem.descend(problem.risk, flat, names, max_steps=60)
+    else:
+        points, slope = problem.descend_kinks(flat, names, max_steps=60, seed=seed)
+    scores = problem.scores(points, names)
+    risk = problem.subject.risk(scores, problem.eta[names]).reshape(n_starts, n_rows)
+    lowest, everywhere = risk.argmin(0), torch.arange(n_rows)
+    best, slope = points.reshape(starts.shape)[lowest, everywhere], slope.reshape(n_starts, n_rows)[lowest, everywhere]
+    return best, slope, (scores.reshape(n_starts, n_rows, -1), risk)
+
+
+def _repair(problem: RiskProblem, best: Tensor, slope: Tensor, seed: int) -> Tensor:
+    """Go on where a descent has not converged, changing ``best``; return where there is a minimum now."""
+    subject = problem.subject
+    converged = slope <= STUCK if subject.twice else (slope <= STUCK_AT_KINK) & (not subject.convex)
+    runaway = (best.abs().amax(-1) > FAR_OUT) & ~converged  # far out, and it still falls
+    if subject.twice and subject.loss.smooth:
+        rows = (~converged & ~runaway).nonzero()[:, 0]
+        best[rows], slope[rows] = problem.descend(problem.risk, best[rows], rows)
+        converged = slope <= STUCK
+    # Cutting planes are exact and slow: they come first only where kinks are declared.
+    for planes in (False, True, False) if subject.loss.smooth else (True, False):
+        rows = (~converged & ~runaway).nonzero()[:, 0]
+        if planes and subject.convex:
+            for row in rows.tolist():
+                point, gap = problem.cut_planes(row)
+                if gap <= 1e-9:
+                    best[row], converged[row] = point, True
+        elif not planes and len(rows):
+            best[rows], slope[rows] = problem.descend_kinks(best[rows], rows, seed=seed)
+            converged[rows] = slope[rows] <= STUCK_AT_KINK
+    return converged
+
+
+def _useful_starts(problem: RiskProblem, seed: int) -> list[Tensor]:
+    """Return the starts that find the least risk of at least one of a few rows, and the likely ones."""
+    n_rows, d = len(problem.eta), problem.n_unknowns
+    generator = torch.Generator().manual_seed(seed)
+    likely = problem.guess()
+    sizes = torch.tensor([3.0, 30.0, -3.0], dtype=torch.float64)
+    single = torch.einsum("s,ij->isj", sizes, torch.eye(d, dtype=torch.float64)[:10]).reshape(-1, 1, d)
+    starts = [*likely, *single.expand(-1, n_rows, -1)]
+    starts += [size * torch.randn(n_rows, d, generator=generator, dtype=torch.float64) for size in (1.0, 3.0, 10.0)]
+    few = torch.arange(0, n_rows, max(1, n_rows // 24))
+    _, _, (_, risk) = _descend_all(problem, torch.stack(starts)[:, few], few, seed)
+    lowest = torch.cummin(risk, 0).values
+    lower = (lowest[1:] < lowest[:-1] - problem.subject.tolerance).any(-1).tolist()
+    return [start for i, start in enumerate(starts) if i < len(likely) or lower[i - 1]]
+
+
+def _rivals(subject: ExaminedLoss, eta: Tensor, scores: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
+    """Return other ends of as small a risk but a decision of another quality, where there are any."""
+    highest = subject.risk(scores, eta) + subject.tolerance
+    wrong = subject.is_wrong(scores, eta)
+    rival = scores.clone()
+    for other, risk in zip(*ends, strict=True):
+        differs = (risk <= highest) & (subject.is_wrong(other, eta) != wrong)
+        rival[differs] = other[differs]
+    return rival
+
+
+def settle(subject: ExaminedLoss, eta: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
     """Descend from several scores of each row until rounding stops it, also with the scores of rare classes lowered.
 
     A class of probability 1e-4 hardly changes the risk, so that a descent may stop before its score is low enough.
@@ -458,7 +384,7 @@ def settle(subject: ExaminedLoss, eta: Tensor, candidates: Sequence[Tensor]) -> 
     ----------
     subject : ExaminedLoss
     eta : tensor of shape (n_rows, n_classes)
-    candidates : sequence of tensors of shape (n_rows, n_outputs)
+    candidates : tensor of shape (n_candidates, n_rows, n_outputs)
 
     Returns
     -------
@@ -467,146 +393,25 @@ def settle(subject: ExaminedLoss, eta: Tensor, candidates: Sequence[Tensor]) -> 
     right : boolean tensor of shape (n_rows,)
         Whether all scores that are as low, up to rounding, and as level take a best decision.
     """
-    lowered = [torch.zeros(len(eta), subject.n_outputs, dtype=torch.float64)]
+    starts = [candidates, 10 * candidates, 1000 * candidates]
     if subject.n_outputs >= subject.n_classes:
         beyond = (0, subject.n_outputs - subject.n_classes)
         rare = ((eta > 0) & (eta < 0.01)).double()
         lowered = [pad(never * (eta == 0) + less * rare, beyond) for never in (0, 30, 100) for less in (0, 1, 2, 4)]
-    starts = [scores - less for scores in candidates for less in lowered]
-    starts += [factor * scores for scores in candidates for factor in (10.0, 1000.0)]
-    problem = RiskProblem.of(subject, Ties.none(eta, subject.n_outputs))
-    slopes = [torch.zeros(len(eta), dtype=torch.float64)] * len(starts)
-    if subject.facts.twice:
-        descents = [problem.descend(problem.risk, start, max_steps=100, tolerance=0.0) for start in starts]
-        starts, slopes = [end for end, _ in descents], [slope for _, slope in descents]
-    ends, slope = torch.stack(starts), torch.stack(slopes)
-    risks = torch.stack([subject.risk(end, eta) for end in ends])
-    wrong = torch.stack([subject.target.excess(subject.decide(end), eta) > WRONG for end in ends])
+        starts += [candidates - less for less in lowered[1:]]
+    ends = torch.cat(starts)
+    n_starts = len(ends)
+    flat, rows = ends.flatten(0, 1), eta.repeat(n_starts, 1)
+    slope = torch.zeros(len(flat), dtype=torch.float64)
+    if subject.twice:
+        problem = RiskProblem(subject, rows)
+        flat, slope = problem.descend(problem.risk, flat, max_steps=100, tolerance=0.0)
+    risks, wrong, slope = (
+        each.reshape(n_starts, -1) for each in (subject.risk(flat, rows), subject.is_wrong(flat, rows), slope)
+    )
     lowest = risks.min(0)
     as_low = risks <= lowest.values + 4 * subject.scale.noise * (1 + lowest.values.abs())
     level = torch.where(as_low, slope, torch.inf)
     as_level = level <= level.amin(0)
-    return ends[lowest.indices, torch.arange(len(eta))], ~(wrong & as_low & as_level).any(0)
-
-
-def _one_minimum(problem: RiskProblem, *, twice: bool = True) -> tuple[Tensor, Tensor]:
-    """Minimise convex risks by Newton's method; where it meets a kink, by cutting planes and by sampled gradients."""
-    n_rows, n_unknowns = problem.n_rows, problem.ties.n_unknowns
-    unknowns = torch.zeros(n_rows, n_unknowns, dtype=torch.float64)
-    converged = torch.zeros(n_rows, dtype=torch.bool)
-    lost = torch.zeros(n_rows, dtype=torch.bool)
-    if twice:
-        unknowns, slope = problem.descend_from_guess(problem.risk, n_unknowns)
-        converged, lost = slope <= STUCK, _runaway(unknowns, slope)
-    ways = [_by_samples, _by_planes] if problem.loss.smooth else [_by_planes, _by_samples]
-    for way in ways:
-        stuck = (~converged & ~lost).nonzero()[:, 0]
-        if len(stuck) and not problem.deadline.passed:
-            unknowns[stuck], converged[stuck] = way(problem.select(stuck), unknowns[stuck])
-    return problem.ties.scores(unknowns, torch.arange(n_rows)), converged
-
-
-def _runaway(points: Tensor, slope: Tensor) -> Tensor:
-    """Return the rows that are far out and still fall: their risk has no lower bound."""
-    return (points.abs().amax(-1) > FAR_OUT) & (slope > STUCK)
-
-
-def _by_samples(problem: RiskProblem, start: Tensor) -> tuple[Tensor, Tensor]:
-    points, slope = problem.descend_kinks(start)
-    return points, slope <= STUCK_AT_KINK
-
-
-def _by_planes(problem: RiskProblem, start: Tensor) -> tuple[Tensor, Tensor]:
-    points, converged = start.clone(), torch.zeros(problem.n_rows, dtype=torch.bool)
-    for row in range(problem.n_rows):
-        if problem.deadline.passed:
-            break
-        point, gap = problem.cut_planes(row)
-        if gap <= 1e-9:
-            points[row], converged[row] = point, True
-    return points, converged
-
-
-def _descend_from(problem: RiskProblem, start: Tensor, seed: int, *, newton: bool) -> tuple[Tensor, Tensor]:
-    if newton:
-        return problem.descend(problem.risk, start, max_steps=60)
-    return problem.descend_kinks(start, max_steps=60, seed=seed)
-
-
-def _many_starts(
-    subject: ExaminedLoss, problem: RiskProblem, eta: Tensor, enough: int, seed: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    everywhere = torch.arange(problem.n_rows)
-    best = torch.zeros(problem.n_rows, problem.ties.n_unknowns, dtype=torch.float64)
-    lowest = torch.full((problem.n_rows,), torch.inf, dtype=torch.float64)
-    slope = lowest.clone()
-    ends: list[tuple[Tensor, Tensor]] = []
-    newton = subject.facts.twice
-    for start in islice(_starts(problem, seed), enough):
-        if problem.deadline.passed:
-            break
-        points, left = _descend_from(problem, start, seed, newton=newton)
-        scores = problem.ties.scores(points, everywhere)
-        risk = problem.risk_of_scores(scores)
-        ends.append((scores, risk))
-        lower = risk < lowest - 1e-12
-        best[lower], lowest[lower], slope[lower] = points[lower], risk[lower], left[lower]
-    converged = slope <= (STUCK if newton else STUCK_AT_KINK)
-    again = (~converged & lowest.isfinite() & ~_runaway(best, slope)).nonzero()[:, 0]
-    if len(again) and not problem.deadline.passed:
-        part = problem.select(again)
-        if newton:
-            best[again], slope[again] = part.descend(part.risk, best[again])
-            converged[again] = slope[again] <= STUCK
-        kept = again[~converged[again]]
-        if len(kept):
-            best[kept], converged[kept] = _by_samples(problem.select(kept), best[kept])
-    scores = problem.ties.scores(best, everywhere)
-    return scores, converged, _rivals(subject, eta, scores, ends)
-
-
-def _starts_that_help(subject: ExaminedLoss, problem: RiskProblem, seed: int) -> int:
-    """Try every start on a few rows; return how many of them, in their order, it takes to find the least risk."""
-    few = problem.select(torch.arange(0, problem.n_rows, max(1, problem.n_rows // 24)))
-    lowest = torch.full((few.n_rows,), torch.inf, dtype=torch.float64)
-    enough = 3
-    for number, start in enumerate(_starts(few, seed), 1):
-        if problem.deadline.passed:
-            break
-        points, _ = _descend_from(few, start, seed, newton=subject.facts.twice)
-        risk = few.risk_of_scores(few.ties.scores(points, torch.arange(few.n_rows)))
-        if bool((risk < lowest - subject.tolerance).any()):
-            enough = max(enough, number)
-        lowest = torch.minimum(lowest, risk)
-    return enough
-
-
-def _starts(problem: RiskProblem, seed: int) -> Iterator[Tensor]:
-    """Yield starts for all rows: likely ones, single large scores, and random ones."""
-    everywhere = torch.arange(problem.n_rows)
-    d = problem.ties.n_unknowns
-    yield problem.guess()
-    yield torch.zeros(problem.n_rows, d, dtype=torch.float64)
-    if d >= problem.n_groups:
-        yield problem.likely(everywhere)[1]
-    generator = torch.Generator().manual_seed(seed)
-    shapes = [sign * size * torch.eye(d, dtype=torch.float64)[i] for i in range(min(d, 10)) for size, sign in _SIZES]
-    for shape in shapes:
-        yield shape.expand(problem.n_rows, -1).clone()
-    for size in (1.0, 3.0, 10.0):
-        yield size * torch.randn(problem.n_rows, d, generator=generator, dtype=torch.float64)
-
-
-_SIZES = ((3.0, 1.0), (30.0, 1.0), (3.0, -1.0))
-
-
-def _rivals(subject: ExaminedLoss, eta: Tensor, scores: Tensor, ends: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return other ends of as small a risk but a decision of another quality, where there are any."""
-    risk = subject.risk(scores, eta)
-    right = subject.target.excess(subject.decide(scores), eta) <= 1e-9
-    rival = scores.clone()
-    for other, other_risk in ends:
-        as_low = other_risk <= risk + subject.tolerance
-        differs = (subject.target.excess(subject.decide(other), eta) <= 1e-9) != right
-        rival[as_low & differs] = other[as_low & differs]
-    return rival
+    best = flat.reshape(ends.shape)[lowest.indices, torch.arange(len(eta))]
+    return best, ~(wrong & as_low & as_level).any(0)

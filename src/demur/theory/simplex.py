@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from demur.theory.bayes import Target
+from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.pointwise_risk import equal_values
 
 __all__ = [
     "Region",
-    "boundary_eta",
     "extreme_over",
     "over_all_classes",
     "random_eta",
-    "random_tied_eta",
     "structured_eta",
     "tops_around",
 ]
@@ -54,79 +53,24 @@ def tops_around(cost: float, n_classes: int) -> Tensor:
 
 
 def structured_eta(tops: Tensor, n_classes: int) -> Tensor:
-    """Return each top with the rest spread in extreme ways: equally over m classes, little on the last, half on one.
+    """Return each top with the rest spread in extreme ways: equally over m classes, or most of it on one class.
 
     Examples
     --------
     >>> structured_eta(torch.tensor([0.8], dtype=torch.float64), 3)[:4].round(decimals=4).tolist()
-    [[0.8, 0.1, 0.1], [0.8, 0.2, 0.0], [0.8, 0.1998, 0.0002], [0.8, 0.1994, 0.0006]]
+    [[0.8, 0.1, 0.1], [0.8, 0.2, 0.0], [0.8, 0.1998, 0.0002], [0.8, 0.15, 0.05]]
     """
     rest = n_classes - 1
     sizes = sorted({rest, rest - 1, n_classes // 2, 3, 2, 1}, reverse=True)
     shapes = [_first(m, rest) for m in sizes if 1 <= m <= rest]
-    if rest >= 2:
-        last = torch.eye(rest, dtype=torch.float64)[-1]
-        shapes += [
-            0.999 * _first(m, rest) + 0.001 * (_first(rest, rest) - _first(m, rest) * m / rest) / (1 - m / rest)
-            for m in (1, 2)
-            if m < rest
-        ]
-        shapes += [(1 - small) * _first(1, rest) + small * last for small in SMALL_SHARES]
-        shapes.append(0.5 * _first(1, rest) + 0.5 * _first(rest, rest))
+    if rest > 1:
+        likeliest, others, last = _first(1, rest), _first(rest - 1, rest).flip(0), _first(1, rest).flip(0)
+        rare = [(0.001, others), (0.25, others), *((share, last) for share in SMALL_SHARES)]
+        shapes += [(1 - share) * likeliest + share * where for share, where in rare]
     spread = torch.stack(shapes)
     top = tops.repeat_interleave(len(spread)).unsqueeze(-1)
     eta = torch.cat([top, (1 - top) * spread.repeat(len(tops), 1)], -1)
     return eta[eta[:, 1:].amax(-1) < eta[:, 0]]
-
-
-def random_eta(n_rows: int, n_classes: int, cost: float, generator: torch.Generator) -> Tensor:
-    """Return Dirichlet draws of varied concentration, half of them moved so that max eta is near 1 - c.
-
-    The largest is anywhere.
-
-    Examples
-    --------
-    >>> eta = random_eta(100, 5, 0.2, torch.Generator().manual_seed(0))
-    >>> eta.shape, bool(torch.allclose(eta.sum(-1), torch.ones(100, dtype=torch.float64)))
-    (torch.Size([100, 5]), True)
-    """
-    uniform = torch.rand(n_rows, 4, generator=generator, dtype=torch.float64)
-    concentration = 10 ** (2 * uniform[:, :1] - 1.3)
-    # Exponentials to a power stand in for Gamma variables, which torch cannot draw from a generator.
-    draws = torch.empty(n_rows, n_classes, dtype=torch.float64).exponential_(generator=generator) ** (1 / concentration)
-    eta = draws / draws.sum(-1, keepdim=True)
-    top = 1 - cost + 0.1 * (2 * uniform[:, 1] - 1)
-    near = (uniform[:, 2] < 0.5) & (top < 1) & (top > 1 / n_classes)
-    place = eta.argmax(-1, keepdim=True)
-    others = eta.scatter(-1, place, 0.0)
-    others = others / others.sum(-1, keepdim=True).clamp(min=1e-300) * (1 - top.unsqueeze(-1))
-    moved = others.scatter(-1, place, top.unsqueeze(-1))
-    fits = near & (others.amax(-1) < top) & ((moved.sum(-1) - 1).abs() < 1e-9)
-    eta = torch.where(fits.unsqueeze(-1), moved, eta)
-    return eta[(eta.amax(-1) - (1 - cost)).abs() >= NEAREST]
-
-
-def random_tied_eta(n_rows: int, n_classes: int, cost: float, generator: torch.Generator) -> Tensor:
-    """Return rows with at most four different values, class 0 on top: small problems for any number of classes.
-
-    Examples
-    --------
-    >>> eta = random_tied_eta(50, 100, 0.2, torch.Generator().manual_seed(0))
-    >>> max(len(row.unique()) for row in eta)
-    4
-    """
-    rest = n_classes - 1
-    uniform = torch.rand(n_rows, 8, generator=generator, dtype=torch.float64)
-    top = torch.where(uniform[:, 0] < 0.7, 1 - cost + 0.1 * (2 * uniform[:, 1] - 1), uniform[:, 1])
-    cuts = (uniform[:, 2:4] ** 2 * (rest + 1)).long().clamp(max=rest).sort(-1).values
-    number = torch.arange(rest).unsqueeze(0)
-    part = (number >= cuts[:, :1]).long() + (number >= cuts[:, 1:]).long()
-    values = uniform[:, 4:7] ** 3 * (uniform[:, 4:7] > 0.2)
-    spread = values.gather(-1, part)
-    total = spread.sum(-1, keepdim=True)
-    eta = torch.cat([top.unsqueeze(-1), (1 - top).unsqueeze(-1) * spread / total.clamp(min=1e-300)], -1)
-    valid = (total[:, 0] > 0) & (top > 0) & (top < 1) & (eta[:, 1:].amax(-1) <= eta[:, 0])
-    return eta[valid & ((top - (1 - cost)).abs() >= NEAREST)]
 
 
 def over_all_classes(eta: Tensor, limit: int) -> Tensor:
@@ -148,27 +92,45 @@ def over_all_classes(eta: Tensor, limit: int) -> Tensor:
     return rows.reshape(-1, n_classes)
 
 
-def boundary_eta(target: Target, n_pairs: int, generator: torch.Generator) -> Tensor:
-    """Return rows on both sides of the boundaries between decisions, whatever they cost, from a hundredth near to far.
+def random_eta(target: Target, n_pairs: int, generator: torch.Generator, *, tied: bool = False) -> Tensor:
+    """Return random rows on both sides of the boundaries between decisions, from a thousandth near to far.
 
     Pairs of random eta with different best decisions are joined by a segment, and the place where the best decision
-    changes is found by halving it.
+    changes is found by bisection. There are at most ten rows for each pair.
+
+    Parameters
+    ----------
+    target : Target
+    n_pairs : int
+    generator : Generator
+    tied : bool
+        Whether all classes but the first share three values: small problems for any number of classes.
 
     Examples
     --------
     >>> from demur.theory.bayes import as_target
     >>> target = as_target([0.1, 0.3, 0.3], 3)
-    >>> eta = boundary_eta(target, 20, torch.Generator().manual_seed(0))
+    >>> eta = random_eta(target, 20, torch.Generator().manual_seed(0))
     >>> bool((target.clearance(eta) < 0.05).any()), sorted(set(target.best(eta).tolist()))
     (True, [-1, 0, 1, 2])
     """
-    n_classes = target.n_classes
-    power = torch.tensor([0.3, 1.0, 3.0, 8.0], dtype=torch.float64)[torch.arange(4 * n_pairs) % 4].unsqueeze(-1)
+    n_draws = 4 * n_pairs
+    shape = (n_draws, target.n_classes)
+    power = torch.tensor([0.3, 1.0, 3.0, 8.0], dtype=torch.float64)[torch.arange(n_draws) % 4].unsqueeze(-1)
+    groups = torch.randint(1, 4, shape, generator=generator)
+    groups[:, 0] = 0
     ends = []
     for _ in range(2):
-        draws = torch.empty(4 * n_pairs, n_classes, dtype=torch.float64).exponential_(generator=generator) ** power
-        ends.append(draws / draws.sum(-1, keepdim=True))
+        if tied:
+            draws = torch.empty(n_draws, 4, dtype=torch.float64).exponential_(generator=generator).gather(-1, groups)
+        else:
+            draws = torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
+        ends.append(draws**power / (draws**power).sum(-1, keepdim=True))
     one, other = ends
+    # Most classes are rarely likely enough to be answered: lift one class, the first where the others are tied.
+    place = groups[:, 0] if tied else torch.randint(target.n_classes, (n_draws,), generator=generator)
+    weight = torch.rand(n_draws, 1, generator=generator, dtype=torch.float64) ** 0.25
+    one = (1 - weight) * one + weight * torch.eye(target.n_classes, dtype=torch.float64)[place]
     differ = (target.best(one) != target.best(other)).nonzero()[:n_pairs, 0]
     one, other = one[differ], other[differ]
     near, far, start = one.clone(), other.clone(), target.best(one)
@@ -177,19 +139,12 @@ def boundary_eta(target: Target, n_pairs: int, generator: torch.Generator) -> Te
         same = (target.best(middle) == start).unsqueeze(-1)
         near, far = torch.where(same, middle, near), torch.where(same, far, middle)
     steps = torch.tensor([1e-3, 0.01, 0.1, 0.5, 1.0], dtype=torch.float64)[:, None, None]
-    rows = torch.cat([near + steps * (one - near), far + steps * (other - far)]).reshape(-1, n_classes)
+    rows = torch.cat([near + steps * (one - near), far + steps * (other - far)]).reshape(-1, target.n_classes)
     return rows[target.clearance(rows) >= NEAREST]
 
 
 def extreme_over(
-    function: Callable[[Tensor], Tensor],
-    n_classes: int,
-    cost: float,
-    region: Region,
-    *,
-    symmetric: bool,
-    seed: int = 0,
-    rounds: int = 2,
+    function: Callable[[Tensor], Tensor], subject: ExaminedLoss, region: Region, *, seed: int = 0, rounds: int = 2
 ) -> tuple[float, NDArray[np.float64]]:
     """Return the largest value of a function of eta over a region, and where: structured rows, then local search.
 
@@ -198,17 +153,25 @@ def extreme_over(
 
     Examples
     --------
-    >>> value, eta = extreme_over(lambda eta: eta[:, 1], 3, 0.2, "boundary", symmetric=True)
+    >>> from demur.losses import get
+    >>> subject = ExaminedLoss.untried(get("ce"), 3, 0.2, symmetric=True)
+    >>> value, eta = extreme_over(lambda eta: eta[:, 1], subject, "boundary")
     >>> round(value, 6), eta.round(6)
     (0.2, array([0.8, 0.2, 0. ]))
     """
+    n_classes, cost = subject.n_classes, subject.target.single
+    assert cost is not None
+    tops = torch.cat([torch.tensor([1 - cost], dtype=torch.float64), tops_around(cost, n_classes)])
+    inside = {"answer": tops >= 1 - cost, "reject": tops <= 1 - cost, "boundary": tops == 1 - cost}[region]
+    eta = structured_eta(tops[inside], n_classes)
+    if not subject.symmetric:
+        eta = over_all_classes(eta, limit=max(40 * n_classes, 240))
     generator = torch.Generator().manual_seed(seed)
-    eta = _candidates(n_classes, cost, region, symmetric=symmetric)
     values = function(eta)
     best, at = float(values.max()), eta[values.argmax()]
     for round_number in range(rounds):
         leaders = eta[values.topk(min(6, len(eta))).indices]
-        eta = _neighbours(leaders, 0.3 * 0.1**round_number, cost, region, generator)
+        eta = _neighbours(leaders, 0.3 * 0.1**round_number, cost, generator)
         if not len(eta):
             break
         values = function(eta)
@@ -217,30 +180,17 @@ def extreme_over(
     return best, at.numpy()
 
 
-def _candidates(n_classes: int, cost: float, region: Region, *, symmetric: bool) -> Tensor:
-    threshold = torch.tensor([1 - cost], dtype=torch.float64)
-    tops = torch.cat([threshold, tops_around(cost, n_classes)])
-    inside = {"answer": tops >= threshold, "reject": tops <= threshold, "boundary": tops == threshold}[region]
-    eta = structured_eta(tops[inside], n_classes)
-    return eta if symmetric else over_all_classes(eta, limit=max(40 * n_classes, 240))
-
-
-def _neighbours(leaders: Tensor, scale: float, cost: float, region: Region, generator: torch.Generator) -> Tensor:
-    """Vary each leader, keeping its ties and its region."""
+def _neighbours(leaders: Tensor, scale: float, cost: float, generator: torch.Generator) -> Tensor:
+    """Vary each leader, keeping its ties and its side of the boundary."""
     eta = leaders.repeat_interleave(8, 0)
-    groups = equal_values(eta)
-    noise = torch.randn(eta.shape, generator=generator, dtype=torch.float64).gather(-1, groups) * scale
+    noise = torch.randn(eta.shape, generator=generator, dtype=torch.float64).gather(-1, equal_values(eta)) * scale
     place = eta.argmax(-1, keepdim=True)
-    top = eta.gather(-1, place)
-    if region != "boundary":
-        top = 1 - cost + (top - (1 - cost)) * torch.exp(noise.gather(-1, place))
-        top = top.clamp(min=1 - cost if region == "answer" else 1 / eta.shape[-1], max=1 - 1e-9)
-        top = top if region == "answer" else top.clamp(max=1 - cost)
+    top = 1 - cost + (eta.gather(-1, place) - (1 - cost)) * torch.exp(noise.gather(-1, place))
     others = (eta * torch.exp(noise)).scatter(-1, place, 0.0)
     total = others.sum(-1, keepdim=True)
     others = others / total.clamp(min=1e-300) * (1 - top)
     varied = others.scatter(-1, place, top)
-    return varied[(total[:, 0] > 0) & (others.amax(-1) < top[:, 0])]
+    return varied[(total[:, 0] > 0) & (top[:, 0] < 1) & (others.amax(-1) < top[:, 0])]
 
 
 def _first(m: int, n: int) -> Tensor:

@@ -17,9 +17,8 @@ from demur.losses import Loss, get
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.margins import own_fact
 from demur.theory.bayes import require_cost, require_n_classes
-from demur.theory.descent import ENDLESS, Deadline
-from demur.theory.examined_loss import scale_of
-from demur.theory.pointwise_risk import RiskProblem, Ties
+from demur.theory.examined_loss import ExaminedLoss
+from demur.theory.pointwise_risk import RiskProblem
 from demur.theory.simplex import Region, extreme_over
 from demur.workers import single_threaded_kernels
 
@@ -42,8 +41,6 @@ class TheoremFour:
         The eta of the first two.
     least_curvature : float
         The least second derivative in r at r = 0, which the theorem assumes positive.
-    n_eta : int
-        How many eta were tried.
     tolerance : float
         What counts as zero.
     """
@@ -55,7 +52,6 @@ class TheoremFour:
     worst_answer: NDArray[np.float64]
     worst_reject: NDArray[np.float64]
     least_curvature: float
-    n_eta: int
     tolerance: float
 
     @property
@@ -75,9 +71,7 @@ class TheoremFour:
         return self.least_curvature > 0
 
 
-def theorem_four(
-    loss: Loss, n_classes: int, cost: float, *, symmetric: bool, seed: int = 0, deadline: Deadline = ENDLESS
-) -> TheoremFour:
+def theorem_four(subject: ExaminedLoss, *, seed: int = 0) -> TheoremFour:
     """Find the supremum and the infimum of Theorem 4 (Eq. 5) and of Corollary 5 (Eq. 6).
 
     The class scores are those that minimise the risk at r = 0. The theorem takes them from the joint minimiser;
@@ -86,41 +80,32 @@ def theorem_four(
 
     Parameters
     ----------
-    loss : Loss
-        With a rejector: the last score, accept iff positive.
-    n_classes : int
-    cost : float
-    symmetric : bool
-        Whether the loss treats the classes alike.
+    subject : ExaminedLoss
+        With a rejector, the last score (accept iff positive), and one price of rejecting.
     seed : int
-    deadline : Deadline
-        When to return what there is.
 
     Examples
     --------
     >>> from demur.losses import get
-    >>> found = theorem_four(get("apc+exp", beta="acc"), 3, 0.2, symmetric=True)
+    >>> found = theorem_four(ExaminedLoss.untried(get("apc+exp", beta="acc"), 3, 0.2, symmetric=True))
     >>> abs(round(found.sup_answer, 6)), round(found.inf_reject, 4), set(found.fails)
     (0.0, -0.5314, {'false_accept'})
     """
     curvatures: list[float] = []
-    counts: list[int] = []
 
     def slope(eta: Tensor) -> Tensor:
-        h, curvature = rejector_slope(loss, eta, cost, symmetric=symmetric, deadline=deadline)
+        h, curvature = rejector_slope(subject, eta)
         curvatures.append(float(curvature.min()))
-        counts.append(len(eta))
         return h
 
     def extreme(region: Region, sign: float) -> tuple[float, NDArray[np.float64]]:
-        value, eta = extreme_over(lambda e: sign * slope(e), n_classes, cost, region, symmetric=symmetric, seed=seed)
+        value, eta = extreme_over(lambda e: sign * slope(e), subject, region, seed=seed)
         return sign * value, eta
 
     sup_answer, worst_answer = extreme("answer", 1)
     inf_reject, worst_reject = extreme("reject", -1)
     sup_boundary, _ = extreme("boundary", 1)
     inf_boundary, _ = extreme("boundary", -1)
-    unit = scale_of(loss, n_classes, cost).unit
     return TheoremFour(
         sup_answer,
         inf_reject,
@@ -129,14 +114,11 @@ def theorem_four(
         worst_answer,
         worst_reject,
         least_curvature=min(curvatures),
-        n_eta=sum(counts),
-        tolerance=1e-8 * max(unit, abs(sup_answer), abs(inf_reject)),
+        tolerance=1e-8 * max(subject.scale.unit, abs(sup_answer), abs(inf_reject)),
     )
 
 
-def rejector_slope(
-    loss: Loss, eta: Tensor, cost: float, *, symmetric: bool, deadline: Deadline = ENDLESS
-) -> tuple[Tensor, Tensor]:
+def rejector_slope(subject: ExaminedLoss, eta: Tensor) -> tuple[Tensor, Tensor]:
     """Return dW/dr and d2W/dr2 at r = 0, with the class scores that are best there, for each row of eta.
 
     Examples
@@ -145,31 +127,18 @@ def rejector_slope(
 
     >>> from demur.losses import get
     >>> eta = torch.tensor([[0.8, 0.2]], dtype=torch.float64)
-    >>> rejector_slope(get("apc+exp", beta=1.0), eta, 0.2, symmetric=True)[0].round(decimals=6)
+    >>> rejector_slope(ExaminedLoss.untried(get("apc+exp", beta=1.0), 2, 0.2), eta)[0].round(decimals=6)
     tensor([0.6000], dtype=torch.float64)
     """
-    first = torch.empty(len(eta), dtype=torch.float64)
-    second = torch.empty_like(first)
-    n_outputs = loss.n_outputs(eta.shape[-1])
-    scale = scale_of(loss, eta.shape[-1], cost)
-    for rows, ties in Ties.batches(eta, n_outputs, symmetric=symmetric):
-        first[rows], second[rows] = _slope_of(RiskProblem(loss, ties, cost, scale, deadline=deadline))
-    return first * scale.unit, second * scale.unit
-
-
-def _slope_of(problem: RiskProblem) -> tuple[Tensor, Tensor]:
-    def at(unknowns: Tensor, r: Tensor, rows: Tensor) -> Tensor:
-        return problem.risk(torch.cat([unknowns, r], -1), rows)
-
-    def without_rejector(unknowns: Tensor, rows: Tensor) -> Tensor:
-        return at(unknowns, unknowns.new_zeros(len(unknowns), 1), rows)
-
-    unknowns, _ = problem.descend_from_guess(without_rejector, problem.ties.n_unknowns - 1)
-    r = torch.zeros(problem.n_rows, 1, dtype=torch.float64, requires_grad=True)
-    risk = at(unknowns, r, torch.arange(problem.n_rows))
-    (slope,) = torch.autograd.grad(risk.sum(), r, create_graph=True)
-    (curvature,) = torch.autograd.grad(slope.sum(), r, materialize_grads=True)
-    return slope.detach()[:, 0], curvature[:, 0]
+    first, second = torch.empty(2, len(eta), dtype=torch.float64)
+    for rows, problem in RiskProblem.batches(subject, eta):
+        unknowns, _ = problem.minimise_without_last()
+        r = unknowns[:, -1:].requires_grad_()
+        risk = problem.risk(torch.cat([unknowns[:, :-1].detach(), r], -1), torch.arange(len(rows)))
+        (slope,) = torch.autograd.grad(risk.sum(), r, create_graph=True)
+        (curvature,) = torch.autograd.grad(slope.sum(), r, materialize_grads=True)
+        first[rows], second[rows] = slope.detach()[:, 0], curvature[:, 0]
+    return first * subject.scale.unit, second * subject.scale.unit
 
 
 def beta_bounds(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[float, float]:
@@ -241,26 +210,22 @@ def numeric_beta_bounds(
             f"beta has no bounds for {subject.name}: Corollary 5 needs differentiable phi and psi, got {subject.phi} "
             f"and {subject.psi_or_phi}."
         )
-    unit = replace(subject, beta=1.0)
-    symmetric = unit.n_outputs(n_classes) > n_classes
+    symmetric = subject.n_outputs(n_classes) > n_classes
     middle = torch.full((1, n_classes), 1 / n_classes, dtype=torch.float64)
-    once, twice, thrice = (
-        float(rejector_slope(replace(subject, beta=b), middle, cost, symmetric=symmetric)[0]) for b in (1.0, 2.0, 3.0)
+    unit, double = (
+        ExaminedLoss.untried(replace(subject, beta=beta), n_classes, cost, symmetric=symmetric) for beta in (1.0, 2.0)
     )
+    once, twice = (float(rejector_slope(each, middle)[0]) for each in (unit, double))
     per_beta = twice - once
     if abs(per_beta) < 1e-12 * (1 + abs(once)):
         raise InputError(f"beta has no effect at r = 0 for psi = {subject.psi_or_phi}: its slope there is zero.")
-    if abs(thrice - twice - per_beta) > 1e-6 * (abs(per_beta) + abs(once)):
-        raise InputError(
-            f"the slope of {subject.name} at r = 0 is not linear in beta, so that beta has no such bounds."
-        )
 
     def beta_of(eta: Tensor) -> Tensor:
-        slope, _ = rejector_slope(unit, eta, cost, symmetric=symmetric)
+        slope, _ = rejector_slope(unit, eta)
         return (slope - per_beta) / -per_beta
 
-    acc, _ = extreme_over(beta_of, n_classes, cost, "answer", symmetric=symmetric, rounds=rounds)
-    rej, _ = extreme_over(lambda eta: -beta_of(eta), n_classes, cost, "reject", symmetric=symmetric, rounds=rounds)
+    acc, _ = extreme_over(beta_of, unit, "answer", rounds=rounds)
+    rej, _ = extreme_over(lambda eta: -beta_of(eta), unit, "reject", rounds=rounds)
     return acc, -rej
 
 
