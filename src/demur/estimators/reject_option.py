@@ -26,15 +26,16 @@ from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import (
+    KnownRows,
     RejectingClassifier,
     check_two_classes,
     checked_labels,
     choose_reject_label,
+    proba_of,
     row_weights,
 )
-from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
-from demur.estimators.table_encoding import KnownRows
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
 
