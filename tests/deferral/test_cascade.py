@@ -133,7 +133,7 @@ def test_stored_curves(name, share, seeds, data_folder):
 
     The curves are read off at equal spending, in the mean over halvings; 0.002 is less than the standard error of one
     stored figure. What the cascade is made of was chosen on parts of the fitting halves of ferplus, which is checked at
-    every budget; the others are larger and checked at every third.
+    every budget; yelp is checked at every third.
     """
     folder = data_folder / "deferral"
     prices = pd.read_csv(folder / "frugal_services.csv.gz").query("set == @name").set_index("service")
@@ -143,7 +143,7 @@ def test_stored_curves(name, share, seeds, data_folder):
     confidence, y = table[[f"{service}_conf" for service in prices]].to_numpy(), table.label.to_numpy()
     curves = pd.read_csv(folder / "frugal_cascade_curves.csv.gz").query("set == @name")
     curves = curves[~curves.method.str.startswith("single")].groupby(["budget", "method"]).accuracy.mean()
-    stored = curves.groupby("budget").max().iloc[:: 1 if name == "ferplus" else 3]
+    stored = curves.groupby("budget").max().iloc[:: 3 if name == "yelp" else 1]
     runs, alone = [], []
     for seed in seeds:
         order = np.random.RandomState(seed).permutation(len(y))

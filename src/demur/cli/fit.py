@@ -13,6 +13,7 @@ from demur.cli.console import (
     check_new_model,
     is_watched,
     note,
+    print_calls,
     print_evaluation,
     print_fit,
     print_json,
@@ -39,6 +40,7 @@ from demur.cli.options import (
     panel,
     read_expert_options,
     read_limits,
+    read_services,
     share,
 )
 from demur.errors import InputError
@@ -50,12 +52,21 @@ if TYPE_CHECKING:
 __all__ = ["fit", "rule_of"]
 
 EXPERTS = panel("Experts")
+CASCADE = panel("Cascade")
 _EXCLUDES = {
     "proba": ("data", "model", "dayfirst", "time_split", "expert", "risk_group"),
     "expert": ("cost", "coverage", "max_risk", "cost_matrix"),
     "cost_matrix": ("cost", "coverage", "max_risk"),
+    "calls": (
+        *("data", "proba", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix"),
+        *("dayfirst", "keep", "drop", "report"),
+    ),
+    "mistake": ("budget",),
 }
-_ONLY_WITH = {"proba_kind": "proba", "calibration": "proba", "capacity": "expert", "risk_group": "max_risk"}
+_ONLY_WITH = {
+    **{"proba_kind": "proba", "calibration": "proba", "capacity": "expert", "risk_group": "max_risk"},
+    **{"calls": "service", "service": "calls", "human": "calls", "mistake": "calls", "budget": "calls"},
+}
 
 Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
 Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
@@ -73,6 +84,14 @@ RiskGroup = Annotated[str | None, DECISION(help="Column; --max-risk holds in eac
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, price.")]
 Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum number or share of rows.")]
+Calls = Annotated[str | None, CASCADE(help="Table of calls of several services, instead of DATA.")]
+Services = Annotated[
+    list[str] | None,
+    CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Two columns, and a price or a column of prices."),
+]
+Human = Annotated[float | None, CASCADE(help="Price of asking a person, who is always right.")]
+Mistake = Annotated[float | None, CASCADE(help="Cost of a mistake, on the scale of the prices.")]
+Budget = Annotated[float | None, CASCADE(help="Mean amount to spend per row, instead of --mistake.")]
 Test = Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")]
 Holdout = Annotated[float, VALIDATION(help="Share of rows to hold out if no --test.", callback=share(zero=True))]
 GroupSplit = Annotated[str | None, VALIDATION(help="Column of groups that are never split.")]
@@ -103,6 +122,11 @@ def fit(
     cost_matrix: CostTable = None,
     expert: Experts = None,
     capacity: Limits = None,
+    calls: Calls = None,
+    service: Services = None,
+    human: Human = None,
+    mistake: Mistake = None,
+    budget: Budget = None,
     test: Test = None,
     holdout: Holdout = 0.2,
     group_split: GroupSplit = None,
@@ -118,14 +142,22 @@ def fit(
     past answers which expert to ask about which rows. With --proba, only the
     calibration and the decision rule are fitted (--proba-kind: probabilities,
     percentages, log-probabilities, logits or votes). --model file.py:Class
-    trains your own loss. --drop, --keep, --expert and --capacity may be repeated.
+    trains your own loss. With --calls, the model is a cascade: it asks services one
+    by one until another call costs more than it saves. --drop, --keep, --expert,
+    --capacity and --service may be repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
     Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --out model/
+
+    Example: demur fit --calls calls.csv --target y --service small=a:sure_a:0.01 --service large=b:sure_b:0.1
+    --mistake 1 --out model/
     """
     given = dict(locals())
     _check(given)
+    if calls is not None:
+        _fit_calls(calls, given)
+        return
     source = proba or data
     if source is None:
         raise InputError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
@@ -148,6 +180,37 @@ def fit(
         say(" ".join(filter(None, [fitted.model.explain(), "It was not judged: no rows were held out."])))
     written = f"Wrote {out}" + (f" and {report}" if report else "")
     say(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv")
+
+
+def _fit_calls(calls: str, given: Mapping[str, Any]) -> None:
+    """Fit a cascade, write it, and print what it costs on rows held out."""
+    services, out = read_services(given["service"]), given["out"]
+    if given["mistake"] is None and given["budget"] is None:
+        raise InputError(
+            "--calls needs --mistake, the cost of a mistake, or --budget, the mean amount to spend per row."
+        )
+    check_new_model(out, given["force"])
+    from demur.deploy import save
+    from demur.tabular import evaluate_calls, fit_calls
+
+    files = ("test", "holdout", "group_split", "time_split", "delimiter", "decimal", "seed")
+    options = {name: given[name] for name in (*files, "human", "mistake", "budget")}
+    fitted = fit_calls(calls, given["target"], services, **options)
+    save(fitted.model, out, overwrite=given["force"])
+    held_out = fitted.held_out
+    judged = None if held_out is None else evaluate_calls(fitted.model, held_out, where=fitted.where)
+    for sentence in fitted.notes:
+        note(sentence)
+    if given["as_json"]:
+        found = {"folder": str(out), "seconds": fitted.seconds, "notes": fitted.notes, **fitted.model.facts}
+        print_json({**found, "evaluation": None if judged is None else judged.to_json()})
+        return
+    facts = fitted.model.facts
+    say(f"{calls}: a cascade from {facts['rows']:,} rows of {len(facts['classes']):,} classes, {fitted.seconds:.1f} s.")
+    say(f"  {fitted.model.explain()}")
+    if judged is not None:
+        print_calls(judged, f"on {judged.n_rows:,} {'other' if given['test'] else 'held-out'} rows")
+    say(f"Wrote {out}. Next: demur predict {out} NEW.csv --out next_calls.csv")
 
 
 def _check(given: Mapping[str, Any]) -> None:

@@ -314,7 +314,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         for name in (*answers, *confidences):
             if name not in self.services:
-                raise InputError(f"there is no service {name!r}: the services are {', '.join(map(repr, self.services))}.")
+                raise InputError(
+                    f"there is no service {name!r}: the services are {', '.join(map(repr, self.services))}."
+                )
         said = np.array([None] * len(self.services), dtype=object)
         said[:] = [answers.get(name) for name in self.services]
         sure = np.array([confidences.get(name) for name in self.services], dtype=np.float64)
@@ -324,6 +326,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if service is None:
             return NextCall("answer", None, label, confidence, spent)
         return NextCall("ask", service, None, confidence, spent)
+
+    def combine(self, answers: Any, confidence: ArrayLike) -> AnyArray:
+        """Return the likeliest class of each row given the answers of all services, as for :meth:`fit`."""
+        said, sure, _ = self._read(answers, confidence, len(np.asarray(confidence)))
+        found: AnyArray = self.classes_[self._known_by(said, sure)((1 << len(self.services)) - 1).label]
+        return found
 
     def certify(
         self, answers: Any, confidence: ArrayLike, y: ArrayLike, *, within: float = 0.01, delta: float = 0.05
@@ -384,8 +392,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             raise InputError(f"confidence must have the shape of answers, {said.shape}, got {sure.shape}.")
         for row, s in np.argwhere(given & ~np.isfinite(sure)).tolist():
             raise InputError(
-                f"row {row + 1:,} has an answer of {list(self.services)[s]!r} and the confidence {sure[row, s]:g}: give "
-                "every answer a finite confidence, a constant if there is none."
+                f"row {row + 1:,} has an answer of {list(self.services)[s]!r} and the confidence {sure[row, s]:g}: "
+                "give every answer a finite confidence, a constant if there is none."
             )
         return said, np.where(given, sure, 0.0), given
 
