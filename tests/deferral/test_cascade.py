@@ -115,7 +115,7 @@ def test_hostile_rows_are_refused_in_words(cascade):
         Cascade(PRICES).fit(answers[:, :2], confidence, y)
     with pytest.raises(InputError, match="confidence must have the shape"):
         Cascade(PRICES).fit(answers, confidence[:, :2], y)
-    with pytest.raises(InputError, match="row 1 has an answer of .cheap. and the confidence nan"):
+    with pytest.raises(InputError, match="row 1 has an answer of 'cheap' and the confidence nan"):
         Cascade(PRICES).fit(answers, confidence * np.nan, y)
     with pytest.raises(InputError, match=r"costs 0.1, more than the budget 0.01"):
         cascade.run(answers, confidence, budget=0.01)

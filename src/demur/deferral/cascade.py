@@ -265,7 +265,6 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         *,
         mistake: float | None = None,
         budget: float | None = None,
-        mix: bool = True,
     ) -> CascadeRun:
         """Run the cascade on rows with stored answers; answers that it does not buy are not used.
 
@@ -278,15 +277,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             As for :meth:`fit`; None or NaN for calls that were not made.
         mistake, budget : float, optional
             Other than those of the constructor; nothing is fitted again.
-        mix : bool, default True
-            Whether a budget is spent by mixing two policies at random. Otherwise every row is run by the most accurate
-            policy within the budget.
         """
         check_is_fitted(self, "policies_")
         said, sure, given = self._read(answers, confidence, len(np.asarray(confidence)))
         known, there = self._known_by(said, sure), given @ (1 << np.arange(given.shape[1]))
         at, ask = np.zeros((2, len(said)), dtype=np.int64)
-        for policy, rows in self._mixture(len(said), mistake, budget, mix):
+        for policy, rows in self._mixture(len(said), mistake, budget):
             at[rows], ask[rows] = (found[rows] for found in _follow(policy.first, policy.cuts, there, known))
         asked, names = self._asked(at)[:, : given.shape[1]], np.array([*self.services, HUMAN, None], dtype=object)
         label, proba = (_by_set(at, known, name) for name in ("label", "proba"))
@@ -303,7 +299,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     ) -> NextCall:
         """Return whom to ask next about one row, or what to answer.
 
-        A budget is kept without mixing policies, as by :meth:`run` with ``mix=False``.
+        There is nothing to mix for one row: a budget is kept by the most accurate policy within it.
 
         Parameters
         ----------
@@ -320,7 +316,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         said = np.array([None] * len(self.services), dtype=object)
         said[:] = [answers.get(name) for name in self.services]
         sure = np.array([confidences.get(name) for name in self.services], dtype=np.float64)
-        found = self.run(said[None], sure[None], mistake=mistake, budget=budget, mix=False)
+        found = self.run(said[None], sure[None], mistake=mistake, budget=budget)
         service, label = found.ask[0], found.label[:1].tolist()[0]
         confidence, spent = float(found.confidence[0]), float(found.spent[0])
         if service is None:
@@ -479,9 +475,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             cuts[some] = levels, following
         return {some: cuts[some] for some in subsets}
 
-    def _mixture(
-        self, n_rows: int, mistake: float | None, budget: float | None, mix: bool
-    ) -> list[tuple[Policy, Ints]]:
+    def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
         """Return policies and the rows that are run by each."""
         rows = np.arange(n_rows)
         if mistake is None and budget is None:
@@ -499,7 +493,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         above = int(np.searchsorted(costs, budget * (1 + 1e-12), side="right"))
         if above == 0:
             raise InputError(f"the cheapest service costs {costs[0]:g}, more than the budget {budget:g}.")
-        if above == len(costs) or not mix:
+        if above == len(costs):
             return [(self.policies_[above - 1], rows)]
         share = (budget - costs[above - 1]) / (costs[above] - costs[above - 1])
         dear = np.random.RandomState(self.random_state).permutation(n_rows) < int(share * n_rows)
@@ -584,6 +578,7 @@ def _follow(first: int, policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tupl
     ``given`` is the set of services that have answered each row. Where the next one has not, all others are used.
     """
     at, ask = np.zeros(len(given), dtype=np.int64), np.full(len(given), -1)
+    n_services = max(policy_cuts).bit_length()
     for some in (0, *policy_cuts):  # from the smallest set to the largest
         rows = np.flatnonzero(at == some)
         if not len(rows):
@@ -597,7 +592,8 @@ def _follow(first: int, policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tupl
             wanted = np.where(level <= levels[case], following[case], -1)
         rows, wanted = rows[wanted >= 0], wanted[wanted >= 0]
         there, bit = given[rows], 1 << wanted
-        more = np.where(there & bit, bit, there & ~some)
+        others = np.where(wanted < n_services, there & ~some, 0)  # nobody stands in for the human
+        more = np.where(there & bit, bit, others)
         at[rows] |= more
         ask[rows[more == 0]] = wanted[more == 0]
     return at, ask

@@ -54,7 +54,7 @@ class ServiceColumns:
         return [name for name in (self.confidence, self.price) if isinstance(name, str)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CallsModel(TableModel):
     """A cascade of services whose answers, confidences and prices are columns of a table. Made by :func:`fit_calls`.
 
@@ -112,7 +112,7 @@ class CallsModel(TableModel):
         if proba:
             self.check_proba()
         said, sure, paid = self.calls(table if isinstance(table, pa.RecordBatch) else as_table(table), where, first)
-        run: CascadeRun = self.classifier.run(said, sure, mix=False)
+        run: CascadeRun = self.classifier.run(said, sure)
         asks, names = run.ask != np.array(None), as_column(self.classes, self.label_type)
         codes = np.searchsorted(self.classes, run.label)
         unknown = run.asked & ~np.isin(said.astype(str), self.classes)
@@ -285,7 +285,7 @@ def _notes(said: NDArray[np.object_], whole: NDArray[np.bool_], cascade: Cascade
         strange = [text for text in said[whole, s].tolist() if text not in set(cascade.classes_.tolist())]
         if strange:
             answers = counted(len(strange), "answer", "answers")
-            notes.append(f"{answers} of {name} are no class, such as {shown(strange[0])}; they count as mistakes.")
+            notes.append(f"{name} gives {answers} that are not among the classes, such as {shown(strange[0])}.")
     return notes
 
 
@@ -336,7 +336,7 @@ class CallsEvaluation:
         first, *others = self.payments
         left = counted(self.n_left_out, "row is", "rows are")
         more = [f"{left} left out: not every service has answered."] if self.n_left_out else []
-        services = [one for one in others if one.name != _EVERYBODY]
+        services = [one for one in others if one.name != _EVERYBODY and (first.cost or one.name != HUMAN)]
         error, spent = percent(first.error.estimate), four_digits(first.spent.estimate)
         if first.cost is None:
             best = min(services, key=lambda one: one.error.estimate)
@@ -373,7 +373,7 @@ def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -
     if not whole.any():
         raise TableError(f"no row of {where} has an answer of every service: ask all services about some rows")
     said, sure, paid, labels = said[whole], sure[whole], paid[whole], data.labels[whole].astype(object)
-    run: CascadeRun = cascade.run(said, sure, mix=False)
+    run: CascadeRun = cascade.run(said, sure)
     person, price = run.ask == HUMAN, cascade.human or 0.0
     asked = dict(zip(cascade.services, run.asked.mean(axis=0).tolist(), strict=True)) | {HUMAN: float(person.mean())}
     nobody, most = np.zeros(len(labels), dtype=bool), float(paid.max(axis=0).sum() + price)
