@@ -195,7 +195,7 @@ def test_answers_out_of_turn_are_used(cascade):
     others = [name for name in PRICES if name != first]
     step = cascade.next(dict.fromkeys(others, 2), dict.fromkeys(others, 0.99), mistake=0.0)
     assert (step.decision, step.answer) == ("answer", 2)
-    with pytest.raises(InputError, match="there is no service 'cheep': the services are cheap, middle, dear"):
+    with pytest.raises(InputError, match="there is no service 'cheep': the services are 'cheap', 'middle', 'dear'"):
         cascade.next({"cheep": 1}, {}, mistake=1)
     with pytest.raises(InputError, match="row 1 has an answer of 'cheap' and the confidence nan"):
         cascade.next({"cheap": 1}, {}, mistake=1)
