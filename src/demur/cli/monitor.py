@@ -32,19 +32,23 @@ MaxRisk = Annotated[
     ALARMS(
         help="Error rate above which the monitor raises an alarm.",
         show_default="the guaranteed rate, or that of held-out rows",
-        callback=share(),
+        **share("--max-risk"),
     ),
 ]
 Delta = Annotated[
     float | None,
-    ALARMS(help="Probability that there is ever a false alarm.", show_default="0.05", callback=share()),
+    ALARMS(
+        help="Probability that there is ever a false alarm.",
+        show_default="0.05",
+        **share("--delta"),
+    ),
 ]
 Audit = Annotated[
     float | None,
     ALARMS(
         help="Share of the answered rows to draw for review.",
         show_default="0.02",
-        callback=share(zero=True, one=True),
+        **share("--audit", zero=True, one=True),
     ),
 ]
 ChunkRows = Annotated[int, OUTPUT(min=1, help="Rows between two updates of the state file.")]

@@ -51,17 +51,18 @@ DATA, MODEL, DECISION, VALIDATION, OUTPUT, COMPUTING = map(
 )
 
 
-def share(*, zero: bool = False, one: bool = False) -> Callable[[typer.CallbackParam, float | None], float | None]:
-    """Return a check that an option lies between 0 and 1; ``zero`` and ``one`` say whether these are allowed."""
+def share(option: str, *, zero: bool = False, one: bool = False) -> dict[str, Any]:
+    """Return how an option between 0 and 1 is read and shown; ``zero`` and ``one`` say whether these are allowed."""
 
-    def check(option: typer.CallbackParam, value: float | None) -> float | None:
-        if value is None or 0 < value < 1 or (zero and value == 0) or (one and value == 1):
+    def parse(text: str) -> float:
+        value = float(text)
+        if 0 < value < 1 or (zero and value == 0) or (one and value == 1):
             return value
         bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
         hint = f"did you mean {value / 100:g}?" if 1 < value < 100 or value in (1, 100) else "give a fraction."
-        raise InputError(f"{option.opts[0]} must be a number {bounds}, got {value:g}: {hint}")
+        raise InputError(f"{option} must be a number {bounds}, got {value:g}: {hint}")
 
-    return check
+    return {"parser": parse, "metavar": "SHARE"}
 
 
 ModelFolder = Annotated[Path, typer.Argument(help="Model folder from demur fit.")]
@@ -77,7 +78,7 @@ Cost = Annotated[
         "-c",
         help="Cost of declining; a mistake costs 1.",
         show_default="0.2",
-        callback=share(zero=True),
+        **share("--cost", zero=True),
     ),
 ]
 OtherCost = Annotated[
@@ -87,7 +88,7 @@ OtherCost = Annotated[
         "-c",
         help="Cost of declining, without a refit.",
         show_default="the model's",
-        callback=share(zero=True),
+        **share("--cost", zero=True),
     ),
 ]
 Prices = Annotated[
@@ -95,10 +96,17 @@ Prices = Annotated[
     DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
 ]
 Coverage = Annotated[
-    float | None, DECISION(help="Share of rows to answer, instead of --cost.", callback=share(one=True))
+    float | None,
+    DECISION(help="Share of rows to answer, instead of --cost.", **share("--coverage", one=True)),
 ]
-MaxRisk = Annotated[float | None, DECISION(help="Guaranteed error rate, instead of --cost.", callback=share())]
-Delta = Annotated[float, DECISION(help="Probability that the guarantee fails.", callback=share())]
+MaxRisk = Annotated[
+    float | None,
+    DECISION(help="Guaranteed error rate, instead of --cost.", **share("--max-risk")),
+]
+Delta = Annotated[
+    float | None,
+    DECISION(help="Probability that the guarantee fails.", show_default="0.05", **share("--delta")),
+]
 
 TimeBudget = Annotated[float, MODEL(help="Seconds for the training; 0 for no limit.")]
 

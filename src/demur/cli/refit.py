@@ -15,7 +15,7 @@ def refit(
     reviewed: Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")],
     data: Annotated[str, DATA(help="Table that the model was fitted on.")],
     out: OutFolder,
-    audit: Annotated[float, DATA(help="Share of answered rows drawn for review.", callback=share(one=True))] = 0.02,
+    audit: Annotated[float, DATA(help="Share of answered rows drawn for review.", **share("--audit", one=True))] = 0.02,
     delimiter: Delimiter = None,
     time_budget: TimeBudget = 90.0,
     force: Force = False,

@@ -45,7 +45,7 @@ Audit = Annotated[
     float,
     OUTPUT(
         help="Share of answered rows to draw for review, marked in the field why.",
-        callback=share(zero=True, one=True),
+        **share("--audit", zero=True, one=True),
     ),
 ]
 Level = Annotated[LogLevel, OUTPUT(help="Lowest level to log; info logs every request.")]
