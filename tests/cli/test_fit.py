@@ -259,7 +259,7 @@ def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
         ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "a cell that is no cost"),
         ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "a cell that is no cost"),
         ("true,cat,dog,reject\ncat,0,1,0.1\ncat,0,1,0.1\ndog,1,0,0.1\n", "one row for each class"),
-        ("true,cat,dog,reject\ncat,0,1,9\ndog,1,0,9\n", "rejecting can never pay"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,inf\n", "must be finite"),
     ],
 )
 def test_wrong_cost_matrices_are_refused(fit, matrix, words, tmp_path):

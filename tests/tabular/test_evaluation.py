@@ -48,7 +48,9 @@ def test_figures_are_the_metrics(cost):
     scores = precision_recall_f1(NAMES[y], answers, labels=NAMES, reject_label="reject")
     for name in ("precision", "recall"):
         np.testing.assert_allclose([getattr(one, name) for one in result.by_class], getattr(scores, name))
-    np.testing.assert_allclose([1 - one.rejection_rate for one in result.by_class], scores.coverage)
+    np.testing.assert_allclose(
+        [1 - one.intervals["rejection_rate"].estimate for one in result.by_class], scores.coverage
+    )
     curve = RiskCoverage.from_confidence(proba.max(axis=1), proba.argmax(axis=1) != y)
     assert (result.risk_coverage.aurc, result.risk_coverage.augrc) == (curve.aurc, curve.augrc)
     assert result.risk_if_all_answered == pytest.approx((proba.argmax(axis=1) != y).mean())

@@ -17,6 +17,7 @@ from demur.cli.console import (
     print_fit,
     print_json,
     say,
+    share,
 )
 from demur.cli.options import (
     DATA,
@@ -39,7 +40,6 @@ from demur.cli.options import (
     panel,
     read_expert_options,
     read_limits,
-    share,
 )
 from demur.errors import InputError
 
@@ -74,14 +74,7 @@ CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --c
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, price.")]
 Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum number or share of rows.")]
 Test = Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")]
-Holdout = Annotated[
-    float | None,
-    VALIDATION(
-        help="Share of rows to hold out if no --test.",
-        show_default="0.2",
-        **share("--holdout", zero=True),
-    ),
-]
+Holdout = Annotated[float, VALIDATION(help="Share of rows to hold out if no --test.", callback=share(zero=True))]
 GroupSplit = Annotated[str | None, VALIDATION(help="Column of groups that are never split.")]
 TimeSplit = Annotated[str | None, VALIDATION(help="Column of times: hold out the latest rows.")]
 
@@ -105,13 +98,13 @@ def fit(
     cost: Cost = None,
     coverage: Coverage = None,
     max_risk: MaxRisk = None,
-    delta: Delta = None,
+    delta: Delta = 0.05,
     risk_group: RiskGroup = None,
     cost_matrix: CostTable = None,
     expert: Experts = None,
     capacity: Limits = None,
     test: Test = None,
-    holdout: Holdout = None,
+    holdout: Holdout = 0.2,
     group_split: GroupSplit = None,
     time_split: TimeSplit = None,
     out: OutFolder,
@@ -168,15 +161,14 @@ def _check(given: Mapping[str, Any]) -> None:
         if given[name] is not None and given[other] is None:
             raise InputError(f"{flags[name]} needs {flags[other]}: give both, or leave {flags[name]} out.")
     if given["report"] is not None:
-        if given["test"] is None and given["holdout"] == 0:
+        if given["test"] is None and not given["holdout"]:
             raise InputError("--report needs rows to evaluate the model on: give --test or a --holdout above 0.")
         check_free(given["report"], "--report", given["force"])
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of ``FitOptions`` that the command line gives."""
-    options = {name: given[name] for name in ("test", "group_split", "delimiter", "decimal", "seed")}
-    options["holdout"] = 0.2 if given["holdout"] is None else given["holdout"]
+    options = {name: given[name] for name in ("test", "holdout", "group_split", "delimiter", "decimal", "seed")}
     options["cost"] = 0.2 if given["cost"] is None else given["cost"]
     options |= {"keep": given["keep"] or (), "drop": given["drop"] or ()}
     options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
@@ -187,7 +179,6 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["proba"] is not None:
         calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
         return options | {"kind": given["proba_kind"], "calibration": calibration}
-    experts = read_expert_options(given["expert"]) if given["expert"] else None
     limits = read_limits(given["capacity"]) if given["capacity"] else {}
     return options | {
         "model": given["model"] or "auto",
@@ -197,7 +188,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         "dayfirst": given["dayfirst"],
         "time_budget": given["time_budget"] or None,
         "verbose": int(is_watched()),
-        "experts": experts,
+        "experts": read_expert_options(given["expert"]) if given["expert"] else None,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
 
@@ -212,7 +203,7 @@ def _novelty_rate(novelty: str) -> float | str | None:
         raise InputError(f"--novelty must be auto, off or a share such as 0.01, got {novelty!r}.") from None
 
 
-def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, delta: float | None) -> "Rule | None":
+def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, delta: float) -> "Rule | None":
     """Return the rule that the options ask for; None for Chow's rule at a cost."""
     options = {"--cost": cost, "--coverage": coverage, "--max-risk": max_risk}
     given = [name for name, value in options.items() if value is not None]
@@ -222,7 +213,7 @@ def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, 
 
     if coverage is not None:
         return Coverage(coverage)
-    return None if max_risk is None else RiskControl(max_risk, 0.05 if delta is None else delta)
+    return None if max_risk is None else RiskControl(max_risk, delta)
 
 
 def _save(

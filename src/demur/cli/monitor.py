@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.console import load_table_model, print_json, print_table, say
-from demur.cli.options import DATA, OUTPUT, AllowExtra, AsJson, Delimiter, Force, ModelFolder, panel, share
+from demur.cli.console import load_table_model, print_json, print_table, say, share
+from demur.cli.options import DATA, OUTPUT, AllowExtra, AsJson, Delimiter, Force, ModelFolder, panel
 from demur.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,23 +32,19 @@ MaxRisk = Annotated[
     ALARMS(
         help="Error rate above which the monitor raises an alarm.",
         show_default="the guaranteed rate, or that of held-out rows",
-        **share("--max-risk"),
+        callback=share(),
     ),
 ]
 Delta = Annotated[
     float | None,
-    ALARMS(
-        help="Probability that there is ever a false alarm.",
-        show_default="0.05",
-        **share("--delta"),
-    ),
+    ALARMS(help="Probability that there is ever a false alarm.", show_default="0.05", callback=share()),
 ]
 Audit = Annotated[
     float | None,
     ALARMS(
         help="Share of the answered rows to draw for review.",
         show_default="0.02",
-        **share("--audit", zero=True, one=True),
+        callback=share(zero=True, one=True),
     ),
 ]
 ChunkRows = Annotated[int, OUTPUT(min=1, help="Rows between two updates of the state file.")]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from demur.cli.console import share
 from demur.errors import InputError
 
 __all__ = [
@@ -37,7 +38,6 @@ __all__ = [
     "read_expert_options",
     "read_limits",
     "read_prices",
-    "share",
 ]
 
 
@@ -49,20 +49,6 @@ def panel(name: str) -> Callable[..., Any]:
 DATA, MODEL, DECISION, VALIDATION, OUTPUT, COMPUTING = map(
     panel, ("Data", "Model", "Decision", "Validation", "Output", "Computing")
 )
-
-
-def share(option: str, *, zero: bool = False, one: bool = False) -> dict[str, Any]:
-    """Return how an option between 0 and 1 is read and shown; ``zero`` and ``one`` say whether these are allowed."""
-
-    def parse(text: str) -> float:
-        value = float(text)
-        if 0 < value < 1 or (zero and value == 0) or (one and value == 1):
-            return value
-        bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
-        hint = f"did you mean {value / 100:g}?" if 1 < value < 100 or value in (1, 100) else "give a fraction."
-        raise InputError(f"{option} must be a number {bounds}, got {value:g}: {hint}")
-
-    return {"parser": parse, "metavar": "SHARE"}
 
 
 ModelFolder = Annotated[Path, typer.Argument(help="Model folder from demur fit.")]
@@ -78,7 +64,7 @@ Cost = Annotated[
         "-c",
         help="Cost of declining; a mistake costs 1.",
         show_default="0.2",
-        **share("--cost", zero=True),
+        callback=share(zero=True),
     ),
 ]
 OtherCost = Annotated[
@@ -88,7 +74,7 @@ OtherCost = Annotated[
         "-c",
         help="Cost of declining, without a refit.",
         show_default="the model's",
-        **share("--cost", zero=True),
+        callback=share(zero=True),
     ),
 ]
 Prices = Annotated[
@@ -96,17 +82,10 @@ Prices = Annotated[
     DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
 ]
 Coverage = Annotated[
-    float | None,
-    DECISION(help="Share of rows to answer, instead of --cost.", **share("--coverage", one=True)),
+    float | None, DECISION(help="Share of rows to answer, instead of --cost.", callback=share(one=True))
 ]
-MaxRisk = Annotated[
-    float | None,
-    DECISION(help="Guaranteed error rate, instead of --cost.", **share("--max-risk")),
-]
-Delta = Annotated[
-    float | None,
-    DECISION(help="Probability that the guarantee fails.", show_default="0.05", **share("--delta")),
-]
+MaxRisk = Annotated[float | None, DECISION(help="Guaranteed error rate, instead of --cost.", callback=share())]
+Delta = Annotated[float, DECISION(help="Probability that the guarantee fails.", callback=share())]
 
 TimeBudget = Annotated[float, MODEL(help="Seconds for the training; 0 for no limit.")]
 

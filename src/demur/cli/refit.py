@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import check_new_model, is_watched, load_table_model, print_json, say
-from demur.cli.options import DATA, AsJson, Delimiter, Force, ModelFolder, OutFolder, TimeBudget, share
+from demur.cli.console import check_new_model, is_watched, load_table_model, print_json, say, share
+from demur.cli.options import DATA, AsJson, Delimiter, Force, ModelFolder, OutFolder, TimeBudget
 
 __all__ = ["refit"]
 
@@ -15,7 +15,7 @@ def refit(
     reviewed: Annotated[str, typer.Argument(help="Declined and audited rows with the reviewers' labels.")],
     data: Annotated[str, DATA(help="Table that the model was fitted on.")],
     out: OutFolder,
-    audit: Annotated[float, DATA(help="Share of answered rows drawn for review.", **share("--audit", one=True))] = 0.02,
+    audit: Annotated[float, DATA(help="Share of answered rows drawn for review.", callback=share(one=True))] = 0.02,
     delimiter: Delimiter = None,
     time_budget: TimeBudget = 90.0,
     force: Force = False,

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from demur.cli.console import load_table_model, note, notes, say
-from demur.cli.options import OUTPUT, ModelFolder, panel, share
+from demur.cli.console import load_table_model, note, notes, say, share
+from demur.cli.options import OUTPUT, ModelFolder, panel
 from demur.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ Audit = Annotated[
     float,
     OUTPUT(
         help="Share of answered rows to draw for review, marked in the field why.",
-        **share("--audit", zero=True, one=True),
+        callback=share(zero=True, one=True),
     ),
 ]
 Level = Annotated[LogLevel, OUTPUT(help="Lowest level to log; info logs every request.")]
