@@ -162,7 +162,7 @@ class PairwiseLoss(RejectorLoss):
 
         def value(scores: Tensor, y: Tensor) -> Tensor:
             lead = scores[:, -2] - (scores[:, 0] if scores.shape[-1] == 3 else 0)  # of class 1; or it is the score f
-            pair = self.pair(torch.where(y == 1, lead, -lead), scores[:, -1], lambda phi, z: phi(z))
+            pair: Tensor = self.pair(torch.where(y == 1, lead, -lead), scores[:, -1], lambda phi, z: phi(z))
             return pair + cost * self.psi_or_phi(beta * scores[:, -1])
 
         return Proof(
