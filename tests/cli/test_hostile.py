@@ -27,7 +27,7 @@ def light_model(monkeypatch):
     """Fit a model that takes no time: what is tried here is the file's way to it and back."""
     from sklearn.dummy import DummyClassifier
 
-    def estimator(training, needs_proba, share=1.0):
+    def estimator(training, needs_proba):
         return DummyClassifier(strategy="prior"), None, training.codes
 
     monkeypatch.setattr("demur.tabular.fitting._Training._estimator", estimator)
