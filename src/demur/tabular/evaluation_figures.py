@@ -497,27 +497,37 @@ def check_guarantee(rule: Rule | None, counts: AnswerCounts) -> GuaranteeCheck |
 
 
 def _check_risk(rule: RiskControl, counts: AnswerCounts) -> GuaranteeCheck:
-    from scipy.stats import binom  # slow to import
-
     target, n_answered = float(rule.target_risk), counts.n_answered
     per_group = getattr(rule, "per_cluster_", False)
     answers = "the answers to one row of each group, drawn at random," if per_group else "the answers"
     words = f"Guaranteed: at most {percent(target)} of {answers} wrong."
+    seen, verdict, chance = None, "kept", None
     if not n_answered:
         words += " No row was answered, so these rows cannot tell."
-        return GuaranteeCheck("wrong_among_answers", target, None, 0, "kept", words)
-    seen = counts.n_wrong / n_answered
-    words += f" Seen: {percent(seen)} of {n_answered:,} answered."
-    if per_group:
-        words += " The guarantee is not about that share, in which large groups count more."
-        return GuaranteeCheck("wrong_among_answers", target, seen, n_answered, "not comparable", words)
-    # The exact chance of as many wrong answers or more at the largest risk that the guarantee allows.
-    chance = float(binom.sf(counts.n_wrong - 1, n_answered, target))
-    why = (
-        f"It may fail in {percent(rule.delta)} of fits; it is void if these rows come from another source than those "
-        "it was fitted on, or if rows that belong together were on both sides of a split."
-    )
-    return _judged("wrong_among_answers", (target, seen, n_answered), seen <= target, chance, words, why)
+    else:
+        seen = counts.n_wrong / n_answered
+        words += f" Seen: {percent(seen)} of {n_answered:,} answered."
+        if per_group:
+            verdict = "not comparable"
+            words += " The guarantee is not about that share, in which large groups count more."
+        elif seen <= target:
+            words += " The guarantee holds on these rows."
+        else:
+            from scipy.stats import binom  # slow to import
+
+            # The exact chance of as many wrong answers or more at the largest risk that the guarantee allows.
+            chance = float(binom.sf(counts.n_wrong - 1, n_answered, target))
+            verdict = "broken" if chance < _SURPRISING else "within chance"
+            often = f"as many wrong answers or more would come up in {percent(chance)} of such samples"
+            if verdict == "broken":
+                words += (
+                    f" The guarantee is broken: if it held, {often}. It may fail in {percent(rule.delta)} of fits; it "
+                    "is void if these rows come from another source than those it was fitted on, or if rows that "
+                    "belong together were on both sides of a split."
+                )
+            else:
+                words += f" That is more than guaranteed, but chance can explain it: if it just held, {often}."
+    return GuaranteeCheck("wrong_among_answers", target, seen, n_answered, verdict, words, chance)
 
 
 def _check_coverage(rule: Coverage, counts: AnswerCounts) -> GuaranteeCheck:
@@ -527,23 +537,15 @@ def _check_coverage(rule: Coverage, counts: AnswerCounts) -> GuaranteeCheck:
     after the k of m accepted ones lies a Beta(k + 1, m - k) share of new rows, so that the number of answers is
     beta-binomial.
     """
-    from scipy.stats import betabinom
+    target, seen, n_rows, verdict, chance = float(rule.target), counts.coverage, counts.n_rows, "kept", None
+    words = f"Target: at least {percent(target)} of the rows answered. Seen: {percent(seen)} of {n_rows:,}."
+    if seen < target:
+        from scipy.stats import betabinom
 
-    target, seen, n_rows = float(rule.target), counts.coverage, counts.n_rows
-    left_out = rule.n_rows_ - rule.n_accepted_
-    chance = float(betabinom.cdf(counts.n_answered, n_rows, rule.n_accepted_ + 1, left_out)) if left_out else 0.0
-    words = f"Guaranteed: at least {percent(target)} of the rows answered. Seen: {percent(seen)} of {n_rows:,}."
-    why = "These rows differ from those that the rule was fitted on."
-    return _judged("coverage", (target, seen, n_rows), seen >= target, chance, words, why)
-
-
-def _judged(
-    figure: str, facts: tuple[float, float, int], kept: bool, chance: float, words: str, why: str
-) -> GuaranteeCheck:
-    """Return the verdict on a figure that chance alone makes as bad as this, or worse, with this probability."""
-    if kept:
-        return GuaranteeCheck(figure, *facts, "kept", f"{words} The guarantee holds on these rows.")
-    often = f"if it held, {percent(chance)} of such samples would be as far from it or farther"
-    if chance < _SURPRISING:
-        return GuaranteeCheck(figure, *facts, "broken", f"{words} The guarantee is broken: {often}. {why}", chance)
-    return GuaranteeCheck(figure, *facts, "within chance", f"{words} Chance can explain it: {often}.", chance)
+        left_out = rule.n_rows_ - rule.n_accepted_
+        chance = float(betabinom.cdf(counts.n_answered, n_rows, rule.n_accepted_ + 1, left_out)) if left_out else 0.0
+        verdict = "broken" if chance < _SURPRISING else "within chance"
+        why = "These rows differ from those that the rule was fitted on"
+        why = why if verdict == "broken" else "Chance can explain the difference"
+        words += f" {why}: so few answers, or fewer, come up in {percent(chance)} of such samples."
+    return GuaranteeCheck("coverage", target, seen, n_rows, verdict, words, chance)
