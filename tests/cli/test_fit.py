@@ -208,6 +208,11 @@ def test_wrong_calls_are_one_sentence(fit, data, options, words, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read(demur, data):
+    result = demur("fit", data, "--target", "no such column", "--out", data / "model")
+    assert "data.parquet is no folder that can be written to" in result.complaint
+
+
 def test_a_promise_that_cannot_be_made_is_refused(fit, data, tmp_path):
     complaint = fit(data, "--max-risk", "0.001").complaint
     assert "0.001" in complaint
