@@ -18,6 +18,7 @@ from demur.cli.console import (
     print_fit,
     print_json,
     say,
+    share,
 )
 from demur.cli.options import (
     DATA,
@@ -41,7 +42,6 @@ from demur.cli.options import (
     read_expert_options,
     read_limits,
     read_services,
-    share,
 )
 from demur.errors import InputError
 
@@ -242,7 +242,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["proba"] is not None:
         calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
         return options | {"kind": given["proba_kind"], "calibration": calibration}
-    limits = {name: limit for name, limit in read_limits(given["capacity"]).items() if limit is not None}
+    limits = read_limits(given["capacity"]) if given["capacity"] else {}
     return options | {
         "model": given["model"] or "auto",
         "novelty": _novelty_rate(given["novelty"]),
@@ -251,8 +251,8 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         "dayfirst": given["dayfirst"],
         "time_budget": given["time_budget"] or None,
         "verbose": int(is_watched()),
-        "experts": read_expert_options(given["expert"]) or None,
-        "capacity": limits or None,
+        "experts": read_expert_options(given["expert"]) if given["expert"] else None,
+        "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
 
 
