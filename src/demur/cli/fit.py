@@ -84,14 +84,11 @@ RiskGroup = Annotated[str | None, DECISION(help="Column; --max-risk holds in eac
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, price.")]
 Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum number or share of rows.")]
-Calls = Annotated[str | None, CASCADE(help="Table of calls of several services, instead of DATA.")]
-Services = Annotated[
-    list[str] | None,
-    CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Two columns, and a price or a column of prices."),
-]
-Human = Annotated[float | None, CASCADE(help="Price of asking a person, who is always right.")]
-Mistake = Annotated[float | None, CASCADE(help="Cost of a mistake, on the scale of the prices.")]
-Budget = Annotated[float | None, CASCADE(help="Mean amount to spend per row, instead of --mistake.")]
+Calls = Annotated[str | None, CASCADE(help="Table of stored calls, instead of DATA.")]
+Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of a service.")]
+Human = Annotated[float | None, CASCADE(help="Price of a person.")]
+Mistake = Annotated[float | None, CASCADE(help="Cost of a mistake.")]
+Budget = Annotated[float | None, CASCADE(help="Mean spending per row.")]
 Test = Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")]
 Holdout = Annotated[float, VALIDATION(help="Share of rows to hold out if no --test.", callback=share(zero=True))]
 GroupSplit = Annotated[str | None, VALIDATION(help="Column of groups that are never split.")]
@@ -142,16 +139,13 @@ def fit(
     past answers which expert to ask about which rows. With --proba, only the
     calibration and the decision rule are fitted (--proba-kind: probabilities,
     percentages, log-probabilities, logits or votes). --model file.py:Class
-    trains your own loss. With --calls, the model is a cascade: it asks services one
-    by one until another call costs more than it saves. --drop, --keep, --expert,
-    --capacity and --service may be repeated.
+    trains your own loss. With --calls, a cascade learns to ask services one by one,
+    and a person who is always right (--human). PRICE is a number or a column.
+    --drop, --keep, --expert, --capacity and --service may be repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
     Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --out model/
-
-    Example: demur fit --calls calls.csv --target y --service small=a:sure_a:0.01 --service large=b:sure_b:0.1
-    --mistake 1 --out model/
     """
     given = dict(locals())
     _check(given)

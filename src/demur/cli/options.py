@@ -171,7 +171,8 @@ def _pairs(
     for text in texts or ():
         name, equals, rest = (part.strip() for part in text.partition("="))
         if not equals or not name or name in names:
-            raise InputError(f"{option} must be {form}, once for each name, got {text!r}.")
+            whom = "service" if option == "--service" else "expert"
+            raise InputError(f"{option} must be {form}, once for each {whom}, got {text!r}.")
         names.add(name)
         yield name, rest
 
