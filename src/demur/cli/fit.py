@@ -156,15 +156,21 @@ def fit(
     fitting = fit_answers if answers else fit_proba if proba else fit_file
     fitted = fitting(source, target, **options)
     judged = _save(fitted, out, report, title=f"{target} from {source}", data=source, force=force)
+    _print_fitted(fitted, judged, source, given)
+
+
+def _print_fitted(fitted: "FittedFile", judged: "Evaluation | None", source: str, given: Mapping[str, Any]) -> None:
+    """Print what was fitted, how good it is, and what was written."""
+    out, report = given["out"], given["report"]
     for sentence in fitted.notes:
         note(sentence)
-    if as_json:
+    if given["as_json"]:
         found = {"folder": str(out), "seconds": fitted.seconds, "notes": fitted.notes, **fitted.model.facts}
         print_json({**found, "evaluation": None if judged is None else judged.to_json()})
         return
     print_fit(fitted.model, source, fitted.seconds)
     if judged is not None:
-        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows")
+        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if given['test'] else 'held-out'} rows")
     else:
         say(" ".join(filter(None, [fitted.model.explain(), "It was not judged: no rows were held out."])))
     written = f"Wrote {out}" + (f" and {report}" if report else "")

@@ -113,7 +113,7 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         answered = said < n_classes
         if not answered.any():
             raise InputError(
-                f"no answer equals a true class such as {self.classes_[0]!r}: write both alike, and give the "
+                f"no answer equals a true class such as {self.classes_.tolist()[0]!r}: write both alike, and give the "
                 "answers first."
             )
         said, sure, true = said[answered], sure[answered], true[answered]

@@ -421,7 +421,7 @@ def _fit_rows(
             fitted = training.fit_with_rule(given)
     counts = {name: int((data.labels[parts.train] == name).sum()) for name in fitted.classes.tolist()}
     facts = {
-        "model": spec.model if given is None else "answers" if given.kind == "answers" else "given",
+        "model": spec.model if given is None else "given",
         "model_in_words": words,
         "rows": len(parts.train),
         "rows_for_the_rule": len(parts.aside),
