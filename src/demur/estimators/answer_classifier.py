@@ -30,6 +30,9 @@ _SPREAD = 0.5
 _ROUNDS = 8
 """Rounds in which the scale of these differences is estimated."""
 
+_LARGEST = 1e30
+"""Larger confidences, infinite ones included, are equal."""
+
 _PRIOR = 4.0
 """The class frequencies count as much as this many mistakes, where an answer's mistakes are divided among classes."""
 
@@ -151,36 +154,33 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             columns = "answers and one of confidences" if self.confidence else "answers"
             raise InputError(f"rows have columns of {columns}, as many as in fit; got the shape {table.shape}.")
         numbers: dict[Any, int] = {label: code for code, label in enumerate(self.classes_.tolist())}
-        codes = np.array([[class_number(value, numbers) for value in row] for row in table[:, :n_samples].tolist()])
-        votes = (
-            (codes[:, :, None] == codes[:, None, :]).sum(axis=2) * (codes < len(numbers)) if n_samples > 1 else codes
-        )
-        first = votes.argmax(axis=1) if n_samples > 1 else np.zeros(len(codes), dtype=np.int64)
-        rows = np.arange(len(codes))
-        said = codes[rows, first]
+        said = [class_number(value, numbers) for row in table[:, :n_samples].tolist() for value in row]
+        codes = np.array(said, dtype=np.int64).reshape(len(table), n_samples)
+        votes = (codes[:, :, None] == codes[:, None, :]).sum(axis=2) * (codes < len(numbers))
+        most = np.arange(len(codes)), votes.argmax(axis=1)
         if not self.confidence:
-            return said, votes[rows, first] / n_samples if n_samples > 1 else np.ones(len(codes))
+            return codes[most], votes[most] / n_samples
         try:
             sure = np.array([np.nan if value is None else value for value in table[:, -1]], dtype=np.float64)
         except (TypeError, ValueError):
             raise InputError("the last column must hold the confidences, as numbers; see confidence=False.") from None
-        return said, sure
+        return codes[most], np.clip(sure, -_LARGEST, _LARGEST)
 
     def _fit_curve(self, said: _Codes, sure: _Numbers, right: NDArray[np.bool_]) -> None:
         """Fit log odds = base + curve(confidence) + effect of the answer, by penalised maximum likelihood.
 
         The scale of the effects is estimated by expectation maximisation, with a Laplace approximation of each effect.
         """
-        known = np.isfinite(sure)
-        values = np.unique(sure[known]) if known.any() else np.zeros(1)
+        gaps = np.isnan(sure)
+        values = np.unique(np.append(sure[~gaps], [] if (~gaps).any() else 0.0))
         if len(values) > _SEGMENTS + 1:
-            levels = np.quantile(sure[known], np.linspace(0, 1, _SEGMENTS + 1), method="inverted_cdf")
+            levels = np.quantile(sure[~gaps], np.linspace(0, 1, _SEGMENTS + 1), method="inverted_cdf")
             values = np.unique(levels)
         low, width = values[:-1], np.diff(values)
         ramps = np.clip((sure[:, None] - low) / width, 0.0, 1.0)
-        centre = ramps[~np.isnan(sure)].mean(axis=0) if known.any() else np.zeros(len(low))
-        ramps = np.where(np.isnan(sure)[:, None], 0.0, ramps - centre)
-        columns = np.column_stack([np.ones(len(sure)), np.isnan(sure), ramps])
+        centre = np.nansum(ramps, axis=0) / max((~gaps).sum(), 1)
+        ramps = np.where(gaps[:, None], 0.0, ramps - centre)
+        columns = np.column_stack([np.ones(len(sure)), gaps, ramps])
         n_fixed, n_classes = columns.shape[1], len(self.classes_)
         penalty = np.r_[0.0, 1.0, np.full(len(low), len(low) / _RISE**2), np.full(n_classes, _SPREAD**-2)]
         bounds = [(None, None)] * 2 + [(0.0, None)] * len(low) + [(None, None)] * n_classes

@@ -363,20 +363,21 @@ def fit_table(
     known = np.array([label is not None for label in class_texts(table[target])])
 
     def labelled(values: ArrayLike) -> AnyArray:
-        of_rows = np.asarray(values)
-        _check_groups(of_rows, len(known))
-        return of_rows[known]
+        _check_groups(values, len(known))
+        found: AnyArray = np.asarray(values)[known]
+        return found
 
-    if getattr(spec.rule, "groups", None) is not None:
+    by_group = getattr(spec.rule, "groups", None)
+    if by_group is not None:
         from sklearn.base import clone
 
-        spec = replace(spec, rule=clone(spec.rule).set_params(groups=labelled(spec.rule.groups)))  # type: ignore[union-attr] # it has groups
+        spec = replace(spec, rule=clone(spec.rule).set_params(groups=labelled(by_group)))
     return _fit_rows(data, spec, schema=schema, groups=None if groups is None else labelled(groups))
 
 
-def _check_groups(groups: AnyArray, n_rows: int) -> None:
-    if len(groups) != n_rows:
-        raise TableError(f"there are {len(groups):,} groups for {n_rows:,} rows: give one for each row")
+def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
+    if groups is not None and len(np.asarray(groups)) != n_rows:
+        raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
 
 
 def _fit_rows(
@@ -400,8 +401,7 @@ def _fit_rows(
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes})
     rule = spec.rule_for(data, known)
-    if getattr(rule, "groups", None) is not None:
-        _check_groups(np.asarray(rule.groups), len(data.labels))
+    _check_groups(getattr(rule, "groups", None), len(data.labels))
 
     def learned(rows: pa.Table) -> Schema:
         return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles])
