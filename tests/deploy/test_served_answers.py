@@ -40,7 +40,8 @@ def test_predict_needs_no_truth_and_the_service_decides_alike(folder, demur):
     served = ask(create_app(load(folder / "model")), {"rows": rows}).json()["decisions"]
     assert [one["rejected"] for one in served] == decided["rejected"].tolist()
     assert np.allclose([one["confidence"] for one in served], decided["confidence"], atol=1e-6)
-    strange = ask(create_app(load(folder / "model")), {"row": {"answer": "Sorry, ...", "sure": 1.0}}).json()["decisions"][0]
+    new_row = {"row": {"answer": "Sorry, ...", "sure": 1.0}}
+    strange = ask(create_app(load(folder / "model")), new_row).json()["decisions"][0]
     assert (strange["prediction"], strange["reason"]) == (None, "ambiguous; new category: answer")
 
 
