@@ -403,9 +403,8 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, c
             f"{times:,} of the answers are no label, such as {listed(strange[:5])}: rows of them are declined."
         )
     if never:
-        notes.append(
-            f"no answer is {listed(never[:5])}, which {len(never):,} of the labels are: a mistake on every such row."
-        )
+        more = f" and {len(never) - 5:,} more" if len(never) > 5 else ""
+        notes.append(f"some rows have the label {', '.join(map(shown, never[:5]))}{more}, which is never an answer.")
     if confidence is not None and (gaps := data.rows[confidence].null_count):
         notes.append(f"{gaps:,} rows have no confidence: their answers are judged together.")
     return notes
