@@ -403,8 +403,7 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, c
             f"{times:,} of the answers are no label, such as {listed(strange[:5])}: rows of them are declined."
         )
     if never:
-        more = f" and {len(never) - 5:,} more" if len(never) > 5 else ""
-        notes.append(f"some rows have the label {', '.join(map(shown, never[:5]))}{more}, which is never an answer.")
+        notes.append(f"rows have the label {listed(never)}, which is never an answer.")
     if confidence is not None and (gaps := data.rows[confidence].null_count):
         notes.append(f"{gaps:,} rows have no confidence: their answers are judged together.")
     return notes
