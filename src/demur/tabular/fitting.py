@@ -395,8 +395,6 @@ def _fit_rows(
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    from demur.tabular.external_models import model_input
-
     check_classes(data.labels, data.target)
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes})
@@ -411,7 +409,13 @@ def _fit_rows(
     compared = data.rows.select(learned(data.rows).names) if given is None else numbers
     parts = _rows_for_rule(rule, compared, data.labels, groups)
     own = learned(data.take(parts.train).rows)
-    codes = model_input(own, data.rows, "numbers" if given is None else given.reads, data.name)
+    if getattr(given, "reads", "numbers") == "numbers":
+        codes = own.encode(data.rows, where=data.name)
+        codes[np.abs(codes) > LARGEST] = np.nan
+    else:
+        from demur.tabular.external_models import model_input
+
+        codes = model_input(own, data.rows, given.reads, data.name)
     training = _Training(spec, own, codes, data.labels, groups, parts, rule)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
