@@ -229,8 +229,11 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
         say(sentence)
 
 
-def print_calls(evaluation: "CallsEvaluation", where: str) -> None:
+def print_calls(evaluation: "CallsEvaluation", where: str, *, as_json: bool = False) -> None:
     """Print what a cascade costs next to single services and to all of them."""
+    if as_json:
+        print_json(evaluation.to_json())
+        return
     from demur.tabular.evaluation_figures import four_digits, percent
 
     headings, rows = ["", "wrong", "spent", "cost", "asked"], []
@@ -252,7 +255,7 @@ def print_calls(evaluation: "CallsEvaluation", where: str) -> None:
                     "",
                 ]
             )
-    print_table(f"Means per row {where}, with 95 % intervals", headings, rows)
+    print_table(f"Means per row on {evaluation.n_rows:,} rows {where}, with 95 % intervals", headings, rows)
     for sentence in evaluation.sentences():
         say(sentence)
 

@@ -65,13 +65,9 @@ def evaluate(
         allowed=() if group is None else (group,),
     )
     if isinstance(fitted, CallsModel):
-        if cost is not None or group is not None or report is not None:
+        if any(one is not None for one in (cost, group, report)):
             raise InputError("a cascade has no --cost, --group or --report: leave them out.")
-        found = evaluate_calls(fitted, table, where=data)
-        if as_json:
-            print_json(found.to_json())
-        else:
-            print_calls(found, f"on {found.n_rows:,} rows of {data}")
+        print_calls(evaluate_calls(fitted, table, where=data), f"of {data}", as_json=as_json)
         return
     judged = evaluate_table(fitted, table, cost=cost, prices=prices, group=group, where=data)
     if report is not None:

@@ -115,8 +115,7 @@ def predict(
             places = Path(data).resolve(), Path(out).resolve()
             total = decide_folder(load, *places, options, scheduler=scheduler, overwrite=force, progress=progress)
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
-    what = "for experts" if fitted.asks_experts else "declined"
-    what = "to ask" if "decision" in fitted.answer_columns() else what
+    what = "to ask" if "decision" in fitted.answer_columns() else "for experts" if fitted.asks_experts else "declined"
     where = "" if out == "-" else f" to {out}"
     summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)

@@ -161,8 +161,8 @@ def read_answers(column: Values, known: Collection[str]) -> NDArray[np.object_]:
 
     Examples
     --------
-    >>> read_answers(pa.array(["yes", " no ", "1.0", "perhaps", "n/a"]), ["yes", "no", "1"]).tolist()
-    ['yes', 'no', '1', 'perhaps', None]
+    >>> read_answers(pa.array(["yes", " no ", "perhaps", "n/a"]), ["yes", "no"]).tolist()
+    ['yes', 'no', 'perhaps', None]
     """
     column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
     texts = class_texts(column)
