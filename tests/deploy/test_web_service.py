@@ -197,7 +197,8 @@ def test_a_defect_of_the_model_is_logged_and_the_service_lives(monkeypatch, capl
 def test_requests_that_arrive_together_are_decided_together(monkeypatch):
     sizes, whole = [], GraphModel.decisions
     monkeypatch.setattr(GraphModel, "decisions", lambda self, asked: sizes.append(len(asked)) or whole(self, asked))
-    questions = [good(k % 5 + 1, cost=cost) for k, cost in enumerate([None, 0.05, 0.3, 0.2] * 5)]
+    rows = good(5)["rows"]
+    questions = [{"row": rows[k % 5], "cost": cost} for k, cost in enumerate([None, 0.05, 0.3, 0.2] * 5)]
     odd = [{"row": good()["rows"][0] | {"size": 1e9}}, good(2, proba=True)]
     served = create_app(model())
     answers = posts(served, *map(json.dumps, [*questions, *odd]))
