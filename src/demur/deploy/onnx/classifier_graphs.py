@@ -24,6 +24,7 @@ from sklearn.ensemble import (
 )
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import (
     LogisticRegression,
     LogisticRegressionCV,
@@ -99,9 +100,7 @@ def _calibrated(p: Tensor, calibrator: Any) -> Tensor:
     if type(calibrator) is TemperatureScaling:
         return _at(calibrator)(p)
     if type(calibrator) is not OneVsRestCalibration:
-        raise ExportError(
-            f"calibration by {type(calibrator).__name__} is not supported; use 'temperature', 'isotonic' or 'sigmoid'."
-        )
+        raise _no_calibration(calibrator)
     values = torch.stack([_curve(p[:, k], model) for k, model in enumerate(calibrator.models_)], 1).clamp(0.0, 1.0)
     total = values.sum(1, keepdim=True)
     return torch.where(total > 0, values / torch.where(total > 0, total, 1.0), p)
@@ -113,11 +112,19 @@ def _curve(p: Tensor, model: Any) -> Tensor:
     if isinstance(model, LogisticRegression):
         inside = p.clamp(SMALLEST, 1 - SMALLEST)
         return torch.sigmoid(torch.log(inside / (1 - inside)) * float(model.coef_[0, 0]) + float(model.intercept_[0]))
+    if type(model) is not IsotonicRegression or model.out_of_bounds != "clip":
+        raise _no_calibration(model)
     x, y = (torch.as_tensor(one, dtype=torch.float64) for one in (model.X_thresholds_, model.y_thresholds_))
     inside = p.clamp(float(x[0]), float(x[-1]))
     place = (inside[:, None] >= x).to(torch.int64).sum(1) - 1
     slopes = torch.cat([torch.diff(y) / torch.diff(x), torch.zeros(1, dtype=x.dtype)])
     return y[place] + slopes[place] * (inside - x[place])
+
+
+def _no_calibration(given: object) -> ExportError:
+    return ExportError(
+        f"calibration by {type(given).__name__} is not supported; use 'temperature', 'isotonic' or 'sigmoid'."
+    )
 
 
 def _shifted(p: Tensor, shift: LabelShift | None) -> Tensor:
