@@ -305,20 +305,20 @@ def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str
 
 async def _read_body(request: "Request", *, max_bytes: int, max_seconds: float) -> bytes:
     """Return the body of a request, or raise a :class:`RequestError` if it is too large or too slow."""
-    from starlette.requests import ClientDisconnect
-
-    body = bytearray()
+    body, is_whole = bytearray(), False
     try:
         async with asyncio.timeout(max_seconds):
-            async for chunk in request.stream():
-                body += chunk
+            while not is_whole:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise RequestError("the client closed the connection.", _CLIENT_LEFT)
+                body += message.get("body", b"")
                 if len(body) > max_bytes:
                     problem = f"the body has more than {max_bytes:,} bytes"
                     raise RequestError(f"{problem}: send the rows in several requests.", 413)
+                is_whole = not message.get("more_body", False)
     except TimeoutError:
         raise RequestError(f"the body did not arrive within {max_seconds:g} seconds.", 408) from None
-    except ClientDisconnect:
-        raise RequestError("the client closed the connection.", _CLIENT_LEFT) from None
     return bytes(body)
 
 
