@@ -489,6 +489,8 @@ class Monitor:
         """
         rejected, labels = np.asarray(reject, dtype=bool), np.asarray(label, dtype=np.int64)
         scores = np.asarray(confidence, dtype=np.float64)
+        if not rejected.shape == scores.shape == labels.shape == (len(rejected),):
+            raise InputError("reject, confidence and label need one shape (n,).")
         if np.isnan(scores).any() or not np.isin(labels, np.arange(len(self.reference.classes))).all():
             raise InputError(
                 f"confidence must not be NaN, and label must count {len(self.reference.classes)} classes from 0."
