@@ -131,7 +131,7 @@ def _load(build: Callable[[Callable[[], bool]], "ASGIApp"], stopping: Any) -> "A
     app = build(stopping.is_set)
     threadpool_limits(1)  # requests are small, and several workers use several cores
     # what the log does not print need not be looked up for each request: "Optimization" in logging's documentation
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = logging.logAsyncioTasks = False
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     gc.freeze()  # what is loaded now stays, and need not be searched for garbage
     atexit.register(os._exit, 0)  # granian's threads may still run, and abort a process that takes Python down
     return app
