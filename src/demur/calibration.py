@@ -237,7 +237,7 @@ def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
     array([[0.25, 0.75]])
     """
     if library_of(logits) is not np:
-        return (logits / temperature).softmax(-1)  # type: ignore[attr-defined] # of a tensor
+        return (logits / temperature).softmax(-1)  # type: ignore[attr-defined,no-any-return] # of a tensor
     by_class = np.array(np.moveaxis(logits, -1, 0), order="C")  # sums over few classes are slow by row
     by_class /= temperature
     by_class -= by_class.max(axis=0)

@@ -189,11 +189,13 @@ class GraphModel:
         encoded = {k: codes for k, one in enumerate(questions) if (codes := self._encoded(one)) is not None}
         if not encoded:
             return found
-        codes = np.array(list(encoded.values()))
-        label, reject, confidence, proba, *unusual = self._session.run(self._outputs, {"features": codes})
-        novel = self.model.novelty.novel(codes) if unusual and unusual[0].any() else [False] * len(codes)
+        rows, novelty = np.array(list(encoded.values())), self.model.novelty
+        label, reject, confidence, proba, *unusual = self._session.run(self._outputs, {"features": rows})
+        novel = np.zeros(len(rows), dtype=bool)
+        if novelty is not None and unusual[0].any():
+            novel = novelty.novel(rows)
         likely = proba.copy()
-        likely[np.arange(len(codes)), label] = -1.0
+        likely[np.arange(len(rows)), label] = -1.0
         columns = (label.tolist(), reject.tolist(), confidence.tolist(), likely.argmax(axis=1).tolist())
         for k, row, is_novel, first, rejected, sure, second in zip(encoded, proba, novel, *columns, strict=True):
             if is_novel:
@@ -204,9 +206,9 @@ class GraphModel:
                 rejected = not chow_acceptance(sure, questions[k]["cost"]) > 0
             one, other = self._classes[first], self._classes[second]
             values = (None if rejected else one, rejected, sure, one, other, "ambiguous" if rejected else None)
-            found[k] = dict(zip(ANSWER_COLUMNS, values, strict=True))
+            found[k] = decision = dict(zip(ANSWER_COLUMNS, values, strict=True))
             if questions[k].get("proba"):
-                found[k]["proba"] = dict(zip(self._names, row.tolist(), strict=True))
+                decision["proba"] = dict(zip(self._names, row.tolist(), strict=True))
         return found
 
     def _encoded(self, question: Mapping[str, Any]) -> list[float] | None:

@@ -111,7 +111,8 @@ class Reference:
     @classmethod
     def from_json(cls, found: Any) -> Self:
         """Restore the reference that :meth:`to_json` returned."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+        plain: ByName = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+        return cls(**plain)
 
     def to_json(self) -> ByName:
         """Return plain numbers and lists."""

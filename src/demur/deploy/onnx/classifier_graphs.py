@@ -98,7 +98,8 @@ def _calibrated(p: Tensor, calibrator: Any) -> Tensor:
     if calibrator is None:
         return p
     if type(calibrator) is TemperatureScaling:
-        return _at(calibrator)(p)
+        scaled: Tensor = _at(calibrator)(p)
+        return scaled
     if type(calibrator) is not OneVsRestCalibration:
         raise _no_calibration(calibrator)
     values = torch.stack([_curve(p[:, k], model) for k, model in enumerate(calibrator.models_)], 1).clamp(0.0, 1.0)
