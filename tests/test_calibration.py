@@ -284,15 +284,14 @@ def test_half_precision_is_computed_in_single(precision):
     np.testing.assert_array_equal(decision.reject, (rounded.double().amax(1) <= 1 - 0.003).numpy())
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("scale", "masked"), [(1e-6, False), (1e6, False), (1.0, True)])
 def test_many_rows_have_the_temperature_of_a_search_over_all_of_them(scale, masked):
     rng = np.random.default_rng(3)
-    y = rng.integers(50, size=12_000)
+    y = rng.integers(50, size=8_000)
     logits = rng.normal(size=(len(y), 50))
     logits[np.arange(len(y)), y] += 3
     logits *= 2 * scale
-    if masked:  # a class that no row has, and rows whose class counts little
+    if masked:
         logits[:, 7] = np.where(y == 7, logits[:, 7], -1e9 * scale)
     weights = np.where(rng.random(len(y)) < 0.5, 0.0, rng.integers(1, 4, len(y)))
     found = TemperatureScaling(from_logits=True).fit(logits, y, weights).temperature_

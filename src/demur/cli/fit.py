@@ -32,6 +32,7 @@ from demur.cli.options import (
     Delta,
     Drop,
     Force,
+    Labels,
     MaxRisk,
     OutFolder,
     Report,
@@ -55,12 +56,19 @@ _EXCLUDES = {
     "expert": ("cost", "coverage", "max_risk", "cost_matrix"),
     "cost_matrix": ("cost", "coverage", "max_risk"),
 }
-_ONLY_WITH = {"proba_kind": "proba", "calibration": "proba", "capacity": "expert", "risk_group": "max_risk"}
+_ONLY_WITH = {
+    "proba_kind": "proba",
+    "all_classes": "proba",
+    "calibration": "proba",
+    "capacity": "expert",
+    "risk_group": "max_risk",
+}
 
 Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
-Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
-Proba = Annotated[str | None, DATA(help="Table of class probabilities, instead of DATA.")]
+Target = Annotated[str, DATA("--target", "-t", help="Column to predict; may be left out with --labels.")]
+Proba = Annotated[str | None, DATA(help="Table or NumPy file of class probabilities, instead of DATA.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
+AllClasses = Annotated[bool, DATA("--all-classes", help="With --proba: keep classes without a labelled row.")]
 Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use even if constant or an ID.")]
 Model = Annotated[
     str | None,
@@ -82,9 +90,11 @@ TimeSplit = Annotated[str | None, VALIDATION(help="Column of times: hold out the
 def fit(
     data: Data = None,
     *,
-    target: Target,
+    target: Target = "",
+    labels: Labels = None,
     proba: Proba = None,
     proba_kind: ProbaKind = None,
+    all_classes: AllClasses = False,
     drop: Drop = None,
     keep: Keep = None,
     delimiter: Delimiter = None,
@@ -129,6 +139,9 @@ def fit(
     source = proba or data
     if source is None:
         raise InputError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
+    if not target and labels is None:
+        raise InputError("there is nothing to predict: name the column with --target, or give a file with --labels.")
+    target = target or "label"
     options = _options(given)
     check_new_model(out, force)
     from demur.tabular import fit_file, fit_proba
@@ -158,7 +171,7 @@ def _check(given: Mapping[str, Any]) -> None:
             if given[name] is not None and given[other] is not None:
                 raise InputError(f"{flags[name]} and {flags[other]} cannot be given together: leave one out.")
     for name, other in _ONLY_WITH.items():
-        if given[name] is not None and given[other] is None:
+        if given[name] not in (None, False) and given[other] is None:
             raise InputError(f"{flags[name]} needs {flags[other]}: give both, or leave {flags[name]} out.")
     if given["report"] is not None:
         if given["test"] is None and not given["holdout"]:
@@ -168,7 +181,8 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of ``FitOptions`` that the command line gives."""
-    options = {name: given[name] for name in ("test", "holdout", "group_split", "delimiter", "decimal", "seed")}
+    names = ("labels", "test", "holdout", "group_split", "delimiter", "decimal", "seed")
+    options = {name: given[name] for name in names}
     options["cost"] = 0.2 if given["cost"] is None else given["cost"]
     options |= {"keep": given["keep"] or (), "drop": given["drop"] or ()}
     options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
@@ -178,7 +192,11 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
     if given["proba"] is not None:
         calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
-        return options | {"kind": given["proba_kind"], "calibration": calibration}
+        return options | {
+            "kind": given["proba_kind"],
+            "calibration": calibration,
+            "all_classes": given["all_classes"],
+        }
     limits = {name: limit for name, limit in read_limits(given["capacity"]).items() if limit is not None}
     return options | {
         "model": given["model"] or "auto",

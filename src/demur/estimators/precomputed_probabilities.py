@@ -15,6 +15,7 @@ __all__ = [
     "LOG_KINDS",
     "PROBA_KINDS",
     "PrecomputedProbabilities",
+    "StoredOutputs",
     "find_kind",
     "rounding_of",
 ]
@@ -126,6 +127,10 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         _refuse_first(total <= 0, "sums to 0: some class must be possible")
         return np.asarray(values / total[:, None], dtype=np.float64)
 
+    def check(self, X: Features) -> None:
+        """Refuse rows whose numbers are not of the kind."""
+        self.logits(X) if self.kind in LOG_KINDS else self.predict_proba(X)
+
     def logits(self, X: Features) -> _Numbers:
         """Return logits or log-probabilities without gaps; :attr:`temperature` does not change them."""
         values = self._checked(X)
@@ -156,6 +161,46 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
             least = np.where(gaps, np.inf, values).min(axis=1)
             listed = np.where(gaps, np.minimum(left, least)[:, None], values)
         return np.asarray(listed, dtype=np.float64)
+
+
+class StoredOutputs(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """Outputs that are kept elsewhere: the features of a row are its number.
+
+    Parameters
+    ----------
+    outputs : PrecomputedProbabilities
+    rows : sequence
+        The numbers of each row for each class, for an array of row numbers.
+
+    Examples
+    --------
+    >>> outputs = PrecomputedProbabilities(["cat", "dog"])
+    >>> StoredOutputs(outputs, np.array([[0.8, 0.2], [0.4, 0.6]])).predict_proba([[1], [0]])
+    array([[0.4, 0.6],
+           [0.8, 0.2]])
+    """
+
+    _estimator_type: ClassVar[str] = "classifier"
+
+    def __init__(self, outputs: PrecomputedProbabilities, rows: Any) -> None:
+        self.outputs = outputs
+        self.rows = rows
+
+    @property
+    def classes_(self) -> AnyArray:
+        """The classes, in the order of the columns."""
+        return self.outputs.classes_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def numbers(self, X: Features) -> _Numbers:
+        """Return the numbers of rows for each class."""
+        return np.asarray(self.rows[np.asarray(X)[:, 0].astype(np.int64)])
+
+    def predict_proba(self, X: Features) -> _Numbers:
+        """Return the probabilities of the rows with these numbers."""
+        return self.outputs.predict_proba(self.numbers(X))
 
 
 def _refuse_first(found: Any, words: str, values: _Numbers | None = None) -> None:
