@@ -438,6 +438,9 @@ def _fit_rows(
     # Equal probabilities, votes above all, do not make one row a copy of another.
     compared = data.rows.select(learned(data.rows).names) if numbers is None else numbers.reshape(-1, 1)
     parts = _rows_for_rule(rule, compared, data.labels, groups)
+    if numbers is not None and len(parts.aside) and spec.calibration not in ("isotonic", "sigmoid"):
+        # A temperature needs few rows, and a guarantee gains by more.
+        parts = parts._replace(train=parts.aside, aside=parts.train)
     own = learned(data.take(parts.train).rows)
     if numbers is None:
         codes = own.encode(data.rows)
