@@ -17,6 +17,9 @@ from demur.columns.schema import LARGEST
 _AT_ONCE = 1 << 22
 """Numbers in a chunk."""
 
+_MAPPED = 1 << 27
+"""Bytes of a file that are mapped at a time."""
+
 __all__ = ["StoredRows", "array_table", "arrays_of"]
 
 
@@ -49,10 +52,14 @@ class StoredRows:
         return len(_opened(self.source)) if self.rows is None else len(self.rows)
 
     def __getitem__(self, rows: Any) -> NDArray[np.float64]:
-        # Mapped anew each time: a page that was read counts as memory of the process as long as it is mapped.
-        found = _opened(self.source)[rows if self.rows is None else self.rows[rows]]
-        found = found if self.columns is None else found[:, self.columns]
-        numbers = np.array(found, dtype=np.float64)
+        chosen = (np.arange(len(self)) if self.rows is None else self.rows)[rows]
+        source = _opened(self.source)
+        numbers = np.empty((len(chosen), source.shape[1] if self.columns is None else len(self.columns)))
+        # A page that was read counts as memory of the process as long as it is mapped, and with it its neighbours.
+        n_maps = 1 + int(np.ptp(chosen)) * source[:1].nbytes // _MAPPED if len(chosen) else 1
+        for part in np.array_split(np.arange(len(chosen)), n_maps):
+            found = _opened(self.source)[chosen[part]]
+            numbers[part] = found if self.columns is None else found[:, self.columns]
         numbers[~(np.abs(numbers) <= LARGEST)] = np.nan
         return numbers
 
@@ -130,10 +137,11 @@ def array_table(
     def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         for start in range(0, n_rows, rows):
             read = {key: _opened(array)[start : start + rows] for key, array in arrays.items()}
-            values = [read[key] if number is None else read[key][:, number] for key, number in map(places.get, names)]
-            yield pa.record_batch(
-                [pa.array(one, fields[column]) for one, column in zip(values, names, strict=True)], names
-            )
+            columns = []
+            for column in names:
+                key, number = places[column]
+                columns.append(pa.array(read[key] if number is None else read[key][:, number], fields[column]))
+            yield pa.record_batch(columns, names)
 
     matrix = next((StoredRows(arrays[key]) for key, array in opened.items() if array.ndim == 2), None)
     return pa.schema(fields), batches, matrix if n_matrices == 1 else None

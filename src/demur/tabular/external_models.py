@@ -14,9 +14,10 @@ from demur.columns.frames import TableError, as_table, listed, shown
 from demur.columns.schema import LARGEST, Column, Schema, as_type, kind_of_type
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
 from demur.rules import Rule
+from demur.tabular.array_files import StoredRows
 from demur.tabular.class_labels import LabelledTable, check_classes, class_texts, label_type
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
-from demur.tabular.table_files import Source, StoredRows
+from demur.tabular.table_files import Source
 from demur.tabular.table_model import Reads, TableModel, free_label
 
 __all__ = ["REFUSALS", "class_columns", "fit_proba", "model_input", "refusal", "schema_of_estimator", "wrap_estimator"]

@@ -18,6 +18,7 @@ from demur.columns.frames import TableError, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
 from demur.rules import CostMatrix, Rule
+from demur.tabular.array_files import StoredRows
 from demur.tabular.class_labels import (
     LabelledTable,
     check_classes,
@@ -28,7 +29,6 @@ from demur.tabular.class_labels import (
 )
 from demur.tabular.table_files import (
     Source,
-    StoredRows,
     open_table,
     read_labelled,
     read_labels,
@@ -446,7 +446,7 @@ def _fit_rows(
         codes = own.encode(data.rows)
         codes[np.abs(codes) > LARGEST] = np.nan
     else:
-        codes = compared
+        codes = compared.astype(np.float64)
     training = _Training(spec, own, codes, data.labels, groups, parts, rule)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it

@@ -544,6 +544,6 @@ def read_labelled(
     if known.issuperset(text for text in as_written if text is not None):
         return table
     as_read = class_texts(column_of_text(table[target], decimal=decimal, dayfirst=dayfirst)).tolist()
-    labels = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
+    texts = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
     position = table.schema.get_field_index(target)
-    return table.set_column(position, target, pa.array(labels, pa.string()))
+    return table.set_column(position, target, pa.array(texts, pa.string()))
