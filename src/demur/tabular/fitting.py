@@ -263,18 +263,18 @@ class TrainingFile:
             To read the test table with; a model that is trained learns its own from the training rows.
         compared : table or array
             Rows that are equal in it may be copies, which stay on one side.
-        given : StoredOutputs, optional
-            Calibrated as it is, with this schema, instead of a model that is trained.
+        given : StoredOutputs or AnswerClassifier, optional
+            Reads what another model said, in the columns of this schema, instead of a model that is trained.
         """
         data, spec, known = self.data, self.spec, None if given is None else schema
-        classes = data.classes if given is None else given.classes_.tolist()
+        classes = list(getattr(given, "classes_", data.classes))
         groups = None
         if spec.group_split is not None:  # a row without a group is one of its own
             texts = class_texts(data.rows[spec.group_split])
             groups = np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
         train, held_out = self._split(replace(schema, **self.notation), compared, groups, classes)
         started, of_train = time.perf_counter(), None if groups is None else groups[train]
-        more: ByName = {} if given is None else {"given": given, "numbers": train}
+        more: ByName = {"given": given, "numbers": train if hasattr(given, "outputs") else None}
         model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, **more)
         model.facts["rows_without_label"] = data.n_unlabelled
         aside = {**model.schema.set_aside, **spec.roles}
@@ -401,13 +401,24 @@ def fit_table(
         from demur.tabular.expert_columns import ExpertColumns
 
         spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity, table.column_names))
-    if groups is not None:
-        known = [label is not None for label in class_texts(table[target])]
-        groups = np.asarray(groups)
-        if len(groups) != len(known):
-            raise TableError(f"there are {len(groups):,} groups for {len(known):,} rows: give one for each row")
-        groups = groups[known]
-    return _fit_rows(data, spec, schema=schema, groups=groups)
+    known = np.array([label is not None for label in class_texts(table[target])])
+
+    def labelled(values: ArrayLike) -> AnyArray:
+        _check_groups(values, len(known))
+        found: AnyArray = np.asarray(values)[known]
+        return found
+
+    by_group = getattr(spec.rule, "groups", None)
+    if by_group is not None:
+        from sklearn.base import clone
+
+        spec = replace(spec, rule=clone(spec.rule).set_params(groups=labelled(by_group)))
+    return _fit_rows(data, spec, schema=schema, groups=None if groups is None else labelled(groups))
+
+
+def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
+    if groups is not None and len(np.asarray(groups)) != n_rows:
+        raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
 
 
 def _fit_rows(
@@ -426,27 +437,33 @@ def _fit_rows(
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    if given is None:
+    if numbers is None:
         check_classes(data.labels, data.target)
-    words = check_model(spec.model) if given is None else f"calibration of given {given.outputs.kind}"
+    words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes})
     rule = spec.rule_for(data, known)
+    _check_groups(getattr(rule, "groups", None), len(data.labels))
 
     def learned(rows: pa.Table) -> Schema:
         return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles])
 
     # Equal probabilities, votes above all, do not make one row a copy of another.
-    compared = data.rows.select(learned(data.rows).names) if numbers is None else numbers.reshape(-1, 1)
+    order = np.arange(len(data.labels)) if numbers is None else numbers
+    compared = data.rows.select(learned(data.rows).names) if given is None else order.reshape(-1, 1)
     parts = _rows_for_rule(rule, compared, data.labels, groups)
     if numbers is not None and len(parts.aside) and spec.calibration not in ("isotonic", "sigmoid"):
         # A temperature needs few rows, and a guarantee gains by more.
         parts = parts._replace(train=parts.aside, aside=parts.train)
     own = learned(data.take(parts.train).rows)
-    if numbers is None:
-        codes = own.encode(data.rows)
+    if numbers is not None:
+        codes = order.reshape(-1, 1).astype(np.float64)
+    elif given is None:
+        codes = own.encode(data.rows, where=data.name)
         codes[np.abs(codes) > LARGEST] = np.nan
     else:
-        codes = compared.astype(np.float64)
+        from demur.tabular.external_models import model_input
+
+        codes = model_input(own, data.rows, given.reads, data.name)
     training = _Training(spec, own, codes, data.labels, groups, parts, rule)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
@@ -507,27 +524,30 @@ class _Training:
 
         rule, aside = self.rule, self.parts.aside
         calibration: str | None = "auto"
+        dense, features, novelty = None, self.codes, None  # given answers have no features that are known
         if given is None:
             classifier, dense, features = self._estimator(needs_proba=rule is not None)
             novelty = self._novelty()
-        else:  # whose features are not known
+        else:
             classifier, calibration = self._frozen(given)
-            dense, features, novelty = None, self.codes, None
         if rule is not None or not isinstance(classifier, RejectClassifier):
             own = None if len(aside) else rule
             classifier = RejectOption(classifier, cost=self.spec.cost, rule=own, calibration=calibration, novelty=None)
         train = self._calibration_rows(given)
-        classifier.set_params(reject_label=free_label(self.labels if given is None else given.classes_))
+        numbered = hasattr(given, "outputs")
+        classifier.set_params(reject_label=free_label(given.classes_ if numbered else self.labels))
         classifier.fit(features[train], self.labels[train], **self._of("groups", self.groups, train))
         if len(aside):
             self._fit_rule(classifier, features, None if novelty is None else novelty.novel(self.codes))
         if given is None:
             return TableModel(self.schema, classifier, dense, novelty=novelty)
-        outputs = given.outputs
-        classifier.estimator = classifier.estimator_ = FrozenEstimator(outputs)  # which new rows are given to
-        temperature = getattr(classifier.calibrator_, "temperature_", outputs.temperature)
-        facts = {"proba_kind": outputs.kind, "temperature": temperature, "calibrated_on": len(train)}
-        return TableModel(self.schema, classifier, facts=facts, reads="numbers")
+        facts: ByName = {"proba_kind": given.kind}
+        if numbered:
+            outputs = given.outputs
+            classifier.estimator = classifier.estimator_ = FrozenEstimator(outputs)  # which new rows are given to
+            facts["temperature"] = getattr(classifier.calibrator_, "temperature_", outputs.temperature)
+            facts["calibrated_on"] = len(train)
+        return TableModel(self.schema, classifier, facts=facts, reads=given.reads)
 
     def _of(self, name: str, values: AnyArray | None, rows: NDArray[np.int64]) -> ByName:
         return {} if values is None else {name: values[rows]}
@@ -559,13 +579,16 @@ class _Training:
     def _frozen(self, given: Any) -> tuple[Any, str | None]:
         """Return given outputs as a classifier that is not fitted again, and the calibration that is left to do.
 
-        Logits get their temperature here: as probabilities, large ones would be 0 and 1. Curves come on top of it.
+        Answers are fitted, which calibrates them. Logits get their temperature here: as probabilities, large ones would
+        be 0 and 1. Curves come on top of it.
         """
         from sklearn.frozen import FrozenEstimator
 
         from demur.calibration import TemperatureScaling
         from demur.estimators.precomputed_probabilities import LOG_KINDS
 
+        if given.kind == "answers":
+            return given, None
         calibration, train, outputs = self.spec.calibration, self._calibration_rows(given), given.outputs
         if outputs.kind in LOG_KINDS and calibration is not None:
             y = np.searchsorted(given.classes_, self.labels[train])
@@ -577,7 +600,7 @@ class _Training:
     def _calibration_rows(self, given: Any) -> NDArray[np.int64]:
         """Return the rows to train on; given outputs are calibrated on some of them if there are many."""
         train = self.parts.train
-        most = len(train) if given is None else max(1, _MOST_OUTPUTS // len(given.classes_))
+        most = max(1, _MOST_OUTPUTS // len(given.classes_)) if hasattr(given, "outputs") else len(train)
         if len(train) <= most:
             return train
         return np.sort(np.random.default_rng(self.spec.seed).choice(train, most, replace=False))
