@@ -8,6 +8,7 @@ from demur.estimators.precomputed_probabilities import PrecomputedProbabilities
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
 from demur.estimators.splitting import EqualRowsWarning
+from demur.estimators.torch_classifier import TorchClassifier
 
 __all__ = [
     "AnswersNothingWarning",
@@ -18,6 +19,7 @@ __all__ = [
     "RejectClassifier",
     "RejectOption",
     "RejectingClassifier",
+    "TorchClassifier",
     "Tried",
     "UninformativeModelWarning",
 ]
