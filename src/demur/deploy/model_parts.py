@@ -113,7 +113,7 @@ _PARTS = (
     "demur.estimators.network_selection.ScaledNetworks",
     "demur.estimators.table_encoding.KnownRows",
     "demur.estimators.table_encoding.TableEncoding",
-    "demur.estimators.torch_classifier.StoredNetwork",
+    "demur.estimators.torch_classifier.OnnxNetwork",
     "demur.guarantees.risk_control.RiskCertificate",
     "demur.label_shift.LabelShift",
     "demur.novelty.Novelty",
@@ -372,7 +372,7 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value))
     elif isinstance(value, np.ndarray) and value.dtype == object:
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value.ravel().tolist()))
-    elif hasattr(value, "__dict__") and not isinstance(value, type | ModuleType | TorchClassifier) and library_of(value) is None:
+    elif hasattr(value, "__dict__") and not (isinstance(value, type | ModuleType) or _has_stored_form(value)):
         yield from ((f"{place}.{name}", part) for name, part in vars(value).items())
 
 
@@ -397,7 +397,7 @@ def _in_stored_form(model: Estimator) -> Estimator:
     """Return a model, or a copy of it in which boosted trees of other libraries and torch modules are plain data."""
     stored: dict[int, Any] = {}
     for place, part in reversed(list(_parts(model))):
-        if id(part) not in stored and (isinstance(part, TorchClassifier) or library_of(part) is not None):
+        if _has_stored_form(part) and id(part) not in stored:
             try:
                 stored[id(part)] = _stored_form(part)
             except UserError as error:
@@ -405,6 +405,10 @@ def _in_stored_form(model: Estimator) -> Estimator:
         elif isinstance(part, FrozenEstimator) and stored:  # deepcopy would call the __deepcopy__ of what it holds
             stored[id(part)] = FrozenEstimator(deepcopy(part.estimator, stored))
     return deepcopy(model, stored) if stored else model
+
+
+def _has_stored_form(part: Any) -> bool:
+    return isinstance(part, TorchClassifier) or library_of(part) is not None
 
 
 def _stored_form(part: Estimator) -> Estimator:

@@ -144,8 +144,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     estimator : classifier or "auto"
         Anything with scikit-learn's interface, pipelines included. It is cloned and fitted; one that is fitted
         already is kept as it is when wrapped in ``sklearn.frozen.FrozenEstimator``, and the rows given to ``fit``
-        then only calibrate it, as they do a :class:`TorchClassifier`. "auto" is an :class:`AutoClassifier`: a blend of several models, a strong default for
-        tables.
+        then only calibrate it, as they do a :class:`TorchClassifier`. "auto" is an :class:`AutoClassifier`: a blend of
+        several models, a strong default for tables.
     cost : float, default=0.2
         The cost c of one rejection, where one wrong answer costs 1. It is read when predicting, so
         ``set_params(cost=...)`` needs no refit. A rule with a cost of its own ignores it; with a rule that has none, it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from demur.errors import InputError, InputTypeError, MissingExtraError
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses import Loss, resolve
 
-__all__ = ["StoredNetwork", "TorchClassifier", "TrainedNetwork"]
+__all__ = ["OnnxNetwork", "TorchClassifier", "TrainedNetwork"]
 
 _TYPES = ("float32", "float64", "int64")
 
@@ -56,7 +57,7 @@ class TrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         rows = np.asarray(X)
         if rows.ndim < 2 or rows.dtype.kind not in "biuf":
             raise InputError(
-                f"a network takes an array of numbers of shape (rows, ...), got shape {rows.shape} of type {rows.dtype}."
+                f"a network takes an array of numbers of shape (rows, ...), got {rows.shape} of type {rows.dtype}."
             )
         if rows.shape[1:] != self.__dict__.setdefault("input_shape_", rows.shape[1:]):
             raise InputError(
@@ -155,7 +156,7 @@ class TorchClassifier(TrainedNetwork):
         return found
 
 
-class StoredNetwork(TrainedNetwork):
+class OnnxNetwork(TrainedNetwork):
     """A network as an ONNX graph from rows to class probabilities, which ONNX Runtime computes.
 
     This is what :class:`TorchClassifier` is in a saved model.
@@ -189,6 +190,8 @@ class StoredNetwork(TrainedNetwork):
                 ) from None
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 3  # errors alone
+            # A graph may name files with its weights. Those of saved models do not; a forged one finds no file.
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
             self._ready = onnxruntime.InferenceSession(self.content.tobytes(), options)
         return self._ready
 

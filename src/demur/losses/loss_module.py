@@ -54,8 +54,8 @@ class LossModule(nn.Module):
         target = self._classes_last(y) if is_soft else y.long()
         if target.shape[: scores.ndim - 1] != scores.shape[:-1] or target.ndim != scores.ndim - (not is_soft):
             raise InputError(
-                f"labels of shape {tuple(y.shape)} do not fit scores whose axis {self.class_dim} is that of the "
-                f"classes and whose other axes are {tuple(scores.shape[:-1])}; set class_dim to the axis of the classes."
+                f"labels of shape {tuple(y.shape)} do not fit scores that are {tuple(scores.shape[:-1])} beside the "
+                f"axis {self.class_dim} of the classes; set class_dim to that axis."
             )
         with full_precision(scores):
             values, weight = self._each(at_least_single(scores), at_least_single(target), is_soft)

@@ -55,7 +55,7 @@ from demur.deploy.onnx.tree_graphs import boosting_scores, forest_proba, gradien
 from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
 from demur.estimators.cross_fitting import CodedLabels
 from demur.estimators.precomputed_probabilities import LEAST_LEFT
-from demur.estimators.torch_classifier import StoredNetwork, TorchClassifier
+from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 from demur.label_shift import LabelShift
 
 __all__ = ["network_decision", "option_proba", "proba", "transformed"]
@@ -184,7 +184,7 @@ def _given(graph: Graph, X: str, model: PrecomputedProbabilities) -> str:
     return graph.traced(function, (X, (2, len(model.classes))))[0]
 
 
-def _stored(graph: Graph, X: str, model: StoredNetwork) -> str:
+def _stored(graph: Graph, X: str, model: OnnxNetwork) -> str:
     return graph.added(graph.onnx.load_from_string(model.content.tobytes()), [graph.cast(X, model.dtype)])[0]
 
 
@@ -374,7 +374,7 @@ _CLASSIFIERS: dict[type, Callable[[Graph, str, Any], str]] = {
     RejectOption: option_proba,
     RidgeClassifier: _from_scores(_linear_scores),
     RidgeClassifierCV: _from_scores(_linear_scores),
-    StoredNetwork: _stored,
+    OnnxNetwork: _stored,
     TorchClassifier: lambda graph, X, model: _stored(graph, X, stored_network(model)),
     SGDClassifier: lambda graph, X, model: (
         graph.converted(model, X) if hasattr(model, "predict_proba") else _from_scores(_linear_scores)(graph, X, model)

@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from demur import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.errors import InputError, MissingExtraError
-from demur.estimators.torch_classifier import StoredNetwork, TorchClassifier
+from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 
 __all__ = ["DOMAIN_ML", "ExportError", "Graph", "Operand", "require", "stored_network", "translated"]
 
@@ -69,7 +69,7 @@ def translated(module: torch.nn.Module, examples: tuple[torch.Tensor, ...]) -> A
         return onnx.load(path)
 
 
-def stored_network(model: TorchClassifier) -> StoredNetwork:
+def stored_network(model: TorchClassifier) -> OnnxNetwork:
     """Return a torch module as the ONNX graph that a saved model holds, compared with the module on random rows.
 
     Examples
@@ -89,8 +89,9 @@ def stored_network(model: TorchClassifier) -> StoredNetwork:
     try:
         content = translated(whole, (example,)).SerializeToString()
     except (RuntimeError, ValueError, TypeError, torch.onnx.OnnxExporterError) as error:
-        raise ExportError(f"torch cannot translate the module to ONNX ({' '.join(str(error).split())[:300]}).") from error
-    stored = StoredNetwork(np.frombuffer(content, dtype=np.uint8), model.classes_, model.batch_size, model.dtype)
+        words = " ".join(str(error).split())[:300]
+        raise ExportError(f"torch cannot translate the module to ONNX ({words}).") from error
+    stored = OnnxNetwork(np.frombuffer(content, dtype=np.uint8), model.classes_, model.batch_size, model.dtype)
     # three rows, which are not as many as the module was traced with
     rows = np.random.default_rng(0).normal(size=(3, *model.input_shape_)) * (model.dtype != "int64")
     gap = float(np.abs(stored.predict_proba(rows) - model.predict_proba(rows)).max())
