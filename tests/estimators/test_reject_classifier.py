@@ -53,7 +53,7 @@ QUICKLY_TRIED = ("ce", "ova+log", "ova+hin", "apc+log", "ms")
 )
 def test_every_loss_learns_iris(loss):
     model = RejectClassifier(
-        loss, cost=0.3, epochs=12 if get(loss).has_link else 60, batch_size=16, n_members=1, random_state=0
+        loss, cost=0.3, epochs=16 if get(loss).has_link else 60, batch_size=16, n_members=1, random_state=0
     )
     model.fit(X, Y)
     risk = zero_one_c_risk(Y, model.predict(X), cost=0.3)

@@ -10,7 +10,7 @@ import json
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from types import ModuleType
 from typing import Any
@@ -101,6 +101,8 @@ _PARTS = (
     "demur.deferral.joint_losses.TwoStageDeferral",
     "demur.deferral.expert_reliability.ExpertReliability",
     "demur.deferral.defer_option.StoredProbabilities",
+    "demur.estimators.auto_classifier.TableEncoding",
+    "demur.estimators.base.KnownRows",
     "demur.estimators.auto_classifier.AutoClassifier",
     "demur.estimators.boosted_trees.BoostedTrees",
     "demur.estimators.candidates.Tried",
@@ -111,8 +113,6 @@ _PARTS = (
     "demur.estimators.network_selection.Candidate",
     "demur.estimators.network_selection.FittedNetworks",
     "demur.estimators.network_selection.ScaledNetworks",
-    "demur.estimators.table_encoding.KnownRows",
-    "demur.estimators.table_encoding.TableEncoding",
     "demur.estimators.torch_classifier.OnnxNetwork",
     "demur.guarantees.risk_control.RiskCertificate",
     "demur.label_shift.LabelShift",
@@ -142,8 +142,13 @@ _ARCHIVED = "demur"
 """The module that an archive names for a class of the lists above: ``demur`` and ``loss:CrossEntropy``, for example."""
 
 
-def archive_names() -> dict[str, str]:
+def archive_names(kinds: Collection[str] = ("loss", "margin", "rule")) -> dict[str, str]:
     """Return the name in archives of each class that a model may hold, by its module and name.
+
+    Parameters
+    ----------
+    kinds : names
+        The kinds of registered classes to look up.
 
     Examples
     --------
@@ -152,12 +157,12 @@ def archive_names() -> dict[str, str]:
     """
     names = {path: f"part:{path.rpartition('.')[2]}" for path in _PARTS}
     registered: ByName = {
-        "loss": losses.registry.registered_classes(),
-        "margin": margins.registered_classes(),
-        "rule": rules.available_rules().values(),
+        "loss": lambda: losses.registry.registered_classes(),
+        "margin": margins.registered_classes,
+        "rule": lambda: rules.available_rules().values(),
     }
-    for kind, classes in registered.items():
-        names |= {f"{cls.__module__}.{cls.__name__}": f"{kind}:{cls.__name__}" for cls in classes}
+    for kind in registered.keys() & kinds:
+        names |= {f"{cls.__module__}.{cls.__name__}": f"{kind}:{cls.__name__}" for cls in registered[kind]()}
     return names
 
 
@@ -208,12 +213,12 @@ def dump(model: Estimator) -> bytes:
 def load(data: bytes) -> Any:
     """Return the model in an archive; nothing is built unless all its types are on the lists."""
     try:
-        names = archive_names()
+        archived = {str(node["__class__"]) for node in _nodes(_schema(data)) if node["__module__"] == _ARCHIVED}
+        names = archive_names({one.partition(":")[0] for one in archived})
         own = {}
-        for node in _nodes(_schema(data)):
-            if node["__module__"] == _ARCHIVED:
-                module, _, name = _path_of(node["__class__"], names).rpartition(".")
-                own[f"{_ARCHIVED}.{node['__class__']}"] = module, name
+        for one in archived:
+            module, _, name = _path_of(one, names).rpartition(".")
+            own[f"{_ARCHIVED}.{one}"] = module, name
         trusted = [*TRUSTED, *(".".join(path) for path in own.values())]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # model_folder gives a warning of its own

@@ -5,19 +5,20 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_random_state, validate_data
 
-from demur.array_types import AnyArray, Features, FloatArray
+from demur.array_types import AnyArray, Estimator, Features, FloatArray
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
-from demur.estimators.base import check_two_classes, checked_labels, row_weights
+from demur.estimators.base import check_two_classes, checked_labels, is_frame, proba_of, row_weights
 from demur.estimators.candidates import (
     CANDIDATES,
     CandidateModel,
@@ -27,19 +28,99 @@ from demur.estimators.candidates import (
     candidate_named,
     dense_view,
 )
-from demur.estimators.cross_fitting import proba_of
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
-from demur.estimators.table_encoding import TableEncoding
 from demur.workers import native_threads, on_workers, progress_bar
 
-__all__ = ["AutoClassifier", "UninformativeModelWarning", "mixture_weights"]
+if TYPE_CHECKING:
+    from demur.columns import Schema
+
+__all__ = ["AutoClassifier", "TableEncoding", "UninformativeModelWarning", "mixture_weights"]
 
 _ROWS_AT_A_TIME = 1 << 14
 """Prediction works through the rows in pieces of this size, on several threads."""
 
 _MANY_ROWS, _MOST_HELD_OUT = 50_000, 20_000
 """From so many rows on one fold is enough, and this many rows of it."""
+
+_MOST_CODES = 255
+"""As many categories as gradient boosting can tell apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableEncoding:
+    """How a table becomes a matrix: numbers as they are, categories as codes 0, 1, ..., missing values as NaN.
+
+    Parameters
+    ----------
+    schema : Schema or None
+        Columns of a DataFrame and their types; None for numeric arrays, which are not encoded.
+    categorical : array of bool, shape (n_columns,)
+        Which columns of the matrix hold codes.
+    """
+
+    schema: "Schema | None"
+    categorical: NDArray[np.bool_]
+
+    @classmethod
+    def learn(cls, estimator: Estimator, X: Features, y: AnyArray, categorical_features: ArrayLike | None) -> Self:
+        """Learn the columns, and set ``n_features_in_`` and ``feature_names_in_`` of the estimator."""
+        if not is_frame(X):
+            array = validate_data(estimator, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
+            check_consistent_length(array, y)
+            return cls(None, _checked_codes(array, categorical_features))
+        if categorical_features is not None:
+            raise InputError(
+                f"categorical_features={categorical_features!r} is for arrays; a DataFrame says by its column types "
+                "which are categories: give those the type category or text, and leave categorical_features out."
+            )
+        from demur.columns import Schema, as_table  # Arrow is imported where there is a table to read
+
+        validate_data(estimator, X, skip_check_array=True)
+        check_consistent_length(X, y)
+        table = as_table(X)
+        schema = Schema.from_frame(table)  # whoever passes a DataFrame has chosen its columns
+        return cls(schema, schema.categorical)
+
+    def encode(self, estimator: Estimator, X: Features) -> NDArray[np.float64]:
+        """Return the matrix for this table."""
+        if self.schema is None:
+            array: NDArray[np.float64] = validate_data(
+                estimator, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"
+            )
+            return array
+        if not is_frame(X):
+            raise InputError(
+                f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
+                "same columns."
+            )
+        from demur.columns import as_table
+
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+        return self.schema.encode(as_table(X))
+
+
+def _checked_codes(array: NDArray[np.float64], categorical_features: ArrayLike | None) -> NDArray[np.bool_]:
+    mask = np.zeros(array.shape[1], dtype=bool)
+    if categorical_features is None:
+        return mask
+    wanted = np.asarray(categorical_features)
+    if not wanted.size:
+        return mask
+    is_mask = wanted.dtype == bool and wanted.shape == mask.shape
+    if not is_mask and (wanted.dtype.kind not in "iu" or wanted.max() >= mask.size or wanted.min() < 0):
+        raise InputError(
+            f"categorical_features must be a mask or numbers of the {mask.size} columns, got {categorical_features!r}."
+        )
+    mask[wanted] = True
+    codes = array[:, mask]
+    known = codes[~np.isnan(codes)]
+    if ((known < 0) | (known >= _MOST_CODES) | (known != np.floor(known))).any():
+        raise InputError(
+            f"categorical columns of an array must hold codes from 0 to {_MOST_CODES - 1}; pass a DataFrame with "
+            "columns of type category instead, which may hold anything."
+        )
+    return mask
 
 
 class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -190,7 +271,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         views = self._views(matrix, set(self.views_))
         starts = range(0, len(matrix), _ROWS_AT_A_TIME)
         pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
-        mixture = np.concatenate(on_workers(self._mixture, pieces))
+        mixture = np.concatenate(on_workers(self._mixture, pieces)) if len(pieces) > 1 else self._mixture(views)
         return np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
 
     def _mixture(self, views: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:

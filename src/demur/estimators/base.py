@@ -1,4 +1,4 @@
-"""Base classes of the estimators: reject option, training networks."""
+"""What the estimators share: base classes, checks of their input, probabilities, out-of-distribution rows."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -6,26 +6,32 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
 
-from demur.array_types import AnyArray, ByName, CostLike, Features
+from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
 from demur.costs import check_cost
-from demur.errors import InputError, InputTypeError
+from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators.splitting import Blocks, Fold, blocks_of, folds_of, validation_rows
 from demur.metrics import zero_one_c_risk
+from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty, check_rate
 from demur.rules import Decision
 from demur.workers import progress_bar
 
+if TYPE_CHECKING:
+    from demur.columns import Schema
+
 __all__ = [
     "Examples",
+    "KnownRows",
     "RejectingClassifier",
     "TrainsNetworks",
     "check_two_classes",
@@ -33,6 +39,8 @@ __all__ = [
     "checked_examples",
     "checked_labels",
     "choose_reject_label",
+    "is_frame",
+    "proba_of",
     "row_weights",
 ]
 
@@ -355,3 +363,110 @@ class TrainsNetworks:
 
 _NUMBERS: ByName = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan", "accept_sparse": "csr"}
 """Input of networks: numbers, which may be missing, also in a sparse matrix."""
+
+
+def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> NDArray[np.float64]:
+    """Return probabilities with one column per class in ``classes``, zero for classes the estimator does not know.
+
+    Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
+    classes, softmax for more. Such scores are not log odds by themselves; calibration gives them their scale.
+    """
+    if hasattr(estimator, "predict_proba"):
+        proba = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    elif hasattr(estimator, "decision_function"):
+        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+        if scores.ndim == 1:
+            proba = np.column_stack([expit(-scores), expit(scores)])
+        elif scores.shape[1] == len(estimator.classes_):
+            proba = softmax(scores, axis=1)
+        else:
+            raise InputError(
+                f"decision_function of {type(estimator).__name__} has {scores.shape[1]} columns for "
+                f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."
+            )
+    else:
+        raise InputTypeError(
+            f"{type(estimator).__name__} has neither predict_proba nor decision_function, so that no rule can tell how "
+            "sure it is; use another classifier."
+        )
+    if len(estimator.classes_) == len(classes):
+        return proba
+    aligned = np.zeros((len(proba), len(classes)))
+    aligned[:, np.searchsorted(classes, estimator.classes_)] = proba
+    return aligned
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """Detector of out-of-distribution rows, learned from the training rows.
+
+    Parameters
+    ----------
+    schema : Schema or None
+        The columns of a DataFrame that does not hold numbers alone.
+    novelty : Novelty
+    """
+
+    schema: "Schema | None"
+    novelty: Novelty
+
+    @classmethod
+    def learn(cls, X: Features, rate: float | str | None, blocks: ArrayLike | None = None) -> "KnownRows | None":
+        """Learn from the training rows; None without a rate, or with "auto" where rows cannot be compared.
+
+        Parameters
+        ----------
+        X : array or table
+        rate : float, "auto" or None
+            As for :class:`~demur.novelty.Novelty`.
+        blocks : array of int, optional
+            Rows of one block belong together.
+        """
+        if rate is None:
+            return None
+        check_rate(rate)
+        found = _comparable(X)
+        if found is None or len(found[1]) < FEWEST_ROWS:
+            if rate == "auto":
+                return None
+            raise InputError(
+                f"novelty={rate!r} needs a table of numbers, categories and dates with at least {FEWEST_ROWS} rows: "
+                "give None instead."
+            )
+        schema, codes = found
+        categorical = None if schema is None else schema.categorical
+        return cls(schema, Novelty(rate).fit(codes, categorical, blocks))
+
+    def novel(self, X: Features, rate: float | str | None) -> NDArray[np.bool_]:
+        """Return which rows are unlike those of training, at this rate."""
+        if self.schema is None:
+            return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
+        from demur.columns import as_table
+
+        table = as_table(X)
+        codes = self.schema.encode(table, unseen=UNSEEN)
+        return self.novelty.novel(codes, rate)
+
+
+def _comparable(X: Features) -> "tuple[Schema | None, NDArray[np.float64]] | None":
+    """Return rows as numbers and codes, with the schema of a DataFrame that holds more than numbers; or None."""
+    if hasattr(X, "toarray"):
+        return None  # a sparse matrix may be too large to be filled up
+    try:
+        array = np.asarray(X)
+        if array.ndim == 2 and array.shape[1] and array.dtype.kind in "biuf":
+            return None, array.astype(np.float64)
+        if is_frame(X):
+            from demur.columns import Schema, as_table
+
+            table = as_table(X)
+            schema = Schema.from_frame(table)
+            return schema, schema.encode(table)
+    except (TypeError, ValueError, UserError):  # no table, or one that holds something else
+        pass
+    return None
+
+
+def is_frame(X: Features) -> bool:
+    """Say whether the columns can have types of their own."""
+    return hasattr(X, "__arrow_c_stream__") or hasattr(X, "column_names") or hasattr(X, "columns")

@@ -113,8 +113,6 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         return self._booster
 
     def _library(self) -> "_Library":
-        if self.library not in _LIBRARIES:
-            raise InputError(f"library must be one of {', '.join(LIBRARIES)}, got {self.library!r}.")
         if not is_installed(self.library):
             raise MissingExtraError(f"this model needs {self.library}: pip install demur[boost]")
         return _LIBRARIES[self.library]

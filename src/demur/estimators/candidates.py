@@ -21,8 +21,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from demur.array_types import Estimator, Features
 from demur.calibration import TemperatureScaling
+from demur.estimators.base import proba_of
 from demur.estimators.boosted_trees import BoostedTrees, is_installed
-from demur.estimators.cross_fitting import proba_of
 from demur.estimators.network_selection import (
     FoldData,
     Rows,

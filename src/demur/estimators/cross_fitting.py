@@ -5,17 +5,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params
 
 from demur.array_types import AnyArray, ByName, Estimator, Features
-from demur.errors import InputError, InputTypeError
+from demur.estimators.base import proba_of
 from demur.estimators.splitting import Fold, usable_folds
 
-__all__ = ["CodedLabels", "FeaturesOfEstimator", "fit_clone", "out_of_fold_proba", "proba_of"]
+__all__ = ["CodedLabels", "FeaturesOfEstimator", "fit_clone", "out_of_fold_proba"]
 
 
 def _inner_has(name: str) -> Callable[[Any], bool]:
@@ -98,37 +97,6 @@ def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName
         except ValueError:
             pass
         raise  # what was wrong at first was not the labels
-
-
-def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> NDArray[np.float64]:
-    """Return probabilities with one column per class in ``classes``, zero for classes the estimator does not know.
-
-    Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
-    classes, softmax for more. Such scores are not log odds by themselves; calibration gives them their scale.
-    """
-    if hasattr(estimator, "predict_proba"):
-        proba = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-    elif hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
-        if scores.ndim == 1:
-            proba = np.column_stack([expit(-scores), expit(scores)])
-        elif scores.shape[1] == len(estimator.classes_):
-            proba = softmax(scores, axis=1)
-        else:
-            raise InputError(
-                f"decision_function of {type(estimator).__name__} has {scores.shape[1]} columns for "
-                f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."
-            )
-    else:
-        raise InputTypeError(
-            f"{type(estimator).__name__} has neither predict_proba nor decision_function, so that no rule can tell how "
-            "sure it is; use another classifier."
-        )
-    if len(estimator.classes_) == len(classes):
-        return proba
-    aligned = np.zeros((len(proba), len(classes)))
-    aligned[:, np.searchsorted(classes, estimator.classes_)] = proba
-    return aligned
 
 
 def out_of_fold_proba(

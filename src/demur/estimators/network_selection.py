@@ -390,9 +390,9 @@ class Rows:
 
     @classmethod
     def of(cls, examples: Examples) -> Rows:
-        """Return the rows of examples, with weights of mean 1 unless all are equal."""
+        """Return the rows of examples, without weights if all are equal."""
         weight = examples.weight
-        return cls(examples.X, examples.y, None if (weight == weight[0]).all() else weight / weight.mean())
+        return cls(examples.X, examples.y, None if (weight == weight[0]).all() else weight)
 
     @property
     def incomplete(self) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ from demur.costs import cost_per_row
 from demur.errors import InputError
 from demur.estimators.base import (
     Examples,
+    KnownRows,
     RejectingClassifier,
     TrainsNetworks,
     check_whole,
@@ -42,7 +43,6 @@ from demur.estimators.network_selection import (
     warn_if_silent,
 )
 from demur.estimators.splitting import Blocks, Fold, validation_rows
-from demur.estimators.table_encoding import KnownRows
 from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.losses.loss import Trainable

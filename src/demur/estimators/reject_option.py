@@ -26,15 +26,16 @@ from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import (
+    KnownRows,
     RejectingClassifier,
     check_two_classes,
     checked_labels,
     choose_reject_label,
+    proba_of,
     row_weights,
 )
-from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba, proba_of
+from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
-from demur.estimators.table_encoding import KnownRows
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
@@ -156,7 +157,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         one that is fitted needs another ``fit`` or :meth:`fit_rule` when it changes.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
-        ``transform(proba)``.
+        ``transform(proba)``, or is a scikit-learn regressor of each class's probability.
     cv : int, splitter or iterable, default=5
         The folds of the calibration. Rows of one group, where ``fit`` is told the groups, stay on one side of a fold.
     reject_label : object, optional
@@ -508,11 +509,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):
             return TemperatureScaling().fit(proba, y, weight)
-        if self.calibration in ("isotonic", "sigmoid"):
+        if self.calibration in ("isotonic", "sigmoid") or hasattr(self.calibration, "predict"):
             return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
-        if not hasattr(self.calibration, "transform") or hasattr(self.calibration, "predict"):
+        if not hasattr(self.calibration, "transform"):
             raise InputError(
-                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or a '
+                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None, a scikit-learn regressor or a '
                 f"calibrator with fit(proba, y) and transform(proba), got {self.calibration!r}."
             )
         own = clone(self.calibration, safe=False)
