@@ -86,14 +86,14 @@ def test_a_risk_coverage_curve_from_three_sides(data, model):
     assert len({id(display.figure_) for display in displays}) == 4
 
 
-def test_generalized_risk_on_given_axes_and_style(data, model):
+def test_given_axes_and_style(data, model):
     X, y = data
     first = RiskCoverageDisplay.from_estimator(model, X, y)
-    second = RiskCoverageDisplay(first.curve).plot(first.ax_, quantity="generalized_risk", color="red")
+    second = RiskCoverageDisplay(first.curve).plot(first.ax_, color="red")
     assert second.figure_ is first.figure_
     assert second.line_.get_color() == "red"
-    assert second.line_.get_label() == f"AUGRC = {first.curve.augrc:#.3g}"
-    assert second.line_.get_ydata() == pytest.approx(first.curve.generalized_risk)
+    assert second.line_.get_label() == f"AURC = {first.curve.aurc:#.3g}"
+    assert second.line_.get_ydata() == pytest.approx(first.curve.risk)
 
 
 @pytest.mark.parametrize("first_is_higher", [True, False])
@@ -172,8 +172,6 @@ def test_errors(data, model):
         RiskCoverageDisplay.from_estimator(ridge, X, y)
     with pytest.raises(TypeError, match="RidgeClassifier has neither decide nor predict_proba"):
         CostCurveDisplay.from_estimator(ridge, X, y)
-    with pytest.raises(ValueError, match="quantity must be 'risk' or 'generalized_risk', got 'accuracy'"):
-        RiskCoverageDisplay.from_estimator(model, X, y, quantity="accuracy")
     with pytest.raises(ValueError, match=r"has shape \(K, K \+ 1\), got \(2, 2\)"):
         RejectConfusionMatrixDisplay(np.eye(2))
 
@@ -195,17 +193,14 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
         RejectConfusionMatrixDisplay([[1, 0]]).plot()
 
 
-def test_loss_curves_are_drawn_with_their_means_and_best_epochs():
+def test_loss_curves_are_drawn_with_their_means():
     training = [[1.0, 0.5, 0.25], [2.0, 1.5, np.nan]]
     validation = [[1.0, 0.75, 0.875], [1.5, 2.0, np.nan]]
     estimator = type("Fitted", (), {"loss_curve_": training, "validation_curve_": validation})()
     display = LossCurveDisplay.from_estimator(estimator)
-    assert display.best_epoch.tolist() == [2, 1]
     of_training, of_validation = (line.get_ydata().tolist() for line in display.lines_)
     assert of_training == [1.5, 1.0, 0.25]
     assert of_validation == [1.25, 1.375, 0.875]
-    dots = display.ax_.get_lines()[-1]
-    assert (dots.get_xdata().tolist(), dots.get_ydata().tolist()) == ([2, 1], [0.75, 1.5])
-    assert LossCurveDisplay(training, np.full((2, 3), np.nan)).best_epoch.tolist() == [3, 2]  # nothing was held out
+    assert len(LossCurveDisplay(training, np.full((2, 3), np.nan)).plot().lines_) == 1  # nothing was held out
     with pytest.raises(TypeError, match="LogisticRegression has no loss curves"):
         LossCurveDisplay.from_estimator(LogisticRegression())

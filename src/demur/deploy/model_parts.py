@@ -22,7 +22,7 @@ from sklearn.frozen import FrozenEstimator
 from demur import losses, margins, rules
 from demur.array_types import ByName, Estimator
 from demur.errors import InputError, UserError
-from demur.estimators.boosted_trees import BoostedTrees, library_of
+from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, library_of
 from demur.estimators.torch_classifier import TorchClassifier
 
 __all__ = ["ModelFileError", "archive_names", "dump", "load", "one_line"]
@@ -202,8 +202,11 @@ def dump(model: Estimator) -> bytes:
     """
     model = _in_stored_form(model)
     _refuse_outside_access(model)
-    names = archive_names()
+    names = archive_names(())
     data, problem = _written(model, names)
+    if problem is not None:  # a loss, a margin function or a rule perhaps
+        names = archive_names()
+        data, problem = _written(model, names)
     if problem is not None:
         raise _located(model, "model", problem, names)
     own = {path: (_ARCHIVED, name) for path, name in names.items()}
@@ -381,6 +384,12 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{place}.{name}", part) for name, part in vars(value).items())
 
 
+def _is_boosted(value: Any) -> bool:
+    """Return whether this is a classifier of one of the boosting libraries."""
+    modules = {cls.__module__.partition(".")[0] for cls in type(value).__mro__}
+    return not modules.isdisjoint(LIBRARIES) and library_of(value) is not None
+
+
 def _refuse_outside_access(model: Any) -> None:
     """Refuse parts of scikit-learn that would read files or unpickle a cache when they are used."""
     from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
@@ -413,7 +422,7 @@ def _in_stored_form(model: Estimator) -> Estimator:
 
 
 def _has_stored_form(part: Any) -> bool:
-    return isinstance(part, TorchClassifier) or library_of(part) is not None
+    return isinstance(part, TorchClassifier) or _is_boosted(part)
 
 
 def _stored_form(part: Estimator) -> Estimator:
