@@ -76,6 +76,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
     """
 
     _estimator_type: ClassVar[str] = "classifier"
+    reads: ClassVar[str] = "numbers"
 
     def __init__(
         self, classes: Any, kind: str = "probabilities", tolerance: float | None = 1e-3, temperature: float = 1.0
