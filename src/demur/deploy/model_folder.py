@@ -64,8 +64,8 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
         A :class:`~demur.RejectClassifier`, a :class:`~demur.RejectOption`, or any rule, loss or calibration of
         demur, fitted or not. Its parts may be demur's, scikit-learn's, NumPy's and plain values; classifiers of
         CatBoost, LightGBM and XGBoost are stored in their libraries' formats. A loss, a margin function or a rule of
-        your own is saved as its attributes: its class must be registered, here and where the model is loaded. Functions
-        and your own torch modules are code and cannot be saved.
+        your own is saved as its attributes: its class must be registered, here and where the model is loaded. A
+        :class:`~demur.TorchClassifier` is stored as an ONNX graph. Functions are code and cannot be saved.
     path : path
         The folder to write. Parent folders are created.
     overwrite : bool, default=False
@@ -93,6 +93,11 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
     target = Path(path)
     check_target(target, overwrite=overwrite)
     content = model_parts.dump(model)
+    try:
+        _predict_dummy_row(model)
+        predicts = True
+    except Exception:  # it is not fitted, is no classifier, or reads rows that a dummy row is unlike
+        predicts = False
     document = {
         "format": _FORMAT,
         "format_version": _VERSION,
@@ -103,8 +108,8 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
             "scikit-learn": sklearn.__version__,
             "torch": version("torch"),
         },
-        "files": {_MODEL: _facts(content)},
-        "predicts_dummy_row": _predicts_dummy_row(model),
+        "files": {_MODEL: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}},
+        "predicts_dummy_row": predicts,
     }
     check_target(target, overwrite=overwrite)  # again: dumping takes a while
     with _new_folder(target) as new:
@@ -167,24 +172,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def _predicts_dummy_row(model: Any) -> bool:
-    try:
-        _predict_dummy_row(model)
-    except Exception:  # it is not fitted, is no classifier, or reads rows that a dummy row is unlike
-        return False
-    return True
-
-
 def _predict_dummy_row(model: Any) -> None:
     """Decide on one row of zeros, first categories or a word, and check that the numbers are finite."""
     width, names = (getattr(model, name, None) for name in ("n_features_in_", "feature_names_in_"))
+    shape = getattr(getattr(model, "estimator_", model), "input_shape_", (width,))  # a network may take images
     row: Any
     if isinstance(model, TableModel):
         row = pa.table({column.name: _dummy_value(column) for column in model.schema.columns})
-    elif width is None:
+    elif shape[0] is None:
         row = ["text"]
     else:
-        row = np.zeros((1, width))
+        row = np.zeros((1, *shape))
     if names is not None:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
 
@@ -261,10 +259,6 @@ def _new_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _facts(content: bytes) -> dict[str, Any]:
-    return {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-
-
 def _read_manifest(path: Path) -> ByName:
     """Return the manifest of a folder, if it is one of this format."""
     if not path.exists():
@@ -276,12 +270,8 @@ def _read_manifest(path: Path) -> ByName:
         raise ModelFileError(f"{path} is not a demur model: it has no {_MANIFEST} of demur's.")
     try:
         document: ByName = json.loads(_bytes_of(file))
-        found, by, is_ours = (
-            document["format_version"],
-            document["written_with"]["demur"],
-            document["format"] == _FORMAT,
-        )
-        is_newer = found > _VERSION
+        found, by = document["format_version"], document["written_with"]["demur"]
+        is_ours, is_newer = document["format"] == _FORMAT, found > _VERSION
     except (ValueError, TypeError, LookupError, RecursionError):
         is_ours = False
     if not is_ours:
@@ -298,18 +288,14 @@ def _read_manifest(path: Path) -> ByName:
 def _checked_content(path: Path, document: Mapping[str, Any]) -> bytes:
     """Return the bytes of the model if they have the size and the checksum in the manifest."""
     try:
-        file, facts, size = path / _MODEL, document["files"][_MODEL], document["files"][_MODEL]["size"]
+        size, digest = (document["files"][_MODEL][name] for name in ("size", "sha256"))
     except (TypeError, LookupError):
         raise ModelFileError(f"the {_MANIFEST} of {path} is damaged: it does not list {_MODEL}.") from None
+    file = path / _MODEL
     if not file.is_file():
         raise ModelFileError(f"{_MODEL} is missing from the model at {path}; copy the whole folder again.")
-    if file.stat().st_size != size:  # before reading: it may be larger than the memory
-        raise ModelFileError(
-            f"{_MODEL} of {path} is damaged or was altered: it has {file.stat().st_size:,} bytes instead of "
-            f"{size!r}; copy it again."
-        )
-    content = _bytes_of(file)
-    if _facts(content) != facts:
+    # the size comes first: a file may be larger than the memory
+    if file.stat().st_size != size or hashlib.sha256(content := _bytes_of(file)).hexdigest() != digest:
         raise ModelFileError(
             f"{_MODEL} of {path} is damaged or was altered: its checksum does not match; copy it again."
         )
