@@ -91,8 +91,10 @@ class Column:
             return True  # a CSV file, or nothing but missing values
         if self.kind != "category":
             return kind_of_type(type_.value_type if pa.types.is_dictionary(type_) else type_) == self.kind
-        numbered = pa.types.is_integer(type_) and all(value.lstrip("-").isdigit() for value in self.categories)
-        return kind_of_type(type_) == "category" or numbered
+        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)  # integers with gaps are often floats
+        numbered = is_number and all(value.lstrip("-").isdigit() for value in self.categories)
+        flagged = pa.types.is_boolean(type_) and {*self.categories} <= {"true", "false"}
+        return kind_of_type(type_) == "category" or numbered or flagged
 
     def encode(self, values: Values, where: str, unseen: float = np.nan) -> NDArray[np.float64]:
         """Return the column as numbers, NaN where a value is missing or infinite, ``unseen`` for a new category."""
