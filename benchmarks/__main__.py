@@ -9,6 +9,7 @@ ALL = (
     "theory",
     "curves",
     "intervals",
+    "losses",
     "overhead",
     "auto",
     "budget",

@@ -36,6 +36,7 @@ from demur.estimators.base import (
 )
 from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
+from demur.estimators.torch_classifier import TrainedNetwork
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule, check_proba
 
@@ -70,6 +71,8 @@ class AroundAnEstimator(FeaturesOfEstimator):
 
     def _base(self, share: float = 1.0) -> Any:
         """Return the estimator to fit: the given one, or an AutoClassifier with a share of the time budget."""
+        if isinstance(self.estimator, TrainedNetwork):
+            return FrozenEstimator(self.estimator)
         if not isinstance(self.estimator, str):
             return self.estimator
         if self.estimator != "auto":
@@ -145,8 +148,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     estimator : classifier or "auto"
         Anything with scikit-learn's interface, pipelines included. It is cloned and fitted; one that is fitted
         already is kept as it is when wrapped in ``sklearn.frozen.FrozenEstimator``, and the rows given to ``fit``
-        then only calibrate it. "auto" is an :class:`AutoClassifier`: a blend of several models, a strong default for
-        tables.
+        then only calibrate it, as they do a :class:`TorchClassifier`. "auto" is an :class:`AutoClassifier`: a blend of
+        several models, a strong default for tables.
     cost : float, default=0.2
         The cost c of one rejection, where one wrong answer costs 1. It is read when predicting, so
         ``set_params(cost=...)`` needs no refit. A rule with a cost of its own ignores it; with a rule that has none, it

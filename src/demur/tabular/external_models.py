@@ -15,6 +15,7 @@ from demur.array_types import AnyArray, Estimator
 from demur.columns.frames import TableError, as_table, did_you_mean, listed, shown
 from demur.columns.schema import LARGEST, Column, Schema, as_type, kind_of_type
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
+from demur.estimators.torch_classifier import TrainedNetwork
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.class_labels import LabelledTable, check_classes, class_texts, label_type
@@ -56,6 +57,8 @@ def wrap_estimator(
     name = target or schema.target or "class"
     used, reads = _columns_for(estimator, schema.without(name))
     used, data, rows = replace(used, target=name), None, None
+    if isinstance(_inner(estimator), TrainedNetwork):
+        _inner(estimator).predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are
     if calibrate is not None:
         data = LabelledTable.of(as_table(calibrate), name, "the table to calibrate on")
         rows = model_input(used, data.rows, reads, data.name)
