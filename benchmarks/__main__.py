@@ -9,6 +9,7 @@ ALL = (
     "theory",
     "curves",
     "intervals",
+    "losses",
     "overhead",
     "auto",
     "budget",
@@ -17,6 +18,7 @@ ALL = (
     "rooms",
     "monitoring",
     "novelty",
+    "outputs",
 )
 
 

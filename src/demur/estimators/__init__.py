@@ -9,6 +9,7 @@ from demur.estimators.precomputed_probabilities import PrecomputedProbabilities
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
 from demur.estimators.splitting import EqualRowsWarning
+from demur.estimators.torch_classifier import TorchClassifier
 
 __all__ = [
     "AnswerClassifier",
@@ -20,6 +21,7 @@ __all__ = [
     "RejectClassifier",
     "RejectOption",
     "RejectingClassifier",
+    "TorchClassifier",
     "Tried",
     "UninformativeModelWarning",
 ]
