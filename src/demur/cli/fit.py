@@ -61,7 +61,7 @@ _EXCLUDES = {
     "cost_matrix": ("cost", "coverage", "max_risk"),
     "calls": (
         *("data", "proba", "answers", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix"),
-        *("dayfirst", "keep", "drop", "report"),
+        *("dayfirst", "keep", "drop", "report", "labels"),
     ),
     "mistake": ("budget",),
 }
@@ -85,7 +85,7 @@ AllClasses = Annotated[bool, DATA("--all-classes", help="With --proba: keep clas
 Answers = Annotated[str | None, DATA(help="Table of another model's answers, instead of DATA.")]
 Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*' for samples.")]
 Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences, on any scale.")]
-Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use even if constant or an ID.")]
+Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use in any case.")]
 Model = Annotated[
     str | None,
     MODEL("--model", "-m", help="auto, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
@@ -97,7 +97,7 @@ RiskGroup = Annotated[str | None, DECISION(help="Column; --max-risk holds in eac
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, price.")]
 Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum number or share of rows.")]
-Calls = Annotated[str | None, CASCADE(help="Table of stored calls, instead of DATA.")]
+Calls = Annotated[str | None, CASCADE(help="Table of stored calls.")]
 Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of a service.")]
 Human = Annotated[float | None, CASCADE(help="Price of a person.")]
 Mistake = Annotated[float | None, CASCADE(help="Cost of a mistake.")]
@@ -151,7 +151,7 @@ def fit(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model that declines to answer where answering would cost more than declining.
+    """Train a model that declines where answering would cost more than declining.
 
     Some rows are held out for evaluation. With --expert, the model learns from
     past answers which expert to ask about which rows. With --proba, only the
@@ -164,9 +164,9 @@ def fit(
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
-    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --out model/
+    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 -o m/
 
-    Example: demur fit --answers llm.csv --answer label --confidence sure --target y --out model/
+    Example: demur fit --answers llm.csv --answer label --confidence sure -t y -o m/
     """
     given = dict(locals())
     _check(given)
@@ -212,6 +212,8 @@ def _print_fitted(fitted: "FittedFile", judged: "Evaluation | None", source: str
 def _fit_calls(calls: str, given: Mapping[str, Any]) -> None:
     """Fit a cascade, write it, and print what it costs on rows held out."""
     services, out = read_services(given["service"]), given["out"]
+    if given["target"] is None:
+        raise InputError("--calls needs --target, the column with the true labels.")
     if given["mistake"] is None and given["budget"] is None:
         raise InputError(
             "--calls needs --mistake, the cost of a mistake, or --budget, the mean amount to spend per row."
