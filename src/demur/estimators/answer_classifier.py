@@ -83,10 +83,10 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
            [0.4, 0.6],
            [0.5, 0.5]])
 
-    With a guarantee, where every row is an observation of its own:
+    With a rule, which may be one with a guarantee; with ``groups``, equal rows do not count as copies of one:
 
-    >>> from demur import RejectOption, RiskControl
-    >>> model = RejectOption(AnswerClassifier(), rule=RiskControl(0.25), calibration=None)
+    >>> from demur import RejectOption
+    >>> model = RejectOption(AnswerClassifier(), cost=0.2, calibration=None)
     >>> model.fit(X, truth, groups=np.arange(2000)).predict([["bill", 97], ["card", 70]])
     array(['bill', 'reject'], dtype='<U6')
     """
