@@ -83,8 +83,8 @@ Proba = Annotated[str | None, DATA(help="Table or NumPy file of class probabilit
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
 AllClasses = Annotated[bool, DATA("--all-classes", help="With --proba: keep classes without a labelled row.")]
 Answers = Annotated[str | None, DATA(help="Table of another model's answers, instead of DATA.")]
-Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*' for samples.")]
-Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences, on any scale.")]
+Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*'.")]
+Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")]
 Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use in any case.")]
 Model = Annotated[
     str | None,
