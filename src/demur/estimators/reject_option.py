@@ -38,9 +38,12 @@ from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_o
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.label_shift import LabelShift
-from demur.rules import Chow, CostMatrix, Decision, Rule
+from demur.rules import Chow, CostMatrix, Decision, Rule, check_proba
 
 __all__ = ["AroundAnEstimator", "RejectOption"]
+
+_AT_ONCE = 1 << 22
+"""Largest number of probabilities that a rule is fitted on at once."""
 
 
 class AroundAnEstimator(FeaturesOfEstimator):
@@ -476,11 +479,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         A guarantee about answers is about the others. A share of answers is one of all rows, so that the novel ones
         count there as the least certain.
         """
-        proba, kept = self._calibrated_proba(_safe_indexing(X, rows)), np.ones(len(rows), dtype=bool)
-        if novel is not None:
-            proba[novel] = 1 / proba.shape[1]
-            if getattr(self.rule, "about_answers", True):
-                kept = ~novel
+        kept, codes = np.ones(len(rows), dtype=bool), np.searchsorted(self.classes_, labels[rows])
+        if novel is not None and getattr(self.rule, "about_answers", True):
+            kept = ~novel
         dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
         given = {
             name: np.asarray(value)[kept]
@@ -491,8 +492,21 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         by_group = getattr(rule, "groups", None)
         if by_group is not None:
             rule = rule.of_rows(rows[kept])
-        codes = np.searchsorted(self.classes_, labels[rows])
-        self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)
+        step = max(1, _AT_ONCE // len(self.classes_))
+        if len(rows) > step and hasattr(rule, "fit_confidence"):  # probabilities of all rows may not fit in memory
+            parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+            found = (check_proba(self._calibrated_proba(_safe_indexing(X, part))) for part in parts)
+            confidence, label = map(
+                np.concatenate, zip(*((p.max(axis=1), p.argmax(axis=1)) for p in found), strict=True)
+            )
+            if novel is not None:
+                confidence[novel] = 1 / len(self.classes_)
+            self.fitted_rule_ = clone(rule).fit_confidence(confidence[kept], (label != codes)[kept], **given)
+        else:
+            proba = self._calibrated_proba(_safe_indexing(X, rows))
+            if novel is not None:
+                proba[novel] = 1 / proba.shape[1]
+            self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)
         if by_group is not None:
             missing = {str(group) for group in by_group} - set(self.fitted_rule_.group_certificates_)
             if missing:
