@@ -38,7 +38,7 @@ def loaded_once(monkeypatch, pets):
     """Keep the model in memory from call to call."""
     model = load(pets / "model")
     for name in ("demur.cli.predict", "demur.cli.evaluate"):
-        monkeypatch.setattr(importlib.import_module(name), "load_table_model", lambda path: model)
+        monkeypatch.setattr(importlib.import_module(name), "load_table_model", lambda path, **_: model)
 
 
 def write(hostile_file, folder):
