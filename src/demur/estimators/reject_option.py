@@ -19,7 +19,7 @@ from sklearn.utils.metadata_routing import (
     get_routing_for_object,
     process_routing,
 )
-from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted, has_fit_parameter
 
 from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Label
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
@@ -31,10 +31,14 @@ from demur.estimators.base import (
     check_two_classes,
     checked_labels,
     choose_reject_label,
+    filled_up,
+    is_numeric,
     proba_of,
     row_weights,
 )
+from demur.estimators.candidates import dense_view
 from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
+from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Placed, Scope, check_share
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule
@@ -163,6 +167,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Out-of-distribution rows to decline, found by :class:`~demur.novelty.Novelty`. "auto": only rows far outside the
         training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
         detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
+    out_of_scope : label, optional
+        Rows of ``y`` with this label belong to no class: answering one costs 1, whatever the answer. They are not
+        learned as a class, but by a head on scores and distances that estimates the probability of being in scope, by
+        which the confidence is multiplied (:class:`~demur.estimators.scope.Scope`).
+    out_of_scope_share : float, optional
+        The expected share of out-of-scope rows, 0 for none. By default the share in ``y`` and at least 0.1 where
+        ``out_of_scope`` is given or "auto" reads text, and 0 otherwise. Without such rows the distance to the rows of
+        the predicted class estimates the probability.
     time_budget : float or None, default=90
         Time limit of "auto" in seconds, None for no limit; other estimators ignore it.
     random_state : int, RandomState or None, default=0
@@ -182,6 +194,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         The correction that :meth:`adapt` found.
     known_rows_ : KnownRows or None
         The detector of out-of-distribution rows.
+    scope_ : Scope or None
+        The probability of being in scope.
     equal_rows_ : int
         How many rows had the features of an earlier row.
     classes_, reject_label_
@@ -218,6 +232,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         cv: Any = 5,
         reject_label: Label = None,
         novelty: float | str | None = "auto",
+        out_of_scope: Label = None,
+        out_of_scope_share: float | None = None,
         time_budget: float | None = 90.0,
         random_state: Any = 0,
     ) -> None:
@@ -228,6 +244,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self.cv = cv
         self.reject_label = reject_label
         self.novelty = novelty
+        self.out_of_scope = out_of_scope
+        self.out_of_scope_share = out_of_scope_share
         self.time_budget = time_budget
         self.random_state = random_state
 
@@ -258,6 +276,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         weight = row_weights(X, sample_weight)
         if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
+        outside = None
+        if self.out_of_scope is not None and (labels == self.out_of_scope).any():
+            inside = np.flatnonzero(labels != self.out_of_scope)
+            outside = _safe_indexing(X, np.flatnonzero(labels == self.out_of_scope))
+            fit_params = _check_method_params(X, fit_params, indices=inside)
+            groups = None if groups is None else _safe_indexing(groups, inside)
+            weight = None if weight is None else weight[inside]
+            X, labels = _safe_indexing(X, inside), labels[inside]
         base = self._base()
         self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
         codes = np.searchsorted(self.classes_, labels)
@@ -277,7 +303,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             train, aside, _, copies = set_aside(self.cv, labels, blocks, folds)
         seen = _safe_indexing(X, train)
         own = _check_method_params(X, self._routed(base, groups, fit_params), indices=train)
-        held_out, proba = self._fit_model(base, seen, labels[train], folds_within(folds, train), own, calibrate)
+        scoped = self.out_of_scope is not None or bool(self.out_of_scope_share)
+        held_out, proba = self._fit_model(
+            base, seen, labels[train], folds_within(folds, train), own, calibrate or scoped
+        )
         self.equal_rows_ = blocks.equal_rows
         self.label_shift_: LabelShift | None = None
         self.calibrator_ = self.known_rows_ = None
@@ -287,6 +316,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             self.calibrator_ = self._calibrate(proba, codes[rows], None if weight is None else weight[rows])
         if self.novelty is not None:
             self.known_rows_ = KnownRows.learn(seen, self.novelty, blocks.of_row[train])
+        if self.calibrator_ is not None:
+            proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
+        self.scope_ = self._learn_scope(seen, codes[train], held_out, proba, outside)
         if _needs_fit(self.rule):
             self._warn_of_copies(blocks)
             self._fit_rule(X, labels, aside, groups, copies, self._novel(_safe_indexing(X, aside)))
@@ -305,7 +337,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Parameters
         ----------
         X, y : as for :meth:`fit`
-            Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
+            Out-of-scope rows are left out: a guarantee is about rows in scope. Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
             cannot be checked here.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
@@ -330,20 +362,25 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             raise InputError(f"{_name(self.rule)} needs no rows to be fitted on; it decides as it is.")
         X, y, groups = indexable(X, y, groups)
         labels = checked_labels(y)
-        self._check_known(labels)
+        rows = np.arange(len(labels)) if self.out_of_scope is None else np.flatnonzero(labels != self.out_of_scope)
+        self._check_known(labels[rows])
         declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
-        rows = np.arange(len(labels))
         if copies is None:
             blocks = blocks_of(X, labels, groups)
             self._warn_of_copies(blocks)
             rows = blocks.without_copies(rows)
             copies = blocks.copies(rows)
+        elif len(rows) < len(labels):
+            copies = np.asarray(copies)[rows]
         self._fit_rule(X, labels, rows, groups, copies, None if declined is None else declined[rows])
         return self
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        proba = self.predict_proba(X)
+        placed = self._placed(X)
+        proba = placed.proba if self.label_shift_ is None else self.label_shift_.transform(placed.proba)
         decision, novel = self.decide_proba(proba, cost), self._novel(X)
+        if self.scope_ is not None:
+            decision = decision.within(self.scope_.probability(placed))
         return (decision if novel is None else decision.declining(novel)), proba
 
     def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
@@ -362,6 +399,47 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 raise InputError(f"{_name(rule)} decides without this cost; drop cost={cost!r}, or leave out the rule.")
             rule = Chow(cost)
         return (Chow(self.cost) if rule is None else rule).decide(proba)
+
+    def _placed(self, X: Features) -> Placed:
+        """Return the calibrated probabilities of rows, and where there is a scope what it compares them by."""
+        check_is_fitted(self)
+        if self.scope_ is None:
+            return Placed(self._calibrated_proba(X))
+        return self._place(X, self.points_)
+
+    def _place(self, X: Features, points: Any) -> Placed:
+        if isinstance(self.estimator_, AutoClassifier):
+            placed = Placed(*self.estimator_.predict_and_place(X))
+            if self.calibrator_ is None:
+                return placed
+            return placed._replace(proba=np.asarray(self.calibrator_.transform(placed.proba), dtype=np.float64))
+        return Placed(self._calibrated_proba(X), None if points is None else points.transform(filled_up(X)))
+
+    def _learn_scope(
+        self,
+        X: Features,
+        y: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        proba: NDArray[np.float64],
+        outside: Features | None,
+    ) -> Scope | None:
+        """Learn which rows are in scope from training rows with out-of-fold probabilities, and out-of-scope rows."""
+        model, share = self.estimator_, self.out_of_scope_share
+        reads_text = isinstance(model, AutoClassifier) and model.encoding_.dense_text is not None
+        self.points_ = None
+        if share is None:
+            n_outside = 0 if outside is None else _num_samples(outside)
+            expected = self.out_of_scope is not None or reads_text
+            share = max(DEFAULT_SHARE, n_outside / (n_outside + len(y))) if expected else 0.0
+        if not share or len(held_out) < FEWEST_OUTSIDE:
+            return None
+        if not isinstance(model, AutoClassifier) and is_numeric(X):
+            self.points_ = dense_view(np.zeros(np.shape(X)[1], dtype=bool)).fit(filled_up(X))
+        place = self._place(_safe_indexing(X, held_out), self.points_)
+        top = model.held_out_top_ if reads_text else None
+        inside = Placed(proba, place.points, top)
+        enough = outside is not None and _num_samples(outside) >= FEWEST_OUTSIDE
+        return Scope.learn(inside, y[held_out], self._place(outside, self.points_) if enough else None, share)
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated class probabilities."""
@@ -456,6 +534,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     def _check_parameters(self) -> None:
         self._check_cost()
+        check_share(self.out_of_scope_share)
         if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 
@@ -473,7 +552,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         A guarantee about answers is about the others. A share of answers is one of all rows, so that the novel ones
         count there as the least certain.
         """
-        proba, kept = self._calibrated_proba(_safe_indexing(X, rows)), np.ones(len(rows), dtype=bool)
+        placed, kept = self._placed(_safe_indexing(X, rows)), np.ones(len(rows), dtype=bool)
+        proba = placed.proba
+        if self.scope_ is not None:  # one more column, the largest in rows that are then declined in any case
+            share = self.scope_.probability(placed)[:, None]
+            proba = np.hstack([proba * share, 1 - share])
+            lost = proba.argmax(axis=1) == len(self.classes_)
+            novel = lost if novel is None else novel | lost
         if novel is not None:
             proba[novel] = 1 / proba.shape[1]
             if getattr(self.rule, "about_answers", True):
