@@ -51,8 +51,8 @@ __all__ = ["fit", "rule_of"]
 
 EXPERTS = panel("Experts")
 _EXCLUDES = {
-    "proba": ("data", "model", "dayfirst", "time_split", "expert", "risk_group"),
-    "expert": ("cost", "coverage", "max_risk", "cost_matrix"),
+    "proba": ("data", "model", "dayfirst", "time_split", "expert", "risk_group", "text", "out_of_scope"),
+    "expert": ("out_of_scope", "out_of_scope_share", "cost", "coverage", "max_risk", "cost_matrix"),
     "cost_matrix": ("cost", "coverage", "max_risk"),
 }
 _ONLY_WITH = {"proba_kind": "proba", "calibration": "proba", "capacity": "expert", "risk_group": "max_risk"}
@@ -62,9 +62,15 @@ Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
 Proba = Annotated[str | None, DATA(help="Table of class probabilities, instead of DATA.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
 Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use even if constant or an ID.")]
+Text = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
+OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of rows that belong to no class.")]
+OutOfScopeShare = Annotated[
+    float | None,
+    DECISION(help="Expected share of rows in no class.", show_default="0.1 for text", callback=share(zero=True)),
+]
 Model = Annotated[
     str | None,
-    MODEL("--model", "-m", help="auto, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
+    MODEL("--model", "-m", help="auto, text, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
 ]
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
 Calibration = Annotated[str | None, MODEL(help="With --proba: temperature, isotonic, sigmoid, none.")]
@@ -87,6 +93,8 @@ def fit(
     proba_kind: ProbaKind = None,
     drop: Drop = None,
     keep: Keep = None,
+    text: Text = None,
+    out_of_scope: OutOfScope = None,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
@@ -101,6 +109,7 @@ def fit(
     delta: Delta = 0.05,
     risk_group: RiskGroup = None,
     cost_matrix: CostTable = None,
+    out_of_scope_share: OutOfScopeShare = None,
     expert: Experts = None,
     capacity: Limits = None,
     test: Test = None,
@@ -118,7 +127,8 @@ def fit(
     past answers which expert to ask about which rows. With --proba, only the
     calibration and the decision rule are fitted (--proba-kind: probabilities,
     percentages, log-probabilities, logits or votes). --model file.py:Class
-    trains your own loss. --drop, --keep, --expert and --capacity may be repeated.
+    trains your own loss. --drop, --keep, --text, --expert and --capacity may be
+    repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
@@ -182,6 +192,9 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     limits = {name: limit for name, limit in read_limits(given["capacity"]).items() if limit is not None}
     return options | {
         "model": given["model"] or "auto",
+        "text": given["text"] or (),
+        "out_of_scope": given["out_of_scope"],
+        "out_of_scope_share": given["out_of_scope_share"],
         "novelty": _novelty_rate(given["novelty"]),
         "risk_group": given["risk_group"],
         "time_split": given["time_split"],

@@ -337,8 +337,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Parameters
         ----------
         X, y : as for :meth:`fit`
-            Out-of-scope rows are left out: a guarantee is about rows in scope. Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
-            cannot be checked here.
+            Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
+            cannot be checked here. Out-of-scope rows are left out: a guarantee is about rows in scope.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
             answer per group.

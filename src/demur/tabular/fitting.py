@@ -584,8 +584,8 @@ class _Training:
         if self.schema.text.any():
             name = self.schema.names[self.schema.text.argmax()]
             raise InputError(
-                f"{spec.model} does not read text, which column {shown(name)} holds: use auto, text, lr or nn, or leave "
-                f"the column out with --drop {shown(name)}."
+                f"{spec.model} does not read text, which column {shown(name)} holds: use auto, text, lr or nn, or "
+                f"leave the column out with --drop {shown(name)}."
             )
         loss = resolve(spec.model)
         if needs_proba and not loss.has_link:

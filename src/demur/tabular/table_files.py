@@ -158,20 +158,27 @@ class ArrowContent:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
-        self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in schema}
+        flat = plain_table(schema.empty_table()).schema if any(map(_is_vector, schema.types)) else schema
+        self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in flat}
+        self._source = {name: [name] for name in schema.names} | {
+            field.name: vector_names(field.name, field.type.list_size) for field in schema if _is_vector(field.type)
+        }
         self.name, self._schema, self._batches = name, schema, batches
 
     def read(self) -> pa.Table:
         """Return all rows."""
         with _explained(self.name, "table"):
-            return pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
+            empty = self._schema.empty_table()
+            schema = plain_table(empty).schema if any(map(_is_vector, empty.schema.types)) else self._schema
+            return pa.Table.from_batches(self._validated(schema.names, 1 << 20), schema)
 
     def _validated(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
-        for batch in self._batches(names, rows):
-            chosen = batch.select(names)
+        stored = [name for name, columns in self._source.items() if not {name, *columns}.isdisjoint(names)]
+        for batch in self._batches(stored, rows):
+            chosen = batch.select(stored)
             chosen.validate(full=True)
-            yield chosen
+            yield (plain_table(chosen) if any(map(_is_vector, chosen.schema.types)) else chosen).select(names)
 
     def chunks(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int

@@ -254,11 +254,9 @@ class TableModel:
     def _features(self, codes: NDArray[np.float64], table: _Rows) -> AnyArray:
         """Return the input of the classifier: new categories and numbers that are too large count as missing."""
         known = np.where(self._unseen(codes) | (np.abs(codes) > LARGEST), np.nan, codes)
-        return (
-            self.schema.with_texts(known, table)
-            if self.dense is None
-            else np.asarray(self.dense.transform(known), dtype=np.float64)
-        )
+        if self.dense is not None:
+            return np.asarray(self.dense.transform(known), dtype=np.float64)
+        return self.schema.with_texts(known, table)
 
     def _unseen(self, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.asarray((codes == UNSEEN) & self.schema.categorical)
@@ -304,8 +302,8 @@ class TableModel:
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
         the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
-        ``reason`` of a declined row is "ambiguous", "out of scope", or "novel" and the columns whose values are outside the range of
-        the training rows. It also names the columns with a category that training did not have.
+        ``reason`` of a declined row is "ambiguous", "out of scope", or "novel" and the columns whose values are outside
+        the range of the training rows. It also names the columns with a category that training did not have.
 
         A model with experts also says whom to ``ask``, and the expected cost of the row. If the table holds the
         experts' answers, ``system_answer`` is the model's answer, or that of the expert who is asked.

@@ -232,6 +232,7 @@ def onnx_model(model: Estimator) -> Any:
         )
     check_is_fitted(classifier)
     graph, classes, schema = Graph(), class_values(model), schema_of(model)
+    _refuse_text_and_scope(classifier, schema)
     words, cost = _declare_outputs(graph, _features(graph, model, classifier, schema), classifier, classes)
     proto = graph.model(
         f"A classifier with a reject option, made by demur. {words}",
@@ -250,6 +251,19 @@ def onnx_model(model: Estimator) -> Any:
         )
     onnx.checker.check_model(proto, full_check=True)
     return proto
+
+
+def _refuse_text_and_scope(classifier: Estimator, schema: Schema | None) -> None:
+    """Refuse what no graph computes: text as numbers, and the probability of being in scope."""
+    inner = getattr(classifier, "estimator_", classifier)
+    encoding = getattr(inner, "encoding_", None)
+    if (schema is not None and schema.text.any()) or getattr(encoding, "dense_text", None) is not None:
+        raise ExportError("a model that reads text cannot be exported to ONNX; serve it with demur serve.")
+    if getattr(classifier, "scope_", None) is not None:
+        raise ExportError(
+            "a model that declines out-of-scope rows cannot be exported to ONNX; serve it with demur serve, or fit "
+            "without out_of_scope and out_of_scope_share."
+        )
 
 
 def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Schema | None) -> str:
