@@ -17,6 +17,7 @@ ALL = (
     "rooms",
     "monitoring",
     "novelty",
+    "text",
 )
 
 

@@ -117,10 +117,11 @@ class Decision(Generic[Array]):
         declined = Decision.from_acceptance(decision.label, acceptance, confidence)
         return replace(declined, ask=decision.ask, costs=decision.costs, novel=mask, in_scope=decision.in_scope)
 
-    def within(self, in_scope: ArrayLike) -> "Decision[AnyArray]":
+    def within(self, in_scope: ArrayLike, loss: ArrayLike | None = None) -> "Decision[AnyArray]":
         """Return the decisions if each example is in scope with this probability, and any answer is wrong otherwise.
 
-        The confidence is multiplied by the probability, and the acceptance falls by as much.
+        The confidence is multiplied by the probability, and the acceptance falls by as much; or both fall by ``loss``,
+        for rules whose confidence is no probability.
 
         Examples
         --------
@@ -129,7 +130,7 @@ class Decision(Generic[Array]):
         (array([0.9 , 0.45, 0.54]), ['', 'out of scope', 'ambiguous'])
         """
         decision, share = self.numpy(), np.asarray(in_scope, dtype=np.float64)
-        confidence = decision.confidence * share
+        confidence = decision.confidence * share if loss is None else decision.confidence - np.asarray(loss)
         acceptance = decision.acceptance - (decision.confidence - confidence)
         found = Decision.from_acceptance(decision.label, acceptance, confidence)
         return replace(found, novel=decision.novel, in_scope=share)

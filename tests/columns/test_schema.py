@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from demur.columns import Column, Schema, TableError
+from demur.columns.frames import as_table
 
 N = 40
 

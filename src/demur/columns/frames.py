@@ -22,8 +22,8 @@ __all__ = [
     "listed",
     "plain_array",
     "plain_table",
-    "vector_names",
     "shown",
+    "vector_names",
 ]
 
 
@@ -111,7 +111,7 @@ def plain_array(values: Values) -> Values:
 
 
 def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """Return a table or record batch with :func:`plain_array` applied to each column, and vectors as columns of numbers.
+    """Return a table or record batch with :func:`plain_array` applied to each column, and vectors as numbers.
 
     A vector is a fixed-size list of numbers, or a list that has the same length in all rows.
 

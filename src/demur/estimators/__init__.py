@@ -7,6 +7,7 @@ from demur.estimators.network_selection import AnswersNothingWarning, Candidate
 from demur.estimators.precomputed_probabilities import PrecomputedProbabilities
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
+from demur.estimators.scope import Scope
 from demur.estimators.splitting import EqualRowsWarning
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "RejectClassifier",
     "RejectOption",
     "RejectingClassifier",
+    "Scope",
     "Tried",
     "UninformativeModelWarning",
 ]

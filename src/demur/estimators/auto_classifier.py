@@ -189,7 +189,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     Parameters
     ----------
     candidates : sequence of str, optional
-        Which to try, by name or short name: "text" (a linear model of n-grams, for tables with text), "extra trees"
+        Which to try, by name or short name: "linear model of text" (text: of n-grams), "extra trees"
         (et), "logistic regression" (lr), "gradient boosting" (hgb), "random forest" (rf), "lightgbm" (lgbm), "catboost"
         (cat), "networks" (nn: those of :class:`~demur.RejectClassifier`) and "periodic networks" (pnn: the same, which
         also see periodic functions of the features). By default all that are installed, but for tables with text only
@@ -379,9 +379,10 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             installed = [candidate for candidate in CANDIDATES if candidate.is_installed]
             if encoding is None or encoding.dense_text is None:
                 return [one for one in installed if one.view != "text"]
-            # Forests and one tree per class are slow and weak on hundreds of numbers that each say little.
-            names = ["text", "lr", "nn", *(["lgbm" if is_installed("lightgbm") else "hgb"] if encoding.n_other else [])]
-            return [one for one in installed if one.key in names]
+            # Forests and trees for each class are slow and weak on hundreds of numbers that each say little.
+            boosting = "lgbm" if is_installed("lightgbm") else "hgb"
+            keys = ("text", "lr", *([boosting] if encoding.n_other else []), "nn")
+            return [one for key in keys for one in installed if one.key == key]
         known = [one for one in map(candidate_named, dict.fromkeys(self.candidates)) if one is not None]
         if not known or len(known) < len(set(self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)

@@ -74,7 +74,7 @@ class Task:
     random_state: int
     n_jobs: int | None
     smallest_class: int
-    n_other: int
+    n_other: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,6 @@ def _text(_: Task) -> LinearSVC:
 
 
 CANDIDATES: tuple[CandidateModel, ...] = (
-    CandidateModel("text", "text", _text, "text", 3.0),
     CandidateModel("extra trees", "codes", _extra_trees, "et", 1.5),
     CandidateModel("logistic regression", "dense", _logistic_regression, "lr", 0.5),
     CandidateModel("gradient boosting", "codes", _boosting, "hgb", 2.0),
@@ -220,6 +219,7 @@ CANDIDATES: tuple[CandidateModel, ...] = (
     CandidateModel("catboost", "dense", _catboost, "cat", 2.0, "catboost"),
     CandidateModel("networks", "numbers", _networks, "nn", 5.0),
     CandidateModel("periodic networks", "numbers", _periodic_networks, "pnn", 4.5),
+    CandidateModel("linear model of text", "text", _text, "text", 3.0),
 )
 """Candidates in the order in which they are tried. Time that one does not use goes to the later ones."""
 

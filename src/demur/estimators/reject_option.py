@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -170,7 +171,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     out_of_scope : label, optional
         Rows of ``y`` with this label belong to no class: answering one costs 1, whatever the answer. They are not
         learned as a class, but by a head on scores and distances that estimates the probability of being in scope, by
-        which the confidence is multiplied (:class:`~demur.estimators.scope.Scope`).
+        which the confidence is multiplied (:class:`~demur.estimators.Scope`).
     out_of_scope_share : float, optional
         The expected share of out-of-scope rows, 0 for none. By default the share in ``y`` and at least 0.1 where
         ``out_of_scope`` is given or "auto" reads text, and 0 otherwise. Without such rows the distance to the rows of
@@ -380,7 +381,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         proba = placed.proba if self.label_shift_ is None else self.label_shift_.transform(placed.proba)
         decision, novel = self.decide_proba(proba, cost), self._novel(X)
         if self.scope_ is not None:
-            decision = decision.within(self.scope_.probability(placed))
+            decision = self._within(decision, proba, self.scope_.probability(placed))
         return (decision if novel is None else decision.declining(novel)), proba
 
     def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
@@ -399,6 +400,20 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 raise InputError(f"{_name(rule)} decides without this cost; drop cost={cost!r}, or leave out the rule.")
             rule = Chow(cost)
         return (Chow(self.cost) if rule is None else rule).decide(proba)
+
+    def _within(
+        self, decision: Decision[AnyArray], proba: NDArray[np.float64], in_scope: NDArray[np.float64]
+    ) -> Decision[AnyArray]:
+        """Return the decisions, given the probability that each row is in scope."""
+        rule, loss = self.rule_, None
+        if isinstance(rule, CostMatrix):  # an answer out of scope costs 1, declining what it costs on average
+            declining = np.einsum("ik,...ik->i", proba, np.broadcast_to(np.asarray(rule.costs)[..., -1], proba.shape))
+            loss = (1 - in_scope) * (decision.acceptance + 1 - declining)
+        found = decision.within(in_scope, loss)
+        if not _needs_fit(rule):
+            return found
+        hopeless = in_scope * proba.max(axis=1) <= 1 - in_scope  # which the rule was fitted without
+        return replace(found, reject=found.reject | hopeless, acceptance=np.where(hopeless, 0.0, found.acceptance))
 
     def _placed(self, X: Features) -> Placed:
         """Return the calibrated probabilities of rows, and where there is a scope what it compares them by."""

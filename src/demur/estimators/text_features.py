@@ -7,9 +7,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
+from sklearn.utils.extmath import randomized_svd
 
 from demur.array_types import AnyArray, Estimator, Features
 from demur.errors import MissingExtraError
@@ -27,6 +27,8 @@ _MANY_ROWS = 1_000
 _MOST_TERMS = 1 << 16
 """The most words and pairs of words, and the most character n-grams; the most frequent are kept."""
 _AXES = 256
+_ROWS_PER_AXIS = 10
+"""Training texts for each axis; with few more texts than axes, the axes would fit these texts and no others."""
 
 
 def joined(texts: AnyArray) -> Texts:
@@ -123,11 +125,11 @@ class DenseText:
         """Learn from training texts; labels are not used."""
         ngrams = Ngrams().fit(texts)
         weights = ngrams.transform(texts)
-        n_axes = max(1, min(_AXES, weights.shape[0] - 1, weights.shape[1] - 1))
+        n_axes = max(2, min(_AXES, len(texts) // _ROWS_PER_AXIS, weights.shape[1] - 1))
         # One power iteration: five take twice the time and are no better for classification.
-        svd = TruncatedSVD(n_axes, n_iter=1, random_state=0).fit(weights)
+        axes = randomized_svd(weights, n_axes, n_iter=1, random_state=0)[2].T
         used = (_EMBEDDINGS if is_installed(_EMBEDDINGS) else None) if embeddings == "auto" else embeddings
-        return cls(ngrams, np.ascontiguousarray(svd.components_.T, dtype=np.float32), used)
+        return cls(ngrams, np.ascontiguousarray(axes, dtype=np.float32), used)
 
     def transform(self, texts: Texts) -> NDArray[np.float64]:
         """Return the numbers, a row for each text."""

@@ -379,6 +379,12 @@ class Evaluation:
         """Return the rows answered wrongly with the most confidence, the most confident first."""
         return self._cases(~self.decision.reject & self.wrong, self.answer_confidence, n, n_columns)
 
+    def most_unusual(self, n: int = 20, n_columns: int = 6) -> list[Case]:
+        """Return the rows declined as novel or out of scope, the least probable in scope first."""
+        strange = np.isin(self.decision.reason, ("novel", "out of scope"))
+        inside = np.zeros(self.n_rows) if self.decision.in_scope is None else self.decision.in_scope
+        return self._cases(strange, -inside, n, n_columns)
+
     def _cases(self, mask: NDArray[np.bool_], order: FloatArray, n: int, n_columns: int) -> list[Case]:
         """Return up to ``n`` of the rows, from the highest of ``order`` down; ties stay in the order of the rows."""
         chosen = np.flatnonzero(mask)
@@ -582,6 +588,7 @@ def evaluate_table(
     if model.asks_experts:
         decision, asking = _asking(model, data, decision, prices)
     numbers = None
+    texts = [column.name for column in model.schema.columns if column.kind == "text"]  # shown first
     if data.n_unlabelled:  # a row keeps the number it has in the table
         numbers = np.flatnonzero([label is not None for label in class_texts(table[model.target])]) + 1
     return Evaluation.of(
@@ -592,7 +599,7 @@ def evaluate_table(
         proba=scores if model.has_proba else None,
         cost_adjustable=model.cost_adjustable,
         explanation=model.explain() if asking is None else asking.rule(),
-        rows=data.rows,
+        rows=data.rows.select(sorted(data.rows.column_names, key=lambda name: name not in texts)),
         row_numbers=numbers,
         cost_assumed=assumed,
         why_cost_fixed=model.why_cost_fixed,

@@ -16,7 +16,7 @@ from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
 
 import pyarrow as pa
 
-from demur.columns.frames import TableError, check_names, listed, plain_table, shown
+from demur.columns.frames import TableError, check_names, listed, plain_table, shown, vector_names
 from demur.columns.schema import Schema, as_type
 from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
@@ -140,6 +140,12 @@ class TableReader:
         return TableError(f"{self.name} has columns but no rows: give at least one row")
 
 
+def _is_vector(type_: pa.DataType) -> bool:
+    return pa.types.is_fixed_size_list(type_) and bool(
+        pa.types.is_floating(type_.value_type) or pa.types.is_integer(type_.value_type)
+    )
+
+
 class ArrowContent:
     """The rows of a table in a format with types.
 
@@ -158,23 +164,20 @@ class ArrowContent:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
-        flat = plain_table(schema.empty_table()).schema if any(map(_is_vector, schema.types)) else schema
-        self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in flat}
-        self._source = {name: [name] for name in schema.names} | {
-            field.name: vector_names(field.name, field.type.list_size) for field in schema if _is_vector(field.type)
-        }
+        vectors = {field.name: field.type.list_size for field in schema if _is_vector(field.type)}
+        self._stored = {name: vector_names(name, vectors[name]) if name in vectors else [name] for name in schema.names}
+        schema = plain_table(schema.empty_table()).schema if vectors else schema
+        self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in schema}
         self.name, self._schema, self._batches = name, schema, batches
 
     def read(self) -> pa.Table:
         """Return all rows."""
         with _explained(self.name, "table"):
-            empty = self._schema.empty_table()
-            schema = plain_table(empty).schema if any(map(_is_vector, empty.schema.types)) else self._schema
-            return pa.Table.from_batches(self._validated(schema.names, 1 << 20), schema)
+            return pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
 
     def _validated(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
-        stored = [name for name, columns in self._source.items() if not {name, *columns}.isdisjoint(names)]
+        stored = [name for name, columns in self._stored.items() if not set(columns).isdisjoint(names)]
         for batch in self._batches(stored, rows):
             chosen = batch.select(stored)
             chosen.validate(full=True)
