@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
@@ -63,7 +64,7 @@ def test_exact_zeros_and_bad_temperatures():
             TemperatureScaling(wrong)
 
 
-@pytest.mark.parametrize("model", ["isotonic", "sigmoid"])
+@pytest.mark.parametrize("model", ["isotonic", "sigmoid", KNeighborsRegressor(50)])
 def test_curves_per_class_undo_overconfidence(model):
     proba, y = sample(2)
     sharp = TemperatureScaling(0.3).transform(proba)

@@ -137,8 +137,6 @@ def test_float16_and_integer_probabilities_are_fine():
         (np.zeros((3, 3)), r"shape \(K, K \+ 1\)"),
         (np.zeros(3), r"shape \(K, K \+ 1\)"),
         ([[0, 1, np.inf], [1, 0, 0.1]], "must be finite"),
-        ([[0, 1, 0.5], [1, 0, 0.5]], "can never pay"),
-        ([[0, 1, 2.0], [1, 0, 2.0]], "can never pay"),
     ],
 )
 def test_bad_cost_matrices(matrix, message):
@@ -224,14 +222,14 @@ def test_fit_changes_the_rule_itself_and_no_parameter(name):
     [
         (Chow(0.2), {"cost": 20}),
         (Threshold(0.5), {"threshold": 1.5}),
-        (CostMatrix([[0, 1, 0.3], [1, 0, 0.3]]), {"costs": [[0, 1, 2], [1, 0, 2]]}),
+        (CostMatrix([[0, 1, 0.3], [1, 0, 0.3]]), {"costs": [[0, 1, np.inf], [1, 0, 2]]}),
         (Coverage(0.5), {"target": 90}),
         (RiskControl(0.1), {"target_risk": 0}),
     ],
 )
 def test_set_params_checks_and_leaves_the_rule_as_it_was(rule, change):
     before = clone(rule)
-    with pytest.raises(ValueError, match=r"must be|never pay"):
+    with pytest.raises(ValueError, match="must be"):
         rule.set_params(**change)
     assert rule == before
     with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):

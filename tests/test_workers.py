@@ -3,9 +3,8 @@
 import os
 
 import pytest
-from threadpoolctl import threadpool_info
 
-from demur.workers import free_cores, n_cores, native_threads
+from demur.workers import free_cores, n_cores
 
 
 @pytest.mark.parametrize(
@@ -22,12 +21,3 @@ def test_cores_that_others_use_are_not_free(monkeypatch, load, cores, machine, f
 def test_where_the_load_is_unknown_all_cores_are_free(monkeypatch):
     monkeypatch.delattr(os, "getloadavg", raising=False)
     assert free_cores() == n_cores()
-
-
-@pytest.mark.parametrize(("n_rows", "limit"), [(164, 1), (100_000, 3)])
-def test_native_threads_are_limited_and_given_back(monkeypatch, n_rows, limit):
-    monkeypatch.setattr("demur.workers.free_cores", lambda: 3)
-    before = [library["num_threads"] for library in threadpool_info()]
-    with native_threads(n_rows):
-        assert all(library["num_threads"] <= limit for library in threadpool_info())
-    assert [library["num_threads"] for library in threadpool_info()] == before

@@ -31,7 +31,7 @@ def main() -> None:
     asked = parser.parse_args()
     if not asked.tables_only:
         paper = find_published(asked.published)
-        if not paper.found:
+        if not paper.benchmark.values:
             parser.error("the search compares with the paper's tables: name their folder with --published")
         run_search(
             asked.out,

@@ -1,14 +1,14 @@
 """Calibration of probabilities: of the answers given with a probability of 80 %, four in five are right."""
 
 import warnings
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from demur.array_types import Estimator, FloatArray
 from demur.errors import InputError
@@ -134,12 +134,13 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
 
 
 class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Calibrate each class's probability by itself, then divide by the sum.
+    """Calibrate each class's probability by itself with a scikit-learn model, then divide by the sum.
 
     Parameters
     ----------
-    model : {"isotonic", "sigmoid"}
-        "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999).
+    model : {"isotonic", "sigmoid"} or a scikit-learn regressor or classifier
+        "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999). A
+        regressor is fitted to 0 and 1 as a function of the probability, a classifier as a function of the log odds.
 
     Attributes
     ----------
@@ -157,7 +158,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     True
     """
 
-    def __init__(self, model: Literal["isotonic", "sigmoid"] = "isotonic") -> None:
+    def __init__(self, model: Estimator = "isotonic") -> None:
         self.model = model
 
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -193,23 +194,27 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     def _fit_one(self, column: Floats, target: Floats, weight: Floats) -> Any:
         if target.min() == target.max():
             return float(target[0])
-        if self.model not in ("isotonic", "sigmoid"):
-            raise InputError(f"model must be 'isotonic' or 'sigmoid', got {self.model!r}.")
-        model = IsotonicRegression(out_of_bounds="clip") if self.model == "isotonic" else LogisticRegression(C=1e6)
-        return model.fit(self._input(column), target, sample_weight=weight)
+        if isinstance(self.model, str) and self.model not in ("isotonic", "sigmoid"):
+            raise InputError(f"model must be 'isotonic', 'sigmoid' or a scikit-learn model, got {self.model!r}.")
+        known = {"isotonic": IsotonicRegression(out_of_bounds="clip"), "sigmoid": LogisticRegression(C=1e6)}
+        model = known[self.model] if isinstance(self.model, str) else clone(self.model)
+        weights = {"sample_weight": weight} if has_fit_parameter(model, "sample_weight") else {}
+        return model.fit(_input(model, column), target, **weights)
 
     def _predict_one(self, model: Estimator, column: Floats) -> Floats:
         if isinstance(model, float):
             return np.full_like(column, model)
-        if self.model == "isotonic":
-            return np.asarray(model.predict(self._input(column)))
-        return np.asarray(model.predict_proba(self._input(column))[:, 1])
+        inputs = _input(model, column)
+        return np.asarray(
+            model.predict_proba(inputs)[:, 1] if hasattr(model, "predict_proba") else model.predict(inputs)
+        )
 
-    def _input(self, column: Floats) -> Floats:
-        if self.model == "isotonic":
-            return column.reshape(-1, 1)
-        clipped = np.clip(column, _SMALLEST, 1 - _SMALLEST)
-        return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
+
+def _input(model: Estimator, column: Floats) -> Floats:
+    if not hasattr(model, "predict_proba"):
+        return column.reshape(-1, 1)
+    clipped = np.clip(column, _SMALLEST, 1 - _SMALLEST)
+    return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
 
 
 def at_temperature(proba: FloatArray, temperature: float) -> FloatArray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from inspect import isfunction
 from math import log
 from typing import Any, ClassVar, TypeVar
 
@@ -30,31 +29,10 @@ __all__ = [
     "SquaredHinge",
     "available_margins",
     "get_margin",
-    "is_unchanged",
     "own_fact",
     "register_margin",
     "unregister_margin",
 ]
-
-
-def is_unchanged(thing: object) -> bool:
-    """Return whether the methods of an object and of its classes come from the packages that define the classes.
-
-    Facts that a margin function or a loss states are about those methods, and not about others in their place.
-
-    Examples
-    --------
-    >>> phi = Logistic()
-    >>> is_unchanged(phi)
-    True
-    >>> object.__setattr__(phi, "inverse_link", torch.tanh)
-    >>> is_unchanged(phi)
-    False
-    """
-    classes = type(thing).__mro__
-    methods = [(cls, method) for cls in classes for method in vars(cls).values() if isfunction(method)]
-    own = all(method.__module__.split(".")[0] == cls.__module__.split(".")[0] for cls, method in methods)
-    return own and not any(isfunction(getattr(type(thing), name, None)) for name in vars(thing))
 
 
 class NoInverseLinkError(InputTypeError):

@@ -387,12 +387,7 @@ class CostMatrix(Rule):
 
     def __init__(self, costs: ArrayLike) -> None:
         self.costs = costs
-        matrix = self._matrix()
-        if matrix.ndim == 2 and not _rejecting_can_pay(matrix):
-            raise InputError(
-                "rejecting can never pay with these costs: whatever the probabilities, some answer is at most as "
-                "expensive as the last column. Lower the last column, or predict without a reject option."
-            )
+        self._matrix()  # refuses what is no cost matrix
 
     def explain(self) -> str:
         return (
@@ -522,28 +517,6 @@ def same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         np.array_equal(value, other[name]) if np.ndim(value) or np.ndim(other[name]) else bool(value == other[name])
         for name, value in one.items()
     )
-
-
-def _rejecting_can_pay(matrix: NDArray[np.float64]) -> bool:
-    """Return whether rejecting is strictly cheaper than every answer for some distribution: a linear program.
-
-    Each class's savings may be rescaled, since the distribution can make up for it; that keeps the program well
-    conditioned for costs of very different sizes.
-    """
-    from scipy.optimize import linprog  # it takes a while to import
-
-    n_classes = matrix.shape[0]
-    saving = matrix[:, :-1] - matrix[:, -1:]
-    saving = saving / np.maximum(np.abs(saving).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    result = linprog(  # the largest t such that some distribution saves at least t beside every answer
-        np.append(np.zeros(n_classes), -1.0),
-        A_ub=np.column_stack([-saving.T, np.ones(n_classes)]),
-        b_ub=np.zeros(n_classes),
-        A_eq=[np.append(np.ones(n_classes), 0.0)],
-        b_eq=[1.0],
-        bounds=[(0, 1)] * n_classes + [(None, None)],
-    )
-    return bool((result.fun or 0.0) < -1e-9)
 
 
 def _to_numpy(array: Any) -> AnyArray:

@@ -30,7 +30,6 @@ __all__ = [
     "connect_dask",
     "free_cores",
     "n_cores",
-    "native_threads",
     "on_workers",
     "optional_dask",
     "progress_bar",
@@ -195,18 +194,3 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda steps, now=None: bar.update(task, advance=steps, description=f"{what} {now}" if now else None)
-
-
-_ROWS_FOR_THREADS = 50_000
-"""Rows from which several threads are faster than one: below, they mostly wait for each other."""
-
-
-@contextmanager
-def native_threads(n_rows: int) -> Iterator[None]:
-    """Limit OpenMP and BLAS to the cores that are free, and to one thread on a small table.
-
-    OpenMP threads spin while they wait: two of them on a core that another process uses can take forty times as long as
-    one alone.
-    """
-    with ThreadpoolController().limit(limits=free_cores() if n_rows >= _ROWS_FOR_THREADS else 1):
-        yield

@@ -208,6 +208,11 @@ def test_wrong_calls_are_one_sentence(fit, data, options, words, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data.parquet"]
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read(demur, data):
+    result = demur("fit", data, "--target", "no such column", "--out", data / "model")
+    assert "data.parquet is no folder that can be written to" in result.complaint
+
+
 def test_a_promise_that_cannot_be_made_is_refused(fit, data, tmp_path):
     complaint = fit(data, "--max-risk", "0.001").complaint
     assert "0.001" in complaint
@@ -259,7 +264,7 @@ def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
         ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "a cell that is no cost"),
         ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "a cell that is no cost"),
         ("true,cat,dog,reject\ncat,0,1,0.1\ncat,0,1,0.1\ndog,1,0,0.1\n", "one row for each class"),
-        ("true,cat,dog,reject\ncat,0,1,9\ndog,1,0,9\n", "rejecting can never pay"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,inf\n", "must be finite"),
     ],
 )
 def test_wrong_cost_matrices_are_refused(fit, matrix, words, tmp_path):

@@ -27,10 +27,10 @@ def light_model(monkeypatch):
     """Fit a model that takes no time: what is tried here is the file's way to it and back."""
     from sklearn.dummy import DummyClassifier
 
-    def estimator(spec, categorical, codes, train, needs_proba):
-        return DummyClassifier(strategy="prior"), None, codes
+    def estimator(training, needs_proba):
+        return DummyClassifier(strategy="prior"), None, training.codes
 
-    monkeypatch.setattr("demur.tabular.fitting._estimator", estimator)
+    monkeypatch.setattr("demur.tabular.fitting._Training._estimator", estimator)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_its_numbers_are_those_of_the_best_rule(figure):
     for cost in (0.05, 0.2, 0.45):
         best = population.bayes_summary(cost)
         assert figure.average_cost(cost) == pytest.approx(best.risk.value, abs=1e-6)
-        assert 1 - figure.declined(cost) == pytest.approx(best.coverage.value, abs=1e-6)
+        assert 1 - figure.declined(cost) == pytest.approx(best.coverage.value, abs=5 * best.coverage.error)
 
 
 def test_declining_never_costs_more_than_either_extreme(figure):

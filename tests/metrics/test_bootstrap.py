@@ -58,7 +58,8 @@ def test_a_band_and_undefined_resamples():
     confidence, wrong = np.r_[0.9, np.full(9, 0.2)], np.r_[True, np.zeros(9, dtype=bool)]
 
     def risks(confidence, wrong):
-        return RiskCoverage.from_confidence(confidence, wrong).at_threshold([0.1, 0.5, 0.95])[1]
+        above = confidence > np.array([[0.1], [0.5], [0.95]])
+        return (above * wrong).sum(axis=1) / np.where(above.any(axis=1), above.sum(axis=1), np.nan)
 
     band = bootstrap(risks, confidence, wrong, n_resamples=300, seed=0)
     assert band.estimate[:2].tolist() == [0.1, 1.0]

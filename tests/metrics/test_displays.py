@@ -86,14 +86,14 @@ def test_a_risk_coverage_curve_from_three_sides(data, model):
     assert len({id(display.figure_) for display in displays}) == 4
 
 
-def test_generalized_risk_on_given_axes_and_style(data, model):
+def test_given_axes_and_style(data, model):
     X, y = data
     first = RiskCoverageDisplay.from_estimator(model, X, y)
-    second = RiskCoverageDisplay(first.curve).plot(first.ax_, quantity="generalized_risk", color="red")
+    second = RiskCoverageDisplay(first.curve).plot(first.ax_, color="red")
     assert second.figure_ is first.figure_
     assert second.line_.get_color() == "red"
-    assert second.line_.get_label() == f"AUGRC = {first.curve.augrc:#.3g}"
-    assert second.line_.get_ydata() == pytest.approx(first.curve.generalized_risk)
+    assert second.line_.get_label() == f"AURC = {first.curve.aurc:#.3g}"
+    assert second.line_.get_ydata() == pytest.approx(first.curve.risk)
 
 
 @pytest.mark.parametrize("first_is_higher", [True, False])
@@ -172,8 +172,6 @@ def test_errors(data, model):
         RiskCoverageDisplay.from_estimator(ridge, X, y)
     with pytest.raises(TypeError, match="RidgeClassifier has neither decide nor predict_proba"):
         CostCurveDisplay.from_estimator(ridge, X, y)
-    with pytest.raises(ValueError, match="quantity must be 'risk' or 'generalized_risk', got 'accuracy'"):
-        RiskCoverageDisplay.from_estimator(model, X, y, quantity="accuracy")
     with pytest.raises(ValueError, match=r"has shape \(K, K \+ 1\), got \(2, 2\)"):
         RejectConfusionMatrixDisplay(np.eye(2))
 

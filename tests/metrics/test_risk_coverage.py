@@ -65,7 +65,7 @@ def test_thresholds_accept_the_rows_of_each_point(data):
     clear = confidence > 1 / 4  # elsewhere another class is the likelier one
     for threshold, coverage, risk in zip(curve.thresholds, curve.coverage, curve.risk, strict=True):
         accepted = confidence > threshold
-        assert (accepted.mean(), loss[accepted].mean()) == (coverage, risk) == curve.at_threshold(threshold)
+        assert (accepted.mean(), loss[accepted].mean()) == (coverage, risk)
         rule = Threshold(float(threshold))
         for dtype in (np.float32, np.float64):
             assert (~rule.decide(proba.astype(dtype)).reject == accepted)[clear].all()
@@ -183,7 +183,6 @@ def test_it_says_what_it_is():
     curve = RiskCoverage.from_confidence([-1.0, -2.0], [0, 1])
     assert repr(curve) == "RiskCoverage(2 rows, 2 points, aurc=0.25, eaurc=0, augrc=0.125)"
     assert curve.thresholds[-1] < -2.0
-    assert curve.at_threshold(curve.thresholds[-1]) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize(

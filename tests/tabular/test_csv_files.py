@@ -3,6 +3,7 @@
 import csv
 import datetime
 import io
+import re
 import warnings
 
 import pyarrow as pa
@@ -223,6 +224,24 @@ def test_the_order_of_dates_can_be_said_and_times_come_along():
     bad = io.BytesIO(b"d;n\n1.2.2024;1\n1.2;2\n")
     with pytest.raises(TableError, match=r"column 'd', row 2, holds '1\.2', which is not a date"):
         list(open_chunks(bad, columns=columns, dayfirst=True))
+
+
+@pytest.mark.parametrize("date", ["31.02.2024", "30.2.2024 3:04", "31/04/2024", "29-02-2023", "45.1.2024"])
+def test_a_date_that_does_not_exist_is_no_other_date(date):
+    with pytest.warns(TableWarning, match=r"column 'd' holds dates that do not exist.*read as text"):
+        table = table_of(f"d;n\n13.1.2024;0\n{date};1\n", dayfirst=True)
+    assert table["d"].to_pylist() == ["13.1.2024", date]
+    for dayfirst, swapped in ((True, date), (False, re.sub(r"^(\d+)(.)(\d+)", r"\3\2\1", date))):
+        rows = io.BytesIO(f"d;n\n1.1.2024;0\n{swapped};1\n".encode())
+        with pytest.raises(TableError, match=f"column 'd', row 2, holds '{re.escape(swapped)}', which is not a date"):
+            list(open_chunks(rows, columns={"d": pa.timestamp("us")}, dayfirst=dayfirst))
+
+
+def test_line_breaks_in_quotes_survive_the_end_of_a_block(monkeypatch):
+    monkeypatch.setattr("demur.tabular.csv_files._BLOCK", 64)
+    texts = [f"{'x' * length}\r\ny" for length in range(1, 40)]
+    rows = "".join(f'"{text}",1\r\n' for text in texts)
+    assert table_of(f"t,n\r\n{rows}")["t"].to_pylist() == texts
 
 
 def test_a_schema_remembers_how_its_file_was_written():

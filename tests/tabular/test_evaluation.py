@@ -46,9 +46,10 @@ def test_figures_are_the_metrics(cost):
     matrix = confusion_matrix(NAMES[y], answers, labels=NAMES, reject_label="reject")
     np.testing.assert_array_equal(result.confusion, matrix)
     scores = precision_recall_f1(NAMES[y], answers, labels=NAMES, reject_label="reject")
+    shares = [one.intervals for one in result.by_class]
     for name in ("precision", "recall"):
-        np.testing.assert_allclose([getattr(one, name) for one in result.by_class], getattr(scores, name))
-    np.testing.assert_allclose([1 - one.rejection_rate for one in result.by_class], scores.coverage)
+        np.testing.assert_allclose([one[name].estimate for one in shares], getattr(scores, name))
+    np.testing.assert_allclose([1 - one["rejection_rate"].estimate for one in shares], scores.coverage)
     curve = RiskCoverage.from_confidence(proba.max(axis=1), proba.argmax(axis=1) != y)
     assert (result.risk_coverage.aurc, result.risk_coverage.augrc) == (curve.aurc, curve.augrc)
     assert result.risk_if_all_answered == pytest.approx((proba.argmax(axis=1) != y).mean())
@@ -93,7 +94,7 @@ def test_a_label_that_is_no_class_is_an_error_when_answered():
     assert "2 rows have labels that the model does not know" in result.sentences()[2]
     assert result.worst_mistakes()[0].true == "none of the classes"
     assert [one.n_rows for one in result.by_class] == [1, 0]
-    assert math.isnan(result.by_class[1].recall)
+    assert math.isnan(result.by_class[1].intervals["recall"].estimate)
 
 
 def test_plain_data_is_json_also_where_nothing_is_answered():
@@ -173,7 +174,7 @@ def test_bad_input_is_one_clear_error():
         ({"cost": [0.1, 0.2]}, "cost must be one number"),
         ({"cost": 1.5}, r"cost must be in \[0, 1\)"),
         ({"proba": proba[:10]}, r"proba must have shape \(20, 4\)"),
-        ({"classes": NAMES[:3], "proba": None}, "must hold positions 0 to 2"),
+        ({"classes": NAMES[:3], "proba": None}, "must hold a position from 0 to 2"),
         ({"classes": ["a", "a", "b", "c"]}, "distinct"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -182,7 +183,7 @@ def test_bad_input_is_one_clear_error():
         Evaluation.of(NAMES[y], Threshold(0.5).decide(proba), cost_adjustable=True, **good)
     with pytest.raises(ValueError, match="none that is missing"):
         Evaluation.of([*NAMES[y][:-1], None], decision, **good)
-    with pytest.raises(ValueError, match=r"decision\.label has shape"):
+    with pytest.raises(ValueError, match=r"must hold a position"):
         Evaluation.of(NAMES[y][:5], decision, **good)
 
 
@@ -213,7 +214,7 @@ def test_the_mean_cost_by_a_matrix_is_the_first_figure_with_its_interval():
     assert "risk" not in found["figures"]
     assert found["cost"] is None
     assert found["sentences"][0].startswith("By its cost matrix, the model answers ")
-    assert f"each 100 rows cost {100 * by_hand:.4g} instead of " in found["sentences"][0]
+    assert f"each 100 rows cost {100 * by_hand:.4g} (" in found["sentences"][0]
 
 
 def test_rows_without_a_label_are_counted_in_words_and_figures():

@@ -1,10 +1,12 @@
-"""The words are true: no rounding to certainty, and every way a choice can compare with answering everything."""
+"""The words are true: no rounding to certainty, and the headline of each case."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demur.tabular import AnswerCounts
-from demur.tabular.evaluation_figures import cost_words, headline, matrix_words, per_hundred, percent
+from demur.rules import CostMatrix, Decision
+from demur.tabular import AnswerCounts, Evaluation
+from demur.tabular.evaluation_figures import per_hundred, percent
 
 
 @given(whole=st.integers(1, 10**6), data=st.data())
@@ -19,48 +21,33 @@ def test_only_all_is_a_hundred_and_only_none_is_zero(whole, data):
 
 
 def at_cost(counts, cost, n_wrong_if_all):
-    costs = (counts.risk(cost), n_wrong_if_all / counts.n_rows, cost)
-    return headline(counts, costs, f"At cost {cost_words(cost)}")
+    """Return the headline of so many answers, of which some are wrong, as rows with two classes."""
+    answered = np.arange(counts.n_rows) < counts.n_answered
+    wrong = np.arange(counts.n_rows) < counts.n_wrong
+    wrong[counts.n_rows - (n_wrong_if_all - counts.n_wrong) :] = True
+    acceptance = np.where(answered, 1.0, -1.0)
+    decision = Decision.from_acceptance(np.zeros(counts.n_rows, dtype=int), acceptance)
+    return Evaluation(("a", "b"), wrong.astype(np.int64), decision, cost).headline()
 
 
 def test_the_sentence_of_each_case():
     assert at_cost(AnswerCounts(1000, 913, 20), 0.2, 61) == (
         "At cost 0.2, the model answers 91.3 % of the rows, 97.8 % of those correctly, and declines 8.7 %; each 100 "
-        "rows cost 3.7 instead of 6.1 if it answered all."
+        "rows cost 3.7 (6.1 if all were answered, 20.0 if all were declined)."
     )
-    assert at_cost(AnswerCounts(100, 50, 0), 0.4, 10).endswith("cost 20.0, more than the 10.0 if it answered all.")
-    assert at_cost(AnswerCounts(100, 50, 5), 0.1, 10).endswith("cost 10.0, as much as if it answered all.")
     assert at_cost(AnswerCounts(100, 100, 5), 0.1, 5) == (
-        "At cost 0.1, the model answers every row, 95.0 % of them correctly; each 100 rows cost 5.0."
+        "At cost 0.1, the model answers every row, 95.0 % of them correctly; each 100 rows cost 5.0 (5.0 if all were "
+        "answered, 10.0 if all were declined)."
     )
-    assert at_cost(AnswerCounts(100, 100, 20), 0.1, 20).endswith("cost 20.0, more than the 10.0 if it declined all.")
     assert at_cost(AnswerCounts(100, 0, 0), 0.0, 5) == (
-        "At cost 0, the model answers no row and declines all of them; each 100 rows cost 0.0."
+        "At cost 0, the model answers no row and declines all of them; each 100 rows cost 0.0 (5.0 if all were "
+        "answered, 0.0 if all were declined)."
     )
-    assert at_cost(AnswerCounts(100, 0, 0), 0.3, 5).endswith("cost 30.0, more than the 5.0 if it answered all.")
 
 
-def test_the_comparison_is_with_the_better_of_answering_all_and_declining_all():
-    """Of 1,000 rows 40 are answered, 8 of them wrongly; 476 would be wrong if all were answered."""
-    words = at_cost(AnswerCounts(1000, 40, 8), 0.3, 476)
-    assert words == (
-        "At cost 0.3, the model answers 4.0 % of the rows, 80.0 % of those correctly, and declines 96.0 %; each 100 "
-        "rows cost 29.6 instead of 30.0 if it declined all."
-    )
-    by_matrix = headline(AnswerCounts(100, 50, 5), (0.5, 0.9, 0.6), "By its cost matrix", matrix_words)
-    assert by_matrix.startswith("By its cost matrix, the model answers 50.0 % of the rows")
-    assert by_matrix.endswith("cost 50 instead of 60 if it declined all.")
-
-
-@given(n_rows=st.integers(1, 300), cost=st.floats(0, 0.99), data=st.data())
-def test_no_headline_flatters(n_rows, cost, data):
-    """Whatever the counts: "instead of" only where the model is cheaper than both extremes."""
-    n_answered = data.draw(st.integers(0, n_rows))
-    n_wrong = data.draw(st.integers(0, n_answered))
-    n_wrong_if_all = n_wrong + data.draw(st.integers(0, n_rows - n_answered))
-    counts = AnswerCounts(n_rows, n_answered, n_wrong)
-    words, risk = at_cost(counts, cost, n_wrong_if_all), counts.risk(cost)
-    if " instead of " in words:
-        assert risk < min(cost, n_wrong_if_all / n_rows)
-    if ", more than " in words:
-        assert risk > min(cost, n_wrong_if_all / n_rows)
+def test_a_cost_matrix_has_its_own_unit():
+    decision = Decision.from_acceptance(np.array([0, 0, 1, 1]), np.array([1.0, -1.0, 1.0, 1.0]))
+    rule = CostMatrix([[0, 100, 20], [500, 0, 20]])
+    words = Evaluation(("a", "b"), np.array([0, 0, 1, 0]), decision, None, rule=rule).headline()
+    assert words.startswith("By its cost matrix, the model answers 75.0 % of the rows")
+    assert words.endswith("each 100 rows cost 3,000 (2,500 if all were answered, 2,000 if all were declined).")

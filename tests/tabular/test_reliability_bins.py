@@ -29,10 +29,3 @@ def test_intervals_of_the_bins_are_exact():
     low, high = certain.accuracy.low, certain.accuracy.high
     assert high[1] == 1
     assert np.isnan(low[0])
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        ReliabilityBins.from_confidence([np.nan], [True])
-    with pytest.raises(ValueError, match=r"same shape \(n,\)"):
-        ReliabilityBins.from_confidence([0.5, 0.5], [True])

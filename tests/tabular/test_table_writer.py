@@ -126,16 +126,6 @@ def test_folders_are_made(tmp_path):
         write(tmp_path / "file" / "out.csv", BATCH)
 
 
-def test_what_killed_runs_left_is_removed_after_a_day(tmp_path):
-    old, new = (tmp_path / f".out.csv.{digit * 12}.part" for digit in "01")
-    for path in (old, new, tmp_path / ".other.csv.000000000000.part"):
-        path.touch()
-        os.utime(path, (0, 0) if path != new else None)
-    write(tmp_path / "out.csv", BATCH)
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"out.csv", new.name, ".other.csv.000000000000.part"}
-
-
 def test_local_times_and_decimals_keep_their_notation(tmp_path):
     when = pa.array([0], pa.timestamp("s", tz="Europe/Paris"))
     write(tmp_path / "out.csv", pa.record_batch({"t": when, "d": pa.array(["76.71"]).cast(pa.decimal128(9, 2))}))

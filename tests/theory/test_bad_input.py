@@ -132,7 +132,7 @@ def test_threads_are_given_back():
     [
         ([0.1, 0.2], "3 numbers"),
         ([[0, 1, 0.2], [1, 0, 0.2]], "shape"),
-        ([[0, 1, 1, 5], [1, 0, 1, 5], [1, 1, 0, 5]], "rejecting can never pay"),
+        ([[0, 1, 1, float("inf")], [1, 0, 1, 5], [1, 1, 0, 5]], "must be finite"),
     ],
 )
 def test_costs_of_the_wrong_shape_are_refused(cost, message):

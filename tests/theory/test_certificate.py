@@ -1,5 +1,6 @@
 """Certificates: for every registered loss that is calibrated but the hinges, and for none that is not."""
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -100,6 +101,30 @@ def test_a_rule_for_another_cost_has_none_on_an_instance_or_on_a_class(name, mon
     assert certify(changed, n_classes, 0.2) is None
     monkeypatch.setattr(type(loss), "rule", shifted)
     assert certify(loss, n_classes, 0.2) is None
+
+
+@pytest.mark.parametrize("part", ["forward", "rule"])
+@pytest.mark.parametrize("name", ["ce", "ova+log", "brier", "ms", "vn", "pr+mae"])
+def test_a_change_of_a_thousandth_has_none_however_it_is_made(name, part, monkeypatch):
+    loss = get(name)
+    original = getattr(type(loss), part)
+
+    @functools.wraps(original)
+    def changed(self, scores, *others):
+        if part == "forward":
+            return 1.001 * original(self, scores, *others)
+        decision = original(self, scores, *others)
+        return Decision.from_acceptance(decision.label, 1.001 * decision.acceptance)
+
+    class Changed(type(loss)):
+        def proof(self, n_classes, cost):
+            return super().proof(n_classes, cost)
+
+    assert certify(Changed(), 3, 0.2) is not None
+    setattr(Changed, part, changed)
+    assert certify(Changed(), 3, 0.2) is None
+    monkeypatch.setattr(type(loss), part, functools.partialmethod(changed))
+    assert certify(loss, 3, 0.2) is None
 
 
 def test_a_rule_that_reads_another_cost_has_none():

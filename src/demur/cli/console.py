@@ -10,6 +10,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +36,7 @@ __all__ = [
     "print_json",
     "print_table",
     "say",
+    "share",
     "warnings_as_notes",
 ]
 
@@ -105,6 +107,19 @@ def check_free(path: Path, option: str, force: bool) -> None:
     """Refuse a path that exists, unless it may be replaced."""
     if path.exists() and not force:
         raise InputError(f"{path} exists already: choose another {option}, or pass --force to replace it.")
+
+
+def share(*, zero: bool = False, one: bool = False) -> Callable[[typer.CallbackParam, float | None], float | None]:
+    """Return a check that an option lies between 0 and 1; ``zero`` and ``one`` say whether these are allowed."""
+
+    def check(option: typer.CallbackParam, value: float | None) -> float | None:
+        if value is None or 0 < value < 1 or (zero and value == 0) or (one and value == 1):
+            return value
+        bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
+        hint = f"did you mean {value / 100:g}?" if 1 < value < 100 or value in (1, 100) else "give a fraction."
+        raise InputError(f"{option.opts[0]} must be a number {bounds}, got {value:g}: {hint}")
+
+    return check
 
 
 def load_table_model(path: Path | str) -> "TableModel":

@@ -17,6 +17,7 @@ from demur.cli.console import (
     print_fit,
     print_json,
     say,
+    share,
 )
 from demur.cli.options import (
     DATA,
@@ -39,7 +40,6 @@ from demur.cli.options import (
     panel,
     read_expert_options,
     read_limits,
-    share,
 )
 from demur.errors import InputError
 
@@ -189,7 +189,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["proba"] is not None:
         calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
         return options | {"kind": given["proba_kind"], "calibration": calibration}
-    limits = {name: limit for name, limit in read_limits(given["capacity"]).items() if limit is not None}
+    limits = read_limits(given["capacity"]) if given["capacity"] else {}
     return options | {
         "model": given["model"] or "auto",
         "text": given["text"] or (),
@@ -201,8 +201,8 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         "dayfirst": given["dayfirst"],
         "time_budget": given["time_budget"] or None,
         "verbose": int(is_watched()),
-        "experts": read_expert_options(given["expert"]) or None,
-        "capacity": limits or None,
+        "experts": read_expert_options(given["expert"]) if given["expert"] else None,
+        "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
 
 

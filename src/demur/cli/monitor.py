@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.console import load_table_model, print_json, print_table, say
-from demur.cli.options import DATA, OUTPUT, AllowExtra, AsJson, Delimiter, Force, ModelFolder, panel, share
+from demur.cli.console import load_table_model, print_json, print_table, say, share
+from demur.cli.options import DATA, OUTPUT, AllowExtra, AsJson, Delimiter, Force, ModelFolder, panel
 from demur.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from demur.cli.console import share
 from demur.errors import InputError
 
 __all__ = [
@@ -37,7 +38,6 @@ __all__ = [
     "read_expert_options",
     "read_limits",
     "read_prices",
-    "share",
 ]
 
 
@@ -49,19 +49,6 @@ def panel(name: str) -> Callable[..., Any]:
 DATA, MODEL, DECISION, VALIDATION, OUTPUT, COMPUTING = map(
     panel, ("Data", "Model", "Decision", "Validation", "Output", "Computing")
 )
-
-
-def share(*, zero: bool = False, one: bool = False) -> Callable[[typer.CallbackParam, float | None], float | None]:
-    """Return a check that an option lies between 0 and 1; ``zero`` and ``one`` say whether these are allowed."""
-
-    def check(option: typer.CallbackParam, value: float | None) -> float | None:
-        if value is None or 0 < value < 1 or (zero and value == 0) or (one and value == 1):
-            return value
-        bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
-        hint = f"did you mean {value / 100:g}?" if 1 < value < 100 or value in (1, 100) else "give a fraction."
-        raise InputError(f"{option.opts[0]} must be a number {bounds}, got {value:g}: {hint}")
-
-    return check
 
 
 ModelFolder = Annotated[Path, typer.Argument(help="Model folder from demur fit.")]

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import check_new_model, is_watched, load_table_model, print_json, say
-from demur.cli.options import DATA, AsJson, Delimiter, Force, ModelFolder, OutFolder, TimeBudget, share
+from demur.cli.console import check_new_model, is_watched, load_table_model, print_json, say, share
+from demur.cli.options import DATA, AsJson, Delimiter, Force, ModelFolder, OutFolder, TimeBudget
 
 __all__ = ["refit"]
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from demur.cli.console import load_table_model, note, notes, say
-from demur.cli.options import OUTPUT, ModelFolder, panel, share
+from demur.cli.console import load_table_model, note, notes, say, share
+from demur.cli.options import OUTPUT, ModelFolder, panel
 from demur.errors import InputError
 
 if TYPE_CHECKING:

@@ -209,6 +209,9 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     if path.is_symlink():
         raise ModelFileError(f"cannot save to {path}: it is a symbolic link; save to {os.readlink(path)} itself.")
     recover(path)
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise ModelFileError(f"cannot save to {path}: {parent} is no folder that can be written to.")
     if not path.exists():
         return
     if not overwrite:

@@ -22,7 +22,7 @@ from sklearn.frozen import FrozenEstimator
 from demur import losses, margins, rules
 from demur.array_types import ByName, Estimator
 from demur.errors import InputError
-from demur.estimators.boosted_trees import BoostedTrees, BoostedTreesError, library_of
+from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, BoostedTreesError, library_of
 
 __all__ = ["ModelFileError", "archive_names", "dump", "load", "one_line"]
 
@@ -203,8 +203,11 @@ def dump(model: Estimator) -> bytes:
     """
     model = _with_stored_boosters(model)
     _refuse_outside_access(model)
-    names = archive_names()
+    names = archive_names(())
     data, problem = _written(model, names)
+    if problem is not None:  # a loss, a margin function or a rule perhaps
+        names = archive_names()
+        data, problem = _written(model, names)
     if problem is not None:
         raise _located(model, "model", problem, names)
     own = {path: (_ARCHIVED, name) for path, name in names.items()}
@@ -378,8 +381,14 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value))
     elif isinstance(value, np.ndarray) and value.dtype == object:
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value.ravel().tolist()))
-    elif hasattr(value, "__dict__") and not isinstance(value, type | ModuleType) and library_of(value) is None:
+    elif hasattr(value, "__dict__") and not isinstance(value, type | ModuleType) and not _is_boosted(value):
         yield from ((f"{place}.{name}", part) for name, part in vars(value).items())
+
+
+def _is_boosted(value: Any) -> bool:
+    """Return whether this is a classifier of one of the boosting libraries."""
+    modules = {cls.__module__.partition(".")[0] for cls in type(value).__mro__}
+    return not modules.isdisjoint(LIBRARIES) and library_of(value) is not None
 
 
 def _refuse_outside_access(model: Any) -> None:
@@ -403,7 +412,7 @@ def _with_stored_boosters(model: Estimator) -> Estimator:
     """Return a model, or a copy of it in which classifiers of CatBoost, LightGBM and XGBoost have their stored form."""
     stored: dict[int, Any] = {}
     for place, part in reversed(list(_parts(model))):
-        if library_of(part) is not None:
+        if _is_boosted(part):
             try:
                 stored[id(part)] = BoostedTrees.of(part)
             except BoostedTreesError as error:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_random_state, validate_data
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, FloatArray
 from demur.calibration import TemperatureScaling
@@ -32,7 +33,7 @@ from demur.estimators.candidates import (
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.text_features import DenseText, beside, joined, top_score
-from demur.workers import native_threads, on_workers, progress_bar
+from demur.workers import free_cores, on_workers, progress_bar
 
 if TYPE_CHECKING:
     from demur.columns import Schema
@@ -47,6 +48,9 @@ _MANY_ROWS, _MOST_HELD_OUT = 50_000, 20_000
 
 _MOST_CODES = 255
 """As many categories as gradient boosting can tell apart."""
+
+_ROWS_FOR_THREADS = 50_000
+"""Rows from which several threads are faster than one: below, they mostly wait for each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +298,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         smallest, encoding = int(np.bincount(codes).min()), self.encoding_
         task = Task(len(matrix), encoding.categorical, seed, self.n_jobs, smallest, encoding.n_other)
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
-        with bar or nullcontext() as advance, native_threads(len(matrix)), warnings.catch_warnings():
+        # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
+        threads = ThreadpoolController().limit(limits=free_cores() if len(matrix) >= _ROWS_FOR_THREADS else 1)
+        with bar or nullcontext() as advance, threads, warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
             seconds = np.inf if self.time_budget is None else self.time_budget - (time.monotonic() - started)
             progress = advance or (lambda *_: None)

@@ -159,7 +159,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         one that is fitted needs another ``fit`` or :meth:`fit_rule` when it changes.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
-        ``transform(proba)``.
+        ``transform(proba)``, or is a scikit-learn regressor of each class's probability.
     cv : int, splitter or iterable, default=5
         The folds of the calibration. Rows of one group, where ``fit`` is told the groups, stay on one side of a fold.
     reject_label : object, optional
@@ -606,11 +606,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
         if self.calibration in ("auto", "temperature"):
             return TemperatureScaling().fit(proba, y, weight)
-        if self.calibration in ("isotonic", "sigmoid"):
+        if self.calibration in ("isotonic", "sigmoid") or hasattr(self.calibration, "predict"):
             return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
-        if not hasattr(self.calibration, "transform") or hasattr(self.calibration, "predict"):
+        if not hasattr(self.calibration, "transform"):
             raise InputError(
-                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None or a '
+                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None, a scikit-learn regressor or a '
                 f"calibrator with fit(proba, y) and transform(proba), got {self.calibration!r}."
             )
         own = clone(self.calibration, safe=False)

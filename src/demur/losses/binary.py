@@ -41,7 +41,7 @@ class PlusBound(PairwiseLoss):
     equation = "Eq. 4; Cortes et al. 2016"
     why = "at K = 2 one beta meets both sides of Corollary 5"
     closed_forms = AdditivePairwise.closed_forms
-    exact_pair = AdditivePairwise.exact_pair
+    pair = AdditivePairwise.pair
     proof = PairwiseLoss.proof
 
     @property
@@ -148,6 +148,8 @@ class Margin(Loss):
         return Proof(
             "the slopes of one score",
             f"At every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
+            lambda scores, y: self.phi(torch.where(y == 1, 1, -1) * scores[:, 0]),
+            lambda scores: self.phi.inverse_link(scores[:, 0].abs()) - (1 - cost),
             turns_at_threshold(self.phi, cost),
         )
 

@@ -132,6 +132,8 @@ class OneVsAll(ConfidenceLoss):
             "the slopes of one score",
             f"For every K and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's "
             "rule.",
+            lambda scores, y: one_versus_all(self.phi, scores, y),
+            lambda scores: self.phi.inverse_link(scores.amax(-1)) - (1 - cost),
             turns_at_threshold(self.phi, cost),
         )
 
@@ -195,5 +197,7 @@ class CostSensitiveOneVsAll(Loss):
             "a slope at the score 0",
             f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the slope of "
             f"class k's part at 0 is phi'(0) (eta_k - {1 - cost:g}), so that score k is positive iff eta_k is larger.",
+            lambda scores, y: weighted_one_versus_all(self.phi, scores, y, cost),
+            lambda scores: (scores.sort(-1).values[:, -2:] * torch.tensor([-1, 1])).amin(-1),
             (falls_at_zero(self.phi),),
         )

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, Loss, all_between, over_classes, rejector_rule, score_of_label
-from demur.losses.proof import CLEAR, Proof
+from demur.losses.proof import CLEAR, Proof, last_score
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -115,8 +115,8 @@ class PairwiseLoss(RejectorLoss):
             )
         return formula(side, n_classes, cost)
 
-    def exact_pair(self, difference: Any, r: Any) -> Any:
-        """Return the part of one pair of classes with scores g_y - g_y' and r, as mpmath numbers."""
+    def pair(self, difference: Any, r: Any, at: Callable[[MarginFunction, Any], Any]) -> Any:
+        """Return the part of one pair of classes with scores g_y - g_y' and r, where ``at`` computes phi(z)."""
         raise NotImplementedError
 
     def exact_risk(self, groups: Sequence[tuple[int, Any]], point: Sequence[Any], cost: float) -> Any:
@@ -136,7 +136,7 @@ class PairwiseLoss(RejectorLoss):
         rejecting = self.psi_or_phi.exact(beta * r)
         assert rejecting is not None
         pairs = [
-            n * (m - (a == b)) * eta * self.exact_pair(u[a] - u[b], r)
+            n * (m - (a == b)) * eta * self.pair(u[a] - u[b], r, _exactly)
             for a, (n, eta) in enumerate(groups)
             for b, (m, _) in enumerate(groups)
             if m > (a == b)
@@ -160,10 +160,17 @@ class PairwiseLoss(RejectorLoss):
         at = cost * beta / float(self.alpha)
         turns = low + 1e-13 < at < high - 1e-13  # a thousand rounding errors
 
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            lead = scores[:, -2] - (scores[:, 0] if scores.shape[-1] == 3 else 0)  # of class 1; or it is the score f
+            pair: Tensor = self.pair(torch.where(y == 1, lead, -lead), scores[:, -1], lambda phi, z: phi(z))
+            return pair + cost * self.psi_or_phi(beta * scores[:, -1])
+
         return Proof(
             "the slope at r = 0",
             f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser rejects iff "
             "Chow's rule does, and answers the likelier class.",
+            value,
+            last_score,
             (f"the slope changes its sign within {CLEAR:g} of max eta = {1 - cost:g}" if turns else None,),
         )
 
@@ -265,8 +272,8 @@ class AdditivePairwise(PairwiseLoss):
     def name(self) -> str:
         return f"apc+{self.phi.name}"
 
-    def exact_pair(self, difference: Any, r: Any) -> Any:
-        return _exactly(self.phi, float(self.alpha) * (difference - r))
+    def pair(self, difference: Any, r: Any, at: Callable[[MarginFunction, Any], Any]) -> Any:
+        return at(self.phi, float(self.alpha) * (difference - r))
 
     def order_theorem(self) -> tuple[str, Callable[[Tensor], Tensor]]:
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
@@ -324,8 +331,8 @@ class MultiplicativePairwise(PairwiseLoss):
     def name(self) -> str:
         return f"mpc+{self.phi.name}"
 
-    def exact_pair(self, difference: Any, r: Any) -> Any:
-        return _exactly(self.phi, float(self.alpha) * difference) * _exactly(self.psi_or_phi, -float(self.alpha) * r)
+    def pair(self, difference: Any, r: Any, at: Callable[[MarginFunction, Any], Any]) -> Any:
+        return at(self.phi, float(self.alpha) * difference) * at(self.psi_or_phi, -float(self.alpha) * r)
 
     def order_theorem(self) -> tuple[str, Callable[[Tensor], Tensor]]:
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""

@@ -7,24 +7,27 @@ multiplies is, at its least, the error 1 - max eta.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, all_between, score_of_label
 from demur.losses.pairwise import RejectorLoss
-from demur.losses.proof import Proof, falls_at_zero
+from demur.losses.proof import Proof, falls_at_zero, last_score
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction
 
 __all__ = ["PredictorRejector", "TwoStage"]
 
 
-def _slope_proof(phi: MarginFunction, cost: float) -> Proof:
+def _slope_proof(phi: MarginFunction, cost: float, value: Callable[[Tensor, Tensor], Tensor]) -> Proof:
     return Proof(
         "a slope at r = 0",
         f"At every eta with max eta other than {1 - cost:g}, every minimiser rejects iff Chow's rule does, and answers "
         "the likeliest class: whatever r is, what it multiplies is at best 1 - max eta.",
+        value,
+        last_score,
         (falls_at_zero(phi),),
     )
 
@@ -73,7 +76,12 @@ class PredictorRejector(RejectorLoss):
         return error * self.phi(-self.alpha * r) + cost * self.phi(self.beta * r)
 
     def proof(self, n_classes: int, cost: float) -> Proof | None:
-        return _slope_proof(self.phi, cost) if self.calibrated_for(n_classes) else None
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            r = float(self.alpha) * scores[:, -1]
+            error = 1 - score_of_label(torch.softmax(scores[:, :-1], -1), y)
+            return error * self.phi(-r) + cost * self.phi(r)
+
+        return _slope_proof(self.phi, cost, value) if self.calibrated_for(n_classes) else None
 
 
 @register()
@@ -112,4 +120,8 @@ class TwoStage(RejectorLoss):
         return answering + mistaken * self.phi(-r) + cost * self.phi(r)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        return _slope_proof(self.phi, cost)
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            log_p, r = torch.log_softmax(scores[:, :-1], -1), scores[:, -1]
+            return -score_of_label(log_p, y) + (log_p.argmax(-1) != y) * self.phi(-r) + cost * self.phi(r)
+
+        return _slope_proof(self.phi, cost, value)

@@ -1,4 +1,4 @@
-r"""Why a loss is calibrated: the argument, and the hypotheses that it needs.
+r"""Why a loss is calibrated: the argument, its hypotheses, and the formulas that the code has to agree with.
 
 In all arguments q = 1 - c. Where max eta is nearer to q than 1e-9, float64 cannot tell on which side it is. Where an
 infimum is not attained, "minimiser" means every sequence of scores whose risk tends to it, from some place on.
@@ -26,7 +26,7 @@ from typing import TypeAlias
 from demur.lazy_torch import Tensor, torch
 from demur.margins import MarginFunction, own_fact
 
-__all__ = ["CLEAR", "Part", "Proof", "falls_at_zero", "on_simplex", "turns_at_threshold"]
+__all__ = ["CLEAR", "Part", "Proof", "above_last", "falls_at_zero", "last_score", "on_simplex", "turns_at_threshold"]
 
 CLEAR = 1e-9
 """How far max eta has to be from 1 - c for a proof to cover it."""
@@ -45,21 +45,51 @@ class Proof:
     ----------
     method, statement : str
         How it is proved, and what exactly.
+    value : callable
+        The loss as the argument writes it: from scores (n, n_outputs) and labels (n,) to losses (n,).
+    acceptance : callable
+        The acceptance of the rule as the argument writes it: from scores to numbers (n,).
     checked : tuple of str or None
         The hypotheses that were verified, in words; None for one that fails.
     """
 
     method: str
     statement: str
+    value: Callable[[Tensor, Tensor], Tensor]
+    acceptance: Callable[[Tensor], Tensor]
     checked: tuple[str | None, ...] = ()
+
+
+def last_score(scores: Tensor) -> Tensor:
+    """Return the rejector r, which accepts where it is positive."""
+    return scores[:, -1]
+
+
+def above_last(scores: Tensor) -> Tensor:
+    """Return how far the largest class score is above the score of rejecting."""
+    return scores[:, :-1].amax(-1) - scores[:, -1]
 
 
 def on_simplex(part: Part, cost: float, *, over_actions: bool) -> Proof:
     """Prove a loss that is l(p_y), or l(p_y) + (1 - c) l(p_(K+1)) over K + 1 actions, with l convex and decreasing."""
-    with torch.enable_grad():
-        surprise = -torch.linspace(0.001, 0.999, 999, dtype=torch.float64).log().requires_grad_()
-        (slope,) = torch.autograd.grad(part(surprise).sum(), surprise)
-    weights = torch.exp(-surprise.detach()) / slope  # -1 / l'(p), which increases with p iff l is convex
+
+    def weight(surprise: Tensor) -> Tensor:
+        """Return -1 / l'(p), which increases with p iff l is convex."""
+        with torch.enable_grad():
+            leaf = surprise.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(part(leaf).sum(), leaf)
+        return torch.exp(-surprise) / slope
+
+    def value(scores: Tensor, y: Tensor) -> Tensor:
+        each = part(-torch.log_softmax(scores, -1))
+        own = each[torch.arange(len(y)), y]
+        return own + (1 - cost) * each[:, -1] if over_actions else own
+
+    def linked(scores: Tensor) -> Tensor:
+        weights = weight(-torch.log_softmax(scores, -1))
+        return weights.amax(-1) / weights.sum(-1) - (1 - cost)
+
+    weights = weight(-torch.linspace(0.001, 0.999, 999, dtype=torch.float64).log())
     convex = bool((weights > 0).all() and (weights.diff() >= -1e-12 * weights[1:]).all())
     where = "over the K + 1 actions the softmax of the minimiser has the order of (eta, 1 - c), or is all on the best"
     link = "the risk has one minimiser on the simplex, and the inverse link gives eta there"
@@ -67,14 +97,15 @@ def on_simplex(part: Part, cost: float, *, over_actions: bool) -> Proof:
         "convexity on the simplex",
         f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: "
         f"{where if over_actions else link}.",
+        value,
+        above_last if over_actions else linked,
         ("l is convex and decreasing in p: -1 / l' increases at 999 values of p" if convex else None,),
     )
 
 
 def falls_at_zero(phi: MarginFunction) -> str | None:
     """Return a sentence about phi'(0) < 0; None where phi is not known to be convex or does not fall there."""
-    found = own_fact(phi, "exact")
-    slope = 0.0 if found is None else float(found(0)[1])
+    slope = float(phi.exact(0)[1]) if _is_exact(phi) else 0.0  # type: ignore[index] # it is not None
     return f"phi is convex and phi'(0) = {slope:g} < 0" if slope < 0 else None
 
 
@@ -83,7 +114,7 @@ def turns_at_threshold(phi: MarginFunction, cost: float) -> tuple[str | None, ..
 
     The slopes differ from 0 by about 1e-9 times their size, which float64 resolves.
     """
-    if own_fact(phi, "exact") is None:
+    if not _is_exact(phi):
         return (None,)
     threshold, q = float(phi.threshold(cost)), 1 - cost
     room = ROOM * (1 + abs(threshold))
@@ -101,3 +132,14 @@ def turns_at_threshold(phi: MarginFunction, cost: float) -> tuple[str | None, ..
         if steady and link[0] < q < link[1]
         else None,
     )
+
+
+def _is_exact(phi: MarginFunction) -> bool:
+    """Return whether phi states a formula in many digits that its code agrees with, in value and slope."""
+    exact = own_fact(phi, "exact")
+    if exact is None:
+        return False
+    z = torch.linspace(-6, 6, 121, dtype=torch.float64)
+    stated = torch.tensor([[float(number) for number in exact(at)] for at in z.tolist()], dtype=torch.float64)
+    code = torch.stack([phi(z), MarginFunction.slope(phi, z)], -1)
+    return bool(((code - stated).abs() <= 1e-11 * (1 + stated.abs())).all())  # NaN is not <= anything

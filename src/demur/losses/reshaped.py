@@ -60,10 +60,21 @@ class LabelSmoothing(ConfidenceLoss):
         return eta / eta.sum(-1, keepdim=True)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
+        def acceptance(scores: Tensor) -> Tensor:
+            excess = (torch.softmax(scores, -1) - self.epsilon / n_classes).clamp(min=0)
+            return excess.amax(-1) / excess.sum(-1) - (1 - cost)
+
         return Proof(
             "Gibbs' inequality",
             f"At every eta the risk is least where the softmax of the scores is eta mixed with {self.epsilon:g} of the "
             "uniform distribution, and nowhere else; the link undoes that, and the rule on it is Chow's.",
+            lambda scores, y: (
+                -(
+                    (1 - self.epsilon) * score_of_label(torch.log_softmax(scores, -1), y)
+                    + self.epsilon * torch.log_softmax(scores, -1).mean(-1)
+                )
+            ),
+            acceptance,
         )
 
 
@@ -192,4 +203,6 @@ class Brier(ConfidenceLoss):
             "a squared distance",
             "At every eta the risk is a constant plus the squared distance of the softmax from eta: least there, and "
             "nowhere else; the rule on it is Chow's.",
+            lambda scores, y: (torch.softmax(scores, -1) - torch.eye(n_classes)[y]).square().sum(-1),
+            lambda scores: torch.softmax(scores, -1).amax(-1) - (1 - cost),
         )

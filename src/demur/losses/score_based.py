@@ -30,7 +30,7 @@ from demur.losses.loss import (
     reject_score_rule,
     score_of_label,
 )
-from demur.losses.proof import CLEAR, Proof, on_simplex, turns_at_threshold
+from demur.losses.proof import CLEAR, Proof, above_last, on_simplex, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -232,10 +232,17 @@ class AsymmetricSoftmax(PlusOneLoss):
         return answering + (1 - cost) * phi(ahead) + cost * phi(-ahead)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            log_p, d = torch.log_softmax(scores[:, :-1], -1), scores[:, -1]
+            ahead = d - scores[:, :-1].sort(-1).values[:, :-1].logsumexp(-1)
+            return torch.log1p(torch.exp(-ahead)) + cost * ahead - score_of_label(log_p, y)
+
         return Proof(
             "Gibbs' inequality, twice",
             f"At every eta with max eta other than {1 - cost:g}, every minimiser has the softmax eta over the classes "
             "and s = 1 - c, so that the last score is the largest iff Chow's rule rejects.",
+            value,
+            above_last,
         )
 
 
@@ -274,10 +281,16 @@ class VermaNalisnick(PlusOneLoss):
         return one_versus_all(self.phi, g, y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            d = scores[:, -1]
+            return one_versus_all(self.phi, scores[:, :-1], y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
+
         return Proof(
             "the slopes of one score",
             f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the last "
             "score minimises the function of a class with probability 1 - c, between those below and those above it.",
+            value,
+            above_last,
             turns_at_threshold(self.phi, cost),
         )
 
@@ -387,10 +400,17 @@ class AbstainingClassifier(PlusOneLoss):
             """Return H(eta) - alpha (1 + max eta), which falls as max eta grows from 1/2."""
             return -top * log(top) - (1 - top) * log(1 - top) - alpha * (1 + top)
 
+        def value(scores: Tensor, y: Tensor) -> Tensor:
+            p = torch.softmax(scores, -1)
+            answering = p[:, :-1].sum(-1)
+            return answering * (answering / score_of_label(p, y)).log() - alpha * answering.log()
+
         turns = ahead(1 - cost - CLEAR) > 1e-13 and ahead(1 - cost + CLEAR) < -1e-13  # a thousand rounding errors
         return Proof(
             "the entropy of two classes",
             f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as "
             "Chow's rule: it declines iff H(eta) >= alpha (1 + max eta), and the difference falls as max eta grows.",
+            value,
+            above_last,
             (f"H(eta) - alpha (1 + max eta) changes its sign within {CLEAR:g} of {1 - cost:g}" if turns else None,),
         )

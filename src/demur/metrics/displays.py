@@ -22,7 +22,6 @@ __all__ = ["CostCurveDisplay", "LossCurveDisplay", "RejectConfusionMatrixDisplay
 _MOST_POINTS = 5000
 """More points than this cannot be told apart on a screen."""
 _N_COSTS = 1000
-_YLABEL = {"risk": "risk of the answers given", "generalized_risk": "generalized risk (risk times coverage)"}
 
 
 class CurveDisplay(ABC):
@@ -125,30 +124,23 @@ class RiskCoverageDisplay(CurveDisplay):
 
     curve_type = RiskCoverage
 
-    def plot(
-        self, ax: "Axes | None" = None, *, quantity: Literal["risk", "generalized_risk"] = "risk", **line: Any
-    ) -> Self:
-        """Draw the curve, labelled with its own area.
+    def plot(self, ax: "Axes | None" = None, **line: Any) -> Self:
+        """Draw the curve, labelled with the area under it.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             A new figure by default.
-        quantity : {"risk", "generalized_risk"}
-            The risk, with the AURC in the label, or risk times coverage, with the AUGRC.
         **line
             Passed on to matplotlib's ``plot``.
         """
-        if quantity not in _YLABEL:
-            raise InputError(f"quantity must be 'risk' or 'generalized_risk', got {quantity!r}.")
-        axes = axes_or_new(ax)
-        area = f"AURC = {self.curve.aurc:#.3g}" if quantity == "risk" else f"AUGRC = {self.curve.augrc:#.3g}"
-        values = getattr(self.curve, quantity)
-        shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_POINTS)).astype(int))
-        style = {"label": labelled(self.name, area), "marker": "o" if len(values) == 1 else None, **line}
-        (self.line_,) = axes.plot(self.curve.coverage[shown], values[shown], **style)
-        axes.set(xlabel="coverage (share of rows answered)", ylabel=_YLABEL[quantity], xlim=(0, 1))
-        if values.min() >= 0:
+        axes, risk = axes_or_new(ax), self.curve.risk
+        shown = np.unique(np.linspace(0, len(risk) - 1, min(len(risk), _MOST_POINTS)).astype(int))
+        label = labelled(self.name, f"AURC = {self.curve.aurc:#.3g}")
+        style = {"label": label, "marker": "o" if len(risk) == 1 else None, **line}
+        (self.line_,) = axes.plot(self.curve.coverage[shown], risk[shown], **style)
+        axes.set(xlabel="coverage (share of rows answered)", ylabel="risk of the answers given", xlim=(0, 1))
+        if risk.min() >= 0:
             axes.set_ylim(bottom=0, auto=True)  # a second curve on the same axes may be higher
         axes.legend(loc="best", frameon=False)
         self.ax_, self.figure_ = axes, axes.figure

@@ -155,12 +155,6 @@ class RiskCoverage:
             raise InputError(f"coverage must be in (0, 1], got {coverage!r}: without answers there is no risk.")
         return as_given(self.risk[np.searchsorted(self.coverage, wanted)], coverage)
 
-    def at_threshold(self, threshold: ArrayLike) -> tuple[Any, Any]:
-        """Return coverage and risk of accepting ``confidence > threshold``; the risk of no accepted row is NaN."""
-        accepted = self.n_points_above(threshold)
-        coverage, risk = np.append(0.0, self.coverage)[accepted], np.append(np.nan, self.risk)[accepted]
-        return as_given(coverage, threshold), as_given(risk, threshold)
-
     def n_points_above(self, threshold: ArrayLike) -> NDArray[np.intp]:
         """Return how many distinct confidences lie above each threshold."""
         ascending = self.groups.confidence[::-1]

@@ -254,8 +254,8 @@ def _store(plan: Plan, jobs: Iterable[tuple[TrialJob, Callable[[], Record]]], wa
         watch.finished(job, record, f"{number}/{len(plan.jobs)}")
     if failed:
         raise JobsFailedError(
-            f"{len(failed)} of the jobs failed ({', '.join(failed)}); the others are stored. Run the same command "
-            "again to retry the failed ones."
+            f"{len(failed)} of the jobs failed ({', '.join(failed)}); the others are stored. No tables or figures "
+            "were written: run the same command again to retry the failed jobs, or with --tables-only to go without."
         )
 
 

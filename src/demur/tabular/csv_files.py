@@ -72,7 +72,8 @@ class CsvContent:
         # A row of empty fields at the end: a quotation mark that is never closed swallows it.
         end = b"\n" + self._dialect.delimiter.join(['""'] * len(names)).encode() + b"\n"
         self._block = max(_BLOCK, _ROW_ROOM * size)
-        self._rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
+        rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
+        self._rows = _Blocks(_pieces(rows, self._block))
         self.columns: dict[str, pa.DataType | None] = dict.fromkeys(names)
         self.name, self.decimal, self.dayfirst = name, decimal, dayfirst
 
@@ -102,7 +103,13 @@ class CsvContent:
             self._remark(f"{n_errors:,} cells with a spreadsheet error such as '#DIV/0!' are missing where numbers are")
         self.dayfirst, names, remark = order_of_dates(_texts(table), self.dayfirst)
         for name in names:
-            table = _replaced(table, name, column_of_text(table[name], dayfirst=self.dayfirst))
+            dates = column_of_text(table[name], dayfirst=self.dayfirst)
+            moved = _moved_date(table[name], dates, self.dayfirst)
+            if moved is None and not pa.types.is_string(dates.type):
+                table = _replaced(table, name, dates)
+                continue
+            example = "" if moved is None else f", such as {shown(table[name][moved].as_py())}"
+            remark = f"column {shown(name)} holds dates that do not exist{example}, so it is read as text"
         self._remark(remark)
         return _tidy(table)
 
@@ -114,15 +121,21 @@ class CsvContent:
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return record batches with the columns as the types, each with the text of the copied columns."""
-        converted = [name for name in copied if columns.get(name, pa.string()) != pa.string()]
+        local_dates = [name for name, wanted in columns.items() if self.dayfirst is not None and _is_date(wanted)]
+        as_text = dict.fromkeys([*copied, *local_dates], pa.string())
+        converted = [name for name in as_text if columns.get(name, pa.string()) != pa.string()]
         n_rows = 0
-        for batch in self._batches({**columns, **dict.fromkeys(copied, pa.string())}):
+        for batch in self._batches({**columns, **as_text}):
             chunk = _tidy(batch.select(list(columns)))
             for name in converted:
                 try:
                     values = column_of_text(batch[name], columns[name], decimal=self.decimal, dayfirst=self.dayfirst)
                 except pa.ArrowException as error:
                     raise self._explained(error, columns, [name], n_rows) from error
+                moved = _moved_date(batch[name], values, self.dayfirst)
+                if moved is not None:
+                    value = batch[name][moved].as_py()
+                    raise no_such_value(self.name, name, value, columns[name], n_rows + moved + 1)
                 chunk = _replaced(chunk, name, values)
             n_rows += batch.num_rows
             yield chunk, batch.select(list(copied))
@@ -208,6 +221,12 @@ def stream_of(blocks: Iterator[bytes]) -> io.BufferedReader:
     b'abcd'
     """
     return io.BufferedReader(_Blocks(blocks), 1 << 16)
+
+
+def _pieces(stream: io.BufferedReader, size: int) -> Iterator[bytes]:
+    r"""Return pieces of at most ``size`` bytes; Arrow loses the ``\n`` of a piece that begins inside of ``\r\n``."""
+    while piece := stream.read(size - 1):
+        yield piece + stream.read(1) if piece.endswith(b"\r") else piece
 
 
 _WINDOWS = {0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(128, 256)}
@@ -321,6 +340,10 @@ _BEYOND_12 = {True: r"^(1[3-9]|[23]\d)[./-]", False: r"^\d{1,2}[./-](1[3-9]|[23]
 """Dates whose day cannot be a month, by whether the day comes first."""
 
 
+_DAY = {True: r"^\s*(?P<day>\d{1,2})[./-]\d{1,2}[./-]", False: r"^\s*\d{1,2}[./-](?P<day>\d{1,2})[./-]"}
+"""The day of a date, by whether it comes first."""
+
+
 def decimal_of(columns: Mapping[str, Values], *, points: bool) -> tuple[str, str]:
     """Find the decimal sign of a file; return it with a remark for the user, or an empty one.
 
@@ -401,6 +424,19 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
             return None, [], f"{words}: pass --dayfirst or --no-dayfirst"
         dayfirst = found.pop()
     return dayfirst, list(local), f"{example} are read with the {'day' if dayfirst else 'month'} first"
+
+
+def _moved_date(text: Values, dates: Values, dayfirst: bool | None) -> int | None:
+    """Return the position of a date that does not exist; Arrow reads 31.2.2024 as the 2nd of March."""
+    if dayfirst is None or not _is_date(dates.type):
+        return None
+    written = pc.cast(pc.struct_field(pc.extract_regex(text, _DAY[dayfirst]), [0]), pa.int64())
+    position: int = pc.index(pc.not_equal(written, pc.day(dates)), value=True).as_py()
+    return None if position < 0 else position
+
+
+def _is_date(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _all_match(text: Values, pattern: str) -> bool:

@@ -28,7 +28,6 @@ from demur.tabular.evaluation_figures import (
     cost_words,
     counted,
     figures_by_group,
-    headline,
     json_ready,
     matrix_words,
     per_hundred,
@@ -126,7 +125,7 @@ class Evaluation:
            [0, 1, 0]])
     >>> result.headline()
     'At cost 0.3, the model answers 75.0 % of the rows, 66.7 % of those correctly, and declines 25.0 %; each 100 rows
-    cost 32.5, more than the 25.0 if it answered all.'
+    cost 32.5 (25.0 if all were answered, 30.0 if all were declined).'
     >>> result.at(0.1).coverage
     0.0
     """
@@ -415,12 +414,17 @@ class Evaluation:
         """Summarize the decisions in one sentence."""
         if self.asking is not None:
             return self.asking.headline()
-        if self._costs is None or self.cost_assumed:
-            words = shares_in_words(self.counts)
+        words = shares_in_words(self.counts)
+        if self.cost_assumed or not (self.mean_costs or self.cost is not None):
             return f"{words[0].upper()}{words[1:]}."
-        if self.mean_costs:
-            return headline(self.counts, self._costs, "By its cost matrix", matrix_words)
-        return headline(self.counts, self._costs, f"At cost {cost_words(self._costs[2])}")
+        start = "By its cost matrix" if self.cost is None else f"At cost {cost_words(self.cost)}"
+        return f"{start}, {words}; {self._spent()}."
+
+    def _spent(self) -> str:
+        """Say what the decisions cost, and what it would be to answer all rows, and to decline all."""
+        assert self._costs is not None
+        paid, answered, declined = map(matrix_words if self.mean_costs else per_hundred, self._costs)
+        return f"each 100 rows cost {paid} ({answered} if all were answered, {declined} if all were declined)"
 
     def class_warnings(self) -> list[str]:
         """Name the classes of which fewer than half as many rows are answered correctly as of all rows, beyond chance.
@@ -449,17 +453,13 @@ class Evaluation:
     def meaning(self) -> list[str]:
         """Explain the unit of the headline, and how the rule decides where it is not by a cost."""
         sentences = [] if self.explanation is None else [self.explanation]
-        if self._costs is None:
+        if self.cost is None:
             return sentences
-        paid, answered, declined = map(matrix_words if self.mean_costs else per_hundred, self._costs)
-        extremes = f"answering every row would cost {answered} per 100 rows, declining every row {declined}."
-        if self.mean_costs:
-            return [*sentences, f"By the same matrix, {extremes}"]
-        price = cost_words(self._costs[2])
+        price = cost_words(self.cost)
         if self.cost_assumed:
-            words = f"The rule did not decide by a cost. At an assumed price of {price} for a declined row, each 100"
-            return [*sentences, f"{words} rows cost {paid}; {extremes}"]
-        return [f"A wrong answer costs 1 and a declined row {price}: {extremes}"]
+            words = f"The rule did not decide by a cost. At an assumed price of {price} for a declined row,"
+            return [*sentences, f"{words} {self._spent()}."]
+        return [f"A wrong answer costs 1 and a declined row {price}."]
 
     def remarks(self) -> list[str]:
         """Return sentences on the guarantee, on groups that differ, and on special rows."""
@@ -645,7 +645,7 @@ def _one_cost(cost: float) -> float:
 
 def _class_codes(y: ArrayLike, classes: ArrayLike, outside: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
     """Return the position of each label among the K classes, and K where it is none of them."""
-    names, labels = _python_objects(classes), _python_objects(y)
+    names, labels = _objects(classes), _objects(y)
     position = {name: code for code, name in enumerate(names)}
     if len(position) < len(names) or len(names) < 2:
         raise InputError(f"classes must be at least two distinct names, got {names[:10]}.")
@@ -662,27 +662,23 @@ def _class_codes(y: ArrayLike, classes: ArrayLike, outside: NDArray[np.bool_] | 
 
 def _class_names(classes: ArrayLike) -> tuple[str, ...]:
     """Return the classes as text for people: 1.0 is written 1."""
-    return tuple(str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in _python_objects(classes))
+    names = _objects(classes)
+    return tuple(str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in names)
 
 
-def _python_objects(values: ArrayLike) -> list[Any]:
+def _objects(values: ArrayLike) -> list[Any]:
     """Return Python objects; a list keeps its types, which NumPy would merge into text."""
-    if isinstance(values, list | tuple):
-        return [value.item() if isinstance(value, np.generic) else value for value in values]
-    return list(np.asarray(values).tolist())
+    return list(np.asarray(values, dtype=object).tolist())
 
 
 def _checked(decision: Decision[Any], n_rows: int, n_classes: int) -> Decision[AnyArray]:
     """Return the decision with NumPy arrays: one entry per row, labels that are positions among the classes."""
     found = decision.numpy()
-    if found.label.shape != (n_rows,):
+    label = found.label
+    if label.shape != (n_rows,) or label.dtype.kind not in "iu" or label.min() < 0 or label.max() >= n_classes:
         raise InputError(
-            f"decision.label has shape {found.label.shape} but there are {n_rows} labels; decide for the labelled rows."
-        )
-    if found.label.dtype.kind not in "iu" or found.label.min() < 0 or found.label.max() >= n_classes:
-        raise InputError(
-            f"decision.label must hold positions 0 to {n_classes - 1} among the classes, got {found.label[:5].tolist()}"
-            "...; use decide(), not predict()."
+            f"decision.label must hold a position from 0 to {n_classes - 1} for each of the {n_rows} labels, got shape "
+            f"{label.shape} and {label[:5].tolist()}...; use decide() on the labelled rows, not predict()."
         )
     return found
 

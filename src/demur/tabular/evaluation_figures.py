@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import ByName
-from demur.errors import InputError
 from demur.guarantees import Coverage, RiskControl
 from demur.metrics import Interval, proportion_interval, risk_interval
 from demur.rules import Rule
@@ -24,12 +23,10 @@ __all__ = [
     "GuaranteeCheck",
     "ReliabilityBins",
     "check_guarantee",
-    "compared",
     "cost_words",
     "counted",
     "figures_by_group",
     "four_digits",
-    "headline",
     "interval_words",
     "json_ready",
     "matrix_words",
@@ -249,51 +246,6 @@ def shares_in_words(counts: AnswerCounts) -> str:
     return f"the model answers {answered} of the rows, {correct} of those correctly, and declines {declined}"
 
 
-def headline(
-    counts: AnswerCounts, costs: tuple[float, float, float], beginning: str, write: Callable[[float], str] = per_hundred
-) -> str:
-    """Summarize decisions and their cost, compared with the better of answering all rows and declining all.
-
-    Parameters
-    ----------
-    counts : AnswerCounts
-    costs : tuple of float
-        The mean cost of a row: as decided, if all were answered, and if all were declined.
-    beginning : str
-        Says how the rows are priced.
-    write : callable
-        Writes what a hundred rows cost.
-
-    Examples
-    --------
-    >>> headline(AnswerCounts(1000, 900, 20), (0.04, 0.06, 0.2), "At cost 0.2")
-    'At cost 0.2, the model answers 90.0 % of the rows, 97.8 % of those correctly, and declines 10.0 %; each 100 rows
-    cost 4.0 instead of 6.0 if it answered all.'
-    """
-    paid, *extremes = costs
-    all_answered, all_declined = "it answered all", "it declined all"
-    itself = all_answered if not counts.n_rejected else all_declined if not counts.n_answered else ""
-    others = dict(zip((all_answered, all_declined), extremes, strict=True))
-    spent = f"{write(paid)}{compared(paid, others, write, itself)}"
-    return f"{beginning}, {shares_in_words(counts)}; each 100 rows cost {spent}."
-
-
-def compared(risk: float, others: Mapping[str, float], write: Callable[[float], str], itself: str = "") -> str:
-    """Compare a cost with that of the best alternative, in words; say nothing where that is ``itself``.
-
-    Examples
-    --------
-    >>> compared(0.3, {"nobody were asked": 0.25, "a nurse were always asked": 0.4}, per_hundred)
-    ', more than the 25.0 if nobody were asked'
-    """
-    best = min(others, key=lambda one: others[one])
-    if best == itself:
-        return ""
-    if write(risk) == write(others[best]):
-        return f", as much as if {best}"
-    return f"{' instead of' if risk < others[best] else ', more than the'} {write(others[best])} if {best}"
-
-
 @dataclass(frozen=True)
 class ClassFigures:
     """The figures of one class; made by :attr:`~demur.tabular.Evaluation.by_class`.
@@ -309,8 +261,8 @@ class ClassFigures:
     Examples
     --------
     >>> cat = ClassFigures("cat", n_rows=10, n_rejected=2, n_right=6, n_answers=9)
-    >>> cat.rejection_rate, cat.accepted_accuracy, round(cat.precision, 3), cat.recall
-    (0.2, 0.75, 0.667, 0.6)
+    >>> {name: round(share.estimate, 3) for name, share in cat.intervals.items()}
+    {'rejection_rate': 0.2, 'accepted_accuracy': 0.75, 'precision': 0.667, 'recall': 0.6}
     """
 
     name: str
@@ -321,7 +273,11 @@ class ClassFigures:
 
     @property
     def intervals(self) -> dict[str, Interval]:
-        """The four shares with their 95 % intervals."""
+        """The four shares with their 95 % intervals; NaN for a share of nothing.
+
+        The declined share of the class, the correct share of its answered rows, the correct share of the answers with
+        this class, and the correctly answered share of the class, declined rows included.
+        """
         shares = {
             "rejection_rate": (self.n_rejected, self.n_rows),
             "accepted_accuracy": (self.n_right, self.n_rows - self.n_rejected),
@@ -329,26 +285,6 @@ class ClassFigures:
             "recall": (self.n_right, self.n_rows),
         }
         return {name: proportion_interval(*share) for name, share in shares.items()}
-
-    @property
-    def rejection_rate(self) -> float:
-        """The declined share of the class; NaN for a class without rows."""
-        return float(self.intervals["rejection_rate"].estimate)
-
-    @property
-    def accepted_accuracy(self) -> float:
-        """The share answered correctly among the rows of the class that were answered."""
-        return float(self.intervals["accepted_accuracy"].estimate)
-
-    @property
-    def precision(self) -> float:
-        """The share of correct ones among the answers with this class."""
-        return float(self.intervals["precision"].estimate)
-
-    @property
-    def recall(self) -> float:
-        """The share of the class, declined rows included, that was answered correctly."""
-        return float(self.intervals["recall"].estimate)
 
     def to_json(self) -> ByName:
         """Return the figures with their 95 % intervals as plain numbers."""
@@ -411,11 +347,6 @@ class ReliabilityBins:
         n_bins : int, default 10
         """
         values, correct = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
-        if values.ndim != 1 or values.shape != correct.shape or not len(values) or not np.isfinite(values).all():
-            raise InputError(
-                "confidence and right need the same shape (n,) with n >= 1, without NaN or infinity, got "
-                f"{values.shape} and {correct.shape}."
-            )
         edges = np.arange(n_bins + 1) / n_bins
         bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bins - 1)
         n_rows = np.bincount(bins, minlength=n_bins)

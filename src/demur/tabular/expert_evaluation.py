@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from demur.array_types import AnyArray, ByName
 from demur.deferral.deferral_metrics import DeferralCurve
 from demur.metrics import Interval, mean_interval, proportion_interval
-from demur.tabular.evaluation_figures import ReliabilityBins, compared, counted, json_ready, per_hundred, percent
+from demur.tabular.evaluation_figures import ReliabilityBins, counted, json_ready, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
 
 __all__ = ["ExpertEvaluation", "ExpertFigures", "right_answers"]
@@ -90,7 +90,7 @@ class ExpertEvaluation:
     (0.3, 0.75, 0.5)
     >>> found.headline()
     'The model answers 50.0 % of the rows itself and asks nurse about 50.0 %; 75.0 % of the final answers are right, and
-    each 100 rows cost 30.0, more than the 25.0 if nobody were asked.'
+    each 100 rows cost 30.0 (25.0 if nobody were asked, 43.3 if nurse were always asked).'
     """
 
     names: tuple[str, ...]
@@ -181,17 +181,15 @@ class ExpertEvaluation:
         """Summarize who answers, and at which cost, in one sentence."""
         shares = [f"{one.name} about {percent(one.load.estimate)}" for one in self.experts if one.n_asked]
         who = " and ".join([", ".join(shares[:-1]), shares[-1]] if len(shares) > 1 else shares)
-        own, nobody = float((self.ask < 0).mean()), "nobody were asked"
-        asks = f"The model answers {percent(own) + ' of the rows' if own else 'no row'} itself and asks {who}"
+        own = percent(float((self.ask < 0).mean()))
+        asks = f"The model answers {own} of the rows itself and asks {who or 'nobody'}"
         # An expert with a limit cannot always be asked.
-        others = {nobody: float(self.nobody.estimate)} | {
-            f"{one.name} were always asked": one.risk_if_always_asked.estimate
+        others = [f"{per_hundred(self.nobody.estimate)} if nobody were asked"] + [
+            f"{per_hundred(one.risk_if_always_asked.estimate)} if {one.name} were always asked"
             for one in self.experts
             if one.n_answered and one.limit is None
-        }
-        risk = float(self.risk.estimate)
-        spent = f"{per_hundred(risk)}{compared(risk, others, per_hundred, '' if shares else nobody)}"
-        asks = asks if shares else "The model answers every row itself"
+        ]
+        spent = f"{per_hundred(self.risk.estimate)} ({', '.join(others)})"
         return (
             f"{asks}; {percent(self.accuracy.estimate)} of the final answers are right, and each 100 rows cost {spent}."
         )

@@ -210,7 +210,7 @@ def as_target(cost: CostLike, n_classes: int) -> Target:
             f"rejecting); got the shape {values.shape}."
         )
     matrix = _zero_one(n_classes, values) if values.ndim == 1 else torch.from_numpy(values)
-    CostMatrix(matrix.numpy())  # refuses infinities, and costs with which rejecting never pays
+    CostMatrix(matrix.numpy())  # refuses infinities
     return Target(matrix, torch.from_numpy(values))
 
 

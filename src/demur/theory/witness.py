@@ -217,7 +217,7 @@ def _at_rejector_zero(subject: ExaminedLoss, eta: Tensor) -> list[float]:
 
 def has_exact_form(loss: Loss, eta: NDArray[np.float64]) -> bool:
     """Return whether :func:`exact_minimum` knows the loss and the minimum is finite and small enough to compute."""
-    known = own_fact(loss, "exact_pair") is not None and all(own_fact(phi, "exact") for phi in loss.margin_functions())
+    known = own_fact(loss, "pair") is not None and all(own_fact(phi, "exact") for phi in loss.margin_functions())
     return known and bool((eta > 0).all()) and len(np.unique(eta)) <= 6
 
 
