@@ -190,4 +190,4 @@ def _unusual(scores: Floats) -> Floats:
 
 def _distances(points: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
     squares = (points**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2 * points @ others.T
-    return np.sqrt(np.maximum(squares, 0.0))
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)), dtype=np.float32)

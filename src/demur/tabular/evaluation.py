@@ -177,7 +177,7 @@ class Evaluation:
         """
         price = None if cost is None else _one_cost(cost)
         label = more.pop("out_of_scope", None)
-        outside = None if label is None else np.array([one == label for one in _python_objects(y)], dtype=bool)
+        outside = None if label is None else np.array([one == label for one in _objects(y)], dtype=bool)
         true, names = _class_codes(y, classes, outside), _class_names(classes)
         found = _checked(decision, len(true), len(names))
         values = None if proba is None else check_proba(proba)
