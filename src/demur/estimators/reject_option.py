@@ -277,14 +277,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         weight = row_weights(X, sample_weight)
         if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
-        outside = None
-        if self.out_of_scope is not None and (labels == self.out_of_scope).any():
-            inside = np.flatnonzero(labels != self.out_of_scope)
-            outside = _safe_indexing(X, np.flatnonzero(labels == self.out_of_scope))
-            fit_params = _check_method_params(X, fit_params, indices=inside)
-            groups = None if groups is None else _safe_indexing(groups, inside)
-            weight = None if weight is None else weight[inside]
-            X, labels = _safe_indexing(X, inside), labels[inside]
+        X, outside, inside = self._without_outside(X, labels)
+        if outside is not None:
+            fit_params = _check_method_params(labels, fit_params, indices=inside)
+            groups, weight = (None if one is None else _safe_indexing(one, inside) for one in (groups, weight))
+            labels = labels[inside]
         base = self._base()
         self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
         codes = np.searchsorted(self.classes_, labels)
@@ -429,6 +426,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 return placed
             return placed._replace(proba=np.asarray(self.calibrator_.transform(placed.proba), dtype=np.float64))
         return Placed(self._calibrated_proba(X), None if points is None else points.transform(filled_up(X)))
+
+    def _without_outside(self, X: Features, labels: AnyArray) -> tuple[Features, Features | None, NDArray[np.int64]]:
+        """Return the rows in scope, those out of scope if there are any, and which rows the first are."""
+        outside = np.zeros(len(labels), dtype=bool) if self.out_of_scope is None else labels == self.out_of_scope
+        inside = np.flatnonzero(~outside)
+        if not outside.any():
+            return X, None, inside
+        return _safe_indexing(X, inside), _safe_indexing(X, np.flatnonzero(outside)), inside
 
     def _learn_scope(
         self,
