@@ -23,6 +23,7 @@ from .deferral import DeferClassifier as DeferClassifier
 from .deferral import DeferOption as DeferOption
 from .deploy import load as load
 from .deploy import save as save
+from .estimators import AnswerClassifier as AnswerClassifier
 from .estimators import AutoClassifier as AutoClassifier
 from .estimators import RejectClassifier as RejectClassifier
 from .estimators import RejectOption as RejectOption

@@ -10,7 +10,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from demur.array_types import Estimator, FloatArray
+from demur.array_types import Estimator, FloatArray, library_of
 from demur.errors import InputError
 from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, same_state
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 _WIDEST = float(np.log(1e3))
 """The search for a temperature covers a factor of 1,000 on both sides of the typical range of a row's logits."""
 
-_SMALLEST = 1e-12
+SMALLEST = 1e-12
 """Probabilities are kept this far from zero: forests give exact zeros, whose logarithm is infinite."""
 
 
@@ -213,7 +213,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
 def _input(model: Estimator, column: Floats) -> Floats:
     if not hasattr(model, "predict_proba"):
         return column.reshape(-1, 1)
-    clipped = np.clip(column, _SMALLEST, 1 - _SMALLEST)
+    clipped = np.clip(column, SMALLEST, 1 - SMALLEST)
     return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
 
 
@@ -229,13 +229,15 @@ def at_temperature(proba: FloatArray, temperature: float) -> FloatArray:
 
 
 def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
-    """Return the softmax of logits divided by a temperature.
+    """Return the softmax of logits, an array or a tensor, divided by a temperature.
 
     Examples
     --------
     >>> softmax_at(np.array([[0.0, np.log(3.0)]]), 1.0)
     array([[0.25, 0.75]])
     """
+    if library_of(logits) is not np:
+        return (logits / temperature).softmax(-1)  # type: ignore[attr-defined,no-any-return] # of a tensor
     by_class = np.array(np.moveaxis(logits, -1, 0), order="C")  # sums over few classes are slow by row
     by_class /= temperature
     by_class -= by_class.max(axis=0)
@@ -278,6 +280,7 @@ def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weigh
     return float(np.exp(best))
 
 
-def _logs(proba: ArrayLike) -> FloatArray:
-    logs: FloatArray = np.log(np.maximum(np.asarray(proba), _SMALLEST))
+def _logs(proba: FloatArray) -> FloatArray:
+    library = library_of(proba)
+    logs: FloatArray = library.log(library.clip(proba, SMALLEST, None))
     return logs

@@ -7,13 +7,14 @@ category. Training rows are scored in the same way from the *other* training row
 
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from demur.array_types import library_of
 from demur.errors import InputError
 
 __all__ = ["Novelty"]
@@ -254,6 +255,32 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         near, points = radius**2 * _MORE, training.points(rows)
         far = training.nearest(points, near) > near
         return np.asarray(far | (training.outside(rows, points).sum(axis=1) > most_outside))
+
+    def may_be_novel(self, X: Any) -> Any:
+        """Return False for rows that are not novel and near one of the first training rows; X may be a tensor.
+
+        The service computes this in its ONNX graph, and asks :meth:`novel` about the other rows alone.
+        """
+        library, training = library_of(X), self.training_rows_
+        most_outside, radius = self._limits(self.rate)
+        names = ("typical", "numeric", "body", "start", "width", "kept", "squares")
+        typical, numeric, body, start, width, kept, squares = (
+            library.asarray(getattr(training, name)[:_FIRST] if name in names[5:] else getattr(training, name))
+            for name in names
+        )
+        filled = library.where(library.isnan(X), typical, X)
+        ratio = (filled - typical)[:, numeric] / body
+        scaled = library.sign(ratio) * library.log(library.abs(ratio) + library.sqrt(ratio**2 + 1))  # ONNX lacks asinh
+        points = library.clip((scaled - start) / width, -_FURTHEST, _FURTHEST)
+        outside = library.clip(library.maximum(-points, points - 1), 0.0, None).sum(axis=1)
+        for column, seen in zip(training.categorical.tolist(), training.seen, strict=True):
+            known = (X[:, column, None] == library.asarray(np.flatnonzero(seen))).any(axis=1)
+            outside = outside + library.where(known | library.isnan(X[:, column]), 0.0, _PER_UNSEEN)
+        column, code = library.asarray(training.indicators.T.copy())
+        indicators = library.where(filled[:, column] == code, _HALF, 0.0 * filled[:, column])
+        points = library.concatenate([points, indicators], 1)
+        nearest = library.amin(squares - 2 * points @ kept.T, axis=1) + (points * points).sum(axis=1)
+        return (nearest > radius**2) | (outside > most_outside)
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return the p-value of each row: the share of rows with at least its score, the row itself included."""

@@ -19,7 +19,7 @@ from demur.deploy.model_parts import dump
 from demur.deploy.model_parts import load as undump
 from demur.deploy.onnx import onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
-from demur.deploy.request_types import RequestError, answer_schema, question_type
+from demur.deploy.request_types import RequestError, answer_type, question_type
 from demur.tabular import fit_table
 
 EXPERTS = {"nurse": ("nurse says", 0.05), "consultant": ("cons", 0.2)}
@@ -95,7 +95,7 @@ def test_the_service_says_whom_to_ask(model):
     assert {one["ask"] for one in free["decisions"]} <= {"consultant", "nurse", None}
     assert sum(one["ask"] == "consultant" for one in free["decisions"]) >= 4
     assert free["prices"] == {"nurse": 0.05, "consultant": 0.0}
-    assert "ask" in answer_schema(model)["properties"]["decisions"]["items"]["properties"]
+    assert "ask" in TypeAdapter(answer_type(model)).json_schema()["$defs"]["Decision"]["properties"]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from pydantic import TypeAdapter
 
 from demur.columns import TableError
 from demur.deploy import Monitor, Reference, create_app, save
 from demur.deploy.answers import Answerer
-from demur.deploy.request_types import answer_schema
+from demur.deploy.request_types import answer_type
 from demur.errors import InputError
 from demur.tabular import draw_audit, evaluate_table, fit_table, read_table, reviewed_rows
 
@@ -105,7 +106,7 @@ def test_without_audits_no_decision_has_the_field(model, rows):
     (answer,), counts = ask(served, {"rows": rows.to_pylist()})
     assert rounded(answer["decisions"]) == rounded(model.answers(rows).to_pylist())
     assert counts["demur_rows_audited_total"] == "0.0"
-    assert "why" not in answer_schema(model)["properties"]["decisions"]["items"]["properties"]
+    assert "why" not in TypeAdapter(answer_type(model)).json_schema()["$defs"]["Decision"]["properties"]
 
 
 def test_with_audits_each_decision_says_why_and_is_otherwise_the_same(model, rows):
@@ -122,7 +123,7 @@ def test_with_audits_each_decision_says_why_and_is_otherwise_the_same(model, row
     assert [one == "declined" for one in why] == rejected
     assert set(why) == {"declined", "audit", None}
     assert float(counts["demur_rows_audited_total"]) == why.count("audit")
-    described = answer_schema(model, audits=True)["properties"]["decisions"]["items"]
+    described = TypeAdapter(answer_type(model, audits=True)).json_schema()["$defs"]["Decision"]
     assert described["properties"]["why"]["enum"] == ["declined", "audit", None]
     assert "why" in described["required"]
 

@@ -13,6 +13,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
@@ -408,3 +409,18 @@ def test_a_blend_worse_than_the_class_frequencies_warns(monkeypatch):
 def test_an_unknown_name():
     with pytest.raises(ValueError, match="classifier or \"auto\", got 'automatic'"):
         RejectOption("automatic").fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize(("fewest_rows", "limit"), [(1000, 1), (10, 2)])
+def test_training_limits_native_threads_and_gives_them_back(monkeypatch, fewest_rows, limit):
+    seen = []
+    monkeypatch.setattr(
+        AutoClassifier, "_blend", lambda *_: seen.extend(one["num_threads"] for one in threadpool_info())
+    )
+    monkeypatch.setattr("demur.estimators.auto_classifier.free_cores", lambda: 2)
+    monkeypatch.setattr("demur.estimators.auto_classifier._ROWS_FOR_THREADS", fewest_rows)
+    with threadpool_limits(3):
+        before = threadpool_info()
+        AutoClassifier(("logistic regression",)).fit(*load_iris(return_X_y=True))
+        assert max(seen) == limit
+        assert threadpool_info() == before

@@ -1,15 +1,18 @@
 """Groups of rows: their figures, and a promise that holds in each of them."""
 
+import io
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import csv
 from sklearn.naive_bayes import GaussianNB
 
 from demur import RejectOption, RiskControl
 from demur.columns import TableError
 from demur.errors import InputError
 from demur.guarantees import NoGuaranteeError
-from demur.tabular import evaluate_table, fit_table
+from demur.tabular import evaluate_table, fit_file, fit_table
 from demur.tabular.evaluation_figures import figures_by_group
 
 
@@ -136,3 +139,28 @@ def test_groups_follow_their_rows_into_the_rule(table):
     fitted = fit_table(table, "kind", model="lr", rule=RiskControl(0.3, groups=site))
     assert set(fitted.classifier.rule_.group_certificates_) == {"bad", "good"}
     assert fitted.classifier.rule_.groups is None
+
+
+def test_groups_of_a_rule_stay_with_their_rows_where_labels_are_missing(table):
+    """Rows without a label come first: groups that were not shifted with the rows would be those of other rows."""
+    empty = pa.table({"size": [0.0] * 300, "site": ["good"] * 300, "kind": pa.nulls(300, pa.string())})
+    both = pa.concat_tables([empty, table])
+    rule = RiskControl(0.3, groups=np.array(both["site"].to_pylist()))
+    found = fit_table(both.drop_columns("site"), "kind", model="lr", rule=rule)
+    alone = RiskControl(0.3, groups=np.array(table["site"].to_pylist()))
+    expected = fit_table(table.drop_columns("site"), "kind", model="lr", rule=alone)
+    ours, theirs = (one.classifier.fitted_rule_.group_certificates_ for one in (found, expected))
+    assert ours == theirs
+    for short in (rule.groups[:-1], rule.groups[300:]):
+        with pytest.raises(TableError, match="groups for 1,800 rows: give one for each row"):
+            fit_table(both, "kind", model="lr", rule=RiskControl(0.3, groups=short))
+    with pytest.raises(TableError, match="there are 1,500 groups for 1,200 rows"):  # of which some are held out
+        fit_file(io.BytesIO(csv_of(table)), "kind", model="lr", rule=alone)
+    with pytest.raises(TableError, match="there are 1,800 groups for 1,500 rows"):
+        fit_table(both, "kind", model="lr", rule=lambda classes: rule)
+
+
+def csv_of(table):
+    sink = pa.BufferOutputStream()
+    csv.write_csv(table, sink)
+    return sink.getvalue().to_pybytes()

@@ -52,15 +52,27 @@ __all__ = ["fit", "rule_of"]
 EXPERTS = panel("Experts")
 _EXCLUDES = {
     "proba": ("data", "model", "dayfirst", "time_split", "expert", "risk_group", "text", "out_of_scope"),
+    "answers": ("data", "proba", "model", "expert", "keep", "text", "out_of_scope"),
     "expert": ("out_of_scope", "out_of_scope_share", "cost", "coverage", "max_risk", "cost_matrix"),
     "cost_matrix": ("cost", "coverage", "max_risk"),
 }
-_ONLY_WITH = {"proba_kind": "proba", "calibration": "proba", "capacity": "expert", "risk_group": "max_risk"}
+_ONLY_WITH = {
+    "proba_kind": "proba",
+    "calibration": "proba",
+    "answers": "answer",
+    "answer": "answers",
+    "confidence": "answers",
+    "capacity": "expert",
+    "risk_group": "max_risk",
+}
 
 Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
 Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
 Proba = Annotated[str | None, DATA(help="Table of class probabilities, instead of DATA.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
+Answers = Annotated[str | None, DATA(help="Table of another model's answers, instead of DATA.")]
+Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*' for samples.")]
+Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences, on any scale.")]
 Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use even if constant or an ID.")]
 Text = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
 OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of rows that belong to no class.")]
@@ -91,6 +103,9 @@ def fit(
     target: Target,
     proba: Proba = None,
     proba_kind: ProbaKind = None,
+    answers: Answers = None,
+    answer: Answer = None,
+    confidence: Confidence = None,
     drop: Drop = None,
     keep: Keep = None,
     text: Text = None,
@@ -126,34 +141,46 @@ def fit(
     Some rows are held out for evaluation. With --expert, the model learns from
     past answers which expert to ask about which rows. With --proba, only the
     calibration and the decision rule are fitted (--proba-kind: probabilities,
-    percentages, log-probabilities, logits or votes). --model file.py:Class
-    trains your own loss. --drop, --keep, --text, --expert and --capacity may be
+    percentages, log-probabilities, logits or votes). With --answers, how often an
+    answer is right at its confidence is learned as well. --model file.py:Class trains
+    your own loss. --drop, --keep, --text, --answer, --expert and --capacity may be
     repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
     Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --out model/
+
+    Example: demur fit --answers llm.csv --answer label --confidence sure --target y --out model/
     """
     given = dict(locals())
     _check(given)
-    source = proba or data
+    source = answers or proba or data
     if source is None:
-        raise InputError("there is nothing to learn from: give a table, as in demur fit data.csv, or --proba.")
+        raise InputError(
+            "there is nothing to learn from: give a table, as in demur fit data.csv, --proba or --answers."
+        )
     options = _options(given)
     check_new_model(out, force)
-    from demur.tabular import fit_file, fit_proba
+    from demur.tabular import fit_answers, fit_file, fit_proba
 
-    fitted = (fit_file if proba is None else fit_proba)(source, target, **options)
+    fitting = fit_answers if answers else fit_proba if proba else fit_file
+    fitted = fitting(source, target, **options)
     judged = _save(fitted, out, report, title=f"{target} from {source}", data=source, force=force)
+    _print_fitted(fitted, judged, source, given)
+
+
+def _print_fitted(fitted: "FittedFile", judged: "Evaluation | None", source: str, given: Mapping[str, Any]) -> None:
+    """Print what was fitted, how good it is, and what was written."""
+    out, report = given["out"], given["report"]
     for sentence in fitted.notes:
         note(sentence)
-    if as_json:
+    if given["as_json"]:
         found = {"folder": str(out), "seconds": fitted.seconds, "notes": fitted.notes, **fitted.model.facts}
         print_json({**found, "evaluation": None if judged is None else judged.to_json()})
         return
     print_fit(fitted.model, source, fitted.seconds)
     if judged is not None:
-        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if test else 'held-out'} rows")
+        print_evaluation(judged, f"on {judged.n_rows:,} {'other' if given['test'] else 'held-out'} rows")
     else:
         say(" ".join(filter(None, [fitted.model.explain(), "It was not judged: no rows were held out."])))
     written = f"Wrote {out}" + (f" and {report}" if report else "")
@@ -189,6 +216,9 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["proba"] is not None:
         calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
         return options | {"kind": given["proba_kind"], "calibration": calibration}
+    options |= {name: given[name] for name in ("risk_group", "time_split", "dayfirst")}
+    if given["answers"] is not None:
+        return options | {name: given[name] for name in ("answer", "confidence")}
     limits = read_limits(given["capacity"]) if given["capacity"] else {}
     return options | {
         "model": given["model"] or "auto",
@@ -196,9 +226,6 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         "out_of_scope": given["out_of_scope"],
         "out_of_scope_share": given["out_of_scope_share"],
         "novelty": _novelty_rate(given["novelty"]),
-        "risk_group": given["risk_group"],
-        "time_split": given["time_split"],
-        "dayfirst": given["dayfirst"],
         "time_budget": given["time_budget"] or None,
         "verbose": int(is_watched()),
         "experts": read_expert_options(given["expert"]) if given["expert"] else None,

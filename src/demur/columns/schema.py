@@ -91,12 +91,11 @@ class Column:
             return True  # a CSV file, or nothing but missing values
         if self.kind not in ("category", "text"):
             return kind_of_type(type_.value_type if pa.types.is_dictionary(type_) else type_) == self.kind
-        numbered = (
-            self.kind == "category"
-            and pa.types.is_integer(type_)
-            and all(value.lstrip("-").isdigit() for value in self.categories)
-        )
-        return kind_of_type(type_) == "category" or numbered
+        if kind_of_type(type_) == "category" or self.kind == "text":
+            return kind_of_type(type_) == "category"
+        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)  # integers with gaps are often floats
+        numbered = is_number and all(value.lstrip("-").isdigit() for value in self.categories)
+        return bool(numbered or (pa.types.is_boolean(type_) and {*self.categories} <= {"true", "false"}))
 
     def encode(self, values: Values, where: str, unseen: float = np.nan) -> NDArray[np.float64]:
         """Return the column as numbers, NaN where a value is missing or infinite, ``unseen`` for a new category."""

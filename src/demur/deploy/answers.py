@@ -6,7 +6,6 @@ import logging
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from demur import __version__
 from demur.columns import Column
 from demur.deploy.request_types import RequestError, column_array, request_table
-from demur.errors import InputError
+from demur.errors import InputError, MissingExtraError
 from demur.rules import chow_acceptance
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.class_labels import as_column
@@ -27,8 +26,7 @@ _log = logging.getLogger("demur.deploy")
 Row: TypeAlias = Mapping[str, Any]
 Decision: TypeAlias = dict[str, Any]
 
-_FEW_ROWS = 64
-"""Requests with more rows are decided alone and in a thread, so that the others do not wait."""
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 _MOST_PROBA = 1_000_000
 """Probabilities in one answer."""
@@ -37,7 +35,8 @@ _MOST_PROBA = 1_000_000
 class Answerer:
     """Answers the requests to a model.
 
-    Small requests that arrive at the same time are decided together, with ONNX Runtime where the model can be exported.
+    Requests of one row that arrive at the same time are decided together, with ONNX Runtime where the model can be
+    exported. Others are decided in a thread, so that these do not wait.
 
     Parameters
     ----------
@@ -81,7 +80,7 @@ class Answerer:
         if self.model.asks_experts:
             document["prices"] = {**self.model.experts.prices, **(question.get("prices") or {})}
         try:
-            answer = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+            answer = _JSON.encode(document).encode()
         except ValueError:  # a column of tiny numbers can make any other overflow once scaled
             raise RequestError("a number is too far from the training data: give null instead.") from None
         self.metrics.count_decisions(decisions, n_audited)
@@ -92,10 +91,8 @@ class Answerer:
         if question.get("proba") and len(rows) * n_classes > _MOST_PROBA:
             problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,}"
             raise RequestError(f"{problem} probabilities: send the rows in several requests.", 413)
-        if len(rows) > _FEW_ROWS:
+        if self._graph is None or "row" not in question:
             return await asyncio.to_thread(self._by_table, question)
-        if self._graph is None:
-            return self._by_table(question)
         loop = asyncio.get_running_loop()
         decided: asyncio.Future[list[Decision]] = loop.create_future()
         self._waiting.append((question, decided))
@@ -107,16 +104,16 @@ class Answerer:
         """Decide the requests that have arrived so far."""
         assert self._graph is not None
         waiting, self._waiting = self._waiting, []
-        found: Sequence[list[Decision] | None]
+        found: Sequence[Decision | None]
         try:
             found = self._graph.decisions([question for question, _ in waiting])
         except Exception:  # one of them spoils it: each by itself
             found = [None] * len(waiting)
-        for (question, decided), decisions in zip(waiting, found, strict=True):
+        for (question, decided), decision in zip(waiting, found, strict=True):
             if decided.cancelled():
                 continue
             try:
-                decided.set_result(self._by_table(question) if decisions is None else decisions)
+                decided.set_result(self._by_table(question) if decision is None else [decision])
             except Exception as error:
                 decided.set_exception(error)
 
@@ -147,37 +144,32 @@ def _rows(question: Mapping[str, Any]) -> Sequence[Row]:
 
 
 class GraphModel:
-    """A model that decides a few rows with ONNX Runtime, which takes a tenth of the time of scikit-learn.
+    """A model that decides single rows with ONNX Runtime, which takes a tenth of the time of scikit-learn.
 
     Parameters
     ----------
     model : TableModel
-        One that :func:`~demur.deploy.onnx.onnx_model` can export with probabilities.
+        One with probabilities that can be exported.
     """
 
     def __init__(self, model: TableModel) -> None:
         import onnxruntime
 
-        from demur.columns import Schema
-        from demur.deploy.onnx import onnx_model
+        from demur.deploy.onnx.onnx_export import codes_graph
 
         self.model = model
-        numbers = tuple(Column(f"x{k}", "number") for k in range(len(model.schema.columns)))
-        graph = onnx_model(replace(model, schema=Schema(numbers, model.target)))  # from the codes of the columns
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # threads that share the work of a few rows take longer
         options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(graph.SerializeToString(), options)
+        self._session = onnxruntime.InferenceSession(codes_graph(model).SerializeToString(), options)
+        self._outputs = [output.name for output in self._session.get_outputs()]
         self._encoders = [(column.name, _encoder(column)) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
         self._names: list[str] = model.classes.tolist()
-        self._position = {name: k for k, name in enumerate(self._classes)}
 
     @classmethod
     def of(cls, model: TableModel) -> "GraphModel | None":
         """Return the model, or None for one that cannot be exported."""
-        from demur.errors import MissingExtraError
-
         detects_novelty = getattr(model.classifier, "known_rows_", None) is not None  # which no graph does
         if model.reads != "codes" or model.asks_experts or not model.has_proba or detects_novelty:
             return None
@@ -188,54 +180,44 @@ class GraphModel:
         except (ImportError, MissingExtraError, ExportError):
             return None
 
-    def decisions(self, questions: Sequence[Mapping[str, Any]]) -> list[list[Decision] | None]:
-        """Return the decisions of several requests, or None for those that the model itself has to decide.
+    def decisions(self, questions: Sequence[Mapping[str, Any]]) -> list[Decision | None]:
+        """Return the decision of each row, or None where the model itself has to decide.
 
-        These have a novel row or a new category, whose reason names columns, or a cost where that is fixed.
+        These are novel rows and new categories, whose reason names columns, and costs where the cost is fixed.
         """
-        found: list[list[Decision] | None] = [None] * len(questions)
-        encoded = {k: rows for k, one in enumerate(questions) if (rows := self._encoded(one)) is not None}
-        codes = np.array([row for rows in encoded.values() for row in rows])
-        if not len(codes):
+        found: list[Decision | None] = [None] * len(questions)
+        encoded = {k: codes for k, one in enumerate(questions) if (codes := self._encoded(one)) is not None}
+        if not encoded:
             return found
-        novel = np.zeros(len(codes), dtype=bool) if self.model.novelty is None else self.model.novelty.novel(codes)
-        label, reject, confidence, proba = self._session.run(
-            ["label", "reject", "confidence", "proba"], {"features": codes}
-        )
-        every, first = np.arange(len(codes)), [self._position[name] for name in label.tolist()]
-        if self.model.cost_adjustable:
-            given = [questions[k].get("cost") for k, rows in encoded.items() for _ in rows]
-            costs = np.array([self.model.cost if cost is None else cost for cost in given], dtype=np.float64)
-            reject = ~(chow_acceptance(confidence, costs) > 0)
-        else:
-            confidence = proba[every, first]
-        others = proba.copy()
-        others[every, first] = -np.inf
-        columns = (reject.tolist(), confidence.tolist(), others.argmax(axis=1).tolist())
-        decisions = [self._written(*one) for one in zip(first, *columns, strict=True)]
-        start = 0
-        for k, rows in encoded.items():
-            own, start = slice(start, start + len(rows)), start + len(rows)
-            if novel[own].any():
+        rows, novelty = np.array(list(encoded.values())), self.model.novelty
+        label, reject, confidence, proba, *unusual = self._session.run(self._outputs, {"features": rows})
+        novel = np.zeros(len(rows), dtype=bool)
+        if novelty is not None and unusual[0].any():
+            novel = novelty.novel(rows)
+        likely = proba.copy()
+        likely[np.arange(len(rows)), label] = -1.0
+        columns = (label.tolist(), reject.tolist(), confidence.tolist(), likely.argmax(axis=1).tolist())
+        for k, row, is_novel, first, rejected, sure, second in zip(encoded, proba, novel, *columns, strict=True):
+            if is_novel:
                 continue
-            found[k] = decisions[own]
+            if not self.model.cost_adjustable:
+                sure = float(row[first])  # where the rule compares another number
+            elif questions[k].get("cost") is not None:
+                rejected = not chow_acceptance(sure, questions[k]["cost"]) > 0
+            one, other = self._classes[first], self._classes[second]
+            values = (None if rejected else one, rejected, sure, one, other, "ambiguous" if rejected else None)
+            found[k] = decision = dict(zip(ANSWER_COLUMNS, values, strict=True))
             if questions[k].get("proba"):
-                for one, values in zip(decisions[own], proba[own].tolist(), strict=True):
-                    one["proba"] = dict(zip(self._names, values, strict=True))
+                decision["proba"] = dict(zip(self._names, row.tolist(), strict=True))
         return found
 
-    def _encoded(self, question: Mapping[str, Any]) -> list[list[float]] | None:
+    def _encoded(self, question: Mapping[str, Any]) -> list[float] | None:
         if question.get("cost") is not None and not self.model.cost_adjustable:
             return None
         try:
-            return [[encode(row[name]) for name, encode in self._encoders] for row in _rows(question)]
+            return [encode(question["row"][name]) for name, encode in self._encoders]
         except KeyError:  # a new category
             return None
-
-    def _written(self, first: int, reject: bool, confidence: float, second: int) -> Decision:
-        label, other = self._classes[first], self._classes[second]
-        values = (None if reject else label, reject, confidence, label, other, "ambiguous" if reject else None)
-        return dict(zip(ANSWER_COLUMNS, values, strict=True))
 
 
 def _encoder(column: Column) -> Callable[[Any], float]:

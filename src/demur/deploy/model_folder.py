@@ -93,6 +93,11 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
     target = Path(path)
     check_target(target, overwrite=overwrite)
     content = model_parts.dump(model)
+    try:
+        _predict_dummy_row(model)
+        predicts = True
+    except Exception:  # it is not fitted, is no classifier, or reads rows that a dummy row is unlike
+        predicts = False
     document = {
         "format": _FORMAT,
         "format_version": _VERSION,
@@ -103,8 +108,8 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
             "scikit-learn": sklearn.__version__,
             "torch": version("torch"),
         },
-        "files": {_MODEL: _facts(content)},
-        "predicts_dummy_row": _predicts_dummy_row(model),
+        "files": {_MODEL: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}},
+        "predicts_dummy_row": predicts,
     }
     check_target(target, overwrite=overwrite)  # again: dumping takes a while
     with _new_folder(target) as new:
@@ -165,14 +170,6 @@ def load(path: str | os.PathLike[str]) -> Any:
                 "or made by other versions of its libraries: fit and save it again."
             ) from error
     return model
-
-
-def _predicts_dummy_row(model: Any) -> bool:
-    try:
-        _predict_dummy_row(model)
-    except Exception:  # it is not fitted, is no classifier, or reads rows that a dummy row is unlike
-        return False
-    return True
 
 
 def _predict_dummy_row(model: Any) -> None:
@@ -261,10 +258,6 @@ def _new_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _facts(content: bytes) -> dict[str, Any]:
-    return {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-
-
 def _read_manifest(path: Path) -> ByName:
     """Return the manifest of a folder, if it is one of this format."""
     if not path.exists():
@@ -276,12 +269,8 @@ def _read_manifest(path: Path) -> ByName:
         raise ModelFileError(f"{path} is not a demur model: it has no {_MANIFEST} of demur's.")
     try:
         document: ByName = json.loads(_bytes_of(file))
-        found, by, is_ours = (
-            document["format_version"],
-            document["written_with"]["demur"],
-            document["format"] == _FORMAT,
-        )
-        is_newer = found > _VERSION
+        found, by = document["format_version"], document["written_with"]["demur"]
+        is_ours, is_newer = document["format"] == _FORMAT, found > _VERSION
     except (ValueError, TypeError, LookupError, RecursionError):
         is_ours = False
     if not is_ours:
@@ -298,18 +287,14 @@ def _read_manifest(path: Path) -> ByName:
 def _checked_content(path: Path, document: Mapping[str, Any]) -> bytes:
     """Return the bytes of the model if they have the size and the checksum in the manifest."""
     try:
-        file, facts, size = path / _MODEL, document["files"][_MODEL], document["files"][_MODEL]["size"]
+        size, digest = (document["files"][_MODEL][name] for name in ("size", "sha256"))
     except (TypeError, LookupError):
         raise ModelFileError(f"the {_MANIFEST} of {path} is damaged: it does not list {_MODEL}.") from None
+    file = path / _MODEL
     if not file.is_file():
         raise ModelFileError(f"{_MODEL} is missing from the model at {path}; copy the whole folder again.")
-    if file.stat().st_size != size:  # before reading: it may be larger than the memory
-        raise ModelFileError(
-            f"{_MODEL} of {path} is damaged or was altered: it has {file.stat().st_size:,} bytes instead of "
-            f"{size!r}; copy it again."
-        )
-    content = _bytes_of(file)
-    if _facts(content) != facts:
+    # the size comes first: a file may be larger than the memory
+    if file.stat().st_size != size or hashlib.sha256(content := _bytes_of(file)).hexdigest() != digest:
         raise ModelFileError(
             f"{_MODEL} of {path} is damaged or was altered: its checksum does not match; copy it again."
         )

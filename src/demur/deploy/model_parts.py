@@ -100,6 +100,7 @@ _PARTS = (
     "demur.deferral.joint_losses.TwoStageDeferral",
     "demur.deferral.expert_reliability.ExpertReliability",
     "demur.deferral.defer_option.StoredProbabilities",
+    "demur.estimators.answer_classifier.AnswerClassifier",
     "demur.estimators.auto_classifier.TableEncoding",
     "demur.estimators.base.KnownRows",
     "demur.estimators.auto_classifier.AutoClassifier",

@@ -31,7 +31,7 @@ class MonitoredTables:
     Tables are recognised by their content, not by their name. A table that was counted before is not counted again; of
     a file that has grown, the new rows are counted; a file that was replaced is a new one. The rows of standard input
     are always new. For each table the monitor stores its kind ("file", "stream" or "reviewed"), the size and a digest
-    of each version, the number of counted rows, and a bit mask of the rows with counted labels.
+    of each version, the number of counted rows, and the numbers of the rows whose labels were counted.
 
     Parameters
     ----------
@@ -137,13 +137,11 @@ class MonitoredTables:
         with self.update() as monitor:
             digests = _row_digests(table.select(list(model.schema.names)), monitor.sources)
             source = monitor.sources[_position(monitor.sources, "reviewed", digests)]
-            taken = _bits(source["labelled"], max(table.num_rows, source["n_rows"]))
-            counted = taken[: table.num_rows].copy()
+            counted = np.isin(np.arange(table.num_rows), source["labelled"])
             new = labelled & ~counted
             if new.any() or not labelled.any():  # the monitor refuses a table without labels
                 monitor.review_table(model, table.filter(new) if labelled.any() else table, where=data)
-            taken[: table.num_rows] |= new
-            source["labelled"], source["n_rows"] = np.packbits(taken).tobytes().hex(), len(taken)
+            source["labelled"] += np.flatnonzero(new).tolist()
             _note_known(int((labelled & counted).sum()), "labelled rows", data)
 
     def _to_review(
@@ -181,7 +179,7 @@ def _position(sources: list[ByName], kind: str, digests: dict[int, str]) -> int:
             found.append((whole in source["versions"], length, position))
     position = max(found)[2] if found else len(sources)
     if not found:
-        sources.append({"kind": kind, "versions": [], "n_rows": 0, "labelled": ""})
+        sources.append({"kind": kind, "versions": [], "n_rows": 0, "labelled": []})
     if whole not in sources[position]["versions"]:
         sources[position]["versions"].append(whole)
     return position
@@ -215,11 +213,3 @@ def _row_digests(table: pa.Table, sources: list[ByName]) -> dict[int, str]:
         if n_rows in lengths:
             digests[n_rows] = running.hexdigest()
     return digests
-
-
-def _bits(mask: str, n_rows: int) -> NDArray[np.bool_]:
-    """Return a bit mask, filled up with zeros to a number of rows."""
-    bits = np.zeros(n_rows, dtype=bool)
-    known = np.unpackbits(np.frombuffer(bytes.fromhex(mask), dtype=np.uint8))[:n_rows]
-    bits[: len(known)] = known
-    return bits

@@ -26,7 +26,7 @@ from demur.tabular.review_queue import check_audit, reviewed_rows
 from demur.tabular.table_model import TableModel
 from demur.whole_file import write_whole
 
-__all__ = ["Alarm", "DriftBets", "Monitor", "Reference", "RiskBets", "max_risk_of", "risk_sequence"]
+__all__ = ["Alarm", "DriftBets", "Monitor", "Reference", "RiskBets", "risk_sequence"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +42,7 @@ _ZERO = -1e9
 
 DRIFTS = ("rejected share", "confidence", "class mix")
 RISK = "risk"
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ class Reference:
     @classmethod
     def from_json(cls, found: Any) -> Self:
         """Restore the reference that :meth:`to_json` returned."""
-        counts = {name: tuple(found[name]) for name in ("classes", "class_counts", "confidence_counts")}
-        return cls(**{**found, **counts})
+        plain: ByName = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+        return cls(**plain)
 
     def to_json(self) -> ByName:
         """Return plain numbers and lists."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
 
 def _looks(model: TableModel, table: Any, where: str) -> tuple[NDArray[np.bool_], Floats, Ints]:
@@ -132,15 +132,6 @@ def _bins(confidence: Floats, is_probability: bool) -> Ints:
         return np.digitize(np.arcsinh(confidence), _SCORE_EDGES).astype(np.int64)
     inside = np.clip(confidence, _TINY, 1 - _TINY)
     return np.digitize(np.log(inside / (1 - inside)), _EDGES).astype(np.int64)
-
-
-def max_risk_of(model: TableModel, reference: Reference) -> float:
-    """Return the rule's guaranteed risk, or the upper end of the 95 % interval of the reference risk."""
-    rule = getattr(model.classifier, "rule_", None)
-    if isinstance(rule, RiskControl):
-        return float(rule.target_risk)
-    high = float(proportion_interval(reference.n_wrong, reference.n_rows - reference.n_rejected).high)
-    return min(high, 0.99) if math.isfinite(high) else 0.5
 
 
 _BLOCK = 25
@@ -499,7 +490,8 @@ class Monitor:
         """
         rejected, labels = np.asarray(reject, dtype=bool), np.asarray(label, dtype=np.int64)
         scores = np.asarray(confidence, dtype=np.float64)
-        _check_shapes(rejected, scores, labels)
+        if not rejected.shape == scores.shape == labels.shape == (len(rejected),):
+            raise InputError("reject, confidence and label need one shape (n,).")
         if np.isnan(scores).any() or not np.isin(labels, np.arange(len(self.reference.classes))).all():
             raise InputError(
                 f"confidence must not be NaN, and label must count {len(self.reference.classes)} classes from 0."
@@ -522,7 +514,6 @@ class Monitor:
             Whether the first choice was wrong.
         """
         rejected, errors = np.asarray(reject, dtype=bool), np.asarray(wrong, dtype=bool)
-        _check_shapes(rejected, errors)
         answered = errors[~rejected]
         first = self._risk.n_rows
         raised = self._raised(RISK, first, self._risk.bet(answered))
@@ -551,7 +542,13 @@ class Monitor:
                     "not trained on as the reference."
                 )
             reference = Reference.from_json(model.facts["reference"])
-        monitor = cls(reference, **{"max_risk": max_risk_of(model, reference), **settings})
+        rule = getattr(model.classifier, "rule_", None)
+        if isinstance(rule, RiskControl):
+            max_risk = float(rule.target_risk)
+        else:
+            high = float(proportion_interval(reference.n_wrong, reference.n_rows - reference.n_rejected).high)
+            max_risk = min(high, 0.99) if reference.n_rows > reference.n_rejected else 0.5
+        monitor = cls(reference, **{"max_risk": max_risk, **settings})
         monitor.check_model(model)
         return monitor
 
@@ -661,11 +658,6 @@ class Monitor:
 
 def _capital(logarithm: float) -> float:
     return math.exp(min(logarithm, 700.0))  # larger ones overflow
-
-
-def _check_shapes(*arrays: NDArray[Any]) -> None:
-    if any(array.shape != arrays[0].shape or array.ndim != 1 for array in arrays):
-        raise InputError(f"all arrays need one shape (n,), got {', '.join(str(array.shape) for array in arrays)}.")
 
 
 _SETTINGS = ("max_risk", "delta", "audit", "seed")

@@ -7,14 +7,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from demur.array_types import ByName
 from demur.columns import Column, TableError
 from demur.columns.frames import shown
 from demur.tabular import TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_model import LARGEST
 
-__all__ = ["RequestError", "answer_schema", "column_array", "question_type", "request_table", "sentence"]
+__all__ = ["RequestError", "answer_type", "column_array", "question_type", "request_table", "sentence"]
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
@@ -218,8 +217,8 @@ def column_array(column: Column, values: Sequence[Any]) -> pa.Array:
 # Answers --------------------------------------------------------------------------------------------------------------
 
 
-def answer_schema(model: TableModel, *, audits: bool = False) -> ByName:
-    """Return the JSON schema of the answer to a request.
+def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
+    """Return the type of the answer to a request.
 
     Parameters
     ----------
@@ -227,27 +226,15 @@ def answer_schema(model: TableModel, *, audits: bool = False) -> ByName:
     audits : bool, default False
         Whether each decision says why it is to be reviewed.
     """
-    kind = "string" if model.label_type == "text" else model.label_type
-    number, label, optional = {"type": "number"}, {"type": kind}, {"type": [kind, "null"]}
-    parts: list[ByName] = [optional, {"type": "boolean"}, number, label, label, {"type": ["string", "null"]}]
+    from typing import Literal, NotRequired
+
+    label: TypeForm = {"text": str, "integer": int, "number": float, "boolean": bool}[model.label_type]
+    parts = [label | None, bool, float, label, label, str | None]
     if model.asks_experts:
-        parts += [{"enum": [*model.experts.columns, None]}, number]
-    decision = dict(zip(model.answer_columns(), parts, strict=True))
+        parts += [Literal[(*model.experts.columns, None)], float]
+    decision = {**dict(zip(model.answer_columns(), parts, strict=True)), "proba": NotRequired[dict[str, float]]}
     if audits:
-        decision[WHY] = {"enum": [DECLINED, AUDIT, None], "description": "Why the row is to be reviewed."}
-    by_class = {"type": "object", "additionalProperties": number}
-    text = {"type": "string"}
-    whole: ByName = {
-        "decisions": {"type": "array", "items": _object_schema(decision, proba=by_class)},
-        "cost": {
-            "type": ["number", "null"],
-            "description": "The cost that decided; null where there is no single one.",
-        },
-        "model": _object_schema({"name": text, "target": text}),
-    }
-    return _object_schema({**whole, "prices": by_class} if model.asks_experts else whole)
-
-
-def _object_schema(parts: ByName, **optional: ByName) -> ByName:
-    properties = {**parts, **optional}
-    return {"type": "object", "properties": properties, "required": list(parts), "additionalProperties": False}
+        decision[WHY] = Literal[DECLINED, AUDIT, None]
+    about = _object_type("ModelName", {"name": str, "target": str})
+    whole = {"decisions": list[_object_type("Decision", decision)], "cost": float | None, "model": about}  # type: ignore[misc]
+    return _object_type("Answer", {**whole, "prices": dict[str, float]} if model.asks_experts else whole)

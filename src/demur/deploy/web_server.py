@@ -130,6 +130,8 @@ def _load(build: Callable[[Callable[[], bool]], "ASGIApp"], stopping: Any) -> "A
     warnings.simplefilter("ignore")  # the parent process has shown those of the model; clients choose costs
     app = build(stopping.is_set)
     threadpool_limits(1)  # requests are small, and several workers use several cores
+    # what the log does not print need not be looked up for each request: "Optimization" in logging's documentation
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     gc.freeze()  # what is loaded now stays, and need not be searched for garbage
     atexit.register(os._exit, 0)  # granian's threads may still run, and abort a process that takes Python down
     return app

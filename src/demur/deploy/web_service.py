@@ -7,12 +7,13 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from demur import __version__
 from demur.deploy.answers import Answerer, ServiceMetrics
-from demur.deploy.request_types import RequestError, answer_schema, question_type, sentence
+from demur.deploy.request_types import RequestError, answer_type, question_type, sentence
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
@@ -45,14 +46,10 @@ _REFUSALS = {
     413: "The body is too large.",
     422: "The request does not fit the model.",
     500: "The service failed; its log says why.",
-    503: "The service is busy; try again later.",
 }
 
 _CLIENT_LEFT = 499
 """As nginx says for a client that left before the answer."""
-
-_MOST_UNFINISHED = 1 << 26
-"""Bytes in memory of bodies that have not arrived whole."""
 
 
 def create_app(
@@ -139,7 +136,8 @@ def create_app(
         exception_handlers={HTTPException: _refuse, RequestError: _refuse},
     )
     keyed = [Depends(_key_check(api_keys))] if api_keys else []
-    types = _add_decide(app, answerer, max_rows, BodyReader(max_bytes, max_seconds), keyed)
+    read_body = partial(_read_body, max_bytes=max_bytes, max_seconds=max_seconds)
+    types = _add_decide(app, answerer, max_rows, read_body, keyed)
 
     @app.get("/metrics", summary="Counts for Prometheus", dependencies=keyed)
     async def metrics() -> Response:
@@ -154,7 +152,11 @@ def create_app(
 
 
 def _add_decide(
-    app: "FastAPI", answerer: Answerer, max_rows: int, bodies: "BodyReader", keyed: list[Any]
+    app: "FastAPI",
+    answerer: Answerer,
+    max_rows: int,
+    read_body: Callable[["Request"], Awaitable[bytes]],
+    keyed: list[Any],
 ) -> dict[str, Any]:
     """Add the path that decides, and return the types in its description.
 
@@ -170,14 +172,13 @@ def _add_decide(
     types: dict[str, Any] = question.pop("$defs")
     body = {"required": True, "content": {"application/json": {"schema": question}}}
     responses: Any = {status: {"description": words} for status, words in _REFUSALS.items()}
-    answer = answer_schema(model, audits=answerer.audit > 0)
-    responses[200] = {"description": "The decisions.", "content": {"application/json": {"schema": answer}}}
+    answer = answer_type(model, audits=answerer.audit > 0)
 
     @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
-              responses=responses, openapi_extra={"requestBody": body})  # fmt: skip
+              response_model=answer, responses=responses, openapi_extra={"requestBody": body})  # fmt: skip
     async def decide(request: Request) -> Response:
         try:
-            asked = questions.validate_json(await bodies.read(request))
+            asked = questions.validate_json(await read_body(request))
         except ValidationError as error:
             raise RequestError(sentence(error.errors(include_url=False)[0])) from None
         return Response(await answerer.answer(asked), media_type="application/json")
@@ -229,7 +230,7 @@ async def _refuse(request: "Request", error: Any) -> "Response":
     from starlette.responses import JSONResponse
 
     if isinstance(error, RequestError):
-        headers = {"Connection": "close"} if error.status in (408, 413, 503) else None  # the rest of a body may come
+        headers = {"Connection": "close"} if error.status in (408, 413) else None  # the rest of a body may come
         return JSONResponse({"error": str(error)}, error.status, headers)
     return JSONResponse({"error": f"{error.detail}."}, error.status_code, error.headers)
 
@@ -302,41 +303,23 @@ def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str
 # Limits, keys and the log ---------------------------------------------------------------------------------------------
 
 
-class BodyReader:
-    """Reads the bodies of requests: none too large, none too slow, and not too many unfinished ones.
-
-    Parameters
-    ----------
-    max_bytes : int
-    max_seconds : float
-    """
-
-    def __init__(self, max_bytes: int, max_seconds: float) -> None:
-        self.max_bytes, self.max_seconds = max_bytes, max_seconds
-        self._unfinished = 0
-
-    async def read(self, request: "Request") -> bytes:
-        """Return the body of a request, or raise a :class:`RequestError`."""
-        from starlette.requests import ClientDisconnect
-
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self.max_seconds):
-                async for chunk in request.stream():
-                    body += chunk
-                    self._unfinished += len(chunk)
-                    if len(body) > self.max_bytes:
-                        problem = f"the body has more than {self.max_bytes:,} bytes"
-                        raise RequestError(f"{problem}: send the rows in several requests.", 413)
-                    if self._unfinished > max(_MOST_UNFINISHED, 2 * self.max_bytes):
-                        raise RequestError("too many bodies of requests are unfinished: try again later.", 503)
-        except TimeoutError:
-            raise RequestError(f"the body did not arrive within {self.max_seconds:g} seconds.", 408) from None
-        except ClientDisconnect:
-            raise RequestError("the client closed the connection.", _CLIENT_LEFT) from None
-        finally:
-            self._unfinished -= len(body)
-        return bytes(body)
+async def _read_body(request: "Request", *, max_bytes: int, max_seconds: float) -> bytes:
+    """Return the body of a request, or raise a :class:`RequestError` if it is too large or too slow."""
+    body, is_whole = bytearray(), False
+    try:
+        async with asyncio.timeout(max_seconds):
+            while not is_whole:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise RequestError("the client closed the connection.", _CLIENT_LEFT)
+                body += message.get("body", b"")
+                if len(body) > max_bytes:
+                    problem = f"the body has more than {max_bytes:,} bytes"
+                    raise RequestError(f"{problem}: send the rows in several requests.", 413)
+                is_whole = not message.get("more_body", False)
+    except TimeoutError:
+        raise RequestError(f"the body did not arrive within {max_seconds:g} seconds.", 408) from None
+    return bytes(body)
 
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")

@@ -1,5 +1,6 @@
 """Estimators in scikit-learn's conventions."""
 
+from demur.estimators.answer_classifier import AnswerClassifier
 from demur.estimators.auto_classifier import AutoClassifier, UninformativeModelWarning
 from demur.estimators.base import RejectingClassifier
 from demur.estimators.candidates import Tried
@@ -11,6 +12,7 @@ from demur.estimators.scope import Scope
 from demur.estimators.splitting import EqualRowsWarning
 
 __all__ = [
+    "AnswerClassifier",
     "AnswersNothingWarning",
     "AutoClassifier",
     "Candidate",

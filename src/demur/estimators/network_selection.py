@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from demur.array_types import AnyArray, ByName, CostLike
+from demur.array_types import AnyArray, ByName, CostLike, library_of
 from demur.calibration import TemperatureScaling, at_temperature, softmax_at
 from demur.errors import InputError
 from demur.estimators.base import Examples
@@ -32,6 +32,7 @@ from demur.training import (
     TrainingData,
     train_tabular,
 )
+from demur.training.architecture import Numbers
 from demur.workers import on_workers
 
 __all__ = [
@@ -203,7 +204,7 @@ def best_of(candidates: Sequence[Candidate]) -> Candidate:
     return min(usable, key=lambda one: one.risk if one.log_loss is None else one.log_loss)
 
 
-def with_indicators(X: AnyArray, indicators: NDArray[np.int64] | None) -> AnyArray:
+def with_indicators(X: Numbers, indicators: NDArray[np.int64] | None) -> Numbers:
     """Return the features, followed by a column for each of some of them that is 1 where it is missing.
 
     Examples
@@ -213,26 +214,31 @@ def with_indicators(X: AnyArray, indicators: NDArray[np.int64] | None) -> AnyArr
     """
     if indicators is None or not len(indicators):
         return X
-    return np.hstack([X, np.isnan(X[:, indicators]).astype(X.dtype)])
+    library, own = library_of(X), X[:, indicators]
+    missing = library.where(library.isnan(own), library.ones_like(own), library.zeros_like(own))
+    joined: Numbers = library.concatenate([X, missing], 1)
+    return joined
 
 
-def scaled_inputs(
-    X: AnyArray, mean: NDArray[np.float64], scale: NDArray[np.float64], clip: float | None
-) -> NDArray[np.float32]:
+def scaled_inputs(X: Numbers, mean: NDArray[np.float64], scale: NDArray[np.float64], clip: float | None) -> Numbers:
     """Centre and scale in double precision, and clip smoothly to (-clip, clip); what is missing becomes 0.
+
+    Arrays and tensors are scaled alike, so that torch can translate these operations to ONNX.
 
     Examples
     --------
     >>> scaled_inputs(np.array([[3.0], [np.nan]]), np.array([1.0]), np.array([2.0]), None).ravel()
     array([1., 0.], dtype=float32)
     """
+    library = library_of(X)
     with np.errstate(over="ignore"):
-        values = (X - mean) / scale
+        values = (X - library.asarray(mean)) / library.asarray(scale)
         if clip is not None:
-            values = np.clip(values, -1e100, 1e100)
-            values /= np.sqrt(1 + (values / clip) ** 2)
-        values[np.isnan(values)] = 0.0
-        return values.astype(np.float32)
+            values = library.clip(values, -1e100, 1e100)
+            values = values / library.sqrt(1 + (values / clip) ** 2)
+        values = library.where(library.isnan(values), 0.0, values)
+        single: Numbers = values.astype(np.float32) if library is np else values.float()
+        return single
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,8 +274,7 @@ class ScaledNetworks:
 
         def results(rows: AnyArray) -> tuple[AnyArray, ...]:
             with np.errstate(all="ignore"):  # decisions handle scores that overflow
-                scores = self.networks.scores_of_arrays(self._inputs(rows))
-                return function(scores.mean(0, keepdims=True) if self.mean_of == "scores" else scores)
+                return function(self.scores(rows))
 
         if len(X) <= _ROWS_AT_A_TIME:
             return results(X)
@@ -280,12 +285,16 @@ class ScaledNetworks:
         """Apply a function of the scores as a tensor (n_members, n_rows, n_outputs) to all rows."""
         return self.over_pieces(X, lambda scores: (function(torch.from_numpy(scores)).numpy(),))[0]
 
-    def _inputs(self, rows: AnyArray) -> NDArray[np.float32]:
-        """Return the inputs of the networks: (n_rows, n_inputs), or those of each member."""
-        joined = with_indicators(rows, self.indicators)
-        if self.mean.ndim == 1:
-            return scaled_inputs(joined, self.mean, self.scale, self.clip)
-        return scaled_inputs(joined, self.mean[:, None], self.scale[:, None], self.clip)
+    def scores(self, rows: Numbers) -> Numbers:
+        """Return the scores of rows in an array or a tensor, of shape (n_members, n_rows, n_outputs)."""
+        mean, scale = (one if one.ndim == 1 else one[:, None] for one in (self.mean, self.scale))
+        inputs: Any = scaled_inputs(with_indicators(rows, self.indicators), mean, scale, self.clip)
+        scores: Any
+        if isinstance(inputs, np.ndarray):
+            scores = self.networks.scores_of_arrays(inputs)
+        else:
+            scores = self.networks.scores(inputs).double()
+        return scores.mean(0, keepdims=True) if self.mean_of == "scores" else scores  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -305,18 +314,17 @@ class FittedNetworks(ScaledNetworks):
         """Return the class probabilities in float64, averaged over the members and divided by their sum."""
         return self.over_pieces(X, lambda scores: (_normalised(self._estimates(scores)),))[0]
 
-    def _estimates(self, scores: AnyArray) -> AnyArray:
+    def _estimates(self, scores: Any) -> Any:
         """Return the inverse link of the scores, averaged over the members and calibrated: (n_rows, n_classes)."""
-        proba: AnyArray
         if own_fact(self.loss, "softmax_link"):
-            proba = softmax_at(scores, 1.0)
+            proba: Any = softmax_at(scores, 1.0)
         else:
-            proba = self.loss.inverse_link(torch.from_numpy(scores)).numpy()
-        proba = np.asarray(proba[0] if len(proba) == 1 else proba.mean(0))
+            proba = _of_tensors(self.loss.inverse_link, scores)
+        proba = proba[0] if len(proba) == 1 else proba.mean(0)
         if self.temperature is None:
             return proba
         # in double precision, where small probabilities do not underflow
-        return np.asarray(at_temperature(proba.astype(np.float64), self.temperature.temperature_))
+        return at_temperature(_doubles(proba), self.temperature.temperature_)
 
     def decide_and_score(
         self, X: AnyArray, cost: CostLike, n_classes: int
@@ -326,7 +334,7 @@ class FittedNetworks(ScaledNetworks):
         Decisions are those of the averaged probabilities, or of the loss's own rule where there are none.
         """
         if self.loss.has_link:
-            label, confidence, scores = self.over_pieces(X, self._label_confidence_proba)
+            label, confidence, scores = self.over_pieces(X, self.label_confidence_proba)
             acceptance = chow_acceptance(confidence, np.asarray(cost, dtype=np.float64))
             return Decision.from_acceptance(label, acceptance, confidence), scores
 
@@ -338,26 +346,33 @@ class FittedNetworks(ScaledNetworks):
         label, acceptance, confidence, scores = self.over_pieces(X, by_rule)
         return Decision.from_acceptance(label, acceptance, confidence), scores.astype(np.float64)
 
-    def _label_confidence_proba(self, scores: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+    def label_confidence_proba(self, scores: Any) -> tuple[Any, Any, Any]:
         """Return the likeliest class, by the mean score among equals; its estimate; and all normalised estimates."""
-        proba = self._estimates(scores)
-        confidence = proba.max(axis=1)
+        library, proba = library_of(scores), self._estimates(scores)
+        confidence = library.amax(proba, axis=1)
         likeliest = proba == confidence[:, None]
-        label = likeliest.argmax(axis=1)
-        if (likeliest.sum(axis=1) > 1).any():
-            by_class = self.loss.class_scores(torch.from_numpy(scores), proba.shape[1]).numpy().mean(0)
-            label = np.where(likeliest, by_class, -np.inf).argmax(axis=1)
+        if library is np and (likeliest.sum(axis=1) == 1).all():
+            label = likeliest.argmax(axis=1)
+        else:
+            by_class = _of_tensors(lambda own: self.loss.class_scores(own, proba.shape[1]), scores).mean(0)
+            label = library.where(likeliest, by_class, -np.inf).argmax(axis=1)
         return label, confidence, _normalised(proba)
 
 
-def _normalised(estimates: AnyArray) -> NDArray[np.float64]:
+def _of_tensors(function: Callable[[Tensor], Tensor], values: Any) -> Any:
+    """Apply a function of tensors to an array or a tensor, and return the same kind."""
+    return function(torch.from_numpy(values)).numpy() if isinstance(values, np.ndarray) else function(values)
+
+
+def _doubles(values: Any) -> Any:
+    return values.astype(np.float64, copy=False) if isinstance(values, np.ndarray) else values.double()
+
+
+def _normalised(estimates: Any) -> Any:
     """Return probabilities in double precision, each row divided by its sum; equal ones where the sum is 0."""
-    proba = estimates.astype(np.float64)
+    library, proba = library_of(estimates), _doubles(estimates)
     total = proba.sum(axis=1, keepdims=True)
-    normalised: NDArray[np.float64] = np.divide(
-        proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total != 0
-    )
-    return normalised
+    return library.where(total == 0, 1 / proba.shape[1], proba / library.where(total == 0, 1.0, total))
 
 
 _VISITS = 400_000

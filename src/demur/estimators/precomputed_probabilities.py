@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from demur.array_types import AnyArray, Features
+from demur.array_types import AnyArray, Features, library_of
 from demur.calibration import softmax_at
 from demur.errors import InputError
 
 __all__ = [
-    "LEAST_LEFT",
     "LOG_KINDS",
     "PROBA_KINDS",
     "PrecomputedProbabilities",
@@ -39,7 +38,7 @@ _ROUNDING = 0.05
 _NOISE = 1e-6
 """Rounding errors below 0 that are tolerated in probabilities."""
 
-LEAST_LEFT = 1e-6
+_LEAST_LEFT = 1e-6
 """Least probability that classes without a number share, also where the others sum to 1."""
 
 
@@ -76,6 +75,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
     """
 
     _estimator_type: ClassVar[str] = "classifier"
+    reads: ClassVar[str] = "numbers"
 
     def __init__(
         self, classes: Any, kind: str = "probabilities", tolerance: float | None = 1e-3, temperature: float = 1.0
@@ -112,27 +112,35 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         if self.kind in LOG_KINDS:
             return np.asarray(softmax_at(self.logits(X), self.temperature), dtype=np.float64)
         values = self._checked(X)
-        values = np.nan_to_num(values, nan=0.0)
         _refuse_first((values < -_NOISE).any(axis=1), f"holds a number below 0, which is none of {self.kind}")
-        values = np.maximum(values, 0.0)
-        total = values.sum(axis=1)
+        if self.kind != "votes":
+            whole, total = 1.0 if self.kind == "probabilities" else 100.0, np.nansum(np.maximum(values, 0.0), axis=1)
+            if self.tolerance is not None:
+                wrong = np.abs(total / whole - 1) > self.tolerance
+                _refuse_first(wrong, f"sums to {{:.6g}} and not to {whole:g}, as {self.kind} do", total)
+            _refuse_first(total <= 0, "sums to 0: some class must be possible")
+        return np.asarray(self.proba_of(values))
+
+    def proba_of(self, values: Any) -> Any:
+        """Return the probabilities of rows in an array or a tensor, whose numbers are not checked."""
+        if self.kind in LOG_KINDS:
+            return softmax_at(self._without_gaps(values), self.temperature)
+        library = library_of(values)
+        shares = library.clip(library.where(library.isnan(values), 0.0, values), 0.0, None)
         if self.kind == "votes":
-            found: _Numbers = (values + 1 / values.shape[1]) / (total + 1)[:, None]
-            return found
-        whole = 1.0 if self.kind == "probabilities" else 100.0
-        if self.tolerance is not None:
-            wrong = np.abs(total / whole - 1) > self.tolerance
-            _refuse_first(wrong, f"sums to {{:.6g}} and not to {whole:g}, as {self.kind} do", total)
-        _refuse_first(total <= 0, "sums to 0: some class must be possible")
-        return np.asarray(values / total[:, None], dtype=np.float64)
+            shares = shares + 1 / len(self.classes)
+        return shares / shares.sum(axis=1, keepdims=True)
 
     def logits(self, X: Features) -> _Numbers:
         """Return logits or log-probabilities without gaps; :attr:`temperature` does not change them."""
         values = self._checked(X)
-        if self.kind == "log-probabilities":
-            return self._of_logs(values)
-        _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which nothing can stand for: give all of them")
-        return values
+        if self.kind == "logits":
+            _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which nothing can stand for: give all of them")
+        elif self.tolerance is not None:
+            mass = np.nansum(np.exp(np.minimum(values, 1.0)), axis=1)
+            words = "gives {:.6g} in all, more than 1: if these are logits, not log-probabilities, say so"
+            _refuse_first(mass > 1 + self.tolerance, words, mass)
+        return np.asarray(self._without_gaps(values))
 
     def _checked(self, X: Features) -> _Numbers:
         values = np.asarray(X, dtype=np.float64)
@@ -143,19 +151,17 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         _refuse_first(np.isnan(values).all(axis=1), "holds no number at all: leave it out, or give one")
         return values
 
-    def _of_logs(self, values: _Numbers) -> _Numbers:
-        gaps = np.isnan(values)
-        listed = np.where(gaps, -np.inf, values)
-        mass = np.exp(np.minimum(listed, 1.0)).sum(axis=1)
-        if self.tolerance is not None:
-            wrong = mass > 1 + self.tolerance
-            words = "gives {:.6g} in all, more than 1: if these are logits, not log-probabilities, say so"
-            _refuse_first(wrong, words, mass)
-        if gaps.any():
-            left = np.log(np.maximum(1 - mass, LEAST_LEFT) / np.maximum(gaps.sum(axis=1), 1))
-            least = np.where(gaps, np.inf, values).min(axis=1)
-            listed = np.where(gaps, np.minimum(left, least)[:, None], values)
-        return np.asarray(listed, dtype=np.float64)
+    def _without_gaps(self, values: Any) -> Any:
+        """Return logits as they are, and log-probabilities with their gaps filled."""
+        library = library_of(values)
+        gaps = library.isnan(values)
+        if self.kind == "logits" or (library is np and not gaps.any()):
+            return values
+        mass = library.where(gaps, 0.0, library.exp(library.clip(values, None, 1.0))).sum(axis=1, keepdims=True)
+        n_gaps = library.where(gaps, 1.0, 0.0).sum(axis=1, keepdims=True)
+        left = library.log(library.clip(1 - mass, _LEAST_LEFT, None) / library.clip(n_gaps, 1.0, None))
+        least = library.amin(library.where(gaps, np.inf, values), axis=1)[:, None]
+        return library.where(gaps, library.minimum(left, least), values)
 
 
 def _refuse_first(found: Any, words: str, values: _Numbers | None = None) -> None:

@@ -198,7 +198,7 @@ class CostCurveDisplay(CurveDisplay):
 
 
 class LossCurveDisplay:
-    """Draw the loss of networks over the epochs of their training, and the best epoch of each.
+    """Draw the loss of networks over the epochs of their training.
 
     Parameters
     ----------
@@ -216,8 +216,8 @@ class LossCurveDisplay:
     Examples
     --------
     >>> display = LossCurveDisplay([[0.9, 0.5, 0.3]], [[0.8, 0.6, 0.7]]).plot()
-    >>> display.best_epoch.tolist(), display.ax_.get_xlabel()
-    ([2], 'epoch')
+    >>> [line.get_label() for line in display.lines_], display.ax_.get_xlabel()
+    (['training', 'held-out rows'], 'epoch')
     """
 
     def __init__(self, training: ArrayLike, validation: ArrayLike | None = None) -> None:
@@ -243,13 +243,6 @@ class LossCurveDisplay:
             )
         return cls(training, getattr(estimator, "validation_curve_", None)).plot(ax)
 
-    @property
-    def best_epoch(self) -> NDArray[np.int64]:
-        """The epoch of least validation loss of each network, counted from 1; its last one without validation."""
-        last = np.isfinite(self.training).sum(axis=1)
-        best = np.where(np.isnan(self.validation), np.inf, self.validation).argmin(axis=1) + 1
-        return np.asarray(np.where(np.isnan(self.validation).all(axis=1), last, best), dtype=np.int64)
-
     def plot(self, ax: "Axes | None" = None) -> Self:
         """Draw a thin line for each network, and a bold one for their mean.
 
@@ -265,9 +258,6 @@ class LossCurveDisplay:
             if len(reached):
                 ax.plot(reached + 1, curves[:, reached].T, color=colour, alpha=0.3, linewidth=0.8)
                 self.lines_ += ax.plot(reached + 1, np.nanmean(curves[:, reached], axis=0), color=colour, label=label)
-        if np.isfinite(self.validation).any():
-            best = self.best_epoch
-            ax.plot(best, self.validation[np.arange(len(best)), best - 1], "o", color="C1", label="best epochs")
         ax.set(xlabel="epoch", ylabel="loss")
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure

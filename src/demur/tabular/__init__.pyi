@@ -12,6 +12,7 @@ from .evaluation_figures import ClassFigures as ClassFigures
 from .evaluation_figures import ReliabilityBins as ReliabilityBins
 from .expert_columns import ExpertColumns as ExpertColumns
 from .expert_evaluation import ExpertEvaluation as ExpertEvaluation
+from .external_models import fit_answers as fit_answers
 from .external_models import fit_proba as fit_proba
 from .fitting import FitOptions as FitOptions
 from .fitting import FittedFile as FittedFile

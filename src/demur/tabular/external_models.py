@@ -1,7 +1,9 @@
 """Models made elsewhere: fitted classifiers of scikit-learn's interface, and files with their probabilities."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Estimator
-from demur.columns.frames import TableError, as_table, listed, shown
+from demur.columns.frames import TableError, as_table, did_you_mean, listed, shown
 from demur.columns.schema import LARGEST, Column, Schema, as_type, kind_of_type
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
 from demur.rules import Rule
@@ -18,10 +20,22 @@ from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
 from demur.tabular.table_files import Source
 from demur.tabular.table_model import Reads, TableModel, free_label
 
-__all__ = ["REFUSALS", "class_columns", "fit_proba", "model_input", "refusal", "schema_of_estimator", "wrap_estimator"]
+__all__ = [
+    "REFUSALS",
+    "class_columns",
+    "fit_answers",
+    "fit_proba",
+    "model_input",
+    "refusal",
+    "schema_of_estimator",
+    "wrap_estimator",
+]
 
 REFUSALS = (ValueError, TypeError, AttributeError, KeyError, IndexError)
 """Exceptions that estimators raise on values that they cannot take."""
+
+_MOST_ANSWERS = 1000
+"""The most different answers that a model knows by name, to say which are new."""
 
 
 def wrap_estimator(
@@ -291,6 +305,108 @@ def fit_proba(path: Source, target: str, *, kind: str | None = None, **options: 
 
     fitted, _ = file.fit(schema, np.arange(float(len(values))).reshape(-1, 1), given)
     return replace(fitted, notes=tuple(notes))
+
+
+def fit_answers(
+    path: Source, target: str, *, answer: str | Sequence[str], confidence: str | None = None, **options: Any
+) -> FittedFile:
+    r"""Fit how often another model's answer is right, given its confidence, and a rule, on a file.
+
+    The model reads files with the same columns; it can predict, be evaluated, served and monitored. Where the rows show
+    that another class is likelier than the answer, it is the first choice: see :class:`~demur.AnswerClassifier`.
+
+    Parameters
+    ----------
+    path : path, "-" or binary stream
+        A table with the answer and the true label of each row. Columns that are not named here are set aside.
+    target : str
+        The column with the true labels, which rows to predict need not have.
+    answer : str or list of str
+        The column with the answers, or several with repeated samples: names, or patterns such as ``"sample_*"``. The
+        most frequent sample is the answer.
+    confidence : str, optional
+        The column with the confidences, on any increasing scale; cells may be empty. By default the share of the
+        samples that agree with the answer.
+    **options
+        The fields of :class:`FitOptions` that are about data, decision and validation.
+
+    Raises
+    ------
+    InputError, TableError
+        If a column does not exist, or no answer is a label; in one sentence.
+
+    Examples
+    --------
+    >>> import io
+    >>> said = b"says,sure,truth\n" + b"yes,0.9,yes\nno,0.9,no\nyes,0.8,yes\nno,0.4,yes\nyes,0.5,no\n" * 40
+    >>> fitted = fit_answers(io.BytesIO(said), "truth", answer="says", confidence="sure")
+    >>> new = pa.table({"says": ["yes", "no", "maybe"], "sure": [0.9, 0.4, 0.9]})
+    >>> fitted.model.answers(new).select(["prediction", "reason"]).to_pydict()
+    {'prediction': ['yes', 'yes', None], 'reason': [None, None, 'ambiguous; new category: says']}
+    """
+    from demur.estimators import AnswerClassifier
+
+    file = TrainingFile.read(path, target, FitOptions(**options))
+    data, named = file.data, [answer] if isinstance(answer, str) else [*answer]
+    samples = _columns_named(named, data, {target, confidence, *file.spec.roles})
+    columns = [*samples, *_columns_named([] if confidence is None else [confidence], data, {target, *samples})]
+    texts = np.concatenate([class_texts(data.rows[name]) for name in samples])
+    said = Counter(text for text in texts if text is not None)
+    known = tuple(text for text, _ in said.most_common(_MOST_ANSWERS))
+    kinds = [Column(name, "category", known, other=len(said) > _MOST_ANSWERS) for name in samples]
+    if confidence is not None:
+        kinds.append(Column(confidence, "number"))
+    aside = dict.fromkeys(
+        (name for name in data.rows.column_names if name not in {*columns, target}), "it holds no answer or confidence"
+    )
+    fitted, _ = file.fit(
+        Schema(tuple(kinds), target, aside),
+        np.arange(float(len(data.labels))).reshape(-1, 1),
+        AnswerClassifier(confidence is not None),
+    )
+    return replace(fitted, notes=tuple(_notes_on_answers(data, said, len(samples), confidence)))
+
+
+def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collection[str | None]) -> list[str]:
+    """Return the columns with these names, or whose names match a pattern, in the order of the table."""
+    found: set[str] = set()
+    for one in patterns:
+        names = data.rows.column_names
+        matching = [one] if one in names else [name for name in names if fnmatchcase(name, one) and name not in taken]
+        if not matching:
+            raise TableError(
+                f"there is no column {shown(one)}{did_you_mean(one, names)}: {data.name} has {listed(names)}"
+            )
+        if one in taken:
+            raise TableError(
+                f"column {shown(one)} is used twice: the target, answers and confidence are different columns"
+            )
+        found.update(matching)
+    return [name for name in data.rows.column_names if name in found]
+
+
+def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, confidence: str | None) -> list[str]:
+    """Return what a user should know about answers and labels that do not match, and empty cells."""
+    from demur.estimators.answer_classifier import class_number
+
+    numbers = {label: number for number, label in enumerate(data.classes)}
+    strange = [text for text in said if class_number(text, numbers) == len(numbers)]
+    answered = {class_number(text, numbers) for text in said}
+    never = [label for label, number in numbers.items() if number not in answered]
+    notes = []
+    if n_samples > 1:
+        what = "" if confidence is not None else ", and its share of them is the confidence"
+        notes.append(f"the most frequent of {n_samples} samples is the answer{what}.")
+    if strange:
+        times = sum(said[text] for text in strange)
+        notes.append(
+            f"{times:,} of the answers are no label, such as {listed(strange[:5])}: rows of them are declined."
+        )
+    if never:
+        notes.append(f"rows have the label {listed(never)}, which is never an answer.")
+    if confidence is not None and (gaps := data.rows[confidence].null_count):
+        notes.append(f"{gaps:,} rows have no confidence: their answers are judged together.")
+    return notes
 
 
 def _probabilities(

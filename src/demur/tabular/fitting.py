@@ -249,11 +249,11 @@ class TrainingFile:
             To read the test table with; a model that is trained learns its own from the training rows.
         compared : table or array
             Rows that are equal in it may be copies, which stay on one side.
-        given : PrecomputedProbabilities, optional
-            Calibrated as it is, with this schema, instead of a model that is trained.
+        given : PrecomputedProbabilities or AnswerClassifier, optional
+            Reads what another model said, in the columns of this schema, instead of a model that is trained.
         """
         data, spec, known = self.data, self.spec, None if given is None else schema
-        classes = data.classes if given is None else given.classes_.tolist()
+        classes = list(getattr(given, "classes_", data.classes))
         groups = None
         if spec.group_split is not None:  # a row without a group is one of its own
             texts = class_texts(data.rows[spec.group_split])
@@ -374,13 +374,24 @@ def fit_table(
         from demur.tabular.expert_columns import ExpertColumns
 
         spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity, table.column_names))
-    if groups is not None:
-        known = [label is not None for label in class_texts(table[target])]
-        groups = np.asarray(groups)
-        if len(groups) != len(known):
-            raise TableError(f"there are {len(groups):,} groups for {len(known):,} rows: give one for each row")
-        groups = groups[known]
-    return _fit_rows(data, spec, schema=schema, groups=groups)
+    known = np.array([label is not None for label in class_texts(table[target])])
+
+    def labelled(values: ArrayLike) -> AnyArray:
+        _check_groups(values, len(known))
+        found: AnyArray = np.asarray(values)[known]
+        return found
+
+    by_group = getattr(spec.rule, "groups", None)
+    if by_group is not None:
+        from sklearn.base import clone
+
+        spec = replace(spec, rule=clone(spec.rule).set_params(groups=labelled(by_group)))
+    return _fit_rows(data, spec, schema=schema, groups=None if groups is None else labelled(groups))
+
+
+def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
+    if groups is not None and len(np.asarray(groups)) != n_rows:
+        raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
 
 
 def _fit_rows(
@@ -402,6 +413,7 @@ def _fit_rows(
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes} - {spec.out_of_scope})
     rule = spec.rule_for(data, known)
+    _check_groups(getattr(rule, "groups", None), len(data.labels))
 
     def learned(rows: pa.Table) -> Schema:
         return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles], text=spec.text)
@@ -411,9 +423,15 @@ def _fit_rows(
     compared = data.rows.select(learned(data.rows).names) if given is None else numbers
     parts = _rows_for_rule(rule, compared, data.labels, groups)
     own = learned(data.take(parts.train).rows)
-    codes = own.encode(data.rows)
-    codes[np.abs(codes) > LARGEST] = np.nan
-    training = _Training(spec, own, codes, own.with_texts(codes, data.rows), data.labels, groups, parts, rule)
+    if getattr(given, "reads", "numbers") == "numbers":
+        codes = own.encode(data.rows, where=data.name)
+        codes[np.abs(codes) > LARGEST] = np.nan
+    else:
+        from demur.tabular.external_models import model_input
+
+        codes = model_input(own, data.rows, given.reads, data.name)
+    values = own.with_texts(codes, data.rows) if given is None else codes
+    training = _Training(spec, own, codes, values, data.labels, groups, parts, rule)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
         if spec.experts:
@@ -477,12 +495,12 @@ class _Training:
         calibration: str | None = "auto"
         scope = {"out_of_scope": spec.out_of_scope, "out_of_scope_share": spec.out_of_scope_share}
         wraps = rule is not None or any(scope.values())
+        dense, features, novelty = None, self.codes, None  # given answers have no features that are known
         if given is None:
             classifier, dense, features = self._estimator(needs_proba=wraps)
             novelty = self._novelty()
-        else:  # whose features are not known
+        else:
             classifier, calibration = self._frozen(given)
-            dense, features, novelty = None, self.codes, None
         if wraps or not isinstance(classifier, RejectClassifier):
             own = None if len(aside) else rule
             classifier = RejectOption(
@@ -495,9 +513,10 @@ class _Training:
             self._fit_rule(classifier, features, None if novelty is None else novelty.novel(self.codes))
         if given is None:
             return TableModel(self.schema, classifier, dense, novelty=novelty)
-        temperature = getattr(classifier.calibrator_, "temperature_", given.temperature)
-        facts = {"proba_kind": given.kind, "temperature": temperature}
-        return TableModel(self.schema, classifier, facts=facts, reads="numbers")
+        facts = {"proba_kind": given.kind}
+        if given.kind != "answers":
+            facts["temperature"] = getattr(classifier.calibrator_, "temperature_", given.temperature)
+        return TableModel(self.schema, classifier, facts=facts, reads=given.reads)
 
     def _of(self, name: str, values: AnyArray | None, rows: NDArray[np.int64]) -> ByName:
         return {} if values is None else {name: values[rows]}
@@ -529,7 +548,8 @@ class _Training:
     def _frozen(self, given: Any) -> tuple[Any, str | None]:
         """Return given probabilities as a classifier that is not fitted again, and the calibration that is left to do.
 
-        Logits get their temperature here: as probabilities, large ones would be 0 and 1.
+        Answers are fitted, which calibrates them. Logits get their temperature here: as probabilities, large ones would
+        be 0 and 1.
         """
         from sklearn.frozen import FrozenEstimator
 
@@ -537,6 +557,8 @@ class _Training:
         from demur.estimators.precomputed_probabilities import LOG_KINDS
 
         calibration, train = self.spec.calibration, self.parts.train
+        if given.kind == "answers":
+            return given, None
         if given.kind in LOG_KINDS and calibration in ("auto", "temperature"):
             y = np.searchsorted(given.classes_, self.labels[train])
             scaling = TemperatureScaling(from_logits=True).fit(given.logits(self.codes[train]), y)

@@ -334,7 +334,7 @@ def refit_table(
     from demur.tabular.fitting import fit_table
 
     rule = getattr(model.classifier, "rule_", None)
-    if model.cost is None or not (rule is None or isinstance(rule, Chow)) or "rows" not in model.facts:
+    if model.cost is None or not (rule is None or isinstance(rule, Chow)) or model.reads != "codes":
         raise InputError(
             "refit is for a model that demur trained and that decides by a cost: a guarantee or another rule must be "
             "fitted on rows as they come, with demur fit."

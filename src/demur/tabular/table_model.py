@@ -241,7 +241,9 @@ class TableModel:
         self.check_prices(prices)
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
         if self.reads != "codes":
-            return *self._decide_elsewhere(table, costs, where), None
+            is_answer = self.facts.get("proba_kind") == "answers"  # a reason names one that is new
+            codes = self.schema.encode(table, where=where, unseen=UNSEEN) if is_answer else None
+            return *self._decide_elsewhere(table, costs, where), codes
         codes = self.schema.encode(table, where=where, unseen=UNSEEN)
         features = self._features(codes, table)
         if self.asks_experts:

@@ -1,10 +1,9 @@
 """Model folders as a forger would make them: changed, with checksums that match again."""
 
+import hashlib
 import io
 import json
 import zipfile
-
-from demur.deploy import model_folder
 
 
 def forge_manifest(folder, change):
@@ -17,7 +16,7 @@ def forge_manifest(folder, change):
 def forge_archive(folder, content):
     """Replace ``model.skops`` and make the checksums right."""
     (folder / "model.skops").write_bytes(content)
-    facts = model_folder._facts(content)
+    facts = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
     forge_manifest(folder, lambda document: document["files"].update({"model.skops": facts}))
 
 

@@ -6,6 +6,7 @@ probabilities, soft votes, imputers, rare and missing categories.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -36,7 +37,6 @@ from sklearn.naive_bayes import BernoulliNB, ComplementNB, GaussianNB, Multinomi
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
-    FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
@@ -49,12 +49,11 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from torch import Tensor
 
 from demur.array_types import AnyArray, Estimator
-from demur.calibration import OneVsRestCalibration, TemperatureScaling
+from demur.calibration import SMALLEST, OneVsRestCalibration, TemperatureScaling, at_temperature
 from demur.deploy.onnx.onnx_graph import ExportError, Graph
 from demur.deploy.onnx.tree_graphs import boosting_scores, forest_proba, gradient_boosting_scores
 from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
 from demur.estimators.cross_fitting import CodedLabels
-from demur.estimators.precomputed_probabilities import LEAST_LEFT
 from demur.label_shift import LabelShift
 
 __all__ = ["network_decision", "option_proba", "proba", "transformed"]
@@ -94,21 +93,13 @@ def option_proba(graph: Graph, X: str, model: RejectOption) -> str:
     return graph.traced(function, (found, (2, len(model.classes_))))[0]
 
 
-_SMALLEST = 1e-12
-"""As in :mod:`demur.calibration`."""
-
-
-def _at_temperature(p: Tensor, temperature: float) -> Tensor:
-    """Return probabilities at a temperature."""
-    return torch.softmax(torch.log(p.clamp_min(_SMALLEST)) / temperature, 1)
-
-
 def _calibrated(p: Tensor, calibrator: Any) -> Tensor:
     """Return the calibrated probabilities; unchanged if the calibrator is None."""
     if calibrator is None:
         return p
     if type(calibrator) is TemperatureScaling:
-        return _at_temperature(p, calibrator.temperature_)
+        scaled: Tensor = _at(calibrator)(p)
+        return scaled
     if type(calibrator) is not OneVsRestCalibration:
         raise _no_calibration(calibrator)
     values = torch.stack([_curve(p[:, k], model) for k, model in enumerate(calibrator.models_)], 1).clamp(0.0, 1.0)
@@ -116,19 +107,19 @@ def _calibrated(p: Tensor, calibrator: Any) -> Tensor:
     return torch.where(total > 0, values / torch.where(total > 0, total, 1.0), p)
 
 
-def _curve(p: Tensor, model: Estimator) -> Tensor:
+def _curve(p: Tensor, model: Any) -> Tensor:
     if isinstance(model, float):  # the class was everywhere or nowhere among the calibration rows
         return p * 0 + model
-    if type(model) is IsotonicRegression and model.out_of_bounds == "clip":
-        x, y = (torch.as_tensor(one, dtype=torch.float64) for one in (model.X_thresholds_, model.y_thresholds_))
-        inside = p.clamp(float(x[0]), float(x[-1]))
-        place = (inside[:, None] >= x).to(torch.int64).sum(1) - 1
-        slopes = torch.cat([torch.diff(y) / torch.diff(x), torch.zeros(1, dtype=x.dtype)])
-        return y[place] + slopes[place] * (inside - x[place])
-    if type(model) is LogisticRegression:
-        inside = p.clamp(_SMALLEST, 1 - _SMALLEST)
+    if isinstance(model, LogisticRegression):
+        inside = p.clamp(SMALLEST, 1 - SMALLEST)
         return torch.sigmoid(torch.log(inside / (1 - inside)) * float(model.coef_[0, 0]) + float(model.intercept_[0]))
-    raise _no_calibration(model)
+    if type(model) is not IsotonicRegression or model.out_of_bounds != "clip":
+        raise _no_calibration(model)
+    x, y = (torch.as_tensor(one, dtype=torch.float64) for one in (model.X_thresholds_, model.y_thresholds_))
+    inside = p.clamp(float(x[0]), float(x[-1]))
+    place = (inside[:, None] >= x).to(torch.int64).sum(1) - 1
+    slopes = torch.cat([torch.diff(y) / torch.diff(x), torch.zeros(1, dtype=x.dtype)])
+    return y[place] + slopes[place] * (inside - x[place])
 
 
 def _no_calibration(given: object) -> ExportError:
@@ -141,8 +132,7 @@ def _shifted(p: Tensor, shift: LabelShift | None) -> Tensor:
     """Return the probabilities under the new class frequencies, if they have changed."""
     if shift is None:
         return p
-    old, new = (np.asarray(prior) / np.sum(prior) for prior in (shift.train_prior, shift.new_prior_))
-    weighted = p.clamp_min(0.0) * torch.as_tensor(new / old)
+    weighted = p.clamp_min(0.0) * torch.as_tensor(shift.new_prior_ / np.asarray(shift.train_prior))
     return weighted / weighted.sum(1, keepdim=True)
 
 
@@ -167,20 +157,7 @@ def _linear_scores(graph: Graph, X: str, model: Estimator) -> str:
 
 
 def _given(graph: Graph, X: str, model: PrecomputedProbabilities) -> str:
-    def function(x: Tensor) -> Tensor:
-        gaps = x.isnan()
-        if model.kind == "log-probabilities":
-            mass = torch.where(gaps, 0.0, torch.exp(x.clamp_max(1.0))).sum(1, keepdim=True)
-            left = torch.log((1 - mass).clamp_min(LEAST_LEFT) / gaps.to(x.dtype).sum(1, keepdim=True).clamp_min(1))
-            least = torch.where(gaps, torch.inf, x).amin(1, keepdim=True)
-            x = torch.where(gaps, torch.minimum(left, least), x)
-        if model.kind in ("logits", "log-probabilities"):
-            return torch.softmax(x / model.temperature, 1)
-        filled = torch.where(gaps, 0.0, x).clamp_min(0.0)
-        total = filled.sum(1, keepdim=True)
-        return (filled + 1 / len(model.classes)) / (total + 1) if model.kind == "votes" else filled / total
-
-    return graph.traced(function, (X, (2, len(model.classes))))[0]
+    return graph.traced(model.proba_of, (X, (2, len(model.classes))))[0]
 
 
 def _voting(graph: Graph, X: str, model: VotingClassifier) -> str:
@@ -214,8 +191,8 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
     return graph.traced(_at(model.scaling_), (_mixed(graph, parts, model.weights_), shape))[0]
 
 
-def _at(scaling: Any) -> Callable[[Tensor], Tensor]:
-    return lambda p: _at_temperature(p, scaling.temperature_)
+def _at(scaling: TemperatureScaling) -> Callable[[Any], Any]:
+    return lambda p: at_temperature(p, scaling.temperature_)
 
 
 def _networks(graph: Graph, X: str, model: RejectClassifier) -> str:
@@ -229,25 +206,17 @@ def _networks(graph: Graph, X: str, model: RejectClassifier) -> str:
 
 def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]:
     """Return label and confidence of the networks, then the acceptance, or the probabilities if the loss has a link."""
-    networks, n_classes = model.networks_, len(model.classes_)
-    trained, loss = networks.networks.to("cpu"), networks.loss
+    networks, loss = model.networks_, model.networks_.loss
+    networks = replace(networks, networks=networks.networks.to("cpu"))
 
     def function(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        scores = trained.scores(_inputs(networks, x).float()).double()  # as the estimator, in single precision
-        if networks.mean_of == "scores":
-            scores = scores.mean(0, keepdim=True)
-        if not loss.has_link:
-            found = loss.rule(scores[0], model.fit_cost_)
-            acceptance = torch.where(scores[0].isnan().any(1), torch.nan, found.acceptance)
-            return found.label.to(torch.int64), found.confidence.double(), acceptance.double()
-        p = loss.inverse_link(scores).mean(0)
-        if networks.temperature is not None:
-            p = _at_temperature(p, networks.temperature.temperature_)
-        confidence = p.amax(1)
-        # among equally likely classes (saturated links), the one with the best mean score
-        by_score = torch.where(p == confidence[:, None], loss.class_scores(scores, n_classes).mean(0), -torch.inf)
-        shares = p.double() / p.double().sum(1, keepdim=True)
-        return by_score.argmax(1), confidence.double(), torch.where(shares.isnan(), 1 / n_classes, shares)
+        scores, is_infinite = networks.scores(x), x.isinf().any(1)  # such rows are declined
+        if loss.has_link:
+            label, confidence, proba = networks.label_confidence_proba(scores)
+            return label, torch.where(is_infinite, torch.nan, confidence), proba
+        found = loss.rule(scores[0], model.fit_cost_)
+        acceptance = torch.where(is_infinite, torch.nan, found.acceptance)
+        return found.label.to(torch.int64), found.confidence.double(), acceptance.double()
 
     try:
         return graph.traced(function, (X, (2, model.n_features_in_)))
@@ -258,27 +227,10 @@ def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]
         ) from error
 
 
-def _inputs(networks: Any, x: Tensor) -> Tensor:
-    """Scale the features as the estimator does; a row with an infinite one becomes NaN, and is rejected."""
-    joined = x
-    if networks.indicators is not None and len(networks.indicators):
-        joined = torch.cat([x, x[:, torch.as_tensor(networks.indicators)].isnan().to(x.dtype)], 1)
-    value = joined
-    if networks.mean is not None:
-        mean, scale = (torch.as_tensor(one) for one in (networks.mean, networks.scale))
-        value = (joined - mean.unsqueeze(-2)) / scale.unsqueeze(-2) if mean.ndim == 2 else (joined - mean) / scale
-        if networks.clip is not None:
-            value = value.clamp(-1e100, 1e100)
-            value = value / torch.sqrt((value / networks.clip) ** 2 + 1)
-    return torch.where(joined.isinf(), torch.nan, torch.where(value.isnan(), 0.0, value))
-
-
 def transformed(graph: Graph, X: str, transformer: Any) -> str:
     """Return what a fitted transformer makes of the features."""
-    if transformer is None or (isinstance(transformer, str) and transformer == "passthrough"):
+    if transformer is None or getattr(transformer, "func", X) is None:  # a fitted "passthrough"
         return X
-    if isinstance(transformer, FunctionTransformer) and transformer.func is None:
-        return X  # a fitted "passthrough"
     if isinstance(transformer, Pipeline):
         return reduce(lambda x, step: transformed(graph, x, step[1]), transformer.steps, X)
     if isinstance(transformer, ColumnTransformer):
@@ -298,27 +250,24 @@ def _column_transformer(graph: Graph, X: str, transformer: ColumnTransformer) ->
         raise ExportError("a ColumnTransformer with transformer_weights is not supported; leave them out.")
     parts = []
     for name, step, _ in transformer.transformers_:
-        indices = transformer._transformer_to_input_indices[name]
-        if len(indices) and not (isinstance(step, str) and step == "drop"):
-            columns = graph.op("Gather", X, np.asarray(indices, dtype=np.int64), axis=1)
-            parts.append(transformed(graph, columns, step))
+        indices = np.asarray(transformer._transformer_to_input_indices[name], dtype=np.int64)
+        if len(indices) and not isinstance(step, str):  # "drop"; a fitted "passthrough" is a transformer
+            parts.append(transformed(graph, graph.op("Gather", X, indices, axis=1), step))
     return graph.op("Concat", *parts, axis=1)
 
 
 def _imputed(imputer: SimpleImputer) -> Callable[[Tensor], Tensor]:
-    marks_nan = isinstance(imputer.missing_values, float) and np.isnan(imputer.missing_values)
-    if not marks_nan or np.asarray(imputer.statistics_).dtype.kind not in "fiu":
+    if imputer.missing_values is not np.nan and not np.isnan(imputer.missing_values):
         raise ExportError(
             f"SimpleImputer with missing_values={imputer.missing_values!r} is not supported; mark gaps as NaN."
         )
     numbers = torch.as_tensor(np.asarray(imputer.statistics_, dtype=np.float64))
     kept = torch.arange(len(numbers)) if imputer.keep_empty_features else torch.nonzero(~numbers.isnan())[:, 0]
-    told = None if imputer.indicator_ is None else torch.as_tensor(imputer.indicator_.features_)
+    gaps = torch.as_tensor([] if imputer.indicator_ is None else imputer.indicator_.features_, dtype=torch.int64)
 
     def function(x: Tensor) -> Tensor:
-        present = x[:, kept]
-        filled = torch.where(present.isnan(), numbers[kept], present)
-        return filled if told is None else torch.cat([filled, x[:, told].isnan().to(x.dtype)], 1)
+        filled = torch.where(x.isnan(), numbers, x)[:, kept]
+        return torch.cat([filled, x[:, gaps].isnan().to(x.dtype)], 1) if len(gaps) else filled
 
     return function
 
@@ -331,17 +280,16 @@ def _indicators(encoder: OneHotEncoder) -> Callable[[Tensor], Tensor]:
             "with demur.tabular.fit_table, which exports text columns."
         )
     rare = encoder._infrequent_indices if encoder._infrequent_enabled else [None] * len(encoder.categories_)
-    shares_unknown = encoder.handle_unknown in ("infrequent_if_exist", "warn")
 
     def indicators(column: Tensor, values: AnyArray, infrequent: AnyArray | None) -> Tensor:
         known = torch.as_tensor(np.asarray(values, dtype=np.float64))
         hits = ((column == known) | (column.isnan() & known.isnan())).to(column.dtype)
         if infrequent is None:
             return hits
-        frequent = torch.as_tensor(np.setdiff1d(np.arange(len(values)), infrequent))
-        if shares_unknown:
-            return torch.cat([hits[:, frequent], 1 - hits[:, frequent].sum(1, keepdim=True)], 1)
-        return torch.cat([hits[:, frequent], hits[:, torch.as_tensor(infrequent)].sum(1, keepdim=True)], 1)
+        frequent = hits[:, torch.as_tensor(np.setdiff1d(np.arange(len(values)), infrequent))]
+        if encoder.handle_unknown in ("infrequent_if_exist", "warn"):
+            return torch.cat([frequent, 1 - frequent.sum(1, keepdim=True)], 1)
+        return torch.cat([frequent, hits[:, torch.as_tensor(infrequent)].sum(1, keepdim=True)], 1)
 
     def function(x: Tensor) -> Tensor:
         columns = zip(x.chunk(len(encoder.categories_), 1), encoder.categories_, rare, strict=True)

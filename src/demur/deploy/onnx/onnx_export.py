@@ -2,32 +2,29 @@
 
 import json
 import os
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from demur import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.columns import Schema, as_table
 from demur.columns.schema import Column
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba, transformed
-from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, require
+from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand, require
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.rules import Chow, CostMatrix, ThresholdRule
 from demur.tabular import TableModel
 from demur.tabular.class_labels import as_column
 from demur.whole_file import write_whole
 
-__all__ = ["GraphAgreement", "class_values", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
+__all__ = ["GraphAgreement", "class_values", "codes_graph", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
 
 _MOST_BYTES = 2**31 - 1
 """The size limit of a protobuf message."""
@@ -76,13 +73,13 @@ def _table_inputs(graph: Graph, schema: Schema) -> str:
     if all(column.kind == "number" for column in schema.columns):
         words = f"The features of each row: {', '.join(schema.names)}."
         return _without_infinities(graph, graph.input(FEATURES, np.float64, ["rows", len(schema.columns)], words))
-    names, parts = input_names(schema), []
-    for column in schema.columns:
+    parts = []
+    for column, name in zip(schema.columns, input_names(schema).values(), strict=True):
         if column.kind == "category":
-            parts.append(_codes(graph, column, names[column.name]))
+            parts.append(_codes(graph, column, name))
         else:
             words = f"{_UNITS[column.kind]}; NaN where it is missing."
-            parts.append(_without_infinities(graph, graph.input(names[column.name], np.float64, ["rows", 1], words)))
+            parts.append(_without_infinities(graph, graph.input(name, np.float64, ["rows", 1], words)))
     return graph.op("Concat", *parts, axis=1)
 
 
@@ -266,16 +263,31 @@ def _refuse_text_and_scope(classifier: Estimator, schema: Schema | None) -> None
         )
 
 
+def codes_graph(model: TableModel) -> Any:
+    """Return a graph from the codes of a table's columns to decisions, with class numbers as labels.
+
+    If the model detects novel rows, the output ``unusual`` says which rows may be novel.
+    """
+    _refuse_text_and_scope(model.classifier, model.schema)
+    graph, width = Graph(), len(model.schema.columns)
+    X = graph.input(FEATURES, np.float64, ["rows", width], "The codes of the columns.")
+    _declare_outputs(graph, transformed(graph, X, model.dense), model.classifier, np.arange(len(model.classes)))
+    if model.novelty is not None:
+        found = graph.traced(model.novelty.may_be_novel, (X, (2, width)))[0]
+        graph.output(found, "unusual", np.bool_, ["rows"], "Whether the row may be novel.")
+    return graph.model("", {})
+
+
 def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Schema | None) -> str:
     """Declare the inputs and return the features that the classifier takes."""
     if schema is None:
-        names, width = (getattr(classifier, name, None) for name in ("feature_names_in_", "n_features_in_"))
+        width = getattr(classifier, "n_features_in_", None)
         if width is None:
             raise ExportError(
                 f"{type(classifier.estimator_).__name__} does not say how many features it takes; set n_features_in_."
             )
-        words = f"The features of each row{'' if names is None else ': ' + ', '.join(names)}."
-        return graph.input(FEATURES, np.float64, ["rows", int(width)], words)
+        names = ", ".join(getattr(classifier, "feature_names_in_", ())) or "in the order of training"
+        return graph.input(FEATURES, np.float64, ["rows", int(width)], f"The features of each row: {names}.")
     if not isinstance(model, TableModel):
         return _table_inputs(graph, schema)
     other = [column.name for column in schema.columns if column.kind not in ("number", "boolean")]
@@ -288,27 +300,28 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
 
 
 def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> tuple[str, float | None]:
-    """Add the decision, declare its outputs, and return the rule in words and its cost."""
-    proba, shape = None, (2, len(classes))
-    if isinstance(model, RejectOption):
-        decide, words, cost = _rule(model.rule_, model.cost)
-        proba = option_proba(graph, X, model)
-        inputs = [(proba, shape)] if cost is None else [(proba, shape), (_cost_input(graph, cost), ())]
-        label, confidence, acceptance = graph.traced(decide, *inputs)
-    elif model.loss_.has_link:
-        label, confidence, proba = network_decision(graph, X, model)
-        _, words, cost = _rule(None, model.cost)
-        acceptance = graph.op("Sub", confidence, graph.op("Sub", np.array(1.0), _cost_input(graph, model.cost)))
+    """Add the decision, declare its outputs, and return the rule in words and the cost that is an input."""
+    proba = threshold = None
+    if isinstance(model, RejectClassifier):
+        label, confidence, last = network_decision(graph, X, model)
+        if model.loss_.has_link:
+            proba, (threshold, words, cost) = last, _threshold(graph, None, model.cost)
+        else:
+            cost = model.fit_cost_
+            words = f"Answers by the rule of {model.loss_.name}, trained for the cost {cost:g}."
     else:
-        label, confidence, acceptance = network_decision(graph, X, model)
-        words, cost = (
-            f"Answers by the rule of {model.loss_.name}, trained for the cost {model.fit_cost_:g}.",
-            model.fit_cost_,
-        )
+        proba = scores = option_proba(graph, X, model)
+        threshold, words, cost = _threshold(graph, model.rule_, model.cost)
+        if type(model.rule_) is CostMatrix:  # what each answer saves on average, compared with declining
+            costs = _one_for_all(model.rule_.costs, 2)
+            scores = graph.op("Gemm", proba, costs[:, -1:] - costs[:, :-1], np.zeros(len(classes)))
+        label = graph.op("ArgMax", scores, axis=1, keepdims=0)
+        confidence = graph.op("ReduceMax", scores, np.array([1]), keepdims=0)
+    acceptance = last if threshold is None else graph.op("Sub", confidence, threshold)
     kind: Any = str if classes.dtype.kind == "U" else classes.dtype
-    reject = graph.op("Not", graph.op("Greater", acceptance, np.array(0.0)))
     answer = "The class that would be answered, also where the row is rejected."
     graph.output(graph.op("Gather", classes, label, axis=0), "label", kind, ["rows"], answer)
+    reject = graph.op("Not", graph.op("Greater", acceptance, np.array(0.0)))
     graph.output(reject, "reject", np.bool_, ["rows"], "Whether the model declines to answer.")
     graph.output(confidence, "confidence", np.float64, ["rows"], "The confidence in the label.")
     if proba is not None:
@@ -317,21 +330,16 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
     return words, cost
 
 
-_Decide: TypeAlias = Callable[..., tuple[Tensor, Tensor, Tensor]]
-"""From probabilities, and from the cost if it is an input of the graph, to label, confidence and acceptance."""
-
-
-def _rule(rule: Any, cost: float) -> tuple[_Decide, str, float | None]:
-    """Return how a rule decides, the same in words, and the cost that is an input; None is Chow's rule at ``cost``."""
+def _threshold(graph: Graph, rule: Any, cost: float) -> tuple[Operand, str, float | None]:
+    """Return what the confidence must exceed, the rule in words, and the cost that is an input; None is Chow's rule."""
     if rule is None or type(rule) is Chow:
-        price = _one_for_all(cost if rule is None else rule.cost, 0)
-        return _chow, "Answers where the confidence exceeds 1 - cost (Chow's rule).", float(price)
+        price = float(_one_for_all(cost if rule is None else rule.cost, 0))
+        limit = graph.op("Sub", np.array(1.0), _cost_input(graph, price))
+        return limit, "Answers where the confidence exceeds 1 - cost (Chow's rule).", price
     if type(rule) is CostMatrix:
-        costs = torch.as_tensor(_one_for_all(rule.costs, 2))
-        return (lambda p: _cheapest(p, costs)), rule.explain(), None
+        return np.array(0.0), rule.explain(), None
     if isinstance(rule, ThresholdRule) and type(rule)._decide is ThresholdRule._decide:  # also one of the user's own
-        threshold = float(_one_for_all(rule.threshold_, 0))
-        return (lambda p: (p.argmax(1), p.amax(1), p.amax(1) - threshold)), rule.explain(), None
+        return _one_for_all(rule.threshold_, 0), rule.explain(), None
     raise ExportError(
         f"the rule {type(rule).__name__} is not one of demur's own; use Chow, Threshold, CostMatrix, Coverage or "
         "RiskControl, or derive it from ThresholdRule."
@@ -342,18 +350,6 @@ def _one_for_all(value: Any, n_axes: int) -> Any:
     if np.ndim(value) != n_axes:
         raise ExportError(f"the rule has values of shape {np.shape(value)}, one per row; give one for all rows.")
     return np.asarray(value, dtype=np.float64)
-
-
-def _chow(p: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    confidence = p.amax(1)
-    return p.argmax(1), confidence, confidence - (1 - cost)
-
-
-def _cheapest(p: Tensor, costs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    # not p @ costs, into which onnxruntime would move a factor of p, rounded to single precision
-    expected = torch.addmm(torch.zeros(costs.shape[1], dtype=p.dtype), p, costs)
-    saved = expected[:, -1] - expected[:, :-1].amin(1)
-    return expected[:, :-1].argmin(1), saved, saved
 
 
 def _cost_input(graph: Graph, cost: float) -> str:
@@ -446,25 +442,26 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     >>> compare_onnx(model, onnx_model(model), [[0.4], [0.55], [0.9]]).decisions_agree
     True
     """
-    onnxruntime = require("onnxruntime")
     is_path = isinstance(exported, (str, os.PathLike))
-    content = Path(exported).read_bytes() if is_path else exported.SerializeToString()
-    options = onnxruntime.SessionOptions()
+    options = require("onnxruntime").SessionOptions()
     options.log_severity_level = 3  # it warns of every optional input
-    session = onnxruntime.InferenceSession(content, options)
-    feeds = onnx_inputs(model, rows)
-    if cost is not None:
-        feeds["cost"] = np.array(float(cost))
+    content = Path(exported).read_bytes() if is_path else exported.SerializeToString()
+    session = require("onnxruntime").InferenceSession(content, options)
     names = [output.name for output in session.get_outputs()]
-    found: dict[str, AnyArray] = dict(zip(names, session.run(names, feeds), strict=True))
+    given = {} if cost is None else {"cost": np.array(float(cost))}
+    label, reject, confidence, *rest = session.run(names, {**onnx_inputs(model, rows), **given})
     model = replace(model, novelty=None) if isinstance(model, TableModel) else copy(model).set_params(novelty=None)
-    decision, proba, classes = model.decide(rows, cost), 0.0, class_values(model)
-    other = found["label"] != classes[decision.label]
-    if "proba" in found:
+    decision, classes, off = model.decide(rows, cost), class_values(model), 0.0
+    other = label != classes[decision.label]
+    if rest:
         own = np.asarray(model.predict_proba(rows), dtype=np.float64)
-        proba = float(np.nanmax(np.abs(found["proba"] - own), initial=0.0))
-        of_label = np.where(found["label"][:, None] == classes, own, 0.0).sum(axis=1)
+        off = _distance(rest[0], own)
+        of_label = np.where(label[:, None] == classes, own, 0.0).sum(axis=1)
         other &= own.max(axis=1, initial=0.0) - of_label > TOLERANCE
-    differs = (found["reject"] != decision.reject) & ~(np.abs(decision.acceptance) <= TOLERANCE)
-    off = float(np.nanmax(np.abs(found["confidence"] - decision.confidence), initial=0.0))
-    return GraphAgreement(len(decision.label), int(other.sum()), int(differs.sum()), off, proba)
+    differs = (reject != decision.reject) & ~(np.abs(decision.acceptance) <= TOLERANCE)
+    n_labels, n_rejects = int(other.sum()), int(differs.sum())
+    return GraphAgreement(len(label), n_labels, n_rejects, _distance(confidence, decision.confidence), off)
+
+
+def _distance(one: AnyArray, other: AnyArray) -> float:
+    return float(np.nanmax(np.abs(one - other), initial=0.0))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.dummy import DummyClassifier
 
 from demur.array_types import AnyArray, Estimator
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph
@@ -96,8 +95,6 @@ def forest_proba(graph: Graph, X: str, model: Estimator) -> str:
 
     The sum of the leaves is divided in double precision, so that 8 of 10 votes are 0.8.
     """
-    if model.n_outputs_ != 1:
-        raise ExportError(f"{type(model).__name__} has {model.n_outputs_} targets; fit one model for each.")
     members = getattr(model, "estimators_", [model])
     trees = [_of_sklearn(member.tree_, member.tree_.value[:, 0, :]) for member in members]
     return graph.op("Div", _summed(graph, _rounded(graph, X), trees), np.array(float(len(trees))))
@@ -105,7 +102,7 @@ def forest_proba(graph: Graph, X: str, model: Estimator) -> str:
 
 def gradient_boosting_scores(graph: Graph, X: str, model: Estimator) -> str:
     """Return the raw predictions of a GradientBoostingClassifier, of shape (rows, 1 or n_classes)."""
-    if model.loss != "log_loss" or not (isinstance(model.init_, DummyClassifier) or model.init_ == "zero"):
+    if model.loss != "log_loss" or model.init not in (None, "zero"):
         raise ExportError(
             "GradientBoostingClassifier is supported with its default loss and init only; leave both out."
         )
