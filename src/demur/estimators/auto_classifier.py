@@ -127,7 +127,7 @@ class TableEncoding:
     def _codes(self, estimator: Estimator, X: Features) -> tuple[NDArray[np.float64], NDArray[np.object_]]:
         """Return the columns that are not text as numbers, and the text."""
         if self.schema is None:
-            array = validate_data(estimator, X, reset=False, **_numbers(self.text.any()))
+            array = validate_data(estimator, X, reset=False, **_numbers(bool(self.text.any())))
             return array[:, ~self.text].astype(np.float64, copy=False), joined(array[:, self.text])
         if not is_frame(X):
             raise InputError(

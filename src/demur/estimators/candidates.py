@@ -451,7 +451,7 @@ class CandidateSearch:
     def _fit(
         self,
         candidate: CandidateModel,
-        X: NDArray[np.float64],
+        X: Features,
         rows: NDArray[np.int64],
         seconds: float,
         at_most: float = 1.0,

@@ -67,7 +67,7 @@ class Ngrams:
 
     def transform(self, texts: Texts) -> sparse.csr_matrix:
         """Return the weights, a row for each text."""
-        return sparse.hstack([part.transform(texts) for part in self.parts_], format="csr")
+        return sparse.csr_matrix(sparse.hstack([part.transform(texts) for part in self.parts_], format="csr"))
 
     def __getstate__(self) -> dict[str, Any]:
         # An archive stores arrays well, and a dictionary of 50,000 terms badly.
@@ -149,7 +149,7 @@ def beside(weights: sparse.csr_matrix, dense: Any, codes: NDArray[np.float64]) -
     if dense is None:
         return weights
     other = sparse.csr_matrix(np.asarray(dense.transform(codes), dtype=np.float32))
-    return sparse.hstack([weights, other], format="csr")
+    return sparse.csr_matrix(sparse.hstack([weights, other], format="csr"))
 
 
 def top_score(model: Estimator, X: Features) -> NDArray[np.float64]:

@@ -214,8 +214,8 @@ class Evaluation:
     def scope(self) -> ByName | None:
         """Rows in and out of scope: their numbers, accuracy in scope, and how well out-of-scope rows are told apart.
 
-        ``auroc`` is the probability that a row in scope has a higher confidence than one out of scope; None without
-        rows of both kinds. None altogether without a label for out-of-scope rows.
+        ``auroc`` is the probability that a row in scope has a higher probability of being in scope (or a higher
+        confidence, where there is no such probability) than one out of scope; None without rows of both kinds. None altogether without a label for out-of-scope rows.
         """
         if self.outside is None:
             return None
@@ -223,11 +223,12 @@ class Evaluation:
 
         outside, n_outside = self.outside, int(self.outside.sum())
         both = 0 < n_outside < self.n_rows
+        score = self.decision.confidence if self.decision.in_scope is None else self.decision.in_scope
         return {
             "n_out_of_scope": n_outside,
             "n_declined": int((outside & self.decision.reject).sum()),
             "accuracy_in_scope": proportion_interval(int((~outside & ~self.wrong).sum()), self.n_rows - n_outside),
-            "auroc": float(roc_auc_score(~outside, _sortable(self.decision.confidence))) if both else None,
+            "auroc": float(roc_auc_score(~outside, _sortable(score))) if both else None,
         }
 
     @cached_property

@@ -148,7 +148,7 @@ class FitOptions:
 
     def in_scope(self, labels: NDArray[np.str_]) -> NDArray[np.str_]:
         """Return the labels that are classes."""
-        return labels[labels != (self.out_of_scope or "")]
+        return np.asarray(labels[labels != (self.out_of_scope or "")])
 
     def rule_for(self, rows: LabelledTable, classes: list[str]) -> Rule | None:
         """Return the rule for these classes, with the groups of these rows that a guarantee holds in."""
@@ -493,7 +493,7 @@ class _Training:
 
         rule, aside, spec = self.rule, self.parts.aside, self.spec
         calibration: str | None = "auto"
-        scope = {"out_of_scope": spec.out_of_scope, "out_of_scope_share": spec.out_of_scope_share}
+        scope: ByName = {"out_of_scope": spec.out_of_scope, "out_of_scope_share": spec.out_of_scope_share}
         wraps = rule is not None or any(scope.values())
         dense, features, novelty = None, self.codes, None  # given answers have no features that are known
         if given is None:
