@@ -9,6 +9,7 @@ ALL = (
     "theory",
     "curves",
     "intervals",
+    "losses",
     "overhead",
     "auto",
     "budget",
@@ -18,6 +19,7 @@ ALL = (
     "monitoring",
     "novelty",
     "text",
+    "outputs",
 )
 
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from demur.calibration import OneVsRestCalibration, TemperatureScaling
+from demur.calibration import OneVsRestCalibration, TemperatureScaling, _search
 from demur.guarantees import Coverage, RiskControl
 from demur.label_shift import LabelShift, correct_proba, estimate_prior
 from demur.metrics import CostCurve, CostCurveDisplay, RiskCoverageDisplay, false_accept_rate, false_reject_rate
@@ -283,3 +283,28 @@ def test_half_precision_is_computed_in_single(precision):
     decision = Chow(0.003).decide(rounded)
     assert decision.confidence.dtype == np.float32
     np.testing.assert_array_equal(decision.reject, (rounded.double().amax(1) <= 1 - 0.003).numpy())
+
+
+@pytest.mark.parametrize(("scale", "masked"), [(1e-6, False), (1e6, False), (1.0, True)])
+def test_many_rows_have_the_temperature_of_a_search_over_all_of_them(scale, masked):
+    rng = np.random.default_rng(3)
+    y = rng.integers(50, size=8_000)
+    logits = rng.normal(size=(len(y), 50))
+    logits[np.arange(len(y)), y] += 3
+    logits *= 2 * scale
+    if masked:
+        logits[:, 7] = np.where(y == 7, logits[:, 7], -1e9 * scale)
+    weights = np.where(rng.random(len(y)) < 0.5, 0.0, rng.integers(1, 4, len(y)))
+    found = TemperatureScaling(from_logits=True).fit(logits, y, weights).temperature_
+    searched = np.exp(_search(logits, y, weights, weights.sum()))
+    assert found == pytest.approx(searched, rel=2e-4)
+    assert found == pytest.approx(2 * scale / 3, rel=0.05)
+
+
+def test_errors_outside_of_the_rows_that_are_searched_first_count():
+    logits = np.tile([20.0, 0.0], (400_000, 1))
+    y = np.zeros(len(logits), dtype=int)
+    y[::4000] = 1
+    logits[1::4000] = [0.0, 1e4]  # 100 rows whose error alone decides
+    found = TemperatureScaling(from_logits=True).fit(logits, y).temperature_
+    assert found == pytest.approx(np.exp(_search(logits, y, np.ones(len(y)), len(y))), rel=1e-3)

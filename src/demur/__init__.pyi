@@ -27,6 +27,7 @@ from .estimators import AnswerClassifier as AnswerClassifier
 from .estimators import AutoClassifier as AutoClassifier
 from .estimators import RejectClassifier as RejectClassifier
 from .estimators import RejectOption as RejectOption
+from .estimators import TorchClassifier as TorchClassifier
 from .guarantees import Coverage as Coverage
 from .guarantees import RiskControl as RiskControl
 from .rules import Chow as Chow

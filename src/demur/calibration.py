@@ -21,6 +21,12 @@ Floats = NDArray[np.float64]
 _WIDEST = float(np.log(1e3))
 """The search for a temperature covers a factor of 1,000 on both sides of the typical range of a row's logits."""
 
+_MOST_SEARCHED, _FEWEST_SEARCHED = 1 << 18, 100
+"""Numbers, and rows at least, that the search for a temperature looks at."""
+
+_IN_CACHE = 1 << 16
+"""Numbers that are processed at a time, so that they stay in the processor's cache."""
+
 SMALLEST = 1e-12
 """Probabilities are kept this far from zero: forests give exact zeros, whose logarithm is infinite."""
 
@@ -247,11 +253,56 @@ def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
 
 
 def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats) -> float:
+    """Search on some of the rows if there are many, then improve the result on all of them by Newton's method."""
+    counted = np.flatnonzero(weights)
+    # Weights that sum to less than the number of rows are not counts.
+    total = max(float(weights.sum()), float(len(counted)))
+    most = max(_MOST_SEARCHED // logs.shape[1], _FEWEST_SEARCHED)
+    if len(counted) > most:
+        some = np.sort(np.random.default_rng(0).choice(counted, most, replace=False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the other rows may have errors
+            first = _search(logs[some], columns[some], weights[some], total)
+        log_temperature = first
+        for _ in range(10):
+            slope, curvature = _slope_and_curvature(log_temperature, logs, columns, weights, total)
+            step = slope / curvature if curvature > 0 else np.inf
+            log_temperature -= step
+            if abs(log_temperature - first) > 1:
+                break  # the rows of the search say little about the others
+            if abs(step) < 3e-4:  # the error that is left is about its square
+                return float(np.exp(log_temperature))
+    return float(np.exp(_search(logs, columns, weights, total)))
+
+
+def _slope_and_curvature(
+    log_temperature: float, logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats, total: float
+) -> tuple[float, float]:
+    """Return two derivatives, by log T, of the penalised log loss: log sum exp(s) - s_y with s = logits / T."""
+    slope = curvature = 0.0
+    step = max(1, _IN_CACHE // logs.shape[1])
+    for start in range(0, len(logs), step):
+        rows = slice(start, start + step)
+        with np.errstate(all="ignore"):  # a masked class may be too large to be squared: NaN, and a search instead
+            scaled = logs[rows].astype(np.float64) / np.exp(log_temperature)
+            scaled -= scaled.max(axis=1, keepdims=True)
+            parts = np.exp(scaled)
+            whole = parts.sum(axis=1)
+            parts *= scaled
+            square = np.einsum("ij,ij->i", parts, scaled) / whole
+        mean = parts.sum(axis=1) / whole
+        of_row = scaled[np.arange(len(scaled)), columns[rows]] - mean
+        slope += float(weights[rows] @ of_row)
+        curvature += float(weights[rows] @ (square - mean**2 - of_row))
+    length, weight = float(np.hypot(1.0, log_temperature)), float(weights.sum())
+    return slope / weight + log_temperature / length / total, curvature / weight + length**-3 / total
+
+
+def _search(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats, total: float) -> float:
+    """Return the logarithm of the best temperature, found on a grid and then between its neighbours."""
     from scipy.optimize import minimize_scalar  # it takes a while to import
 
     rows = np.arange(len(logs))
-    # Weights that sum to less than the number of rows are not counts.
-    total = max(float(weights.sum()), float(np.count_nonzero(weights)))
 
     def penalised_log_loss(log_temperature: float) -> float:
         scaled = logs / np.exp(log_temperature)
@@ -275,9 +326,9 @@ def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weigh
             "still fall beyond it: the scores do not order the classes, or the rows have no errors. Give a "
             "temperature, or more rows.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return float(np.exp(best))
+    return best
 
 
 def _logs(proba: FloatArray) -> FloatArray:

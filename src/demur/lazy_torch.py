@@ -6,6 +6,7 @@ that importing those modules loads nothing.
 
 import importlib
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["F", "Tensor", "nn", "torch"]
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
     from torch import nn as nn
 else:
 
-    class _Lazy:
-        """A module that is imported when it is asked for the first of its names."""
+    class _Lazy(ModuleType):
+        """A module that is imported when it is asked for the first of its names.
 
-        def __init__(self, name: str) -> None:
-            self.__dict__["_name"] = name
+        It is a module itself so that ``torch.compile`` finds its names in its dictionary.
+        """
 
         def __getattr__(self, name: str) -> Any:
-            value = getattr(importlib.import_module(self._name), name)
-            self.__dict__[name] = value  # found without coming here from now on
-            return value
+            module = importlib.import_module(self.__name__)
+            self.__dict__.update({**vars(module), "__doc__": self.__doc__})  # found without coming here from now on
+            return getattr(module, name)
 
     class _OfTorch(type):
         """A class whose instances are torch's tensors; before torch is loaded there are none."""
@@ -38,4 +39,4 @@ else:
     class Tensor(metaclass=_OfTorch):
         """Stands for ``torch.Tensor`` in annotations and in ``isinstance``."""
 
-    torch, nn, F = _Lazy("torch"), _Lazy("torch.nn"), _Lazy("torch.nn.functional")
+    torch, nn, F = (_Lazy(name, _Lazy.__doc__) for name in ("torch", "torch.nn", "torch.nn.functional"))

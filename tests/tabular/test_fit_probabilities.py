@@ -161,9 +161,9 @@ def test_the_order_of_columns_and_other_columns_do_not_matter():
 
 def test_a_rule_counts_rows_and_not_different_rows():
     votes = fit_proba(csv(AS["votes"]), "y", rule=Coverage(0.6), holdout=0)
-    assert votes.model.facts["rows_for_the_rule"] == 120
+    assert votes.model.facts["rows_for_the_rule"] == 480
     promised = fit_proba(csv(*said(3000, 1)), "y", rule=RiskControl(0.25), holdout=0)
-    assert "600" in promised.model.explain()
+    assert "2,400" in promised.model.explain()
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def check(n_rows, rate, depends, n_draws, slack):
         assert missed <= 0.07 * printed + slack, (name, n_rows, rate, depends, missed, printed)
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("n_rows", SIZES)
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+@pytest.mark.parametrize("n_rows", [10, 100])
 def test_every_printed_interval_covers(n_rows, rate):
     """Few draws, so that a few more misses than 7 % are no surprise; many draws are taken below."""
     for depends in (False, True):

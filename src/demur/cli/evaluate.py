@@ -15,6 +15,7 @@ from demur.cli.options import (
     DecimalSign,
     Delimiter,
     Force,
+    Labels,
     ModelFolder,
     OtherCost,
     Prices,
@@ -29,6 +30,7 @@ __all__ = ["evaluate"]
 def evaluate(
     model: ModelFolder,
     data: Annotated[str, typer.Argument(help="Table of labelled rows that the model has not seen.")],
+    labels: Labels = None,
     group: Annotated[str | None, DATA(help="Column of groups to evaluate separately.")] = None,
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,
@@ -63,6 +65,7 @@ def evaluate(
         dayfirst=dayfirst,
         strict=not allow_extra,
         allowed=() if group is None else (group,),
+        labels=labels,
     )
     judged = evaluate_table(fitted, table, cost=cost, prices=prices, group=group, where=data)
     if report is not None:

@@ -33,6 +33,7 @@ from demur.cli.options import (
     Delta,
     Drop,
     Force,
+    Labels,
     MaxRisk,
     OutFolder,
     Report,
@@ -58,6 +59,7 @@ _EXCLUDES = {
 }
 _ONLY_WITH = {
     "proba_kind": "proba",
+    "all_classes": "proba",
     "calibration": "proba",
     "answers": "answer",
     "answer": "answers",
@@ -67,9 +69,10 @@ _ONLY_WITH = {
 }
 
 Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
-Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
-Proba = Annotated[str | None, DATA(help="Table of class probabilities, instead of DATA.")]
+Target = Annotated[str, DATA("--target", "-t", help="Column to predict; may be left out with --labels.")]
+Proba = Annotated[str | None, DATA(help="Table or NumPy file of class probabilities, instead of DATA.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
+AllClasses = Annotated[bool, DATA("--all-classes", help="With --proba: keep classes without a labelled row.")]
 Answers = Annotated[str | None, DATA(help="Table of another model's answers, instead of DATA.")]
 Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*' for samples.")]
 Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences, on any scale.")]
@@ -100,9 +103,11 @@ TimeSplit = Annotated[str | None, VALIDATION(help="Column of times: hold out the
 def fit(
     data: Data = None,
     *,
-    target: Target,
+    target: Target = "",
+    labels: Labels = None,
     proba: Proba = None,
     proba_kind: ProbaKind = None,
+    all_classes: AllClasses = False,
     answers: Answers = None,
     answer: Answer = None,
     confidence: Confidence = None,
@@ -159,6 +164,9 @@ def fit(
         raise InputError(
             "there is nothing to learn from: give a table, as in demur fit data.csv, --proba or --answers."
         )
+    if not target and labels is None:
+        raise InputError("there is nothing to predict: name the column with --target, or give a file with --labels.")
+    target = target or "label"
     options = _options(given)
     check_new_model(out, force)
     from demur.tabular import fit_answers, fit_file, fit_proba
@@ -195,7 +203,7 @@ def _check(given: Mapping[str, Any]) -> None:
             if given[name] is not None and given[other] is not None:
                 raise InputError(f"{flags[name]} and {flags[other]} cannot be given together: leave one out.")
     for name, other in _ONLY_WITH.items():
-        if given[name] is not None and given[other] is None:
+        if given[name] not in (None, False) and given[other] is None:
             raise InputError(f"{flags[name]} needs {flags[other]}: give both, or leave {flags[name]} out.")
     if given["report"] is not None:
         if given["test"] is None and not given["holdout"]:
@@ -205,7 +213,8 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of ``FitOptions`` that the command line gives."""
-    options = {name: given[name] for name in ("test", "holdout", "group_split", "delimiter", "decimal", "seed")}
+    names = ("labels", "test", "holdout", "group_split", "delimiter", "decimal", "seed")
+    options = {name: given[name] for name in names}
     options["cost"] = 0.2 if given["cost"] is None else given["cost"]
     options |= {"keep": given["keep"] or (), "drop": given["drop"] or ()}
     options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
@@ -215,7 +224,8 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
     if given["proba"] is not None:
         calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
-        return options | {"kind": given["proba_kind"], "calibration": calibration}
+        options |= {"kind": given["proba_kind"], "all_classes": given["all_classes"]}
+        return options | {"calibration": calibration}
     options |= {name: given[name] for name in ("risk_group", "time_split", "dayfirst")}
     if given["answers"] is not None:
         return options | {name: given[name] for name in ("answer", "confidence")}

@@ -27,6 +27,7 @@ __all__ = [
     "Delta",
     "Drop",
     "Force",
+    "Labels",
     "MaxRisk",
     "ModelFolder",
     "OtherCost",
@@ -90,6 +91,7 @@ Delta = Annotated[float, DECISION(help="Probability that the guarantee fails.", 
 TimeBudget = Annotated[float, MODEL(help="Seconds for the training; 0 for no limit.")]
 
 Drop = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to leave out.")]
+Labels = Annotated[str | None, DATA(help="File with the labels, one per row, if the data have none.")]
 AllowExtra = Annotated[bool, DATA("--allow-extra", help="Accept columns unknown to the model.")]
 Delimiter = Annotated[str | None, DATA(help="Column delimiter.", show_default="detected")]
 

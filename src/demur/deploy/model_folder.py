@@ -64,8 +64,8 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
         A :class:`~demur.RejectClassifier`, a :class:`~demur.RejectOption`, or any rule, loss or calibration of
         demur, fitted or not. Its parts may be demur's, scikit-learn's, NumPy's and plain values; classifiers of
         CatBoost, LightGBM and XGBoost are stored in their libraries' formats. A loss, a margin function or a rule of
-        your own is saved as its attributes: its class must be registered, here and where the model is loaded. Functions
-        and your own torch modules are code and cannot be saved.
+        your own is saved as its attributes: its class must be registered, here and where the model is loaded. A
+        :class:`~demur.TorchClassifier` is stored as an ONNX graph. Functions are code and cannot be saved.
     path : path
         The folder to write. Parent folders are created.
     overwrite : bool, default=False
@@ -175,13 +175,14 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _predict_dummy_row(model: Any) -> None:
     """Decide on one row of zeros, first categories or a word, and check that the numbers are finite."""
     width, names = (getattr(model, name, None) for name in ("n_features_in_", "feature_names_in_"))
+    shape = getattr(getattr(model, "estimator_", model), "input_shape_", (width,))  # a network may take images
     row: Any
     if isinstance(model, TableModel):
         row = pa.table({column.name: _dummy_value(column) for column in model.schema.columns})
-    elif width is None:
+    elif shape[0] is None:
         row = ["text"]
     else:
-        row = np.zeros((1, width))
+        row = np.zeros((1, *shape))
     if names is not None:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
 

@@ -21,8 +21,9 @@ from sklearn.frozen import FrozenEstimator
 
 from demur import losses, margins, rules
 from demur.array_types import ByName, Estimator
-from demur.errors import InputError
-from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, BoostedTreesError, library_of
+from demur.errors import InputError, UserError
+from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, library_of
+from demur.estimators.torch_classifier import TorchClassifier
 
 __all__ = ["ModelFileError", "archive_names", "dump", "load", "one_line"]
 
@@ -116,6 +117,7 @@ _PARTS = (
     "demur.estimators.network_selection.Candidate",
     "demur.estimators.network_selection.FittedNetworks",
     "demur.estimators.network_selection.ScaledNetworks",
+    "demur.estimators.torch_classifier.OnnxNetwork",
     "demur.guarantees.risk_control.RiskCertificate",
     "demur.label_shift.LabelShift",
     "demur.novelty.Novelty",
@@ -202,7 +204,7 @@ def dump(model: Estimator) -> bytes:
         ...
     demur.deploy.model_parts.ModelFileError: cannot save model['rule']: builtins.print is code, and a model holds ...
     """
-    model = _with_stored_boosters(model)
+    model = _in_stored_form(model)
     _refuse_outside_access(model)
     names = archive_names(())
     data, problem = _written(model, names)
@@ -382,7 +384,7 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value))
     elif isinstance(value, np.ndarray) and value.dtype == object:
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value.ravel().tolist()))
-    elif hasattr(value, "__dict__") and not isinstance(value, type | ModuleType) and not _is_boosted(value):
+    elif hasattr(value, "__dict__") and not (isinstance(value, type | ModuleType) or _has_stored_form(value)):
         yield from ((f"{place}.{name}", part) for name, part in vars(value).items())
 
 
@@ -409,15 +411,27 @@ def _refuse_outside_access(model: Any) -> None:
             raise ModelFileError(f"{place} has a memory, a cache of pickled objects; use memory=None.")
 
 
-def _with_stored_boosters(model: Estimator) -> Estimator:
-    """Return a model, or a copy of it in which classifiers of CatBoost, LightGBM and XGBoost have their stored form."""
+def _in_stored_form(model: Estimator) -> Estimator:
+    """Return a model, or a copy of it in which boosted trees of other libraries and torch modules are plain data."""
     stored: dict[int, Any] = {}
     for place, part in reversed(list(_parts(model))):
-        if _is_boosted(part):
+        if _has_stored_form(part) and id(part) not in stored:
             try:
-                stored[id(part)] = BoostedTrees.of(part)
-            except BoostedTreesError as error:
+                stored[id(part)] = _stored_form(part)
+            except UserError as error:
                 raise ModelFileError(f"cannot save {place}: {error}") from error
         elif isinstance(part, FrozenEstimator) and stored:  # deepcopy would call the __deepcopy__ of what it holds
             stored[id(part)] = FrozenEstimator(deepcopy(part.estimator, stored))
     return deepcopy(model, stored) if stored else model
+
+
+def _has_stored_form(part: Any) -> bool:
+    return isinstance(part, TorchClassifier) or _is_boosted(part)
+
+
+def _stored_form(part: Estimator) -> Estimator:
+    if not isinstance(part, TorchClassifier):
+        return BoostedTrees.of(part)
+    from demur.deploy.onnx.onnx_graph import stored_network  # which imports torch
+
+    return stored_network(part)

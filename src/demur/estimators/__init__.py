@@ -10,6 +10,7 @@ from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
 from demur.estimators.scope import Scope
 from demur.estimators.splitting import EqualRowsWarning
+from demur.estimators.torch_classifier import TorchClassifier
 
 __all__ = [
     "AnswerClassifier",
@@ -22,6 +23,7 @@ __all__ = [
     "RejectOption",
     "RejectingClassifier",
     "Scope",
+    "TorchClassifier",
     "Tried",
     "UninformativeModelWarning",
 ]

@@ -75,19 +75,19 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.choice(["bill", "card"], 2000)
     >>> sure = rng.uniform(50, 100, 2000)  # percentages, too high
-    >>> wrong = rng.random(2000) > sure / 100 - 0.1
+    >>> wrong = rng.random(2000) > 1.2 * sure / 100 - 0.25
     >>> answer = np.where(wrong, np.where(truth == "bill", "card", "bill"), truth)
     >>> X = np.column_stack([answer.astype(object), sure])
-    >>> AnswerClassifier().fit(X, truth).predict_proba([["bill", 99], ["card", 65], ["coat", 99]]).round(1)
+    >>> AnswerClassifier().fit(X, truth).predict_proba([["bill", 97], ["card", 70], ["coat", 99]]).round(1)
     array([[0.9, 0.1],
            [0.4, 0.6],
            [0.5, 0.5]])
 
-    With a guarantee, where every row is an observation of its own:
+    With a rule, which may be one with a guarantee; with ``groups``, equal rows do not count as copies of one:
 
-    >>> from demur import RejectOption, RiskControl
-    >>> model = RejectOption(AnswerClassifier(), rule=RiskControl(0.25), calibration=None)
-    >>> model.fit(X, truth, groups=np.arange(2000)).predict([["bill", 99], ["card", 65]])
+    >>> from demur import RejectOption
+    >>> model = RejectOption(AnswerClassifier(), cost=0.2, calibration=None)
+    >>> model.fit(X, truth, groups=np.arange(2000)).predict([["bill", 97], ["card", 70]])
     array(['bill', 'reject'], dtype='<U6')
     """
 

@@ -14,6 +14,7 @@ __all__ = [
     "LOG_KINDS",
     "PROBA_KINDS",
     "PrecomputedProbabilities",
+    "StoredOutputs",
     "find_kind",
     "rounding_of",
 ]
@@ -131,6 +132,10 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
             shares = shares + 1 / len(self.classes)
         return shares / shares.sum(axis=1, keepdims=True)
 
+    def check(self, X: Features) -> None:
+        """Refuse rows whose numbers are not of the kind."""
+        self.logits(X) if self.kind in LOG_KINDS else self.predict_proba(X)
+
     def logits(self, X: Features) -> _Numbers:
         """Return logits or log-probabilities without gaps; :attr:`temperature` does not change them."""
         values = self._checked(X)
@@ -162,6 +167,53 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         left = library.log(library.clip(1 - mass, _LEAST_LEFT, None) / library.clip(n_gaps, 1.0, None))
         least = library.amin(library.where(gaps, np.inf, values), axis=1)[:, None]
         return library.where(gaps, library.minimum(left, least), values)
+
+
+class StoredOutputs(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """Outputs that are kept elsewhere: the features of a row are its number.
+
+    Parameters
+    ----------
+    outputs : PrecomputedProbabilities
+    rows : sequence
+        The numbers of each row for each class, for an array of row numbers.
+
+    Examples
+    --------
+    >>> outputs = PrecomputedProbabilities(["cat", "dog"])
+    >>> StoredOutputs(outputs, np.array([[0.8, 0.2], [0.4, 0.6]])).predict_proba([[1], [0]])
+    array([[0.4, 0.6],
+           [0.8, 0.2]])
+    """
+
+    _estimator_type: ClassVar[str] = "classifier"
+
+    reads: ClassVar[str] = "numbers"
+
+    def __init__(self, outputs: PrecomputedProbabilities, rows: Any) -> None:
+        self.outputs = outputs
+        self.rows = rows
+
+    @property
+    def classes_(self) -> AnyArray:
+        """The classes, in the order of the columns."""
+        return self.outputs.classes_
+
+    @property
+    def kind(self) -> str:
+        """The kind of numbers."""
+        return self.outputs.kind
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def numbers(self, X: Features) -> _Numbers:
+        """Return the numbers of rows for each class."""
+        return np.asarray(self.rows[np.asarray(X)[:, 0].astype(np.int64)])
+
+    def predict_proba(self, X: Features) -> _Numbers:
+        """Return the probabilities of the rows with these numbers."""
+        return self.outputs.predict_proba(self.numbers(X))
 
 
 def _refuse_first(found: Any, words: str, values: _Numbers | None = None) -> None:

@@ -41,10 +41,14 @@ from demur.estimators.candidates import dense_view
 from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
 from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Placed, Scope, check_share
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
+from demur.estimators.torch_classifier import TrainedNetwork
 from demur.label_shift import LabelShift
-from demur.rules import Chow, CostMatrix, Decision, Rule
+from demur.rules import Chow, CostMatrix, Decision, Rule, check_proba
 
 __all__ = ["AroundAnEstimator", "RejectOption"]
+
+_AT_ONCE = 1 << 22
+"""Largest number of probabilities that a rule is fitted on at once."""
 
 
 class AroundAnEstimator(FeaturesOfEstimator):
@@ -72,6 +76,8 @@ class AroundAnEstimator(FeaturesOfEstimator):
 
     def _base(self, share: float = 1.0) -> Any:
         """Return the estimator to fit: the given one, or an AutoClassifier with a share of the time budget."""
+        if isinstance(self.estimator, TrainedNetwork):
+            return FrozenEstimator(self.estimator)
         if not isinstance(self.estimator, str):
             return self.estimator
         if self.estimator != "auto":
@@ -147,8 +153,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     estimator : classifier or "auto"
         Anything with scikit-learn's interface, pipelines included. It is cloned and fitted; one that is fitted
         already is kept as it is when wrapped in ``sklearn.frozen.FrozenEstimator``, and the rows given to ``fit``
-        then only calibrate it. "auto" is an :class:`AutoClassifier`: a blend of several models, a strong default for
-        tables.
+        then only calibrate it, as they do a :class:`TorchClassifier`. "auto" is an :class:`AutoClassifier`: a blend of
+        several models, a strong default for tables.
     cost : float, default=0.2
         The cost c of one rejection, where one wrong answer costs 1. It is read when predicting, so
         ``set_params(cost=...)`` needs no refit. A rule with a cost of its own ignores it; with a rule that has none, it
@@ -572,17 +578,15 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         A guarantee about answers is about the others. A share of answers is one of all rows, so that the novel ones
         count there as the least certain.
         """
-        placed, kept = self._placed(_safe_indexing(X, rows)), np.ones(len(rows), dtype=bool)
-        proba = placed.proba
+        kept, codes, scoped = np.ones(len(rows), dtype=bool), np.searchsorted(self.classes_, labels[rows]), None
         if self.scope_ is not None:  # one more column, the largest in rows that are then declined in any case
+            placed = self._placed(_safe_indexing(X, rows))
             share = self.scope_.probability(placed)[:, None]
-            proba = np.hstack([proba * share, 1 - share])
-            lost = proba.argmax(axis=1) == len(self.classes_)
+            scoped = np.hstack([placed.proba * share, 1 - share])
+            lost = scoped.argmax(axis=1) == len(self.classes_)
             novel = lost if novel is None else novel | lost
-        if novel is not None:
-            proba[novel] = 1 / proba.shape[1]
-            if getattr(self.rule, "about_answers", True):
-                kept = ~novel
+        if novel is not None and getattr(self.rule, "about_answers", True):
+            kept = ~novel
         dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
         given = {
             name: np.asarray(value)[kept]
@@ -593,8 +597,23 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         by_group = getattr(rule, "groups", None)
         if by_group is not None:
             rule = rule.of_rows(rows[kept])
-        codes = np.searchsorted(self.classes_, labels[rows])
-        self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)
+        step = max(1, _AT_ONCE // len(self.classes_))
+        if (
+            scoped is None and len(rows) > step and hasattr(rule, "fit_confidence")
+        ):  # probabilities of all rows may not fit in memory
+            parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+            found = (check_proba(self._calibrated_proba(_safe_indexing(X, part))) for part in parts)
+            confidence, label = map(
+                np.concatenate, zip(*((p.max(axis=1), p.argmax(axis=1)) for p in found), strict=True)
+            )
+            if novel is not None:
+                confidence[novel] = 1 / len(self.classes_)
+            self.fitted_rule_ = clone(rule).fit_confidence(confidence[kept], (label != codes)[kept], **given)
+        else:
+            proba = self._calibrated_proba(_safe_indexing(X, rows)) if scoped is None else scoped
+            if novel is not None:
+                proba[novel] = 1 / proba.shape[1]
+            self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)
         if by_group is not None:
             missing = {str(group) for group in by_group} - set(self.fitted_rule_.group_certificates_)
             if missing:

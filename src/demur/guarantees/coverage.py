@@ -83,8 +83,8 @@ class Coverage(FittedThreshold):
         """
         return self.fit_confidence(check_proba(proba).max(axis=-1))
 
-    def fit_confidence(self, confidence: ArrayLike) -> Self:
-        """Find the threshold that these confidences, on any scale, give."""
+    def fit_confidence(self, confidence: ArrayLike, wrong: ArrayLike | None = None) -> Self:
+        """Find the threshold that these confidences, on any scale, give; ``wrong`` is ignored, as ``y`` in ``fit``."""
         target = check_share("target", self.target, closed=True)
         descending = np.sort(check_confidence(confidence))[::-1]
         n_rows = len(descending)

@@ -6,7 +6,7 @@ from demur.losses.hinge import BinaryEncodedHinge, CrammerSingerHinge, OneVsAllH
 from demur.losses.loss import Loss
 from demur.losses.pairwise import AdditivePairwise, MultiplicativePairwise, NoClosedFormError
 from demur.losses.predictor_rejector import PredictorRejector, TwoStage
-from demur.losses.registry import FunctionLoss, available, get, register, resolve, unregister
+from demur.losses.registry import FunctionLoss, as_module, available, get, register, resolve, unregister
 from demur.losses.reshaped import Brier, Focal, GeneralisedCrossEntropy, LabelSmoothing
 from demur.losses.score_based import (
     AbstainingClassifier,
@@ -48,6 +48,7 @@ __all__ = [
     "PredictorRejector",
     "TwoStage",
     "VermaNalisnick",
+    "as_module",
     "available",
     "get",
     "register",

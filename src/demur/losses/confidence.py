@@ -60,7 +60,10 @@ class CrossEntropy(ConfidenceLoss):
     softmax_link = True
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
-        return torch.logsumexp(scores, -1) - score_of_label(scores, y)
+        return -score_of_label(torch.log_softmax(scores, -1), y)
+
+    def expected(self, scores: Tensor, weights: Tensor, cost: Hyper | None) -> Tensor:
+        return -(weights * torch.log_softmax(scores, -1)).sum(-1)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         # Written so that every operation keeps the memory layout of the scores, which softmax does not.
@@ -119,6 +122,10 @@ class OneVsAll(ConfidenceLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return one_versus_all(self.phi, scores, y)
+
+    def expected(self, scores: Tensor, weights: Tensor, cost: Hyper | None) -> Tensor:
+        others = weights.sum(-1, keepdim=True) - weights
+        return (weights * self.phi(scores) + others * self.phi(-scores)).sum(-1)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         sign = signs_of_label(scores, y)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -70,6 +69,17 @@ class Trainable(ABC):
     @abstractmethod
     def forward(self, scores: Tensor, y: Tensor, cost: CostLike) -> Tensor:
         """Return the loss of each example, unchecked; the cost is None where it is not needed."""
+
+    def expected(self, scores: Tensor, weights: Tensor, cost: CostLike) -> Tensor:
+        """Return the sum over classes k of ``weights[..., k]`` times the loss of label k, unchecked.
+
+        With class probabilities as weights this is the loss of a soft label. The default evaluates :meth:`forward` for
+        every class, K times the memory of one label; a loss may override this with a formula, which a test compares.
+        """
+        n_classes = weights.shape[-1]
+        labels = torch.arange(n_classes, device=scores.device).expand(weights.shape)
+        wide = scores.unsqueeze(-2).expand(*scores.shape[:-1], n_classes, scores.shape[-1])
+        return (weights * self.forward(wide, labels, over_classes(cost))).sum(-1)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: CostLike, weight: Tensor) -> Tensor:
         """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
@@ -210,7 +220,9 @@ class Loss(Trainable):
     ) -> Tensor:
         """Return the loss of each example, without reduction.
 
-        Scores in half precision are computed with in single precision, under autocast too.
+        Scores in half precision are computed with in single precision, under autocast too. The values of scores and
+        labels are checked, which waits for a GPU; they are not under ``torch.compile`` and ``vmap``, and
+        :func:`demur.losses.as_module` never checks them.
 
         Parameters
         ----------
@@ -230,9 +242,12 @@ class Loss(Trainable):
         torch.Size([2, 4, 4])
         """
         scores = self._checked_scores(scores, class_axis, y)
-        labels = checked_labels(scores, y, self._n_classes(scores.shape[-1]))
-        if self.trained_for_cost or cost is not None:
-            self.check_cost(cost)
+        if torch.compiler.is_compiling():
+            labels = y.long()
+        else:
+            labels = checked_labels(scores, y, self._n_classes(scores.shape[-1]))
+            if self.trained_for_cost or cost is not None:
+                self.check_cost(cost)
         with full_precision(scores):
             return self.forward(at_least_single(scores), labels, at_least_single(cost))
 
@@ -248,7 +263,8 @@ class Loss(Trainable):
             As for the loss itself.
         """
         scores = self._checked_scores(scores, class_axis)
-        self.check_cost(cost)
+        if not torch.compiler.is_compiling():
+            self.check_cost(cost)
         with full_precision(scores):
             return self.rule(at_least_single(scores), at_least_single(cost))
 
@@ -277,14 +293,18 @@ class Loss(Trainable):
         """Return the largest number of classes that ``n_outputs`` scores can tell apart."""
         if self.binary_only:
             return 2
-        most = 4  # doubled, because some losses have 2^K outputs
+        fits, most = 2, 4  # doubled, because some losses have 2^K outputs
         while most < _MOST_CLASSES and self.n_outputs(most) <= n_outputs:
-            most *= 2
-        return max(2, bisect_right(range(most + 1), n_outputs, lo=2, key=self.n_outputs) - 1)
+            fits, most = most, 2 * most
+        while most - fits > 1:  # bisected here: torch.compile cannot trace the module bisect
+            middle = (fits + most) // 2
+            fits, most = (middle, most) if self.n_outputs(middle) <= n_outputs else (fits, middle)
+        return fits
 
     def _checked_scores(self, scores: Tensor, class_axis: int | None, y: Tensor | None = None) -> Tensor:
         """Return the scores with the classes on the last axis, or refuse them."""
-        check_scores(scores)
+        if not torch.compiler.is_compiling():
+            check_scores(scores)
         shape = tuple(scores.shape)
         if class_axis is None:
             either = isinstance(y, Tensor) and scores.ndim == 3 and y.shape == shape[:-1] == shape[:1] + shape[2:]
@@ -297,7 +317,8 @@ class Loss(Trainable):
             raise InputError(f"class_axis={class_axis} is no axis of scores of shape {shape}.")
         else:
             scores = scores.movedim(class_axis, -1)
-        self._check_values(scores)
+        if not torch.compiler.is_compiling():
+            self._check_values(scores)
         return scores
 
     def _check_values(self, scores: Tensor) -> None:
@@ -323,7 +344,7 @@ def check_scores(scores: Tensor) -> None:
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
         raise InputTypeError(f"scores must be a tensor of floats, got {kind}.")
-    if scores.isnan().any():
+    if _holds(scores.sum().isnan()) and _holds(scores.isnan().any()):  # summing is cheaper, but inf - inf is NaN too
         raise InputError("scores contain NaN: the network has diverged; lower the learning rate or scale the features.")
 
 
@@ -337,11 +358,19 @@ def checked_labels(scores: Tensor, y: Tensor, n_classes: int) -> Tensor:
             f"y must have shape {tuple(scores.shape[:-1])} to match scores {tuple(scores.shape)}, got {tuple(y.shape)}."
         )
     y = y.long()
-    if y.numel() and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
+    if y.numel() and _holds(((y < 0) | (y >= n_classes)).any()):
         raise InputError(
             f"labels must be in 0 ... {n_classes - 1} for these scores, got {int(y.min())} ... {int(y.max())}."
         )
     return y
+
+
+def _holds(condition: Tensor) -> bool:
+    """Return whether a condition holds; False where its value cannot be known, as under ``vmap``."""
+    try:
+        return bool(condition)
+    except RuntimeError:
+        return False
 
 
 def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
@@ -397,7 +426,7 @@ def signs_of_label(scores: Tensor, y: Tensor) -> Tensor:
     >>> signs_of_label(torch.zeros(3), torch.tensor(1))
     tensor([-1.,  1., -1.])
     """
-    return torch.full_like(scores, -1.0).scatter_(-1, y.unsqueeze(-1), 1.0)
+    return torch.full_like(scores, -1.0).scatter(-1, y.unsqueeze(-1), 1.0)
 
 
 def one_versus_all(phi: MarginFunction, scores: Tensor, y: Tensor) -> Tensor:

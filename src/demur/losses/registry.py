@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
@@ -22,11 +22,15 @@ from demur.losses.loss import Hyper, Loss, reject_score_rule, rejector_rule
 from demur.named_classes import NamedClasses
 from demur.rules import Decision
 
+if TYPE_CHECKING:
+    from demur.losses.loss_module import LossModule
+
 __all__ = [
     "FunctionLoss",
     "LossFunction",
     "RuleFunction",
     "RuleName",
+    "as_module",
     "available",
     "get",
     "load_object",
@@ -199,6 +203,71 @@ def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | Ru
             "such as nn.CrossEntropyLoss(reduction='none') for a loss of torch."
         )
     return FunctionLoss(subject, rule or "softmax")
+
+
+def as_module(
+    loss: str | Loss | type[Loss] | LossFunction,
+    *,
+    cost: Hyper | None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    class_weight: Any = None,
+    class_dim: int = 1,
+) -> LossModule:
+    """Return a loss as a ``torch.nn.Module`` of scores and labels, with the arguments of ``nn.CrossEntropyLoss``.
+
+    It takes the place of ``nn.CrossEntropyLoss`` in skorch, Lightning, Hugging Face's ``Trainer`` and loops of your
+    own. It computes in single precision under autocast, compiles with ``torch.compile(fullgraph=True)``, and waits for
+    no GPU: the values of labels and scores are not checked.
+
+    Parameters
+    ----------
+    loss : str, Loss, Loss class or callable
+        As for :func:`resolve`.
+    cost : float or tensor broadcasting against the labels, optional
+        The cost of one rejection, for losses that are trained for it.
+    reduction : {"mean", "sum", "none"}
+        "mean" divides by the number of labels that are not ignored, or by the sum of their class weights.
+    ignore_index : int
+        Examples with this label do not count.
+    label_smoothing : float in [0, 1)
+        Weight of the uniform distribution in the labels. The probabilities of "ce" are corrected for it; those of
+        other losses are then less certain than they should be.
+    class_weight : array of shape (n_classes,), optional
+        Weight of each class. The probabilities are then those of classes with such frequencies.
+    class_dim : int, default=1
+        Axis of the classes in the scores: 1 for (N, n_outputs) and for images (N, n_outputs, H, W), -1 for tokens
+        (N, length, n_outputs).
+
+    Returns
+    -------
+    LossModule
+        Called with scores and integer labels, or with soft labels: class probabilities on the axis ``class_dim``, for
+        which the loss is the expected one. Its attribute ``loss`` decides: ``module.loss.decide(scores, cost)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> criterion = as_module("ce", ignore_index=255)
+    >>> scores, y = torch.zeros(2, 4, 8, 8), torch.full((2, 8, 8), 255)
+    >>> y[:, :4] = 3
+    >>> criterion(scores, y)  # log 4
+    tensor(1.3863)
+    >>> as_module("ova+log", reduction="none")(torch.zeros(1, 3), torch.tensor([[0.5, 0.5, 0.0]]))  # 3 log 2
+    tensor([2.0794])
+    """
+    from demur.losses.loss_module import LossModule  # which imports torch
+
+    return LossModule(
+        resolve(loss),
+        cost=cost,
+        reduction=reduction,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        class_weight=class_weight,
+        class_dim=class_dim,
+    )
 
 
 def load_object(path: str) -> Any:

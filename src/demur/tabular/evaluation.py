@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +38,9 @@ from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
 from demur.tabular.table_model import TableModel, answer_confidence
 
 __all__ = ["Case", "Evaluation", "evaluate_table"]
+
+_AT_ONCE = 1 << 22
+"""Largest number of scores in memory at once."""
 
 _MOST_WARNINGS = 3
 """Badly served classes with a sentence of their own."""
@@ -87,6 +90,9 @@ class Evaluation:
     cost_adjustable : bool
         Whether Chow's rule decides, so that another cost needs no refit.
     proba : array of shape (n, n_classes), or None
+        Also None where they would take much memory: ``top`` has what is shown of them.
+    top : array of shape (n, 3), or None
+        The probability of each row's label, the position of the next most probable class, and its probability.
     explanation : str, or None
         How the rule decides, in a sentence.
     rows : pyarrow.Table, or None
@@ -136,6 +142,7 @@ class Evaluation:
     cost: float | None
     cost_adjustable: bool = False
     proba: FloatArray | None = None
+    top: FloatArray | None = None
     explanation: str | None = None
     rows: pa.Table | None = None
     row_numbers: Sequence[object] | AnyArray | None = None
@@ -185,6 +192,8 @@ class Evaluation:
             raise InputError(f"proba must have shape {(len(true), len(names))}, got {values.shape}.")
         rows = more.pop("rows", None)
         table = rows if rows is None or isinstance(rows, pa.Table) else pa.table(rows)
+        if values is not None:
+            more["top"] = _top(values, found.label)
         result = cls(names, true, found, price, proba=values, rows=table, outside=outside, **more)
         if result.cost_adjustable and (price is None or (result.at(price).decision.reject != found.reject).any()):
             raise InputError(f"cost_adjustable=True needs decisions of Chow's rule at the cost, got cost {cost}.")
@@ -215,7 +224,8 @@ class Evaluation:
         """Rows in and out of scope: their numbers, accuracy in scope, and how well out-of-scope rows are told apart.
 
         ``auroc`` is the probability that a row in scope has a higher probability of being in scope (or a higher
-        confidence, where there is no such probability) than one out of scope; None without rows of both kinds. None altogether without a label for out-of-scope rows.
+        confidence, where there is no such probability) than one out of scope; None without rows of both
+        kinds. None altogether without a label for out-of-scope rows.
         """
         if self.outside is None:
             return None
@@ -329,13 +339,14 @@ class Evaluation:
     @cached_property
     def answer_confidence(self) -> FloatArray:
         """The confidence of each answer, as ``demur predict`` writes it: :func:`answer_confidence`."""
-        return answer_confidence(self.decision, self.proba, self.cost_adjustable)
+        first = None if self.top is None else self.top[:, 0]
+        return answer_confidence(self.decision, first, self.cost_adjustable)
 
     @cached_property
     def reliability(self) -> ReliabilityBins | None:
         """Confidence against accuracy over the rows that are not novel, answered or not; None without probabilities."""
         known = slice(None) if self.decision.novel is None else ~self.decision.novel
-        if self.proba is None or not len(self.wrong[known]):
+        if self.top is None or not len(self.wrong[known]):
             return None
         return ReliabilityBins.from_confidence(self.answer_confidence[known], ~self.wrong[known])
 
@@ -395,9 +406,8 @@ class Evaluation:
         cases = []
         for row, shown_columns in zip(chosen.tolist(), columns, strict=True):
             answer, second, second_confidence = int(self.decision.label[row]), None, None
-            if self.proba is not None:
-                others = np.where(np.arange(len(self.class_names)) == answer, -np.inf, self.proba[row])
-                second, second_confidence = names[int(others.argmax())], float(others.max())
+            if self.top is not None:
+                second, second_confidence = names[int(self.top[row, 1])], float(self.top[row, 2])
             number = row + 1 if self.row_numbers is None else self.row_numbers[row]
             confidence, true = float(self.answer_confidence[row]), names[int(self.true[row])]
             cases.append(Case(str(number), true, names[answer], confidence, second, second_confidence, shown_columns))
@@ -584,8 +594,12 @@ def evaluate_table(
     data = LabelledTable.of(table, model.target, where)
     if group is not None and group not in table.column_names:
         raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(table.column_names)}")
-    decision, scores = model.decide_and_score(data.rows, None if assumed else cost, prices=prices, where=where)
-    asking = None
+    step, asking, top = max(1, _AT_ONCE // len(model.classes)), None, None
+    if len(data.labels) <= step or model.asks_experts:
+        decision, scores = model.decide_and_score(data.rows, None if assumed else cost, prices=prices, where=where)
+    else:
+        decision, top = _decide_in_parts(model, data.rows, None if assumed else cost, step, where)
+        scores = None
     if model.asks_experts:
         decision, asking = _asking(model, data, decision, prices)
     numbers = None
@@ -598,6 +612,7 @@ def evaluate_table(
         classes=model.classes,
         cost=model.cost if cost is None else cost,
         proba=scores if model.has_proba else None,
+        top=top,
         cost_adjustable=model.cost_adjustable,
         explanation=model.explain() if asking is None else asking.rule(),
         rows=data.rows.select(sorted(data.rows.column_names, key=lambda name: name not in texts)),
@@ -611,6 +626,27 @@ def evaluate_table(
         asking=asking,
         out_of_scope=model.facts.get("out_of_scope", {}).get("label"),
     )
+
+
+def _decide_in_parts(
+    model: TableModel, rows: pa.Table, cost: float | None, step: int, where: str
+) -> tuple[Decision[AnyArray], FloatArray | None]:
+    """Decide for rows and classes whose scores together would take much memory."""
+    decisions, tops = [], []
+    for start in range(0, rows.num_rows, step):
+        decision, scores = model.decide_and_score(rows.slice(start, step), cost, where=where, first=start)
+        decisions.append(replace(decision, costs=None))
+        tops.append(_top(scores, decision.label))
+    held = {one.name: [getattr(decision, one.name) for decision in decisions] for one in fields(Decision)}
+    joined = Decision(**{name: np.concatenate(parts) for name, parts in held.items() if parts[0] is not None})
+    return joined, np.concatenate(tops) if model.has_proba else None
+
+
+def _top(scores: FloatArray, label: NDArray[np.integer[Any]]) -> FloatArray:
+    """Return the score of each row's label, the position of the best other class, and its score."""
+    rows, others = np.arange(len(scores)), np.array(scores, dtype=np.float64)
+    others[rows, label] = -np.inf
+    return np.column_stack([scores[rows, label], others.argmax(axis=1), others.max(axis=1)])
 
 
 def _asking(

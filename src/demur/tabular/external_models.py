@@ -1,5 +1,6 @@
 """Models made elsewhere: fitted classifiers of scikit-learn's interface, and files with their probabilities."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -14,8 +15,10 @@ from demur.array_types import AnyArray, Estimator
 from demur.columns.frames import TableError, as_table, did_you_mean, listed, shown
 from demur.columns.schema import LARGEST, Column, Schema, as_type, kind_of_type
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
+from demur.estimators.torch_classifier import TrainedNetwork
 from demur.rules import Rule
-from demur.tabular.class_labels import LabelledTable, class_texts, label_type
+from demur.tabular.array_files import StoredRows
+from demur.tabular.class_labels import LabelledTable, check_classes, class_texts, label_type
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
 from demur.tabular.table_files import Source
 from demur.tabular.table_model import Reads, TableModel, free_label
@@ -54,6 +57,8 @@ def wrap_estimator(
     name = target or schema.target or "class"
     used, reads = _columns_for(estimator, schema.without(name))
     used, data, rows = replace(used, target=name), None, None
+    if isinstance(_inner(estimator), TrainedNetwork):
+        _inner(estimator).predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are
     if calibrate is not None:
         data = LabelledTable.of(as_table(calibrate), name, "the table to calibrate on")
         rows = model_input(used, data.rows, reads, data.name)
@@ -247,10 +252,10 @@ def _as_classes(labels: NDArray[np.str_], classes: AnyArray) -> AnyArray:
     return found
 
 
-def refusal(error: Exception, estimator: Estimator, where: str) -> TableError:
-    """Return an estimator's error about rows as one sentence."""
+def refusal(error: Exception, estimator: Estimator, where: str, first: int = 0) -> TableError:
+    """Return an estimator's error about rows as one sentence; ``first`` rows come before them."""
     if isinstance(error, UserError):
-        return TableError(str(error))
+        return TableError(renumbered(str(error), first))
     words = str(error).strip().split("\n")[0].rstrip(".: ")
     return TableError(f"{where}: the {_name(_inner(estimator))} refuses these rows: {words}")
 
@@ -259,7 +264,9 @@ def _name(estimator: Estimator) -> str:
     return type(estimator).__name__
 
 
-def fit_proba(path: Source, target: str, *, kind: str | None = None, **options: Any) -> FittedFile:
+def fit_proba(
+    path: Source, target: str, *, kind: str | None = None, all_classes: bool = False, **options: Any
+) -> FittedFile:
     r"""Fit calibration and a rule on a file with a number for each class, and the true label, of each row.
 
     The model reads files with the same columns; it can predict, be evaluated, served, exported and monitored.
@@ -268,11 +275,16 @@ def fit_proba(path: Source, target: str, *, kind: str | None = None, **options: 
     ----------
     path : path, "-" or binary stream
         A table with a column for each class, named like the class, ``cat`` or with the same text before or after it
-        in all of them, ``proba:cat``; and one with the labels. Other columns are set aside.
+        in all of them, ``proba:cat``; and one with the labels. Other columns are set aside. Or a NumPy file: the
+        columns of its matrix are the classes. Labels are then column numbers, or the classes are sorted. A .npy file is
+        not loaded into memory.
     target : str
-        The column with the labels.
+        The column with the labels; of ``labels``, if they are in another file.
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}, optional
         What the numbers are; detected by default. Probabilities whose kind is given are divided by their sum.
+    all_classes : bool, default False
+        Whether every other column of numbers of a table is a class, also without a labelled row. Those of a matrix
+        always are.
     **options
         The fields of :class:`FitOptions` that are about data, decision and validation. ``keep`` names columns of
         classes that no row has as its label, ``drop`` columns that are not classes.
@@ -292,19 +304,47 @@ def fit_proba(path: Source, target: str, *, kind: str | None = None, **options: 
     >>> fitted.model.predict_proba(pa.table({"cat": [-0.1], "dog": [-2.5]})).round(2)
     array([[0.77, 0.23]])
     """
-    file = TrainingFile.read(path, target, FitOptions(**options))
+    file = TrainingFile.read(path, target, FitOptions(**options), outputs=True)
     data, spec = file.data, file.spec
-    by_class, aside = class_columns(data.rows, target, data.classes, keep=spec.keep, drop=spec.roles)
+    if file.matrix is None:
+        keep = data.rows.column_names if all_classes else spec.keep
+        by_class, aside = class_columns(data.rows, target, data.classes, keep=keep, drop=spec.roles)
+    else:
+        by_class, aside = _places(data, file.matrix[:1].shape[1]), {}
+    if len(by_class) < 2:
+        check_classes(data.labels, target)
     classes = list(by_class)
     schema = Schema(tuple(Column(name, "number") for name in by_class.values()), target, aside)
-    values = schema.encode(data.rows)
-    given, notes = _probabilities(values, classes, kind, data)
+    if file.matrix is None:
+        stored = StoredRows(schema.encode(data.rows))
+    else:
+        stored = file.matrix.take(columns=np.array([int(name) for name in schema.names]))
+    given, notes = _probabilities(stored, classes, kind, data)
     unseen = sorted(set(classes) - set(data.classes))
     if unseen:
         notes.append(f"no row has the label {listed(unseen)}, which the model can answer nevertheless.")
 
-    fitted, _ = file.fit(schema, np.arange(float(len(values))).reshape(-1, 1), given)
+    fitted, _ = file.fit(schema, np.arange(float(len(stored))).reshape(-1, 1), given)
+    used = fitted.model.facts["calibrated_on"]
+    if used < fitted.model.facts["rows"]:
+        notes.append(f"the calibration was fitted on {used:,} of the rows, drawn at random.")
     return replace(fitted, notes=tuple(notes))
+
+
+def _places(data: LabelledTable, width: int) -> dict[str, str]:
+    """Return the column of each class in a matrix: labels are column numbers, or as many classes as columns, sorted."""
+    numbers, labels = [str(number) for number in range(width)], data.classes
+    if not set(labels) <= set(numbers):
+        if len(labels) != width:
+            raise TableError(
+                f"{data.name} has {width:,} columns, and {shown(data.target)} holds {len(labels):,} classes, "
+                f"{listed(labels)}: give column numbers from 0 to {width - 1}, or labels of all classes, which are "
+                "sorted to match the columns"
+            )
+        if label_type(data.rows[data.target], data.target) in ("integer", "number"):
+            labels = sorted(labels, key=float)
+        return dict(sorted(zip(labels, numbers, strict=True)))
+    return {number: number for number in sorted(numbers)}
 
 
 def fit_answers(
@@ -410,31 +450,45 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, c
 
 
 def _probabilities(
-    values: NDArray[np.float64], classes: list[str], kind: str | None, data: LabelledTable
+    stored: StoredRows, classes: list[str], kind: str | None, data: LabelledTable
 ) -> tuple[Any, list[str]]:
     """Return the classifier that reads the numbers, and a note about their kind."""
     from demur.estimators.precomputed_probabilities import (
         PROBA_KINDS,
         PrecomputedProbabilities,
+        StoredOutputs,
         find_kind,
         rounding_of,
     )
 
-    notes, tolerance, kinds = [], None, ", ".join(PROBA_KINDS)
+    notes, tolerance, kinds, first = [], None, ", ".join(PROBA_KINDS), 0
     if kind is not None and kind not in PROBA_KINDS:
         raise InputError(f"there is no kind {kind!r} of numbers; choose one of {kinds}.")
     try:
         if kind is None:
+            values = next(stored.chunks())[1]
             known = values[~np.isnan(values).all(axis=1)]
             kind, tolerance = find_kind(known), rounding_of(known)
             notes.append(f"the numbers are taken for {kind} ({PROBA_KINDS[kind]}): --proba-kind says otherwise.")
         estimator = PrecomputedProbabilities(np.array(classes), kind, tolerance)
-        estimator.predict_proba(values)
+        for first, values in stored.chunks():  # noqa: B007 # the message needs it
+            estimator.check(values)
     except InputError as error:
         where = f"{data.name}, counting rows with a label" if data.n_unlabelled else data.name
-        problem = str(error).rstrip(".")
+        problem = renumbered(str(error).rstrip("."), first)
         raise TableError(f"{where}: {problem}; correct it, or give --proba-kind, one of {kinds}") from None
-    return estimator, notes
+    return StoredOutputs(estimator, stored), notes
+
+
+def renumbered(problem: str, first: int) -> str:
+    """Return a sentence that begins with the number of a row in a chunk, with its number in the file.
+
+    Examples
+    --------
+    >>> renumbered("row 2 sums to 0", 65_536)
+    'row 65,538 sums to 0'
+    """
+    return re.sub(r"^row ([\d,]+)", lambda found: f"row {int(found[1].replace(',', '')) + first:,}", problem)
 
 
 def class_columns(

@@ -18,6 +18,7 @@ from demur.columns.frames import TableError, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
 from demur.rules import CostMatrix, Rule
+from demur.tabular.array_files import StoredRows
 from demur.tabular.class_labels import (
     LabelledTable,
     check_classes,
@@ -26,7 +27,14 @@ from demur.tabular.class_labels import (
     label_type,
     writable_type,
 )
-from demur.tabular.table_files import Source, open_table, read_labelled, read_table, source_name
+from demur.tabular.table_files import (
+    Source,
+    open_table,
+    read_labelled,
+    read_labels,
+    read_table,
+    source_name,
+)
 
 if TYPE_CHECKING:
     from demur.estimators.splitting import Partition
@@ -44,6 +52,10 @@ __all__ = [
     "model_names",
     "read_cost_matrix",
 ]
+
+_MOST_OUTPUTS = 1 << 24
+"""Numbers that given outputs are calibrated on: 16,777 rows of 1,000 classes. They determine a temperature to about
+1 %, and the memory stays small."""
 
 _FOLDS = 5
 """A rule that is fitted gets a fifth of the rows."""
@@ -92,6 +104,8 @@ class FitOptions:
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
         For :func:`fit_proba`: as for :class:`~demur.RejectOption`.
+    labels : path, optional
+        File with the labels of the rows, and possibly groups and times, if the data have none.
     time_budget : float or None
         Seconds for the training; None for no limit.
     seed : int, default=0
@@ -120,6 +134,7 @@ class FitOptions:
     decimal: str | None = None
     dayfirst: bool | None = None
     calibration: str | None = "auto"
+    labels: Source | None = None
     time_budget: float | None = 90.0
     seed: int = 0
     verbose: int = 0
@@ -149,6 +164,11 @@ class FitOptions:
     def in_scope(self, labels: NDArray[np.str_]) -> NDArray[np.str_]:
         """Return the labels that are classes."""
         return np.asarray(labels[labels != (self.out_of_scope or "")])
+
+    def scope_facts(self, labels: NDArray[np.str_]) -> ByName:
+        """Return the label of out-of-scope rows and their number, if there is such a label."""
+        label = self.out_of_scope
+        return {} if label is None else {"out_of_scope": {"label": label, "rows": int((labels == label).sum())}}
 
     def rule_for(self, rows: LabelledTable, classes: list[str]) -> Rule | None:
         """Return the rule for these classes, with the groups of these rows that a guarantee holds in."""
@@ -208,17 +228,21 @@ class TrainingFile:
     spec : FitOptions
     notation : dict
         How the file writes decimals and dates, for the schema.
+    matrix : StoredRows, optional
+        Features that are not in ``data``: the columns 0, 1, 2, ... of the same rows of a NumPy file.
     """
 
     data: LabelledTable
     spec: FitOptions
     notation: ByName
+    matrix: StoredRows | None = None
 
     @classmethod
-    def read(cls, path: Source, target: str, spec: FitOptions) -> "TrainingFile":
-        """Read a file, after its header was checked against the options."""
+    def read(cls, path: Source, target: str, spec: FitOptions, *, outputs: bool = False) -> "TrainingFile":
+        """Read a file, after its header was checked against the options; ``outputs`` are left in a NumPy file."""
         with open_table(path, delimiter=spec.delimiter, decimal=spec.decimal, dayfirst=spec.dayfirst) as reader:
-            check_target(target, reader.columns, reader.name)
+            if spec.labels is None:
+                check_target(target, reader.columns, reader.name)
             if spec.experts is not None:
                 from demur.tabular.expert_columns import ExpertColumns
 
@@ -227,18 +251,27 @@ class TrainingFile:
                 experts = ExpertColumns.of(spec.experts, spec.capacity, reader.columns, reader.name, uses)
                 spec = replace(spec, experts=experts)
             for name in (*spec.keep, *spec.text, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])):
-                if name not in reader.columns:
+                if name not in reader.columns and spec.labels is None:
                     hint, columns = did_you_mean(name, reader.columns), listed(reader.columns)
                     raise TableError(f"there is no column {shown(name)}{hint}: {reader.name} has {columns}")
             if target in spec.roles:
                 raise TableError(f"column {shown(target)} cannot be the target: {spec.roles[target]}")
             if spec.model != "auto":
                 check_model(spec.model)
-            table = reader.read()
+            matrix = reader.matrix if outputs else None
+            table = reader.read() if matrix is None else reader.read_others(matrix)
             notation = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
+        if spec.labels is not None:
+            labels = read_labels(spec.labels, target, table.num_rows if matrix is None else len(matrix))
+            columns = table.drop_columns([name for name in labels.column_names if name in table.column_names])
+            table = pa.table({name: one[name] for one in (columns, labels) for name in one.column_names})
         data = LabelledTable.of(table, target, source_name(path))
-        check_classes(spec.in_scope(data.labels), target)
-        return cls(data, spec, notation)
+        if not outputs:
+            check_classes(spec.in_scope(data.labels), target)
+        elif matrix is not None and data.n_unlabelled:
+            labelled = [label is not None for label in class_texts(table[target])]
+            matrix = matrix.take(rows=np.flatnonzero(labelled))
+        return cls(data, spec, notation, matrix)
 
     def fit(self, schema: Schema, compared: Features, given: Any = None) -> tuple[FittedFile, NDArray[np.int64]]:
         """Hold rows out and fit a model on the others; return both, and which rows these are.
@@ -249,7 +282,7 @@ class TrainingFile:
             To read the test table with; a model that is trained learns its own from the training rows.
         compared : table or array
             Rows that are equal in it may be copies, which stay on one side.
-        given : PrecomputedProbabilities or AnswerClassifier, optional
+        given : StoredOutputs or AnswerClassifier, optional
             Reads what another model said, in the columns of this schema, instead of a model that is trained.
         """
         data, spec, known = self.data, self.spec, None if given is None else schema
@@ -260,7 +293,8 @@ class TrainingFile:
             groups = np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
         train, held_out = self._split(replace(schema, **self.notation), compared, groups, classes)
         started, of_train = time.perf_counter(), None if groups is None else groups[train]
-        model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, given=given)
+        more: ByName = {"given": given, "numbers": train if hasattr(given, "outputs") else None}
+        model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, **more)
         model.facts["rows_without_label"] = data.n_unlabelled
         aside = {**model.schema.set_aside, **spec.roles}
         model = replace(model, schema=replace(model.schema, set_aside=aside, **self.notation))
@@ -285,7 +319,19 @@ class TrainingFile:
         else:
             times = self._times(spec.time_split)
             parts = hold_out_latest(times, compared, data.labels, spec.holdout, groups=groups)
-        return parts.train, data.rows.take(parts.aside) if len(parts.aside) else None
+        return parts.train, self._rows(parts.aside, schema) if len(parts.aside) else None
+
+    def _rows(self, chosen: NDArray[np.int64], schema: Schema) -> pa.Table:
+        """Return some of the rows, with the features of a matrix as columns."""
+        table = self.data.rows.take(chosen)
+        if self.matrix is None:
+            return table
+        values = np.empty((len(chosen), len(schema.names)), dtype=np.float32, order="F")
+        stored = self.matrix.take(columns=np.array([int(name) for name in schema.names]))
+        for start, part in stored.chunks(of=chosen):
+            values[start : start + len(part)] = part
+        columns = dict(zip(schema.names, map(pa.array, values.T), strict=True))
+        return pa.table({name: table[name] for name in table.column_names} | columns)
 
     def _times(self, name: str) -> NDArray[np.float64]:
         """Return the time of each row, as a number."""
@@ -402,14 +448,16 @@ def _fit_rows(
     groups: AnyArray | None = None,
     classes: Collection[str] = (),
     given: Any = None,
+    numbers: NDArray[np.int64] | None = None,
 ) -> "TableModel":
-    """Fit a model on labelled rows, or calibrate given probabilities on them.
+    """Fit a model on labelled rows, or calibrate given outputs of rows that have these numbers.
 
     ``classes`` are those of the whole file: an expert may answer a class that these rows do not have.
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    check_classes(spec.in_scope(data.labels), data.target)
+    if numbers is None:
+        check_classes(spec.in_scope(data.labels), data.target)
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes} - {spec.out_of_scope})
     rule = spec.rule_for(data, known)
@@ -419,11 +467,16 @@ def _fit_rows(
         return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles], text=spec.text)
 
     # Equal probabilities, votes above all, do not make one row a copy of another.
-    numbers = np.arange(float(len(data.labels))).reshape(-1, 1)
-    compared = data.rows.select(learned(data.rows).names) if given is None else numbers
+    order = np.arange(len(data.labels)) if numbers is None else numbers
+    compared = data.rows.select(learned(data.rows).names) if given is None else order.reshape(-1, 1)
     parts = _rows_for_rule(rule, compared, data.labels, groups)
+    if numbers is not None and len(parts.aside) and spec.calibration not in ("isotonic", "sigmoid"):
+        # A temperature needs few rows, and a guarantee gains by more.
+        parts = parts._replace(train=parts.aside, aside=parts.train)
     own = learned(data.take(parts.train).rows)
-    if getattr(given, "reads", "numbers") == "numbers":
+    if numbers is not None:
+        codes = order.reshape(-1, 1).astype(np.float64)
+    elif given is None:
         codes = own.encode(data.rows, where=data.name)
         codes[np.abs(codes) > LARGEST] = np.nan
     else:
@@ -438,7 +491,9 @@ def _fit_rows(
             fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
         else:
             fitted = training.fit_with_rule(given)
-    counts = {name: int((data.labels[parts.train] == name).sum()) for name in fitted.classes.tolist()}
+    counts = dict.fromkeys(fitted.classes.tolist(), 0)
+    names, sizes = np.unique(spec.in_scope(data.labels[parts.train]), return_counts=True)
+    counts |= dict(zip(names.tolist(), sizes.tolist(), strict=True))
     facts = {
         "model": spec.model if given is None else "given",
         "model_in_words": words,
@@ -446,11 +501,7 @@ def _fit_rows(
         "rows_for_the_rule": len(parts.aside),
         "classes": counts,
     }
-    if spec.out_of_scope is not None:
-        facts["out_of_scope"] = {
-            "label": spec.out_of_scope,
-            "rows": int((data.labels[parts.train] == spec.out_of_scope).sum()),
-        }
+    facts |= spec.scope_facts(data.labels[parts.train])
     kind = writable_type(fitted.classes, label_type(data.rows[data.target], data.target))
     return replace(fitted, label_type=kind, facts={**facts, **fitted.facts})
 
@@ -488,6 +539,8 @@ class _Training:
 
     def fit_with_rule(self, given: Any) -> "TableModel":
         """Fit a classifier that declines, or calibrate ``given`` probabilities, and fit the rule."""
+        from sklearn.frozen import FrozenEstimator
+
         from demur.estimators import RejectClassifier, RejectOption
         from demur.tabular.table_model import TableModel, free_label
 
@@ -506,16 +559,20 @@ class _Training:
             classifier = RejectOption(
                 classifier, cost=spec.cost, rule=own, calibration=calibration, novelty=None, **scope
             )
-        train = self.parts.train
-        classifier.set_params(reject_label=free_label(self.labels))
+        train = self._calibration_rows(given)
+        numbered = hasattr(given, "outputs")
+        classifier.set_params(reject_label=free_label(given.classes_ if numbered else self.labels))
         classifier.fit(features[train], self.labels[train], **self._of("groups", self.groups, train))
         if len(aside):
             self._fit_rule(classifier, features, None if novelty is None else novelty.novel(self.codes))
         if given is None:
             return TableModel(self.schema, classifier, dense, novelty=novelty)
-        facts = {"proba_kind": given.kind}
-        if given.kind != "answers":
-            facts["temperature"] = getattr(classifier.calibrator_, "temperature_", given.temperature)
+        facts: ByName = {"proba_kind": given.kind}
+        if numbered:
+            outputs = given.outputs
+            classifier.estimator = classifier.estimator_ = FrozenEstimator(outputs)  # which new rows are given to
+            facts["temperature"] = getattr(classifier.calibrator_, "temperature_", outputs.temperature)
+            facts["calibrated_on"] = len(train)
         return TableModel(self.schema, classifier, facts=facts, reads=given.reads)
 
     def _of(self, name: str, values: AnyArray | None, rows: NDArray[np.int64]) -> ByName:
@@ -546,24 +603,33 @@ class _Training:
             classifier.rule.groups = classifier.fitted_rule_.groups = None
 
     def _frozen(self, given: Any) -> tuple[Any, str | None]:
-        """Return given probabilities as a classifier that is not fitted again, and the calibration that is left to do.
+        """Return given outputs as a classifier that is not fitted again, and the calibration that is left to do.
 
         Answers are fitted, which calibrates them. Logits get their temperature here: as probabilities, large ones would
-        be 0 and 1.
+        be 0 and 1. Curves come on top of it.
         """
         from sklearn.frozen import FrozenEstimator
 
         from demur.calibration import TemperatureScaling
         from demur.estimators.precomputed_probabilities import LOG_KINDS
 
-        calibration, train = self.spec.calibration, self.parts.train
         if given.kind == "answers":
             return given, None
-        if given.kind in LOG_KINDS and calibration in ("auto", "temperature"):
+        calibration, train, outputs = self.spec.calibration, self._calibration_rows(given), given.outputs
+        if outputs.kind in LOG_KINDS and calibration is not None:
             y = np.searchsorted(given.classes_, self.labels[train])
-            scaling = TemperatureScaling(from_logits=True).fit(given.logits(self.codes[train]), y)
-            given.temperature, calibration = scaling.temperature_, None
+            logits = outputs.logits(given.numbers(self.codes[train]))
+            outputs.temperature = TemperatureScaling(from_logits=True).fit(logits, y).temperature_
+            calibration = None if calibration in ("auto", "temperature") else calibration
         return FrozenEstimator(given), calibration
+
+    def _calibration_rows(self, given: Any) -> NDArray[np.int64]:
+        """Return the rows to train on; given outputs are calibrated on some of them if there are many."""
+        train = self.parts.train
+        most = max(1, _MOST_OUTPUTS // len(given.classes_)) if hasattr(given, "outputs") else len(train)
+        if len(train) <= most:
+            return train
+        return np.sort(np.random.default_rng(self.spec.seed).choice(train, most, replace=False))
 
     def fit_with_experts(self, answers: dict[str, NDArray[np.object_]]) -> "TableModel":
         """Fit a classifier that asks experts, given their answers of shape (n_rows, n_people)."""

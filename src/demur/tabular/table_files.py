@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
+from zipfile import BadZipFile
 
 import pyarrow as pa
 
 from demur.columns.frames import TableError, check_names, listed, plain_table, shown, vector_names
 from demur.columns.schema import Schema, as_type
-from demur.tabular.class_labels import class_texts
+from demur.tabular.array_files import StoredRows, array_table, arrays_of
+from demur.tabular.class_labels import check_target, class_texts
 from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "open_raw",
     "open_table",
     "read_labelled",
+    "read_labels",
     "read_table",
     "source_name",
 ]
@@ -39,6 +42,9 @@ _Batches: TypeAlias = Callable[[list[str], int], Iterator[pa.RecordBatch]]
 
 _HEAD = 1 << 16
 
+_AT_ONCE = 1 << 23
+"""Largest number of cells in a chunk."""
+
 
 @contextmanager
 def _explained(name: str, what: str) -> Iterator[None]:
@@ -47,7 +53,16 @@ def _explained(name: str, what: str) -> Iterator[None]:
         yield
     except TableError:
         raise
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, EOFError, zlib.error) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+        EOFError,
+        zlib.error,
+        BadZipFile,
+    ) as error:
         reason = str(error).rstrip(". ")
         problem = f"{name} cannot be read as a {what}; it is truncated, damaged or too large ({reason})"
         raise TableError(f"{problem}: write or copy it again") from error
@@ -86,6 +101,11 @@ class TableReader:
         """Whether dates such as 1.2.2024 begin with the day; None as for ``decimal``."""
         return self._content.dayfirst
 
+    @property
+    def matrix(self) -> StoredRows | None:
+        """The columns 0, 1, 2, ... of a NumPy file, as they are stored."""
+        return getattr(self._content, "matrix", None)
+
     def __enter__(self) -> Self:
         return self
 
@@ -98,6 +118,12 @@ class TableReader:
         if not table.num_rows:
             raise self._no_rows()
         return table
+
+    def read_others(self, matrix: StoredRows) -> pa.Table:
+        """Return the columns that are not in the matrix."""
+        width = matrix[:1].shape[1]
+        types = {name: kind for name, kind in self.columns.items() if name not in {*map(str, range(width))}}
+        return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
 
     def chunks(self, columns: Mapping[str, pa.DataType] | None = None, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
         """Return the table in chunks, in bounded memory.
@@ -128,7 +154,7 @@ class TableReader:
         missing = [name for name in (*columns, *copied) if name not in self.columns]
         if missing:
             raise TableError(f"{self.name} has no column {listed(missing)}: it has {listed(self.columns)}")
-        empty = True
+        empty, rows = True, max(1, min(rows, _AT_ONCE // max(1, len(columns))))
         for batch, copies in self._content.chunks(columns, copied, rows):
             for start in range(0, batch.num_rows, rows):
                 empty = False
@@ -156,11 +182,13 @@ class ArrowContent:
     schema : pyarrow.Schema
     batches : callable
         Returns the record batches, given the columns to read and the largest number of rows of each.
+    matrix : StoredRows, optional
+        The columns 0, 1, 2, ... as they are stored in a NumPy file.
     """
 
     decimal = dayfirst = None
 
-    def __init__(self, name: str, schema: pa.Schema, batches: _Batches) -> None:
+    def __init__(self, name: str, schema: pa.Schema, batches: _Batches, matrix: StoredRows | None = None) -> None:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
@@ -168,7 +196,7 @@ class ArrowContent:
         self._stored = {name: vector_names(name, vectors[name]) if name in vectors else [name] for name in schema.names}
         schema = plain_table(schema.empty_table()).schema if vectors else schema
         self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in schema}
-        self.name, self._schema, self._batches = name, schema, batches
+        self.name, self._schema, self._batches, self.matrix = name, schema, batches, matrix
 
     def read(self) -> pa.Table:
         """Return all rows."""
@@ -221,10 +249,16 @@ def _arrow_stream(stream: BinaryIO, name: str) -> ArrowContent:
     return ArrowContent(name, file.schema, lambda names, rows: iter(file))
 
 
+def _arrays(stream: BinaryIO, name: str) -> ArrowContent:
+    return ArrowContent(name, *array_table(arrays_of(stream, name), name))
+
+
 FORMATS: dict[bytes, Callable[[BinaryIO, str], ArrowContent]] = {
     b"PAR1": _parquet,
     b"ARROW1": _arrow_file,
     b"\xff\xff\xff\xff": _arrow_stream,
+    b"\x93NUMPY": _arrays,
+    b"PK\x03\x04": _arrays,
 }
 """The first bytes of each format with types, and what opens it; everything else is CSV."""
 
@@ -238,7 +272,7 @@ _COMPRESSIONS: dict[bytes, Callable[[BinaryIO], Any]] = {
 """The first bytes of each compression, and what opens it."""
 
 _FOREIGN = {
-    rb"PK\x03\x04|PK\x05\x06|\xd0\xcf\x11\xe0": "a zip archive or an Excel workbook",
+    rb"PK\x05\x06|\xd0\xcf\x11\xe0": "a zip archive or an Excel workbook",
     rb"\s*(\{\s*(\"|\}|$)|\[\s*[\[{\"\]])": "JSON",
     rb"\s*<(!doctype|html|head|body|\?xml)\b": "a web page or XML",
 }
@@ -344,8 +378,8 @@ def open_table(
 ) -> TableReader:
     r"""Open a table, to look at its columns before reading it once.
 
-    CSV (delimited by ``, ; |``, tab or space), Parquet, Arrow and Feather are detected by their content, and so are
-    gzip, bzip2, xz, zstd and lz4. Text may be UTF-8, UTF-16 with its mark, or Windows-1252.
+    CSV (delimited by ``, ; |``, tab or space), Parquet, Arrow, Feather and NumPy's .npy and .npz are detected by their
+    content, and so are gzip, bzip2, xz, zstd and lz4. Text may be UTF-8, UTF-16 with its mark, or Windows-1252.
 
     Parameters
     ----------
@@ -427,6 +461,35 @@ def read_table(
         return reader.read()
 
 
+def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
+    r"""Read labels, and possibly other columns, of rows whose features are in another file.
+
+    Parameters
+    ----------
+    source : path, "-" or binary stream
+        As for :func:`open_table`.
+    target : str
+        The column with the labels; the only column of a file may have any name.
+    n_rows : int
+        The number of rows in the other file.
+
+    Examples
+    --------
+    >>> import io
+    >>> read_labels(io.BytesIO(b"y\ncat\ndog\n"), "pet", 2).to_pydict()
+    {'pet': ['cat', 'dog']}
+    """
+    table, name = read_table(source), source_name(source)
+    if table.num_columns == 1:
+        table = table.rename_columns([target])
+    check_target(target, table.column_names, name)
+    if table.num_rows != n_rows:
+        raise TableError(
+            f"{name} has {table.num_rows:,} labels for {n_rows:,} rows: give one for each row, and a header in CSV"
+        )
+    return table
+
+
 def read_labelled(
     source: Source,
     schema: Schema,
@@ -437,6 +500,7 @@ def read_labelled(
     dayfirst: bool | None = None,
     strict: bool = True,
     allowed: Collection[str] = (),
+    labels: Source | None = None,
 ) -> pa.Table:
     r"""Read a table with labels, each column with the type that the schema expects.
 
@@ -457,6 +521,8 @@ def read_labelled(
         Whether extra columns are an error.
     allowed : names
         Extra columns that are allowed in any case.
+    labels : path or binary stream, optional
+        A file with the labels of the rows, if the table has none.
 
     Examples
     --------
@@ -473,18 +539,21 @@ def read_labelled(
         extra = {name for name in allowed if name not in schema.names}
         there = {name: kind for name, kind in reader.columns.items() if name not in extra}
         schema.check(there, strict=strict, where=reader.name)
-        if target not in reader.columns:
+        if target not in reader.columns and labels is None:
             problem = f"{reader.name} has no column {shown(target)} with the labels: it has {listed(reader.columns)}"
-            raise TableError(f"{problem}; add it")
+            raise TableError(f"{problem}; add it, or give a file with --labels")
         types = {name: type_ or pa.string() for name, type_ in reader.columns.items()} | schema.arrow_types()
-        typed = reader.columns[target] is not None
+        typed = labels is not None or reader.columns[target] is not None
         table = pa.Table.from_batches(list(reader.chunks(types)))
+    if labels is not None:
+        given = read_labels(labels, target, table.num_rows)
+        table = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), target: given[target]})
     if typed:
         return table
     as_written, known = table[target].to_pylist(), set(classes)
     if known.issuperset(text for text in as_written if text is not None):
         return table
     as_read = class_texts(column_of_text(table[target], decimal=decimal, dayfirst=dayfirst)).tolist()
-    labels = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
+    texts = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
     position = table.schema.get_field_index(target)
-    return table.set_column(position, target, pa.array(labels, pa.string()))
+    return table.set_column(position, target, pa.array(texts, pa.string()))

@@ -228,12 +228,16 @@ class TableModel:
         *,
         prices: Mapping[str, float] | None = None,
         where: str = "the table",
+        first: int = 0,
     ) -> _Decided:
-        """Return the decisions and one score per class: probabilities, or trained scores where there are none."""
-        return self._decide(_arrow(table), cost, prices, where)[:2]
+        """Return the decisions and one score per class: probabilities, or trained scores where there are none.
+
+        ``first`` is the number of rows before the table, for messages.
+        """
+        return self._decide(_arrow(table), cost, prices, where, first)[:2]
 
     def _decide(
-        self, table: _Rows, cost: ArrayLike | None, prices: Mapping[str, float] | None, where: str
+        self, table: _Rows, cost: ArrayLike | None, prices: Mapping[str, float] | None, where: str, first: int = 0
     ) -> tuple[Decision[AnyArray], NDArray[np.float64], NDArray[np.float64] | None]:
         """Return decisions, scores, and the codes of the schema, with a mark for new categories."""
         if cost is not None:
@@ -243,7 +247,7 @@ class TableModel:
         if self.reads != "codes":
             is_answer = self.facts.get("proba_kind") == "answers"  # a reason names one that is new
             codes = self.schema.encode(table, where=where, unseen=UNSEEN) if is_answer else None
-            return *self._decide_elsewhere(table, costs, where), codes
+            return *self._decide_elsewhere(table, costs, where, first), codes
         codes = self.schema.encode(table, where=where, unseen=UNSEEN)
         features = self._features(codes, table)
         if self.asks_experts:
@@ -263,7 +267,7 @@ class TableModel:
     def _unseen(self, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.asarray((codes == UNSEEN) & self.schema.categorical)
 
-    def _decide_elsewhere(self, table: _Rows, costs: NDArray[np.float64] | None, where: str) -> _Decided:
+    def _decide_elsewhere(self, table: _Rows, costs: NDArray[np.float64] | None, where: str, first: int) -> _Decided:
         """Decide by a classifier that was fitted elsewhere."""
         from joblib import parallel_config
 
@@ -278,7 +282,7 @@ class TableModel:
             with parallel_config(backend="sequential"):  # threads add trees up in any order: the last digits would vary
                 decided: _Decided = self.classifier.decide_and_score(rows, costs)
         except REFUSALS as error:
-            raise refusal(error, self.classifier, where) from error
+            raise refusal(error, self.classifier, where, first) from error
         return decided
 
     def answer_columns(self, columns: Collection[str] = ()) -> tuple[str, ...]:
@@ -334,7 +338,7 @@ class TableModel:
         if proba:
             self.check_proba()
         table = _arrow(table)
-        decision, scores, codes = self._decide(table, cost, prices, where)
+        decision, scores, codes = self._decide(table, cost, prices, where, first)
         if ask is not None:
             decision = replace(decision, ask=ask, reject=ask >= 0)
         others = np.array(scores, dtype=np.float64)
@@ -408,7 +412,7 @@ def answer_confidence(
     """
     found = np.asarray(decision.confidence, dtype=np.float64)
     if proba is not None and not cost_adjustable:
-        found = np.asarray(proba[np.arange(len(proba)), decision.label], dtype=np.float64)
+        found = np.asarray(proba if proba.ndim == 1 else proba[np.arange(len(proba)), decision.label], dtype=np.float64)
     return found if decision.novel is None else np.where(decision.novel, np.fmin(found, 0.0), found)
 
 

@@ -50,10 +50,11 @@ from torch import Tensor
 
 from demur.array_types import AnyArray, Estimator
 from demur.calibration import SMALLEST, OneVsRestCalibration, TemperatureScaling, at_temperature
-from demur.deploy.onnx.onnx_graph import ExportError, Graph
+from demur.deploy.onnx.onnx_graph import ExportError, Graph, stored_network
 from demur.deploy.onnx.tree_graphs import boosting_scores, forest_proba, gradient_boosting_scores
 from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
 from demur.estimators.cross_fitting import CodedLabels
+from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 from demur.label_shift import LabelShift
 
 __all__ = ["network_decision", "option_proba", "proba", "transformed"]
@@ -158,6 +159,10 @@ def _linear_scores(graph: Graph, X: str, model: Estimator) -> str:
 
 def _given(graph: Graph, X: str, model: PrecomputedProbabilities) -> str:
     return graph.traced(model.proba_of, (X, (2, len(model.classes))))[0]
+
+
+def _stored(graph: Graph, X: str, model: OnnxNetwork) -> str:
+    return graph.added(graph.onnx.load_from_string(model.content.tobytes()), [graph.cast(X, model.dtype)])[0]
 
 
 def _voting(graph: Graph, X: str, model: VotingClassifier) -> str:
@@ -317,6 +322,8 @@ _CLASSIFIERS: dict[type, Callable[[Graph, str, Any], str]] = {
     RejectOption: option_proba,
     RidgeClassifier: _from_scores(_linear_scores),
     RidgeClassifierCV: _from_scores(_linear_scores),
+    OnnxNetwork: _stored,
+    TorchClassifier: lambda graph, X, model: _stored(graph, X, stored_network(model)),
     SGDClassifier: lambda graph, X, model: (
         graph.converted(model, X) if hasattr(model, "predict_proba") else _from_scores(_linear_scores)(graph, X, model)
     ),

@@ -168,10 +168,11 @@ def onnx_model(model: Estimator) -> Any:
     """Return a fitted model as one ONNX graph, from features to decisions.
 
     Inputs
-        ``features``, double of shape (rows, n_features). A model that was fitted on a table with other columns than
-        numbers has one input per column instead, of shape (rows, 1) and named like it (``column_cost`` if it is named
-        like an input or output below): double for numbers, truth values (0 and 1), dates (days since 1970) and times
-        (seconds), with NaN for missing values; text for categories, with the empty text for missing ones.
+        ``features``, double of shape (rows, n_features), or (rows, ...) as a torch module takes its rows. A model that
+        was fitted on a table with other columns than numbers has one input per column instead, of shape (rows, 1) and
+        named like it (``column_cost`` if it is named like an input or output below): double for numbers, truth values
+        (0 and 1), dates (days since 1970) and times (seconds), with NaN for missing values; text for categories, with
+        the empty text for missing ones.
         :func:`onnx_inputs` makes them.
 
         ``cost``, one double, may be left out. It exists where the model decides by Chow's rule.
@@ -282,12 +283,13 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
     """Declare the inputs and return the features that the classifier takes."""
     if schema is None:
         width = getattr(classifier, "n_features_in_", None)
-        if width is None:
+        shape = getattr(getattr(classifier, "estimator_", None), "input_shape_", (width,))  # a network may take images
+        if shape[0] is None:
             raise ExportError(
                 f"{type(classifier.estimator_).__name__} does not say how many features it takes; set n_features_in_."
             )
         names = ", ".join(getattr(classifier, "feature_names_in_", ())) or "in the order of training"
-        return graph.input(FEATURES, np.float64, ["rows", int(width)], f"The features of each row: {names}.")
+        return graph.input(FEATURES, np.float64, ["rows", *map(int, shape)], f"The features of each row: {names}.")
     if not isinstance(model, TableModel):
         return _table_inputs(graph, schema)
     other = [column.name for column in schema.columns if column.kind not in ("number", "boolean")]

@@ -15,8 +15,9 @@ from sklearn.base import is_classifier
 from demur import __version__
 from demur.array_types import AnyArray, Estimator
 from demur.errors import InputError, MissingExtraError
+from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 
-__all__ = ["DOMAIN_ML", "ExportError", "Graph", "Operand", "require"]
+__all__ = ["DOMAIN_ML", "ExportError", "Graph", "Operand", "require", "stored_network", "translated"]
 
 Operand: TypeAlias = "str | AnyArray | np.generic"
 """The name of a value in the graph, or a constant."""
@@ -25,6 +26,9 @@ OPSET, ML_OPSET, IR_VERSION = 18, 3, 8
 """Versions of the end of 2022, which every runtime in use reads."""
 
 DOMAIN_ML = "ai.onnx.ml"
+
+_LARGEST_GAP = 1e-4
+"""Difference in probability between a module and its graph that rounding in single precision explains."""
 
 
 class ExportError(InputError):
@@ -46,6 +50,57 @@ def require(package: str) -> Any:
         return import_module(package)
     except ImportError:
         raise MissingExtraError(f"this needs the package {package}; install it with: pip install demur[onnx]") from None
+
+
+def translated(module: torch.nn.Module, examples: tuple[torch.Tensor, ...]) -> Any:
+    """Return a module as an ONNX model, by torch; the first axis of each input may have another size when it runs."""
+    onnx, names = require("onnx"), [f"x{number}" for number in range(len(examples))]
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that shapes are constants in a trace
+        torch.onnx.export(
+            module,
+            examples,
+            path := Path(folder, "part.onnx"),
+            input_names=names,
+            dynamic_axes={name: {0: "rows"} for name, one in zip(names, examples, strict=True) if one.ndim},
+            opset_version=OPSET,
+            dynamo=False,  # the other exporter needs one more package
+        )
+        return onnx.load(path)
+
+
+def stored_network(model: TorchClassifier) -> OnnxNetwork:
+    """Return a torch module as the ONNX graph that a saved model holds, compared with the module on random rows.
+
+    Examples
+    --------
+    >>> stored_network(TorchClassifier(torch.nn.Linear(2, 3), ["a", "b", "c"]))
+    Traceback (most recent call last):
+        ...
+    demur.deploy.onnx.onnx_graph.ExportError: the network has seen no rows, so that the shape of a row is not known; ...
+    """
+    if not hasattr(model, "input_shape_"):
+        raise ExportError(
+            "the network has seen no rows, so that the shape of a row is not known; call predict_proba on one first."
+        )
+    whole, parameter = torch.nn.Module(), next(model.module.parameters(), torch.empty(0))
+    whole.module, whole.forward = model.module.eval(), model.proba_of
+    example = torch.zeros((2, *model.input_shape_), dtype=getattr(torch, model.dtype), device=parameter.device)
+    try:
+        content = translated(whole, (example,)).SerializeToString()
+    except (RuntimeError, ValueError, TypeError, torch.onnx.OnnxExporterError) as error:
+        words = " ".join(str(error).split())[:300]
+        raise ExportError(f"torch cannot translate the module to ONNX ({words}).") from error
+    stored = OnnxNetwork(np.frombuffer(content, dtype=np.uint8), model.classes_, model.batch_size, model.dtype)
+    # three rows, which are not as many as the module was traced with
+    rows = np.random.default_rng(0).normal(size=(3, *model.input_shape_)) * (model.dtype != "int64")
+    gap = float(np.abs(stored.predict_proba(rows) - model.predict_proba(rows)).max())
+    if gap > _LARGEST_GAP:
+        raise ExportError(
+            f"the module and its ONNX graph differ by {gap:.2g} in probability; a module must compute the same "
+            "operations for all rows, without Python conditions on their values."
+        )
+    return stored
 
 
 class Graph:
@@ -108,20 +163,8 @@ class Graph:
         """
         module = torch.nn.Module()
         module.forward = function
-        names = [f"x{number}" for number in range(len(inputs))]
         examples = tuple(torch.zeros(shape, dtype=torch.float64) for _, shape in inputs)
-        with TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that shapes are constants in a trace
-            torch.onnx.export(
-                module,
-                examples,
-                path := Path(folder, "part.onnx"),
-                input_names=names,
-                dynamic_axes={name: {0: "rows"} for name, one in zip(names, examples, strict=True) if one.ndim},
-                opset_version=OPSET,
-                dynamo=False,  # the other exporter needs one more package
-            )
-            return self._added(self.onnx.load(path), [name for name, _ in inputs])
+        return self.added(translated(module, examples), [name for name, _ in inputs])
 
     def converted(self, model: Estimator, X: str) -> str:
         """Add an estimator by skl2onnx; return the probabilities of a classifier, or the output of a transformer."""
@@ -134,9 +177,9 @@ class Graph:
         features = skl2onnx.common.data_types.DoubleTensorType([None, model.n_features_in_])
         opsets = {"": OPSET, DOMAIN_ML: ML_OPSET}
         proto = skl2onnx.to_onnx(model, initial_types=[("X", features)], options=options, target_opset=opsets)
-        return self._added(proto, [X])[-1]
+        return self.added(proto, [X])[-1]
 
-    def _added(self, proto: Any, inputs: list[str]) -> list[str]:
+    def added(self, proto: Any, inputs: list[str]) -> list[str]:
         """Add the operators of another graph, fed with values of this one."""
         part = self.onnx.compose.add_prefix_graph(proto.graph, self._name("part") + "/")
         for value, inner in zip(inputs, part.input, strict=False):  # an input that nothing reads may be missing

@@ -1,0 +1,199 @@
+"""Trained networks of one's own as classifiers: a torch module, and the ONNX graph that it is stored as."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from demur.array_types import AnyArray, ByName, Features
+from demur.errors import InputError, InputTypeError, MissingExtraError
+from demur.lazy_torch import Tensor, nn, torch
+from demur.losses import Loss, resolve
+
+__all__ = ["OnnxNetwork", "TorchClassifier", "TrainedNetwork"]
+
+_TYPES = ("float32", "float64", "int64")
+
+
+class TrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """A network that was trained elsewhere: it learns nothing from rows, and its rows have one shape."""
+
+    classes: Any
+    batch_size: int
+    dtype: str
+    input_shape_: tuple[int, ...]
+
+    @property
+    def classes_(self) -> AnyArray:
+        """The classes, sorted as scikit-learn sorts them."""
+        return np.unique(np.asarray(self.classes))
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features, known after the first rows; only of networks that take a matrix."""
+        if len(getattr(self, "input_shape_", ())) != 1:
+            raise AttributeError("n_features_in_ is known of networks that have seen a matrix")
+        return self.input_shape_[0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, X: Features, y: Any = None) -> Self:
+        """Return the classifier as it is: the network was trained elsewhere."""
+        return self
+
+    def predict(self, X: Features) -> AnyArray:
+        """Return the likeliest class of each row."""
+        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return likeliest
+
+    def predict_proba(self, X: Features) -> NDArray[np.float64]:
+        """Return class probabilities of shape (n_rows, n_classes); uniform ones where the network returns NaN."""
+        rows = np.asarray(X)
+        if rows.ndim < 2 or rows.dtype.kind not in "biuf":
+            raise InputError(
+                f"a network takes an array of numbers of shape (rows, ...), got {rows.shape} of type {rows.dtype}."
+            )
+        if rows.shape[1:] != self.__dict__.setdefault("input_shape_", rows.shape[1:]):
+            raise InputError(
+                f"the network has seen rows of shape {self.input_shape_}, got {rows.shape[1:]}; pad sequences to one "
+                "length."
+            )
+        parts = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
+        found = [self._proba(np.ascontiguousarray(part, dtype=self.dtype)) for part in parts]
+        return np.concatenate([np.empty((0, len(self.classes_))), *found])
+
+    def _proba(self, rows: AnyArray) -> AnyArray:
+        raise NotImplementedError
+
+
+class TorchClassifier(TrainedNetwork):
+    """A trained torch module as a scikit-learn classifier.
+
+    :class:`~demur.RejectOption` calibrates it on rows that it was not trained on. ``demur.save`` stores the network as
+    an ONNX graph, which ONNX Runtime computes after loading: no code of yours is needed there, and nothing is pickled.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        From a batch of rows to scores of shape (rows, n_outputs), or to an object with ``logits`` as those of Hugging
+        Face. It is used where its parameters are, and put into evaluation mode.
+    classes : array of shape (n_classes,)
+        The class of each score, in the order of the scores.
+    loss : str or Loss, default="ce"
+        The loss that the module was trained with, whose inverse link makes scores probabilities. For two classes, one
+        score is the log odds of the second.
+    batch_size : int, default=256
+        Rows that are computed at once.
+    dtype : {"float32", "float64", "int64"}, default="float32"
+        The type in which the module takes its rows: "int64" for token numbers.
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes, sorted; the probabilities are in this order.
+    input_shape_ : tuple of int
+        The shape of one row: that of the first rows seen. An image is (channels, height, width).
+
+    Examples
+    --------
+    >>> import torch
+    >>> module = torch.nn.Linear(2, 3)
+    >>> model = TorchClassifier(module, ["setosa", "versicolor", "virginica"])
+    >>> model.predict_proba([[1.0, 2.0]]).shape
+    (1, 3)
+    """
+
+    def __init__(
+        self, module: nn.Module, classes: Any, *, loss: str | Loss = "ce", batch_size: int = 256, dtype: str = "float32"
+    ) -> None:
+        self.module = module
+        self.classes = classes
+        self.loss = loss
+        self.batch_size = batch_size
+        self.dtype = dtype
+
+    def proba_of(self, rows: Tensor) -> Tensor:
+        """Return the probabilities of a batch, in double precision and in the order of ``classes_``."""
+        found = self.module(rows)
+        scores = getattr(found, "logits", found)
+        given, loss = np.asarray(self.classes), resolve(self.loss)
+        if not isinstance(scores, Tensor) or scores.ndim != 2:
+            shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise InputError(f"the module must return scores of shape (rows, n_outputs), got {shape}.")
+        if scores.shape[1] == 1 and len(given) == 2 and loss.softmax_link:
+            scores = torch.cat([torch.zeros_like(scores), scores], 1)
+        if scores.shape[1] != loss.n_outputs(len(given)):
+            raise InputError(
+                f"{len(given)} classes need {loss.n_outputs(len(given))} scores with the loss {loss.name!r}, and the "
+                f"module returns {scores.shape[1]}."
+            )
+        proba = loss.inverse_link(scores.double())[:, torch.as_tensor(np.argsort(given), device=scores.device)]
+        shares = proba / proba.sum(1, keepdim=True)
+        return torch.where(shares.isnan(), 1 / len(given), shares)
+
+    def check_parameters(self) -> None:
+        """Refuse parameters that are of no use."""
+        if not isinstance(self.module, torch.nn.Module):
+            raise InputTypeError(f"module must be a torch.nn.Module, got {type(self.module).__name__}.")
+        if len(self.classes_) != len(self.classes) or len(self.classes) < 2:
+            raise InputError(f"classes must be two or more different ones, got {list(self.classes)!r}.")
+        if self.dtype not in _TYPES:
+            raise InputError(f"dtype must be one of {', '.join(_TYPES)}, got {self.dtype!r}.")
+
+    def _proba(self, rows: AnyArray) -> AnyArray:
+        self.check_parameters()
+        parameter = next(self.module.parameters(), None)
+        batch = torch.from_numpy(rows).to("cpu" if parameter is None else parameter.device)
+        with torch.inference_mode():
+            self.module.eval()
+            found: AnyArray = self.proba_of(batch).cpu().numpy()
+        return found
+
+
+class OnnxNetwork(TrainedNetwork):
+    """A network as an ONNX graph from rows to class probabilities, which ONNX Runtime computes.
+
+    This is what :class:`TorchClassifier` is in a saved model.
+
+    Parameters
+    ----------
+    content : array of uint8
+        The graph in ONNX's format.
+    classes, batch_size, dtype
+        As of the :class:`TorchClassifier`; the classes are sorted.
+    """
+
+    def __init__(self, content: NDArray[np.uint8], classes: Any, batch_size: int = 256, dtype: str = "float32") -> None:
+        self.content = content
+        self.classes = classes
+        self.batch_size = batch_size
+        self.dtype = dtype
+
+    def _proba(self, rows: AnyArray) -> AnyArray:
+        session = self._session()
+        found: AnyArray = session.run(None, {session.get_inputs()[0].name: rows})[0]
+        return found
+
+    def _session(self) -> Any:
+        if "_ready" not in self.__dict__:
+            try:
+                onnxruntime = import_module("onnxruntime")
+            except ImportError:
+                raise MissingExtraError(
+                    "this model holds a network that ONNX Runtime computes: pip install demur[onnx]"
+                ) from None
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3  # errors alone
+            # A graph may name files with its weights. Those of saved models do not; a forged one finds no file.
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
+            self._ready = onnxruntime.InferenceSession(self.content.tobytes(), options)
+        return self._ready
+
+    def __getstate__(self) -> ByName:
+        return {name: value for name, value in super().__getstate__().items() if name != "_ready"}

@@ -1,0 +1,95 @@
+"""A loss as a torch module with a reduction, for training loops of one's own."""
+
+import torch
+from torch import Tensor, nn
+
+from demur.errors import InputError
+from demur.losses.confidence import CrossEntropy
+from demur.losses.loss import Hyper, Loss, at_least_single, full_precision
+from demur.losses.reshaped import LabelSmoothing
+
+__all__ = ["LossModule"]
+
+
+class LossModule(nn.Module):
+    """A loss with the arguments of ``torch.nn.CrossEntropyLoss``: see :func:`demur.losses.as_module`."""
+
+    cost: Hyper | None
+    class_weight: Tensor | None
+
+    def __init__(
+        self,
+        loss: Loss,
+        *,
+        cost: Hyper | None = None,
+        reduction: str = "mean",
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        class_weight: object = None,
+        class_dim: int = 1,
+    ) -> None:
+        super().__init__()
+        if loss.trained_for_cost or cost is not None:
+            loss.check_cost(cost)
+        if reduction not in ("mean", "sum", "none"):
+            raise InputError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}.")
+        if not 0 <= label_smoothing < 1:
+            raise InputError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}.")
+        smoothed = label_smoothing > 0 and isinstance(loss, CrossEntropy)
+        self.loss = LabelSmoothing(label_smoothing) if smoothed else loss
+        self._trained = loss
+        self.reduction, self.ignore_index, self.class_dim = reduction, ignore_index, class_dim
+        self.label_smoothing = label_smoothing
+        if isinstance(cost, Tensor):  # tensors are buffers, which module.to(device) takes along
+            self.register_buffer("cost", cost)
+        else:
+            self.cost = cost
+        weight = None if class_weight is None else torch.as_tensor(class_weight, dtype=torch.float32)
+        self.register_buffer("class_weight", weight)
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the reduced loss; only types and shapes are checked, so that a GPU is not waited for."""
+        scores = self._classes_last(scores)
+        is_soft = y.is_floating_point()
+        target = self._classes_last(y) if is_soft else y.long()
+        if target.shape[: scores.ndim - 1] != scores.shape[:-1] or target.ndim != scores.ndim - (not is_soft):
+            raise InputError(
+                f"labels of shape {tuple(y.shape)} do not fit scores that are {tuple(scores.shape[:-1])} beside the "
+                f"axis {self.class_dim} of the classes; set class_dim to that axis."
+            )
+        with full_precision(scores):
+            values, weight = self._each(at_least_single(scores), at_least_single(target), is_soft)
+            if self.reduction == "none":
+                return values
+            return values.sum() if self.reduction == "sum" else values.sum() / weight
+
+    def _classes_last(self, values: Tensor) -> Tensor:
+        if values.ndim < 2:
+            return values
+        if not -values.ndim <= self.class_dim < values.ndim:
+            raise InputError(f"class_dim={self.class_dim} is no axis of a tensor of shape {tuple(values.shape)}.")
+        return values.movedim(self.class_dim, -1)
+
+    def _each(self, scores: Tensor, target: Tensor, is_soft: bool) -> tuple[Tensor, Tensor | int]:
+        """Return the loss of each example, and the weight that a mean is divided by."""
+        loss, cost, by_class = self._trained, self.cost, self.class_weight
+        if is_soft:
+            return loss.expected(scores, self._weighted(target), cost), scores[..., 0].numel()
+        known = target != self.ignore_index
+        labels = torch.where(known, target, 0)
+        weight = known.to(scores.dtype) if by_class is None else torch.where(known, by_class[labels], 0.0)
+        if self.label_smoothing:
+            n_classes = loss._n_classes(scores.shape[-1]) if by_class is None else len(by_class)
+            hard = nn.functional.one_hot(labels, n_classes).to(scores.dtype)
+            values = loss.expected(scores, self._weighted(hard), cost)
+        else:
+            values = loss.forward(scores, labels, cost) * (1.0 if by_class is None else weight)
+        return torch.where(known, values, 0.0), weight.sum()
+
+    def _weighted(self, target: Tensor) -> Tensor:
+        smooth = (1 - self.label_smoothing) * target + self.label_smoothing / target.shape[-1]
+        return smooth if self.class_weight is None else smooth * self.class_weight
+
+    def extra_repr(self) -> str:
+        """Return the loss and the reduction, for ``print``."""
+        return f"{self.loss.name}, reduction={self.reduction!r}, class_dim={self.class_dim}"

@@ -1,0 +1,147 @@
+"""NumPy's .npy and .npz files as tables: a column for each one-dimensional array and for each column of a matrix."""
+
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from demur.array_types import AnyArray
+from demur.columns.frames import TableError
+from demur.columns.schema import LARGEST
+
+_AT_ONCE = 1 << 22
+"""Numbers in a chunk."""
+
+_MAPPED = 1 << 27
+"""Bytes of a file that are mapped at a time."""
+
+__all__ = ["StoredRows", "array_table", "arrays_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRows:
+    """Rows of a matrix that are read when they are asked for, as numbers; infinite ones are NaN.
+
+    Parameters
+    ----------
+    source : array or str
+        A matrix, or the path of a .npy file with one.
+    rows, columns : array of int, optional
+        Those that are used, in this order; all by default.
+
+    Examples
+    --------
+    >>> StoredRows(np.arange(6.0).reshape(3, 2)).take(rows=np.array([2, 0]), columns=np.array([1, 0]))[[0]]
+    array([[5., 4.]])
+    """
+
+    source: AnyArray | str
+    rows: NDArray[np.int64] | None = None
+    columns: NDArray[np.int64] | None = None
+
+    def take(self, **chosen: Any) -> Self:
+        """Return some of the rows or columns of the source."""
+        return replace(self, **chosen)
+
+    def __len__(self) -> int:
+        return len(_opened(self.source)) if self.rows is None else len(self.rows)
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float64]:
+        chosen = (np.arange(len(self)) if self.rows is None else self.rows)[rows]
+        source = _opened(self.source)
+        numbers = np.empty((len(chosen), source.shape[1] if self.columns is None else len(self.columns)))
+        # A page that was read counts as memory of the process as long as it is mapped, and with it its neighbours.
+        n_maps = 1 + int(np.ptp(chosen)) * source[:1].nbytes // _MAPPED if len(chosen) else 1
+        for part in np.array_split(np.arange(len(chosen)), n_maps):
+            found = _opened(self.source)[chosen[part]]
+            numbers[part] = found if self.columns is None else found[:, self.columns]
+        numbers[~(np.abs(numbers) <= LARGEST)] = np.nan
+        return numbers
+
+    def chunks(self, of: NDArray[np.int64] | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Return all rows or some ``of`` them in small chunks, each with the number of rows before it."""
+        rows = np.arange(len(self)) if of is None else of
+        step = max(1, _AT_ONCE // max(1, self[:1].shape[1]))
+        return ((start, self[rows[start : start + step]]) for start in range(0, len(rows), step))
+
+
+def _opened(source: AnyArray | str) -> AnyArray:
+    return np.load(source, mmap_mode="r", allow_pickle=False) if isinstance(source, str) else source
+
+
+def arrays_of(stream: BinaryIO, name: str) -> dict[str, AnyArray | str]:
+    """Return the arrays of a .npy or .npz file by name; a .npy file on disk is returned as its path.
+
+    Parameters
+    ----------
+    stream : binary stream
+    name : str
+        The name of the file in messages.
+
+    Examples
+    --------
+    >>> file = io.BytesIO()
+    >>> np.savez(file, y=[0, 1])
+    >>> arrays_of(io.BytesIO(file.getvalue()), "y.npz")
+    {'y': array([0, 1])}
+    """
+    path = getattr(stream, "name", None)
+    if isinstance(stream, io.BufferedReader) and isinstance(path, str) and stream.peek(1)[:1] != b"P":
+        return {"": path}
+    content = io.BytesIO(stream.read())
+    if zipfile.is_zipfile(content) and not all(one.endswith(".npy") for one in zipfile.ZipFile(content).namelist()):
+        raise TableError(f"{name} looks like a zip archive or an Excel workbook: save it as CSV, Parquet or Arrow")
+    content.seek(0)
+    found = np.load(content, allow_pickle=False)
+    return {"": found} if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}
+
+
+def array_table(
+    arrays: dict[str, AnyArray | str], name: str
+) -> tuple[pa.Schema, Callable[[list[str], int], Iterator[pa.RecordBatch]], StoredRows | None]:
+    """Return the columns of arrays, a function that returns the rows in batches, and the matrix if there is one.
+
+    The columns of a matrix are called 0, 1, 2, ...; where there are several, the name of the matrix comes first. A
+    one-dimensional array is a column of its name.
+
+    Parameters
+    ----------
+    arrays : dict of str to array or path
+    name : str
+        The name of the file in messages.
+
+    Examples
+    --------
+    >>> schema, batches, matrix = array_table({"p": np.eye(3), "y": np.array([0, 1, 2])}, "out.npz")
+    >>> schema.names, next(batches(["2", "y"], 2)).to_pydict()
+    (['0', '1', '2', 'y'], {'2': [0.0, 0.0], 'y': [0, 1]})
+    """
+    opened = {key: np.atleast_1d(_opened(array)) for key, array in arrays.items()}
+    n_rows, n_matrices = len(next(iter(opened.values()))), sum(array.ndim == 2 for array in opened.values())
+    fields: dict[str, pa.DataType] = {}
+    places: dict[str, tuple[str, int | None]] = {}  # a column's array, and its place in a matrix
+    for key, array in opened.items():
+        if len(array) != n_rows or array.ndim > 2:
+            shapes = ", ".join(f"{key} {array.shape}".strip() for key, array in opened.items())
+            raise TableError(f"{name} is no table of arrays with as many rows each, but has {shapes}: save such arrays")
+        kind = pa.array(array[:1].reshape(-1)).type
+        for number in range(array.shape[1]) if array.ndim == 2 else [None]:
+            column = (key or "0") if number is None else str(number) if n_matrices == 1 else f"{key}_{number}"
+            fields[column], places[column] = kind, (key, number)
+
+    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        for start in range(0, n_rows, rows):
+            read = {key: _opened(array)[start : start + rows] for key, array in arrays.items()}
+            columns = []
+            for column in names:
+                key, number = places[column]
+                columns.append(pa.array(read[key] if number is None else read[key][:, number], fields[column]))
+            yield pa.record_batch(columns, names)
+
+    matrix = next((StoredRows(arrays[key]) for key, array in opened.items() if array.ndim == 2), None)
+    return pa.schema(fields), batches, matrix if n_matrices == 1 else None
