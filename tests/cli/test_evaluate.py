@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -90,3 +91,17 @@ def test_the_report_is_written_once(demur, pets, tmp_path):
 def test_tables_that_cannot_judge_are_refused(demur, pets, text, words, tmp_path):
     (tmp_path / "new.csv").write_text(text)
     assert words in demur("evaluate", pets / "model", tmp_path / "new.csv").complaint
+
+
+def test_outputs_and_labels_in_files_of_their_own(demur, tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=400)
+    logits = rng.normal(size=(400, 5)).astype(np.float32)
+    logits[np.arange(400), y] += 3
+    np.save(tmp_path / "z.npy", logits)
+    np.save(tmp_path / "y.npy", y)
+    files, out = ("--proba", tmp_path / "z.npy", "--labels", tmp_path / "y.npy"), tmp_path / "m"
+    assert demur("fit", *files, "--out", out).code == 0
+    assert evaluated(demur, out, tmp_path / "z.npy", "--labels", tmp_path / "y.npy")["n_rows"] == 400
+    assert "--labels" in demur("evaluate", out, tmp_path / "z.npy").errors
+    assert "--labels" in demur("fit", *files[:2], "--out", tmp_path / "n").errors

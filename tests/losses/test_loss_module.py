@@ -29,14 +29,15 @@ def segmentation(n_classes=5):
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("soft", [False, True])
-def test_cross_entropy_is_torchs(reduction, smoothing, weighted, soft):
+@pytest.mark.parametrize("loss", ["ce", LabelSmoothing(0.0)])  # the same loss, by torch and by the general way
+def test_cross_entropy_is_torchs(loss, reduction, smoothing, weighted, soft):
     scores, y = segmentation()
     y[0, :2] = 4  # ignored
     target = torch.softmax(scores.flip(0), 1) if soft else y
     weight = torch.tensor([1.0, 2.0, 0.5, 0.0, 3.0]) if weighted else None
     named = {"reduction": reduction, "label_smoothing": smoothing}
     named |= {} if soft else {"ignore_index": 4}
-    found = as_module("ce", class_weight=weight, **named)(scores, target)
+    found = as_module(loss, class_weight=weight, **named)(scores, target)
     expected = F.cross_entropy(scores, target, weight=weight, **named)
     assert torch.allclose(found, expected, atol=1e-6)
 

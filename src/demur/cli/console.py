@@ -20,7 +20,7 @@ from demur.errors import InputError, UserError
 
 if TYPE_CHECKING:
     from demur.metrics import Interval
-    from demur.tabular import Evaluation, TableModel
+    from demur.tabular import CallsEvaluation, Evaluation, TableModel
 
 __all__ = [
     "about",
@@ -31,6 +31,7 @@ __all__ = [
     "load_table_model",
     "note",
     "notes",
+    "print_calls",
     "print_evaluation",
     "print_fit",
     "print_json",
@@ -122,12 +123,17 @@ def share(*, zero: bool = False, one: bool = False) -> Callable[[typer.CallbackP
     return check
 
 
-def load_table_model(path: Path | str) -> "TableModel":
-    """Return the model in a folder; an estimator saved from Python reads its columns by their names."""
+def load_table_model(path: Path | str, *, cascades: bool = False) -> "TableModel":
+    """Return the model in a folder; an estimator saved from Python reads its columns by their names.
+
+    Cascades are refused, unless the command can use them.
+    """
     from demur.deploy import load
-    from demur.tabular import TableModel
+    from demur.tabular import CallsModel, TableModel
 
     model = load(path)
+    if isinstance(model, CallsModel) and not cascades:
+        raise InputError(f"{path} holds a cascade of services: use it with demur predict, evaluate or serve.")
     if isinstance(model, TableModel):
         return model
     from demur.tabular.external_models import schema_of_estimator
@@ -221,6 +227,37 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
             for one in evaluation.asking.experts
         ]
         print_table("", ("expert", "price", "asked", "correct", "risk if always"), rows)
+    for sentence in evaluation.sentences():
+        say(sentence)
+
+
+def print_calls(evaluation: "CallsEvaluation", where: str, *, as_json: bool = False) -> None:
+    """Print what a cascade costs next to single services and to all of them."""
+    if as_json:
+        print_json(evaluation.to_json())
+        return
+    from demur.tabular.evaluation_figures import four_digits, percent
+
+    headings, rows = ["", "wrong", "spent", "cost", "asked"], []
+    if evaluation.payments[0].cost is None:
+        headings.remove("cost")
+    for one in evaluation.payments:
+        means = [(one.error, percent), (one.spent, four_digits), *([(one.cost, four_digits)] if one.cost else [])]
+        cells = [_interval(found, write) for found, write in means]
+        asked = "" if one.name in ("cascade", "everybody") else percent(one.asked)
+        rows.append([_printable(one.name), *(value for value, _ in cells), asked])
+        if one.name != "human":
+            rows.append(
+                [
+                    "",
+                    *(
+                        "" if found.low == found.high else ends
+                        for (found, _), (_, ends) in zip(means, cells, strict=True)
+                    ),
+                    "",
+                ]
+            )
+    print_table(f"Means per row on {evaluation.n_rows:,} rows {where}, with 95 % intervals", headings, rows)
     for sentence in evaluation.sentences():
         say(sentence)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import about, check_free, load_table_model, print_evaluation, print_json, say
+from demur.cli.console import about, check_free, load_table_model, print_calls, print_evaluation, print_json, say
 from demur.cli.options import (
     DATA,
     OUTPUT,
@@ -51,10 +51,10 @@ def evaluate(
         raise InputError("--monitor is shown in the report: give --report as well.")
     if report is not None:
         check_free(report, "--report", force)
-    from demur.tabular import evaluate_table, read_labelled
+    from demur.tabular import CallsModel, evaluate_calls, evaluate_table, read_labelled
 
     prices = read_prices(price) or None
-    fitted = load_table_model(model)
+    fitted = load_table_model(model, cascades=True)
     fitted.check_prices(prices)
     table = read_labelled(
         data,
@@ -67,6 +67,11 @@ def evaluate(
         allowed=() if group is None else (group,),
         labels=labels,
     )
+    if isinstance(fitted, CallsModel):
+        if any(one is not None for one in (cost, group, report)):
+            raise InputError("a cascade has no --cost, --group or --report: leave them out.")
+        print_calls(evaluate_calls(fitted, table, where=data), f"of {data}", as_json=as_json)
+        return
     judged = evaluate_table(fitted, table, cost=cost, prices=prices, group=group, where=data)
     if report is not None:
         from demur.tabular import write_report

@@ -13,6 +13,7 @@ from demur.cli.console import (
     check_new_model,
     is_watched,
     note,
+    print_calls,
     print_evaluation,
     print_fit,
     print_json,
@@ -41,6 +42,7 @@ from demur.cli.options import (
     panel,
     read_expert_options,
     read_limits,
+    read_services,
 )
 from demur.errors import InputError
 
@@ -51,11 +53,17 @@ if TYPE_CHECKING:
 __all__ = ["fit", "rule_of"]
 
 EXPERTS = panel("Experts")
+CASCADE = panel("Cascade")
 _EXCLUDES = {
     "proba": ("data", "model", "dayfirst", "time_split", "expert", "risk_group", "text", "out_of_scope"),
     "answers": ("data", "proba", "model", "expert", "keep", "text", "out_of_scope"),
     "expert": ("out_of_scope", "out_of_scope_share", "cost", "coverage", "max_risk", "cost_matrix"),
     "cost_matrix": ("cost", "coverage", "max_risk"),
+    "calls": (
+        *("data", "proba", "answers", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix"),
+        *("dayfirst", "keep", "drop", "report", "labels"),
+    ),
+    "mistake": ("budget",),
 }
 _ONLY_WITH = {
     "proba_kind": "proba",
@@ -66,6 +74,7 @@ _ONLY_WITH = {
     "confidence": "answers",
     "capacity": "expert",
     "risk_group": "max_risk",
+    **{"calls": "service", "service": "calls", "human": "calls", "mistake": "calls", "budget": "calls"},
 }
 
 Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
@@ -74,9 +83,9 @@ Proba = Annotated[str | None, DATA(help="Table or NumPy file of class probabilit
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
 AllClasses = Annotated[bool, DATA("--all-classes", help="With --proba: keep classes without a labelled row.")]
 Answers = Annotated[str | None, DATA(help="Table of another model's answers, instead of DATA.")]
-Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*' for samples.")]
-Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences, on any scale.")]
-Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use even if constant or an ID.")]
+Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*'.")]
+Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")]
+Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use in any case.")]
 Text = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
 OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of rows that belong to no class.")]
 OutOfScopeShare = Annotated[
@@ -94,6 +103,11 @@ RiskGroup = Annotated[str | None, DECISION(help="Column; --max-risk holds in eac
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, price.")]
 Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum number or share of rows.")]
+Calls = Annotated[str | None, CASCADE(help="Table of stored calls.")]
+Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of a service.")]
+Human = Annotated[float | None, CASCADE(help="Price of a person.")]
+Mistake = Annotated[float | None, CASCADE(help="Cost of a mistake.")]
+Budget = Annotated[float | None, CASCADE(help="Mean spending per row.")]
 Test = Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")]
 Holdout = Annotated[float, VALIDATION(help="Share of rows to hold out if no --test.", callback=share(zero=True))]
 GroupSplit = Annotated[str | None, VALIDATION(help="Column of groups that are never split.")]
@@ -132,6 +146,11 @@ def fit(
     out_of_scope_share: OutOfScopeShare = None,
     expert: Experts = None,
     capacity: Limits = None,
+    calls: Calls = None,
+    service: Services = None,
+    human: Human = None,
+    mistake: Mistake = None,
+    budget: Budget = None,
     test: Test = None,
     holdout: Holdout = 0.2,
     group_split: GroupSplit = None,
@@ -141,24 +160,29 @@ def fit(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model that declines to answer where answering would cost more than declining.
+    """Train a model that declines where answering would cost more than declining.
 
     Some rows are held out for evaluation. With --expert, the model learns from
     past answers which expert to ask about which rows. With --proba, only the
     calibration and the decision rule are fitted (--proba-kind: probabilities,
     percentages, log-probabilities, logits or votes). With --answers, how often an
-    answer is right at its confidence is learned as well. --model file.py:Class trains
-    your own loss. --drop, --keep, --text, --answer, --expert and --capacity may be
+    answer is right at its confidence is learned as well. With --calls, a cascade
+    learns to ask services one by one, and a person who is always right (--human);
+    PRICE is a number or a column. --model file.py:Class trains your own loss.
+    --drop, --keep, --text, --answer, --expert, --capacity and --service may be
     repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
-    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 --out model/
+    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 -o m/
 
-    Example: demur fit --answers llm.csv --answer label --confidence sure --target y --out model/
+    Example: demur fit --answers llm.csv --answer label --confidence sure -t y -o m/
     """
     given = dict(locals())
     _check(given)
+    if calls is not None:
+        _fit_calls(calls, given)
+        return
     source = answers or proba or data
     if source is None:
         raise InputError(
@@ -193,6 +217,39 @@ def _print_fitted(fitted: "FittedFile", judged: "Evaluation | None", source: str
         say(" ".join(filter(None, [fitted.model.explain(), "It was not judged: no rows were held out."])))
     written = f"Wrote {out}" + (f" and {report}" if report else "")
     say(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv")
+
+
+def _fit_calls(calls: str, given: Mapping[str, Any]) -> None:
+    """Fit a cascade, write it, and print what it costs on rows held out."""
+    services, out = read_services(given["service"]), given["out"]
+    if given["target"] is None:
+        raise InputError("--calls needs --target, the column with the true labels.")
+    if given["mistake"] is None and given["budget"] is None:
+        raise InputError(
+            "--calls needs --mistake, the cost of a mistake, or --budget, the mean amount to spend per row."
+        )
+    check_new_model(out, given["force"])
+    from demur.deploy import save
+    from demur.tabular import evaluate_calls, fit_calls
+
+    files = ("test", "holdout", "group_split", "time_split", "delimiter", "decimal", "seed")
+    options = {name: given[name] for name in (*files, "human", "mistake", "budget")}
+    fitted = fit_calls(calls, given["target"], services, **options)
+    save(fitted.model, out, overwrite=given["force"])
+    held_out = fitted.held_out
+    judged = None if held_out is None else evaluate_calls(fitted.model, held_out, where=fitted.where)
+    for sentence in fitted.notes:
+        note(sentence)
+    if given["as_json"]:
+        found = {"folder": str(out), "seconds": fitted.seconds, "notes": fitted.notes, **fitted.model.facts}
+        print_json({**found, "evaluation": None if judged is None else judged.to_json()})
+        return
+    facts = fitted.model.facts
+    say(f"{calls}: a cascade from {facts['rows']:,} rows of {len(facts['classes']):,} classes, {fitted.seconds:.1f} s.")
+    say(f"  {fitted.model.explain()}")
+    if judged is not None:
+        print_calls(judged, f"of {given['test']}" if given["test"] else "held out")
+    say(f"Wrote {out}. Next: demur predict {out} NEW.csv --out next_calls.csv")
 
 
 def _check(given: Mapping[str, Any]) -> None:

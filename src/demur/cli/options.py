@@ -39,6 +39,7 @@ __all__ = [
     "read_expert_options",
     "read_limits",
     "read_prices",
+    "read_services",
 ]
 
 
@@ -116,6 +117,28 @@ def read_expert_options(texts: Sequence[str] | None) -> dict[str, tuple[str, flo
     return found
 
 
+def read_services(texts: Sequence[str] | None) -> dict[str, tuple[str, str | None, float | str]]:
+    """Read ``name=answer:confidence:price``, once for each service; the price is a number or a column.
+
+    Examples
+    --------
+    >>> read_services(["small=says:sure:0.01", "large=large_says::large_price"])
+    {'small': ('says', 'sure', 0.01), 'large': ('large_says', None, 'large_price')}
+    """
+    found: dict[str, tuple[str, str | None, float | str]] = {}
+    form = "NAME=ANSWER:CONFIDENCE:PRICE, as in small=small_says:small_sure:0.01"
+    for name, rest in _pairs("--service", texts, form):
+        parts = [part.strip() for part in rest.rsplit(":", 2)]
+        if len(parts) < 3 or not parts[0] or not parts[2]:
+            raise InputError(f"--service must be {form}, got '{name}={rest}'.")
+        try:
+            price: float | str = float(parts[2])
+        except ValueError:
+            price = parts[2]
+        found[name] = (parts[0], parts[1] or None, price)
+    return found
+
+
 def read_prices(texts: Sequence[str] | None) -> dict[str, float]:
     """Read ``name=price``, once for each expert whose price changes.
 
@@ -150,7 +173,8 @@ def _pairs(
     for text in texts or ():
         name, equals, rest = (part.strip() for part in text.partition("="))
         if not equals or not name or name in names:
-            raise InputError(f"{option} must be {form}, once for each expert, got {text!r}.")
+            whom = "service" if option == "--service" else "expert"
+            raise InputError(f"{option} must be {form}, once for each {whom}, got {text!r}.")
         names.add(name)
         yield name, rest
 

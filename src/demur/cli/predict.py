@@ -73,7 +73,9 @@ def predict(
     the names of the columns that have unusual values). --proba adds proba:<class>
     for each class, --review-budget adds saves, the expected saving of a review. A
     model with experts adds ask (empty if the model answers) and expected_cost,
-    and system_answer if the table has the experts' answers.
+    and system_answer if the table has the experts' answers. The columns of a
+    cascade are decision (ask or answer), service (whom to ask), answer,
+    confidence, spent and reason; calls that were not made are empty cells.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
@@ -93,7 +95,7 @@ def predict(
         decimal=decimal,
         dayfirst=dayfirst,
     )
-    fitted = load_table_model(model)
+    fitted = load_table_model(model, cascades=True)
     if scheduler is not None:
         limits = {**fitted.experts.limits, **(options.capacity or {})}.values()
         whole = review_budget is not None or spreadsheet_safe or any(limit is not None for limit in limits)
@@ -109,11 +111,11 @@ def predict(
                 fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=progress
             )
         else:
-            load = functools.partial(load_table_model, str(model.resolve()))
+            load = functools.partial(load_table_model, str(model.resolve()), cascades=True)
             places = Path(data).resolve(), Path(out).resolve()
             total = decide_folder(load, *places, options, scheduler=scheduler, overwrite=force, progress=progress)
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
-    what = "for experts" if fitted.asks_experts else "declined"
+    what = "to ask" if "decision" in fitted.answer_columns() else "for experts" if fitted.asks_experts else "declined"
     where = "" if out == "-" else f" to {out}"
     summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)

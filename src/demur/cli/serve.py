@@ -113,7 +113,7 @@ def _build(folder: Path, options: dict[str, Any], stopping: Callable[[], bool]) 
     from demur.deploy import create_app
 
     notes.quiet = multiprocessing.parent_process() is not None  # the parent process has shown them
-    model = load_table_model(folder)
+    model = load_table_model(folder, cascades=True)
     if model.experts.limits:
         note("the limits of experts hold for whole tables, in demur predict; the service decides without them.")
     return create_app(model, **options, stopping=stopping)

@@ -19,12 +19,15 @@ from demur.errors import InputError
 from demur.estimators.splitting import Fold
 from demur.guarantees.risk_control import NoGuaranteeError, upper_bound
 
-__all__ = ["Cascade", "CascadeRun"]
+__all__ = ["HUMAN", "Cascade", "CascadeRun", "NextCall"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 ServiceSet: TypeAlias = int
 """A set of services: the sum of 2 to the power of each one's number."""
+
+HUMAN = "human"
+"""The name of the person who is always right, where there is one."""
 
 _MOST = 6
 """The most services: there is a model for each set of them."""
@@ -43,15 +46,46 @@ class CascadeRun:
     Parameters
     ----------
     label : array
-        The answer for each row.
+        The answer for each row; where somebody has to be asked first, the likeliest class so far.
     asked : array of bool, shape (n_rows, n_services)
     spent : array of shape (n_rows,)
         The sum of the prices of the services asked.
+    confidence : array of shape (n_rows,)
+        The probability of the label.
+    ask : array of shape (n_rows,)
+        The service to ask next where its answer is not there yet, or "human"; None where the label is the answer. The
+        price of this call is not part of ``spent``.
     """
 
     label: AnyArray
     asked: NDArray[np.bool_]
     spent: Floats
+    confidence: Floats
+    ask: NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class NextCall:
+    """What to do next for one row.
+
+    Parameters
+    ----------
+    decision : {"ask", "answer"}
+    service : str or None
+        The service to ask, or "human"; None for an answer.
+    answer : object
+        The class to answer; None where somebody is to be asked.
+    confidence : float
+        The probability of the likeliest class.
+    spent : float
+        The sum of the prices of the calls that were used.
+    """
+
+    decision: str
+    service: str | None
+    answer: Any
+    confidence: float
+    spent: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +121,21 @@ class _Known:
         The answer of a single service; the likeliest class after several.
     level : array
         The confidence of a single service; the probability of the likeliest class after several.
+    proba : array
+        The probability of the likeliest class.
     """
 
     label: Ints
     case: Ints
     level: Floats
+    proba: Floats
 
     @classmethod
     def of(cls, some: ServiceSet, proba: Floats, said: Ints, sure: Floats) -> "_Known":
-        label, own = proba.argmax(axis=1), _members(some)
+        label, own, most = proba.argmax(axis=1), _members(some), proba.max(axis=1)
         if len(own) == 1:
-            return cls(label, said[:, own[0]], sure[:, own[0]])
-        return cls(label, label, proba.max(axis=1))
+            return cls(label, said[:, own[0]], sure[:, own[0]], most)
+        return cls(label, label, most, most)
 
 
 _KnownBy: TypeAlias = Callable[[ServiceSet], _Known]
@@ -121,6 +158,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     budget : float, optional
         Instead of ``mistake``: the mean amount to spend per row. Two policies are then mixed at random, so that the
         budget is spent and the expected accuracy is the largest possible.
+    human : float, optional
+        The price of asking a person, who is always right, as the last resort.
     n_folds : int, default 5
     random_state : int, default 0
         Random seed of the folds and of the mixing.
@@ -145,6 +184,15 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     >>> run = cascade.run(answers, confidence)
     >>> float((run.label == y).mean()), round(float(run.spent.mean()), 1)
     (1.0, 0.3)
+
+    One call at a time:
+
+    >>> cascade.next({}, {}).service
+    'cheap'
+    >>> cascade.next({"cheap": 1}, {"cheap": 0.9}).answer
+    1
+    >>> cascade.next({"cheap": 1}, {"cheap": 0.5}).service
+    'expensive'
     """
 
     def __init__(
@@ -153,12 +201,14 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         *,
         mistake: float | None = None,
         budget: float | None = None,
+        human: float | None = None,
         n_folds: int = 5,
         random_state: int = 0,
     ) -> None:
         self.services = services
         self.mistake = mistake
         self.budget = budget
+        self.human = human
         self.n_folds = n_folds
         self.random_state = random_state
 
@@ -175,10 +225,23 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         services = read_experts(self.services)
         if not 2 <= len(services) <= _MOST:
             raise InputError(f"a cascade takes two to {_MOST} services, got {len(services)}.")
+        if HUMAN in services:
+            raise InputError(f"a service cannot be called {HUMAN!r}, the person who is always right; rename it.")
+        person = {} if self.human is None else read_experts({HUMAN: self.human})
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
-        self.prices_ = np.array([one.price for one in services.values()])
-        said, sure = self._read(answers, confidence, len(codes))
+        self.shares_ = np.bincount(codes) / len(codes)
+        self.prices_ = np.array([one.price for one in (services | person).values()])
+        said, sure, given = self._read(answers, confidence, len(codes))
         n_classes, n_services = len(self.classes_), len(services)
+        for s, name in enumerate(services):
+            if not given[:, s].all():
+                row = int(given[:, s].argmin()) + 1
+                raise InputError(f"row {row:,} has no answer of {name!r}: fit on rows that every service has answered.")
+            if (said[:, s] == n_classes).all():
+                raise InputError(
+                    f"no answer of {name!r} is one of the classes, such as {self.classes_[0]!r}: write answers and "
+                    "labels in the same way, and with the same type."
+                )
         fold = np.random.RandomState(self.random_state).permutation(len(codes)) % self.n_folds
         folds = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(self.n_folds)]
         self.tables_ = [AnswerTable.fit(said[:, s], sure[:, s], codes, n_classes) for s in range(n_services)]
@@ -187,7 +250,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             for train, test in folds:
                 table = AnswerTable.fit(said[train, s], sure[train, s], codes[train], n_classes)
                 logs[s, test] = table.predict(said[test, s], sure[test, s])
-        self.pools_, known = {}, {}
+        self.pools_, known = {}, {0: self._nobody(said, sure)}
         for some in _subsets(n_services):
             own = _members(some)
             self.pools_[some] = Pool.fit(logs[own], sure[:, own], codes, self.random_state)
@@ -196,25 +259,75 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return self
 
     def run(
-        self, answers: Any, confidence: ArrayLike, *, mistake: float | None = None, budget: float | None = None
+        self,
+        answers: Any,
+        confidence: ArrayLike,
+        *,
+        mistake: float | None = None,
+        budget: float | None = None,
     ) -> CascadeRun:
         """Run the cascade on rows with stored answers; answers that it does not buy are not used.
+
+        Where it wants an answer that is not there, it goes on with all answers that are, and says whom to ask if these
+        do not suffice.
 
         Parameters
         ----------
         answers, confidence
-            As for :meth:`fit`.
+            As for :meth:`fit`; None or NaN for calls that were not made.
         mistake, budget : float, optional
             Other than those of the constructor; nothing is fitted again.
         """
         check_is_fitted(self, "policies_")
-        said, sure = self._read(answers, confidence, len(np.asarray(confidence)))
-        known = self._known_by(said, sure)
-        at = np.zeros(len(said), dtype=np.int64)
+        said, sure, given = self._read(answers, confidence, len(np.asarray(confidence)))
+        known, there = self._known_by(said, sure), given @ (1 << np.arange(given.shape[1]))
+        at, ask = np.zeros((2, len(said)), dtype=np.int64)
         for policy, rows in self._mixture(len(said), mistake, budget):
-            at[rows] = _follow(policy.first, policy.cuts, len(said), known)[rows]
-        asked = self._asked(at)
-        return CascadeRun(self.classes_[_labels(at, known)], asked, asked @ self.prices_)
+            at[rows], ask[rows] = (found[rows] for found in _follow(policy.first, policy.cuts, there, known))
+        asked, names = self._asked(at)[:, : given.shape[1]], np.array([*self.services, HUMAN, None], dtype=object)
+        label, proba = (_by_set(at, known, name) for name in ("label", "proba"))
+        spent = asked @ self.prices_[: given.shape[1]]
+        return CascadeRun(self.classes_[label.astype(np.int64)], asked, spent, proba, names[ask])
+
+    def next(
+        self,
+        answers: Mapping[str, Any],
+        confidences: Mapping[str, float],
+        *,
+        mistake: float | None = None,
+        budget: float | None = None,
+    ) -> NextCall:
+        """Return whom to ask next about one row, or what to answer.
+
+        There is nothing to mix for one row: a budget is kept by the most accurate policy within it.
+
+        Parameters
+        ----------
+        answers, confidences : mapping
+            What the services that were asked have said, by their names; both are empty at first.
+        mistake, budget : float, optional
+            Other than those of the constructor.
+        """
+        for name in (*answers, *confidences):
+            if name not in self.services:
+                raise InputError(
+                    f"there is no service {name!r}: the services are {', '.join(map(repr, self.services))}."
+                )
+        said = np.array([None] * len(self.services), dtype=object)
+        said[:] = [answers.get(name) for name in self.services]
+        sure = np.array([confidences.get(name) for name in self.services], dtype=np.float64)
+        found = self.run(said[None], sure[None], mistake=mistake, budget=budget)
+        service, label = found.ask[0], found.label[:1].tolist()[0]
+        confidence, spent = float(found.confidence[0]), float(found.spent[0])
+        if service is None:
+            return NextCall("answer", None, label, confidence, spent)
+        return NextCall("ask", service, None, confidence, spent)
+
+    def combine(self, answers: Any, confidence: ArrayLike) -> AnyArray:
+        """Return the likeliest class of each row given the answers of all services, as for :meth:`fit`."""
+        said, sure, _ = self._read(answers, confidence, len(np.asarray(confidence)))
+        found: AnyArray = self.classes_[self._known_by(said, sure)((1 << len(self.services)) - 1).label]
+        return found
 
     def certify(
         self, answers: Any, confidence: ArrayLike, y: ArrayLike, *, within: float = 0.01, delta: float = 0.05
@@ -239,13 +352,15 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             If no policy can be certified.
         """
         labels = np.asarray(y)
-        said, sure = self._read(answers, confidence, len(labels))
+        said, sure, _ = self._read(answers, confidence, len(labels))
         known, n = self._known_by(said, sure), len(labels)
+        codes = np.where(np.isin(labels, self.classes_), np.searchsorted(self.classes_, labels), -1)
         # Compared by their names: a label that fit has not seen has no number, and a service may know it.
         alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
         certified = None
         for policy in reversed(self.policies_):
-            own = self.classes_[_labels(_follow(policy.first, policy.cuts, n, known), known)] == labels
+            at = _follow(policy.first, policy.cuts, self._all(n), known)[0]
+            own = self._right(at, codes, known)
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
             behind = upper_bound(lost, n, delta / 2) - (1 - upper_bound(n - won, n, delta / 2))
@@ -260,21 +375,23 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         self.certified_ = certified
         return self
 
-    def _read(self, answers: Any, confidence: ArrayLike, n_rows: int) -> tuple[Ints, Floats]:
-        """Return numbers of the answers, n_classes for an answer that is not a class, and confidences."""
-        table = np.asarray(answers, dtype=object)
-        if table.shape != (n_rows, len(self.prices_)):
-            raise InputError(
-                f"answers must have shape ({n_rows}, {len(self.prices_)}), rows by services, got {table.shape}."
-            )
+    def _read(self, answers: Any, confidence: ArrayLike, n_rows: int) -> tuple[Ints, Floats, NDArray[np.bool_]]:
+        """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given."""
+        table, n_services = np.asarray(answers, dtype=object), len(self.services)
+        if table.shape != (n_rows, n_services):
+            raise InputError(f"answers must have shape ({n_rows}, {n_services}), rows by services, got {table.shape}.")
         number_of = {label: number for number, label in enumerate(self.classes_.tolist())}
         said = np.frompyfunc(lambda answer: number_of.get(answer, len(number_of)), 1, 1)(table).astype(np.int64)
+        given = ~np.frompyfunc(lambda answer: answer is None or answer != answer, 1, 1)(table).astype(bool)
         sure = np.asarray(confidence, dtype=np.float64)
         if sure.shape != said.shape:
             raise InputError(f"confidence must have the shape of answers, {said.shape}, got {sure.shape}.")
-        if np.isnan(sure).any():
-            raise InputError("confidence contains NaN; give every answer a confidence, a constant if there is none.")
-        return said, sure
+        for row, s in np.argwhere(given & ~np.isfinite(sure)).tolist():
+            raise InputError(
+                f"row {row + 1:,} has an answer of {list(self.services)[s]!r} and the confidence {sure[row, s]:g}: "
+                "give every answer a finite confidence, a constant if there is none."
+            )
+        return said, np.where(given, sure, 0.0), given
 
     def _known_by(self, said: Ints, sure: Floats) -> _KnownBy:
         """Return what is known about new rows by the services of a set, computed when it is needed first."""
@@ -282,13 +399,28 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         @cache
         def known(some: ServiceSet) -> _Known:
             own = _members(some)
+            if not own:
+                return self._nobody(said, sure)
             logs = np.array([self.tables_[s].predict(said[:, s], sure[:, s]) for s in own])
             return _Known.of(some, self.pools_[some].predict(logs, sure[:, own]), said, sure)
 
         return known
 
+    def _nobody(self, said: Ints, sure: Floats) -> _Known:
+        """Return what is known before the first question."""
+        return _Known.of(0, np.tile(self.shares_, (len(said), 1)), said, sure)
+
     def _asked(self, at: Ints) -> NDArray[np.bool_]:
         return (at[:, None] >> np.arange(len(self.prices_)) & 1).astype(bool)
+
+    def _all(self, n_rows: int) -> Ints:
+        """Return rows for which everybody can be asked."""
+        return np.full(n_rows, (1 << len(self.prices_)) - 1)
+
+    def _right(self, at: Ints, y: Ints, known: _KnownBy) -> NDArray[np.bool_]:
+        """Return which answers are right; those of the human always are."""
+        person = at >> len(self.services)
+        return np.asarray((_by_set(at - (person << len(self.services)), known, "label") == y) | (person > 0))
 
     def _policies(self, y: Ints, folds: list[Fold], known: Mapping[ServiceSet, _Known]) -> list[Policy]:
         """Return policies for several exchange rates between money and right answers.
@@ -302,9 +434,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             for first in range(len(self.prices_)):
                 at = np.empty(len(y), dtype=np.int64)
                 for own, (_, test) in zip(apart, folds, strict=True):
-                    at[test] = _follow(first, own, len(y), known.__getitem__)[test]
-                right = _labels(at, known.__getitem__) == y
-                spent = self._asked(_follow(first, cuts, len(y), known.__getitem__)) @ self.prices_
+                    at[test] = _follow(first, own, self._all(len(y)), known.__getitem__)[0][test]
+                right = self._right(at, y, known.__getitem__)
+                spent = self._asked(_follow(first, cuts, self._all(len(y)), known.__getitem__)[0]) @ self.prices_
                 found.append(Policy(first, float(spent.mean()), float(right.mean()), cuts))
         return found
 
@@ -315,14 +447,21 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         worth: dict[ServiceSet, Floats] = {}
         cuts: Cuts = {}
-        for some in reversed(list(known)):
-            label, case, level = (values[rows] for values in vars(known[some]).values())
-            worth[some] = (label == y[rows]).astype(np.float64)
+        certain = np.ones(len(rows))  # after the human
+        subsets = _subsets(len(self.services))
+        for some in reversed(subsets):
+            case, level = known[some].case[rows], known[some].level[rows]
+            worth[some] = (known[some].label[rows] == y[rows]).astype(np.float64)
             levels, following = (np.full(len(self.classes_) + 1, none) for none in (-np.inf, -1))
             others = _members(~some & (1 << len(self.prices_)) - 1)
-            asking = {s: worth[some | 1 << s] - rate * self.prices_[s] for s in others}
+            asking = {s: worth.get(some | 1 << s, certain) - rate * self.prices_[s] for s in others}
             for each in range(len(self.classes_) + 1):
                 own = np.flatnonzero(case == each)
+                if not len(own):  # such an answer tells nothing: ask if that is better than the most frequent class
+                    gains = {s: after.mean() - self.shares_.max() for s, after in asking.items()}
+                    if max(gains.values(), default=0.0) > 0:
+                        levels[each], following[each] = np.inf, max(gains, key=lambda s: gains[s])
+                    continue
                 own = own[np.argsort(level[own], kind="stable")]
                 ends = np.flatnonzero(np.append(np.diff(level[own]) > 0, True)[: len(own)])
                 most = 0.0
@@ -334,7 +473,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     own = own[level[own] <= levels[each]]
                     worth[some][own] = asking[following[each]][own]
             cuts[some] = levels, following
-        return {some: cuts[some] for some in known}
+        return {some: cuts[some] for some in subsets}
 
     def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
         """Return policies and the rows that are run by each."""
@@ -355,7 +494,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if above == 0:
             raise InputError(f"the cheapest service costs {costs[0]:g}, more than the budget {budget:g}.")
         if above == len(costs):
-            return [(self.policies_[-1], rows)]
+            return [(self.policies_[above - 1], rows)]
         share = (budget - costs[above - 1]) / (costs[above] - costs[above - 1])
         dear = np.random.RandomState(self.random_state).permutation(n_rows) < int(share * n_rows)
         return [(self.policies_[above - 1], rows[~dear]), (self.policies_[above], rows[dear])]
@@ -433,24 +572,39 @@ class Pool:
         return mean
 
 
-def _follow(first: int, policy_cuts: Cuts, n_rows: int, known: _KnownBy) -> Ints:
-    """Return the set of services that is asked on each row."""
-    at = np.full(n_rows, 1 << first)
-    for some, (levels, following) in policy_cuts.items():  # from the smallest set to the largest
+def _follow(first: int, policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tuple[Ints, Ints]:
+    """Return the set of services that is used for each row, and whom to ask next, -1 for nobody.
+
+    ``given`` is the set of services that have answered each row. Where the next one has not, all others are used.
+    """
+    at, ask = np.zeros(len(given), dtype=np.int64), np.full(len(given), -1)
+    n_services = max(policy_cuts).bit_length()
+    for some in (0, *policy_cuts):  # from the smallest set to the largest
         rows = np.flatnonzero(at == some)
-        if len(rows) and following.max() >= 0:
+        if not len(rows):
+            continue
+        wanted = np.full(len(rows), first)
+        if some:
+            levels, following = policy_cuts[some]
+            if following.max() < 0:
+                continue
             case, level = known(some).case[rows], known(some).level[rows]
-            asks = level <= levels[case]
-            at[rows[asks]] |= 1 << following[case[asks]]
-    return at
+            wanted = np.where(level <= levels[case], following[case], -1)
+        rows, wanted = rows[wanted >= 0], wanted[wanted >= 0]
+        there, bit = given[rows], 1 << wanted
+        others = np.where(wanted < n_services, there & ~some, 0)  # nobody stands in for the human
+        more = np.where(there & bit, bit, others)
+        at[rows] |= more
+        ask[rows[more == 0]] = wanted[more == 0]
+    return at, ask
 
 
-def _labels(at: Ints, known: _KnownBy) -> Ints:
-    """Return the likeliest class of each row by the services that are asked on it."""
-    found = np.empty(len(at), dtype=np.int64)
+def _by_set(at: Ints, known: _KnownBy, name: str) -> Floats:
+    """Return what is known about each row, such as its label, by the set of services that is used for it."""
+    found = np.zeros(len(at))
     for some in np.unique(at).tolist():
         rows = at == some
-        found[rows] = known(some).label[rows]
+        found[rows] = getattr(known(some), name)[rows]
     return found
 
 

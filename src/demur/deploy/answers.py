@@ -132,10 +132,15 @@ class Answerer:
 
     def _draw(self, decisions: list[Decision]) -> int:
         """Say of each decision why it is to be reviewed, and return how many were drawn."""
-        drawn = draw_audit([one["rejected"] for one in decisions], self.audit, self._rng)
+        drawn = draw_audit([_is_rejected(one) for one in decisions], self.audit, self._rng)
         for one, audited in zip(decisions, drawn.tolist(), strict=True):
-            one[WHY] = DECLINED if one["rejected"] else AUDIT if audited else None
+            one[WHY] = DECLINED if _is_rejected(one) else AUDIT if audited else None
         return int(drawn.sum())
+
+
+def _is_rejected(one: Mapping[str, Any]) -> bool:
+    """Return whether a decision is not an answer yet."""
+    return bool(one["decision"] == "ask" if "decision" in one else one["rejected"])
 
 
 def _rows(question: Mapping[str, Any]) -> Sequence[Row]:
@@ -292,12 +297,13 @@ class ServiceMetrics:
     def count_decisions(self, decisions: Sequence[Mapping[str, Any]], n_audited: int = 0) -> None:
         """Count the rows of an answer."""
         for one in decisions:
-            rejected = "true" if one["rejected"] else "false"
-            name = str(one["first_choice"]) if self._names_classes else "(any)"
+            rejected = "true" if _is_rejected(one) else "false"
+            choice = one.get("first_choice", one.get("answer"))  # a cascade that asks has none yet
+            name = "(none)" if choice is None else str(choice) if self._names_classes else "(any)"
             self._decisions.labels(name, rejected).inc()
             self._confidence.observe(one["confidence"])
         self._rows.inc(len(decisions))
-        self._rejected.inc(sum(one["rejected"] for one in decisions))
+        self._rejected.inc(sum(map(_is_rejected, decisions)))
         self._audited.inc(n_audited)
 
     def text(self) -> bytes:

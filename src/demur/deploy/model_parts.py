@@ -123,6 +123,8 @@ _PARTS = (
     "demur.novelty.Novelty",
     "demur.novelty.TrainingRows",
     "demur.rules.Decision",
+    "demur.tabular.calls.CallsModel",
+    "demur.tabular.calls.ServiceColumns",
     "demur.tabular.expert_columns.ExpertColumns",
     "demur.tabular.table_model.TableModel",
     "demur.training.mlp.MLP",

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from demur.columns import Column, TableError
 from demur.columns.frames import shown
-from demur.tabular import TableModel
+from demur.deferral.cascade import HUMAN
+from demur.tabular import CallsModel, TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_model import LARGEST
 
@@ -104,7 +105,10 @@ def _row_type(model: TableModel) -> TypeForm:
     ignored = {
         name: NotRequired[Annotated[Any, Field(description=f"Not used: {reason}.")]] for name, reason in unused.items()
     }
-    return _object_type("Row", {**{one.name: _value_type(one) | None for one in model.schema.columns}, **ignored})
+    columns = {one.name: _value_type(one) | None for one in model.schema.columns}
+    if isinstance(model, CallsModel):  # calls that were not made may be left out
+        columns = {name: NotRequired[type_] for name, type_ in columns.items()}
+    return _object_type("Row", {**columns, **ignored})
 
 
 def _value_type(column: Column) -> TypeForm:
@@ -193,7 +197,7 @@ def sentence(error: Mapping[str, Any]) -> str:
 def request_table(model: TableModel, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Return the rows of a request that was checked as the table that the model decides on."""
     columns = model.schema.columns
-    arrays = [column_array(column, [row[column.name] for row in rows]) for column in columns]
+    arrays = [column_array(column, [row.get(column.name) for row in rows]) for column in columns]
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
@@ -230,6 +234,15 @@ def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
 
     label: TypeForm = {"text": str, "integer": int, "number": float, "boolean": bool}[model.label_type]
     parts = [label | None, bool, float, label, label, str | None]
+    if isinstance(model, CallsModel):
+        parts = [
+            Literal["ask", "answer"],
+            Literal[(*model.services, HUMAN, None)],
+            label | None,
+            float,
+            float,
+            str | None,
+        ]
     if model.asks_experts:
         parts += [Literal[(*model.experts.columns, None)], float]
     decision = {**dict(zip(model.answer_columns(), parts, strict=True)), "proba": NotRequired[dict[str, float]]}

@@ -58,10 +58,23 @@ class LossModule(nn.Module):
                 f"axis {self.class_dim} of the classes; set class_dim to that axis."
             )
         with full_precision(scores):
+            if type(self._trained) is CrossEntropy:  # torch's own launches fewer kernels
+                return self._cross_entropy(at_least_single(scores), at_least_single(target), is_soft)
             values, weight = self._each(at_least_single(scores), at_least_single(target), is_soft)
             if self.reduction == "none":
                 return values
             return values.sum() if self.reduction == "sum" else values.sum() / weight
+
+    def _cross_entropy(self, scores: Tensor, target: Tensor, is_soft: bool) -> Tensor:
+        place = min(1, scores.ndim - 1)  # where torch has the classes
+        return nn.functional.cross_entropy(
+            scores.movedim(-1, place),
+            target.movedim(-1, place) if is_soft else target,
+            weight=None if self.class_weight is None else self.class_weight.to(scores.dtype),
+            ignore_index=-100 if is_soft else self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
 
     def _classes_last(self, values: Tensor) -> Tensor:
         if values.ndim < 2:

@@ -1,3 +1,10 @@
+from .calls import CallsEvaluation as CallsEvaluation
+from .calls import CallsModel as CallsModel
+from .calls import FittedCalls as FittedCalls
+from .calls import Payment as Payment
+from .calls import ServiceColumns as ServiceColumns
+from .calls import evaluate_calls as evaluate_calls
+from .calls import fit_calls as fit_calls
 from .class_labels import LabelledTable as LabelledTable
 from .class_labels import check_classes as check_classes
 from .decide_files import Decided as Decided

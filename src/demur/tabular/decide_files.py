@@ -22,7 +22,7 @@ from demur.deferral import Capacity
 from demur.rules import Decision
 from demur.tabular.review_queue import rows_to_review, savings
 from demur.tabular.table_files import ParquetFolder, Source, TableReader, open_raw, open_table, source_name
-from demur.tabular.table_model import TableModel
+from demur.tabular.table_model import TableModel, is_rejected
 from demur.tabular.table_writer import TableWriter
 from demur.whole_file import move_into_place, part_of
 from demur.workers import connect_dask, optional_dask
@@ -255,7 +255,7 @@ def _decide(
         for batch in _in_order(answer, numbered()):
             writer.write(batch)
             rows += batch.num_rows
-            rejected += pc.sum(batch.column("rejected")).as_py()
+            rejected += pc.sum(is_rejected(batch)).as_py()
             progress(batch.num_rows)
     return Decided(rows, rejected)
 

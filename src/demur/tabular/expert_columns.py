@@ -15,7 +15,7 @@ from demur.errors import InputTypeError
 from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import column_of_text
 
-__all__ = ["ASKING_COLUMNS", "SYSTEM_ANSWER", "ExpertColumns", "given_answers"]
+__all__ = ["ASKING_COLUMNS", "SYSTEM_ANSWER", "ExpertColumns", "given_answers", "read_answers"]
 
 ASKING_COLUMNS = ("ask", "expected_cost")
 """Columns of the predictions of a model with experts, after those of every model."""
@@ -154,8 +154,16 @@ def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
     return np.array([one is not None for one in people.ravel()], dtype=bool).reshape(people.shape)
 
 
-def _answers(column: Values, known: set[str], name: str, where: str, first: int) -> NDArray[np.object_]:
-    """Return answers as class names: as they are written, without spaces around, or as a CSV file is read."""
+def read_answers(column: Values, known: Collection[str]) -> NDArray[np.object_]:
+    """Return answers as class names: as they are written, without spaces around, or as a CSV file is read.
+
+    An answer that is not a class is returned without spaces around, and a gap as None.
+
+    Examples
+    --------
+    >>> read_answers(pa.array(["yes", " no ", "perhaps", "n/a"]), ["yes", "no"]).tolist()
+    ['yes', 'no', 'perhaps', None]
+    """
     column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
     texts = class_texts(column)
     as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
@@ -163,8 +171,16 @@ def _answers(column: Values, known: set[str], name: str, where: str, first: int)
     for row, (text, value) in enumerate(zip(texts.tolist(), as_read.tolist(), strict=True)):
         if text is None:
             continue
-        found[row] = next((one for one in (text, text.strip(), value) if one in known), None)
-        if found[row] is None and text.strip().lower() not in _GAPS:
+        gap = text.strip().lower() in _GAPS
+        found[row] = next((one for one in (text, text.strip(), value) if one in known), None if gap else text.strip())
+    return found
+
+
+def _answers(column: Values, known: set[str], name: str, where: str, first: int) -> NDArray[np.object_]:
+    """Return answers that must be classes."""
+    found = read_answers(column, known)
+    for row, text in enumerate(found.tolist()):
+        if text is not None and text not in known:
             raise TableError(
                 f"{where}: column {shown(name)}, row {first + row + 1:,}, holds {shown(text)}, which is not one of the "
                 f"classes {listed(sorted(known))}{did_you_mean(text, known)}: leave the cell empty where there is no "

@@ -287,11 +287,8 @@ class TrainingFile:
         """
         data, spec, known = self.data, self.spec, None if given is None else schema
         classes = list(getattr(given, "classes_", data.classes))
-        groups = None
-        if spec.group_split is not None:  # a row without a group is one of its own
-            texts = class_texts(data.rows[spec.group_split])
-            groups = np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
-        train, held_out = self._split(replace(schema, **self.notation), compared, groups, classes)
+        train, held_out = self.split(replace(schema, **self.notation), compared, classes)
+        groups = self.groups
         started, of_train = time.perf_counter(), None if groups is None else groups[train]
         more: ByName = {"given": given, "numbers": train if hasattr(given, "outputs") else None}
         model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, **more)
@@ -301,11 +298,19 @@ class TrainingFile:
         where = data.name if spec.test is None else source_name(spec.test)
         return FittedFile(model, held_out, where, time.perf_counter() - started), train
 
-    def _split(
-        self, schema: Schema, compared: Features, groups: AnyArray | None, classes: list[str]
+    @property
+    def groups(self) -> AnyArray | None:
+        """The groups of rows that stay together; a row without a group is one of its own."""
+        if self.spec.group_split is None:
+            return None
+        texts = class_texts(self.data.rows[self.spec.group_split])
+        return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
+
+    def split(
+        self, schema: Schema, compared: Features, classes: list[str]
     ) -> tuple[NDArray[np.int64], pa.Table | None]:
         """Return the rows to train on, and the table to evaluate on."""
-        spec, data = self.spec, self.data
+        spec, data, groups = self.spec, self.data, self.groups
         if spec.test is not None:
             table = read_labelled(spec.test, schema, classes, delimiter=spec.delimiter, strict=False)
             LabelledTable.of(table, data.target, source_name(spec.test))  # refuses a table without labels

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, Estimator, FloatArray
@@ -19,10 +20,23 @@ from demur.rules import Decision, Rule
 from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 
-__all__ = ["ANSWER_COLUMNS", "LARGEST", "PROBA", "Reads", "TableModel", "answer_confidence", "free_label"]
+__all__ = [
+    "ANSWER_COLUMNS",
+    "CALL_COLUMNS",
+    "LARGEST",
+    "PROBA",
+    "Reads",
+    "TableModel",
+    "answer_confidence",
+    "free_label",
+    "is_rejected",
+]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
+
+CALL_COLUMNS = ("decision", "service", "answer", "confidence", "spent", "reason")
+"""The columns of the answers of a cascade."""
 
 PROBA = "proba:"
 """The prefix of the columns of class probabilities."""
@@ -414,6 +428,17 @@ def answer_confidence(
     if proba is not None and not cost_adjustable:
         found = np.asarray(proba if proba.ndim == 1 else proba[np.arange(len(proba)), decision.label], dtype=np.float64)
     return found if decision.novel is None else np.where(decision.novel, np.fmin(found, 0.0), found)
+
+
+def is_rejected(answers: _Rows) -> pa.Array:
+    """Return which rows of :meth:`TableModel.answers` are not answered yet: declined, or to be asked somebody.
+
+    Examples
+    --------
+    >>> is_rejected(pa.table({"decision": ["ask", "answer"]})).to_pylist()
+    [True, False]
+    """
+    return answers["rejected"] if "rejected" in answers.schema.names else pc.equal(answers["decision"], "ask")
 
 
 def free_label(classes: AnyArray) -> str | None:

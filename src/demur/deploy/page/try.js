@@ -47,7 +47,11 @@
     const [first, second] = [String(found.first_choice), String(found.second_choice)];
     const sure = data.has_proba ? `${percent(found.confidence)} sure` : `score ${Number(found.confidence.toPrecision(4))}`;
     const needed = data.cost_adjustable ? ` At cost ${decidedFor} it takes more than ${percent(1 - decidedFor)} to answer.` : "";
-    if (found.rejected && found.ask) {
+    if (found.decision) {
+      const spent = `Spent ${Number(found.spent.toPrecision(4))}. Likeliest class: ${percent(found.confidence)} sure.`;
+      const words = found.reason ? `${spent} ${found.reason}.` : spent;
+      show(found.decision === "ask" ? `Ask ${found.service}` : String(found.answer), words, found.decision === "answer");
+    } else if (found.rejected && found.ask) {
       show(`Ask ${found.ask}`, `Expected cost ${Number(found.expected_cost.toPrecision(3))}. The model's first choice: ${first}, ${sure}. Second choice: ${second}.`);
     } else if (found.reason && found.reason.startsWith("novel")) {
       const columns = found.reason.slice("novel: ".length);
