@@ -183,14 +183,7 @@ def fit(
     if calls is not None:
         _fit_calls(calls, given)
         return
-    source = answers or proba or data
-    if source is None:
-        raise InputError(
-            "there is nothing to learn from: give a table, as in demur fit data.csv, --proba or --answers."
-        )
-    if not target and labels is None:
-        raise InputError("there is nothing to predict: name the column with --target, or give a file with --labels.")
-    target = target or "label"
+    source, target = answers or proba or data or "", target or "label"
     options = _options(given)
     check_new_model(out, force)
     from demur.tabular import fit_answers, fit_file, fit_proba
@@ -222,8 +215,6 @@ def _print_fitted(fitted: "FittedFile", judged: "Evaluation | None", source: str
 def _fit_calls(calls: str, given: Mapping[str, Any]) -> None:
     """Fit a cascade, write it, and print what it costs on rows held out."""
     services, out = read_services(given["service"]), given["out"]
-    if given["target"] is None:
-        raise InputError("--calls needs --target, the column with the true labels.")
     if given["mistake"] is None and given["budget"] is None:
         raise InputError(
             "--calls needs --mistake, the cost of a mistake, or --budget, the mean amount to spend per row."
@@ -262,6 +253,12 @@ def _check(given: Mapping[str, Any]) -> None:
     for name, other in _ONLY_WITH.items():
         if given[name] not in (None, False) and given[other] is None:
             raise InputError(f"{flags[name]} needs {flags[other]}: give both, or leave {flags[name]} out.")
+    if all(given[name] is None for name in ("data", "proba", "answers", "calls")):
+        raise InputError(
+            "there is nothing to learn from: give a table, as in demur fit data.csv, --proba or --answers."
+        )
+    if not given["target"] and given["labels"] is None:
+        raise InputError("there is nothing to predict: name the column with --target, or give a file with --labels.")
     if given["report"] is not None:
         if given["test"] is None and not given["holdout"]:
             raise InputError("--report needs rows to evaluate the model on: give --test or a --holdout above 0.")
