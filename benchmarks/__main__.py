@@ -18,6 +18,7 @@ ALL = (
     "rooms",
     "monitoring",
     "novelty",
+    "text",
     "outputs",
 )
 

@@ -57,6 +57,8 @@ class Decision(Generic[Array]):
         What each action is expected to cost: answering each class, then asking each expert.
     novel : array of bool, optional
         Where the example is out of distribution. None if novelty was not checked.
+    in_scope : array of float, optional
+        The probability that the example belongs to one of the classes. None if that was not estimated.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Decision(Generic[Array]):
     ask: Array | None = None
     costs: Array | None = None
     novel: Array | None = None
+    in_scope: Array | None = None
 
     @classmethod
     def from_acceptance(cls, label: Array, acceptance: Array, confidence: Array | None = None) -> Self:
@@ -84,7 +87,10 @@ class Decision(Generic[Array]):
 
     @property
     def reason(self) -> NDArray[np.str_]:
-        """Why each example is declined: "novel" (unlike those of training), "ambiguous" (between classes), or "".
+        """Why each example is declined: "novel" (unlike those of training), "out of scope", "ambiguous", or "".
+
+        It is out of scope where that is likelier than not, or where it would be answered if it were known to be in
+        scope; else it is ambiguous, between classes.
 
         Examples
         --------
@@ -94,6 +100,10 @@ class Decision(Generic[Array]):
         """
         decision = self.numpy()
         reason = np.where(decision.reject, "ambiguous", "")
+        if decision.in_scope is not None:
+            lost = decision.confidence / np.maximum(decision.in_scope, 1e-12) - decision.confidence
+            outside = decision.reject & ((decision.in_scope < 0.5) | (decision.acceptance + lost > 0))
+            reason = np.where(outside, "out of scope", reason)
         return reason if decision.novel is None else np.where(decision.novel, "novel", reason)
 
     def declining(self, novel: ArrayLike) -> "Decision[AnyArray]":
@@ -105,7 +115,25 @@ class Decision(Generic[Array]):
         acceptance = np.where(mask, np.fmin(decision.acceptance, 0), decision.acceptance)
         confidence = np.where(mask, np.fmin(decision.confidence, 0), decision.confidence)
         declined = Decision.from_acceptance(decision.label, acceptance, confidence)
-        return replace(declined, ask=decision.ask, costs=decision.costs, novel=mask)
+        return replace(declined, ask=decision.ask, costs=decision.costs, novel=mask, in_scope=decision.in_scope)
+
+    def within(self, in_scope: ArrayLike, loss: ArrayLike | None = None) -> "Decision[AnyArray]":
+        """Return the decisions if each example is in scope with this probability, and any answer is wrong otherwise.
+
+        The confidence is multiplied by the probability, and the acceptance falls by as much; or both fall by ``loss``,
+        for rules whose confidence is no probability.
+
+        Examples
+        --------
+        >>> decision = Chow(cost=0.2).decide([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]]).within([1.0, 0.5, 0.9])
+        >>> decision.confidence, decision.reason.tolist()
+        (array([0.9 , 0.45, 0.54]), ['', 'out of scope', 'ambiguous'])
+        """
+        decision, share = self.numpy(), np.asarray(in_scope, dtype=np.float64)
+        confidence = decision.confidence * share if loss is None else decision.confidence - np.asarray(loss)
+        acceptance = decision.acceptance - (decision.confidence - confidence)
+        found = Decision.from_acceptance(decision.label, acceptance, confidence)
+        return replace(found, novel=decision.novel, in_scope=share)
 
     def numpy(self) -> "Decision[AnyArray]":
         """Return the same decision with NumPy arrays, whatever it held before."""

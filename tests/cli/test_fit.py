@@ -312,11 +312,11 @@ def test_a_quantity_as_target_is_refused_with_advice(fit, values, tmp_path):
     assert "make classes of a quantity first" in complaint
 
 
-def test_free_text_cannot_be_kept_as_a_category(fit, tmp_path):
+def test_a_loss_does_not_read_text(fit, tmp_path):
     rows = [(k % 7, f"this is the sentence number {k}", "ab"[k % 2]) for k in range(400)]
     data = write_csv(tmp_path / "data.csv", "a,text,y", rows)
-    complaint = fit(data, "--keep", "text", "--model", "lr").complaint
-    assert "column 'text' cannot be kept as a feature: it is free text" in complaint
+    complaint = fit(data, "--model", "ce").complaint
+    assert "ce does not read text, which column 'text' holds: use auto, text, lr or nn" in complaint
 
 
 def test_rows_that_a_time_split_by_groups_drops_are_counted(fit, tmp_path):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from demur.columns import Column, Schema, TableError
+from demur.columns.frames import as_table
 
 N = 40
 
@@ -35,7 +36,6 @@ def encoded_one(values):
         ([(7 * i) % N for i in range(N)], "user_id", "identifier"),
         ([f"code-{(7 * i) % N}" for i in range(N)], "x", "identifier"),
         (["u1", "u2", "u3", "u4"], "UUID", "identifier"),
-        ([f"a sentence of rather many words, the {i}th of them" for i in range(N)], "x", "free text"),
         ([f"{i},{i}" for i in range(N)], "x", "such as '0,0'"),
         ([[1, 2]] * N, "x", "list"),
         ([b"\0"] * N, "x", "binary"),
@@ -64,11 +64,33 @@ def test_what_only_resembles_these_is_used(values, name):
     assert name in learn_one(values, name)[0].names
 
 
-def test_free_text_is_no_feature_even_if_it_is_to_be_kept():
+def test_free_text_is_a_column_of_text_unless_a_frame_says_category():
     texts = [f"a sentence of rather many words, the {i}th of them" for i in range(300)]
-    with pytest.raises(TableError, match="column 'x' cannot be kept as a feature: it is free text"):
-        learn_one(texts, keep=["x"])
-    assert Schema.from_frame(pa.table({"x": texts})).names == ("x",)  # a model of the user's own may read it
+    assert [column.kind for column in learn_one(texts)[0].columns] == ["text", "number"]
+    assert [column.kind for column in Schema.from_frame(pa.table({"x": texts})).columns] == ["text"]
+    typed = pa.table({"x": pa.array(texts).dictionary_encode()})
+    assert [column.kind for column in Schema.from_frame(typed).columns] == ["category"]
+
+
+def test_short_text_is_text_if_it_is_named_and_missing_text_is_empty():
+    table = pa.table({"x": ["yes", "no", None, "yes"], "size": [1.0, 2.0, 3.0, 5.0]})
+    schema = Schema.learn(table, text=["x"])
+    assert schema.text.tolist() == [True, False]
+    assert schema.texts(table).tolist() == [["yes"], ["no"], [""], ["yes"]]
+    np.testing.assert_array_equal(schema.encode(table)[:, 0], [0, 0, np.nan, 0])
+    assert schema.with_texts(schema.encode(table), table)[1].tolist() == ["no", 2.0]
+    with pytest.raises(TableError, match="no column 'y'"):
+        Schema.learn(table, text=["y"])
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32(), 2), pa.list_(pa.float64()), pa.large_list(pa.int64())])
+def test_a_column_of_vectors_becomes_numbers(kind):
+    table = as_table(pa.table({"v": pa.array([[1, 2], None, [5, 6]], kind), "a": [1, 2, 3]}))
+    assert table.to_pydict() == {"v[0]": [1, None, 5], "v[1]": [2, None, 6], "a": [1, 2, 3]}
+
+
+def test_lists_of_different_lengths_stay_lists():
+    assert as_table(pa.table({"v": [[1, 2], [3]]})).column_names == ["v"]
 
 
 def test_codes_with_leading_zeros_are_categories():

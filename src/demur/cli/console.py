@@ -164,6 +164,8 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     named = ", ".join(f"{_printable(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
     say(f"  Classes and their rows: {named}{more}.")
+    if outside := facts.get("out_of_scope", {}).get("rows"):
+        say(f"  {counted(outside, 'row is', 'rows are')} out of scope.")
     if facts.get("rows_without_label"):
         left = counted(facts["rows_without_label"], "row without a label was", "rows without a label were")
         say(f"  {left} left out.")

@@ -55,9 +55,9 @@ __all__ = ["fit", "rule_of"]
 EXPERTS = panel("Experts")
 CASCADE = panel("Cascade")
 _EXCLUDES = {
-    "proba": ("data", "model", "dayfirst", "time_split", "expert", "risk_group"),
-    "answers": ("data", "proba", "model", "expert", "keep"),
-    "expert": ("cost", "coverage", "max_risk", "cost_matrix"),
+    "proba": ("data", "model", "dayfirst", "time_split", "expert", "risk_group", "text", "out_of_scope"),
+    "answers": ("data", "proba", "model", "expert", "keep", "text", "out_of_scope"),
+    "expert": ("out_of_scope", "out_of_scope_share", "cost", "coverage", "max_risk", "cost_matrix"),
     "cost_matrix": ("cost", "coverage", "max_risk"),
     "calls": (
         *("data", "proba", "answers", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix"),
@@ -86,9 +86,15 @@ Answers = Annotated[str | None, DATA(help="Table of another model's answers, ins
 Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*'.")]
 Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")]
 Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use in any case.")]
+Text = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
+OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of rows that belong to no class.")]
+OutOfScopeShare = Annotated[
+    float | None,
+    DECISION(help="Expected share of rows in no class.", show_default="0.1 for text", callback=share(zero=True)),
+]
 Model = Annotated[
     str | None,
-    MODEL("--model", "-m", help="auto, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
+    MODEL("--model", "-m", help="auto, text, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
 ]
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
 Calibration = Annotated[str | None, MODEL(help="With --proba: temperature, isotonic, sigmoid, none.")]
@@ -121,6 +127,8 @@ def fit(
     confidence: Confidence = None,
     drop: Drop = None,
     keep: Keep = None,
+    text: Text = None,
+    out_of_scope: OutOfScope = None,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
@@ -135,6 +143,7 @@ def fit(
     delta: Delta = 0.05,
     risk_group: RiskGroup = None,
     cost_matrix: CostTable = None,
+    out_of_scope_share: OutOfScopeShare = None,
     expert: Experts = None,
     capacity: Limits = None,
     calls: Calls = None,
@@ -160,7 +169,8 @@ def fit(
     answer is right at its confidence is learned as well. With --calls, a cascade
     learns to ask services one by one, and a person who is always right (--human);
     PRICE is a number or a column. --model file.py:Class trains your own loss.
-    --drop, --keep, --answer, --expert, --capacity and --service may be repeated.
+    --drop, --keep, --text, --answer, --expert, --capacity and --service may be
+    repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
@@ -276,6 +286,9 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     limits = read_limits(given["capacity"]) if given["capacity"] else {}
     return options | {
         "model": given["model"] or "auto",
+        "text": given["text"] or (),
+        "out_of_scope": given["out_of_scope"],
+        "out_of_scope_share": given["out_of_scope_share"],
         "novelty": _novelty_rate(given["novelty"]),
         "time_budget": given["time_budget"] or None,
         "verbose": int(is_watched()),

@@ -23,6 +23,7 @@ __all__ = [
     "plain_array",
     "plain_table",
     "shown",
+    "vector_names",
 ]
 
 
@@ -110,15 +111,49 @@ def plain_array(values: Values) -> Values:
 
 
 def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
-    """Return a table or record batch with :func:`plain_array` applied to each column.
+    """Return a table or record batch with :func:`plain_array` applied to each column, and vectors as numbers.
+
+    A vector is a fixed-size list of numbers, or a list that has the same length in all rows.
 
     Examples
     --------
     >>> plain_table(pa.table({"a": pa.array(["x"], pa.string_view())})).schema.types
     [DataType(string)]
+    >>> plain_table(pa.table({"v": pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2))})).to_pydict()
+    {'v[0]': [1, 3], 'v[1]': [2, 4]}
     """
-    columns = [plain_array(column) for column in table.columns]
-    return type(table).from_arrays(columns, names=table.schema.names)
+    columns: dict[str, Values] = {}
+    for name, values in zip(table.schema.names, table.columns, strict=True):
+        column = plain_array(values)
+        width = _vector_width(column)
+        parts = [column] if width is None else [pc.list_element(column, k) for k in range(width)]
+        columns |= zip([name] if width is None else vector_names(name, width), parts, strict=True)
+    return type(table).from_arrays(list(columns.values()), names=list(columns))
+
+
+def vector_names(name: str, width: int) -> list[str]:
+    """Return the names of the columns of a vector.
+
+    Examples
+    --------
+    >>> vector_names("v", 2)
+    ['v[0]', 'v[1]']
+    """
+    return [f"{name}[{k}]" for k in range(width)]
+
+
+def _vector_width(values: Values) -> int | None:
+    """Return the length of the vectors in a column; None if it holds something else."""
+    type_ = values.type
+    kinds = (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list)
+    if not any(test(type_) for test in kinds):
+        return None
+    if not (pa.types.is_floating(type_.value_type) or pa.types.is_integer(type_.value_type)):
+        return None
+    if pa.types.is_fixed_size_list(type_):
+        return int(type_.list_size) or None
+    lengths = pc.unique(pc.list_value_length(values.drop_null())).to_pylist()
+    return lengths[0] or None if len(lengths) == 1 else None
 
 
 def as_table(X: Features) -> pa.Table:
@@ -156,7 +191,7 @@ def as_table(X: Features) -> pa.Table:
         names = [f"x{position}" for position in range(len(columns))]
     texts = [str(name) for name in names]
     check_names(tuple(texts), "the table")
-    return pa.Table.from_arrays(columns, names=texts)
+    return plain_table(pa.Table.from_arrays(columns, names=texts))
 
 
 def _column(values: Any) -> Values:

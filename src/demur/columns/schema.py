@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.array_types import Features
+from demur.array_types import AnyArray, Features
 from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, plain_array, shown
 
 __all__ = ["LARGEST", "Column", "Kind", "Schema", "as_type", "kind_of_type", "no_such_value", "type_in_words"]
 
-Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time"]
+Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time", "text"]
 
 LARGEST = 1e30
 """Models read larger numbers as missing, because trees and networks compute in single precision."""
@@ -56,9 +56,9 @@ class Column:
     Parameters
     ----------
     name : str
-    kind : {"number", "boolean", "category", "date", "time"}
+    kind : {"number", "boolean", "category", "date", "time", "text"}
         Numbers are unchanged, durations and times of day are seconds, truth values 0 and 1, dates days since 1970, and
-        categories their position in ``categories``.
+        categories their position in ``categories``. Text is 0: models that use it read the text itself.
     categories : tuple of str
         The values of a categorical column, the most frequent first.
     other : bool
@@ -82,19 +82,20 @@ class Column:
     def arrow_type(self) -> pa.DataType:
         """The type to read the column with."""
         date = pa.timestamp("us", tz="UTC" if self.zoned else None)
-        types = {"number": pa.float64(), "boolean": pa.bool_(), "category": pa.string(), "time": pa.time64("us")}
-        return types.get(self.kind, date)
+        types = {"number": pa.float64(), "boolean": pa.bool_(), "time": pa.time64("us")}
+        return pa.string() if self.kind in ("category", "text") else types.get(self.kind, date)
 
     def fits(self, type_: pa.DataType | None) -> bool:
         """Return whether a column of an Arrow type can be read as this one."""
         if type_ is None or pa.types.is_null(type_):
             return True  # a CSV file, or nothing but missing values
-        if self.kind != "category":
+        if self.kind not in ("category", "text"):
             return kind_of_type(type_.value_type if pa.types.is_dictionary(type_) else type_) == self.kind
+        if kind_of_type(type_) == "category" or self.kind == "text":
+            return kind_of_type(type_) == "category"
         is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)  # integers with gaps are often floats
         numbered = is_number and all(value.lstrip("-").isdigit() for value in self.categories)
-        flagged = pa.types.is_boolean(type_) and {*self.categories} <= {"true", "false"}
-        return kind_of_type(type_) == "category" or numbered or flagged
+        return bool(numbered or (pa.types.is_boolean(type_) and {*self.categories} <= {"true", "false"}))
 
     def encode(self, values: Values, where: str, unseen: float = np.nan) -> NDArray[np.float64]:
         """Return the column as numbers, NaN where a value is missing or infinite, ``unseen`` for a new category."""
@@ -103,6 +104,8 @@ class Column:
             found = pc.index_in(values, value_set=pa.array(self.categories, pa.string())).cast(pa.float64())
             new = pc.and_(pc.is_null(found), pc.is_valid(values))
             return _as_float(pc.if_else(new, float(len(self.categories)) if self.other else unseen, found))
+        if self.kind == "text":
+            return _as_float(pc.if_else(pc.is_valid(values), 0.0, None))
         if self.kind in ("number", "boolean"):
             return _as_float(as_type(values, pa.float64(), self.name, where))
         seconds = _as_float(as_type(values, pa.int64(), self.name, where)) / _PER_SECOND["us"]
@@ -219,6 +222,7 @@ class Schema:
         target: str | None = None,
         keep: Collection[str] = (),
         drop: Collection[str] = (),
+        text: Collection[str] = (),
     ) -> Self:
         """Decide for each column of a table whether it is a feature, and of which kind.
 
@@ -231,24 +235,22 @@ class Schema:
             Columns to use although they are constant or look like identifiers.
         drop : names
             Columns to leave out.
+        text : names
+            Columns of text, beside those that look like it: long, and mostly different from row to row.
 
         Raises
         ------
         TableError
-            If a named column does not exist or is free text, there are no rows, or no column is left to learn from.
+            If a named column does not exist, there are no rows, or no column is left to learn from.
         """
         there = table.column_names
-        for name in {*([] if target is None else [target]), *keep, *drop} - {*there}:
+        for name in {*([] if target is None else [target]), *keep, *drop, *text} - {*there}:
             raise TableError(
                 f"there is no column {shown(name)} in the table{did_you_mean(name, there)}: {listed(there)}"
             )
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
-        schema = cls._of(table, target, keep, drop)
-        for name in keep:
-            if schema.remarks.get(name) == _FREE_TEXT:
-                raise TableError(f"column {shown(name)} cannot be kept as a feature: {_FREE_TEXT}; leave it out")
-        return schema
+        return cls._of(table, target, keep, drop, text)
 
     @classmethod
     def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
@@ -274,14 +276,28 @@ class Schema:
         return cls._of(table, target, table.column_names, drop)
 
     @classmethod
-    def _of(cls, table: pa.Table, target: str | None, keep: Collection[str], drop: Collection[str]) -> Self:
+    def _of(
+        cls,
+        table: pa.Table,
+        target: str | None,
+        keep: Collection[str],
+        drop: Collection[str],
+        text: Collection[str] = (),
+    ) -> Self:
         columns: list[Column] = []
         aside: dict[str, str] = {}
         remarks: dict[str, str] = {}
         for name in table.column_names:
             if name == target:
                 continue
-            column, words = (None, DROPPED) if name in drop else _understand(name, table[name], name in keep)
+            if name in drop:
+                column, words = None, DROPPED
+            elif name in text:
+                values = as_type(table[name], pa.string(), name, "the table")
+                column = None if values.null_count == len(values) else Column(name, "text")
+                words = "every value is missing" if column is None else ""
+            else:
+                column, words = _understand(name, table[name], name in keep)
             if column is None:
                 aside[name] = words
             else:
@@ -312,6 +328,36 @@ class Schema:
     def categorical(self) -> NDArray[np.bool_]:
         """Which features are categories."""
         return np.array([column.kind == "category" for column in self.columns])
+
+    @property
+    def text(self) -> NDArray[np.bool_]:
+        """Which features are text."""
+        return np.array([column.kind == "text" for column in self.columns])
+
+    def texts(self, table: pa.Table | pa.RecordBatch, where: str = "the table") -> NDArray[np.object_]:
+        """Return the text columns, empty where a text is missing.
+
+        Examples
+        --------
+        >>> Schema((Column("size", "number"), Column("note", "text"))).texts(pa.table({"note": ["hello", None]}))
+        array([['hello'],
+               ['']], dtype=object)
+        """
+        columns = [column for column in self.columns if column.kind == "text"]
+        texts = np.empty((table.num_rows, len(columns)), dtype=object)
+        for position, column in enumerate(columns):
+            values = as_type(table.column(column.name), pa.string(), column.name, where)
+            texts[:, position] = pc.fill_null(values, "").to_pylist()
+        return texts
+
+    def with_texts(self, codes: NDArray[np.float64], table: pa.Table | pa.RecordBatch) -> AnyArray:
+        """Return codes with the texts in the columns of text; the codes themselves if there are none."""
+        text = self.text
+        if not text.any():
+            return codes
+        mixed = codes.astype(object)
+        mixed[:, text] = self.texts(table)
+        return mixed
 
     def arrow_types(self) -> dict[str, pa.DataType]:
         """Return the type to read each feature with, as :meth:`demur.tabular.TableReader.chunks` takes it."""
@@ -402,14 +448,14 @@ _IDENTIFIER = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|key|index)$|[a-z](?:Id|ID
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
 _LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
 DROPPED = "it was left out on request"
-_FREE_TEXT = "it is free text (long, and mostly different from row to row)"
+_FREE_TEXT = "it is free text"
 _ALL_DIFFERENT = "it looks like an identifier (every value is different)"
 
 
 def _understand(name: str, values: pa.ChunkedArray, keep: bool) -> tuple[Column | None, str]:
     """Return a feature and a remark about it (possibly empty), or None and the reason why it is not used.
 
-    ``keep`` uses the column although it is constant, or looks like an identifier or free text.
+    ``keep`` uses the column although it is constant, or looks like an identifier.
     """
     kind, type_ = kind_of_type(values.type), values.type
     if values.null_count == len(values):
@@ -417,7 +463,8 @@ def _understand(name: str, values: pa.ChunkedArray, keep: bool) -> tuple[Column 
     if kind is None:
         return None, f"its values are neither numbers nor text nor dates but of type {type_}"
     if kind == "category":
-        return _category(name, as_type(values, pa.string(), name, "the table"), keep)
+        typed = pa.types.is_dictionary(type_)  # the type category of a data frame
+        return _category(name, as_type(values, pa.string(), name, "the table"), keep, keep and typed)
     column = Column(name, kind, zoned=getattr(type_, "tz", None) is not None)
     encoded = column.encode(values, "the table")
     missing = np.isnan(encoded)
@@ -442,7 +489,7 @@ def _numbered_rows(name: str, values: Values) -> str:
     return "it looks like a row number (every value is larger than the one before)" if rising else ""
 
 
-def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
+def _category(name: str, text: Values, keep: bool, is_category: bool) -> tuple[Column | None, str]:
     counted = pc.value_counts(text.drop_null())
     table = pa.table({"value": counted.field("values"), "count": counted.field("counts")})
     distinct = table.sort_by([("count", "descending"), ("value", "ascending")])["value"]
@@ -450,13 +497,14 @@ def _category(name: str, text: Values, keep: bool) -> tuple[Column | None, str]:
     if not keep and n_distinct == 1 and text.null_count == 0:
         return None, f"every value is {shown(distinct[0].as_py())}"
     reason = _unlike_category(name, distinct, len(text) - text.null_count)
+    if reason == _FREE_TEXT and not is_category:
+        return Column(name, "text"), ""
     if reason and not keep:
         return None, reason
     other = n_distinct > _MAX_CODES
     kept = distinct.slice(0, _MAX_CODES - other).to_pylist()
     remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
-    remark = reason if reason == _FREE_TEXT else remark if other else ""
-    return Column(name, "category", tuple(kept), other), remark
+    return Column(name, "category", tuple(kept), other), remark if other else ""
 
 
 def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:

@@ -195,8 +195,8 @@ def _predict_dummy_row(model: Any) -> None:
 
 
 def _dummy_value(column: Column) -> pa.Array:
-    if column.kind == "category":
-        return pa.array(column.categories[:1] or [None], pa.string())
+    if column.kind in ("category", "text"):
+        return pa.array(column.categories[:1] or ["text" if column.kind == "text" else None], pa.string())
     return pa.array([0], pa.int64()).cast(column.arrow_type)
 
 

@@ -122,8 +122,8 @@ def _value_type(column: Column) -> TypeForm:
 
     if column.kind == "number":
         return Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
-    if column.kind == "boolean":
-        return bool
+    if column.kind in ("boolean", "text"):
+        return bool if column.kind == "boolean" else str
     if column.kind == "category":
         text: TypeForm = Annotated[str, Field(examples=list(column.categories[:20]))]
         return text | Annotated[int, BeforeValidator(_whole)] if column.fits(pa.int64()) else text

@@ -8,6 +8,7 @@ from demur.estimators.network_selection import AnswersNothingWarning, Candidate
 from demur.estimators.precomputed_probabilities import PrecomputedProbabilities
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.reject_option import RejectOption
+from demur.estimators.scope import Scope
 from demur.estimators.splitting import EqualRowsWarning
 from demur.estimators.torch_classifier import TorchClassifier
 
@@ -21,6 +22,7 @@ __all__ = [
     "RejectClassifier",
     "RejectOption",
     "RejectingClassifier",
+    "Scope",
     "TorchClassifier",
     "Tried",
     "UninformativeModelWarning",

@@ -5,9 +5,9 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_random_state, validate_data
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
 
-from demur.array_types import AnyArray, Estimator, Features, FloatArray
+from demur.array_types import AnyArray, ByName, Estimator, Features, FloatArray
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
 from demur.estimators.base import check_two_classes, checked_labels, is_frame, proba_of, row_weights
+from demur.estimators.boosted_trees import is_installed
 from demur.estimators.candidates import (
     CANDIDATES,
     CandidateModel,
@@ -31,6 +32,7 @@ from demur.estimators.candidates import (
 )
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
+from demur.estimators.text_features import DenseText, beside, joined, top_score
 from demur.workers import free_cores, on_workers, progress_bar
 
 if TYPE_CHECKING:
@@ -61,18 +63,33 @@ class TableEncoding:
         Columns of a DataFrame and their types; None for numeric arrays, which are not encoded.
     categorical : array of bool, shape (n_columns,)
         Which columns of the matrix hold codes.
+    text : array of bool
+        Which columns of the table or array are text. The matrix has a dense view of them, after the other columns.
+    dense_text : DenseText or None
     """
 
     schema: "Schema | None"
     categorical: NDArray[np.bool_]
+    text: NDArray[np.bool_]
+    dense_text: DenseText | None = None
 
     @classmethod
-    def learn(cls, estimator: Estimator, X: Features, y: AnyArray, categorical_features: ArrayLike | None) -> Self:
+    def learn(
+        cls,
+        estimator: Estimator,
+        X: Features,
+        y: AnyArray,
+        categorical_features: ArrayLike | None,
+        text_features: ArrayLike | None = None,
+    ) -> Self:
         """Learn the columns, and set ``n_features_in_`` and ``feature_names_in_`` of the estimator."""
         if not is_frame(X):
-            array = validate_data(estimator, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
+            array = validate_data(estimator, X, **_numbers(text_features is not None), ensure_min_samples=2)
             check_consistent_length(array, y)
-            return cls(None, _checked_codes(array, categorical_features))
+            text = _mask(array.shape[1], text_features, "text_features")
+            codes = array[:, ~text].astype(np.float64)
+            wanted = _mask(array.shape[1], categorical_features, "categorical_features")[~text]
+            return cls(None, _checked_codes(codes, wanted), text)._with_text(joined(array[:, text]))
         if categorical_features is not None:
             raise InputError(
                 f"categorical_features={categorical_features!r} is for arrays; a DataFrame says by its column types "
@@ -84,15 +101,34 @@ class TableEncoding:
         check_consistent_length(X, y)
         table = as_table(X)
         schema = Schema.from_frame(table)  # whoever passes a DataFrame has chosen its columns
-        return cls(schema, schema.categorical)
+        return cls(schema, schema.categorical[~schema.text], schema.text)._with_text(joined(schema.texts(table)))
 
-    def encode(self, estimator: Estimator, X: Features) -> NDArray[np.float64]:
-        """Return the matrix for this table."""
+    def _with_text(self, texts: NDArray[np.object_]) -> Self:
+        """Learn the dense view of the texts, where there are any."""
+        if not self.text.any():
+            return self
+        dense = DenseText.learn(texts)
+        width = dense.transform(texts[:1]).shape[1]
+        return replace(self, categorical=np.append(self.categorical, np.zeros(width, dtype=bool)), dense_text=dense)
+
+    @property
+    def n_other(self) -> int:
+        """The number of columns of the matrix that are not the dense view of text."""
+        return int((~self.text).sum())
+
+    def encode(self, estimator: Estimator, X: Features) -> "Encoded":
+        """Return the matrix for this table, and its texts if it has any."""
+        codes, texts = self._codes(estimator, X)
+        if self.dense_text is None:
+            return Encoded(codes)
+        points, ngrams = self.dense_text.with_ngrams(texts)
+        return Encoded(np.hstack([codes, points]), texts, ngrams)
+
+    def _codes(self, estimator: Estimator, X: Features) -> tuple[NDArray[np.float64], NDArray[np.object_]]:
+        """Return the columns that are not text as numbers, and the text."""
         if self.schema is None:
-            array: NDArray[np.float64] = validate_data(
-                estimator, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"
-            )
-            return array
+            array = validate_data(estimator, X, reset=False, **_numbers(bool(self.text.any())))
+            return array[:, ~self.text].astype(np.float64, copy=False), joined(array[:, self.text])
         if not is_frame(X):
             raise InputError(
                 f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
@@ -101,22 +137,38 @@ class TableEncoding:
         from demur.columns import as_table
 
         validate_data(estimator, X, reset=False, skip_check_array=True)
-        return self.schema.encode(as_table(X))
+        table = as_table(X)
+        return self.schema.encode(table)[:, ~self.text], joined(self.schema.texts(table))
 
 
-def _checked_codes(array: NDArray[np.float64], categorical_features: ArrayLike | None) -> NDArray[np.bool_]:
-    mask = np.zeros(array.shape[1], dtype=bool)
-    if categorical_features is None:
-        return mask
-    wanted = np.asarray(categorical_features)
+class Encoded(NamedTuple):
+    """A table as a matrix of numbers, and its texts and their n-grams if it has any."""
+
+    matrix: NDArray[np.float64]
+    texts: NDArray[np.object_] | None = None
+    ngrams: Any = None
+
+
+def _numbers(with_text: bool) -> ByName:
+    """Return how scikit-learn checks an array: numbers that may be missing, or any values."""
+    return {"dtype": object if with_text else np.float64, "ensure_all_finite": False if with_text else "allow-nan"}
+
+
+def _mask(n_columns: int, columns: ArrayLike | None, name: str) -> NDArray[np.bool_]:
+    """Return which columns a parameter means by a mask or by numbers."""
+    mask = np.zeros(n_columns, dtype=bool)
+    wanted = np.asarray([] if columns is None else columns)
     if not wanted.size:
         return mask
     is_mask = wanted.dtype == bool and wanted.shape == mask.shape
     if not is_mask and (wanted.dtype.kind not in "iu" or wanted.max() >= mask.size or wanted.min() < 0):
-        raise InputError(
-            f"categorical_features must be a mask or numbers of the {mask.size} columns, got {categorical_features!r}."
-        )
+        raise InputError(f"{name} must be a mask or numbers of the {mask.size} columns, got {columns!r}.")
     mask[wanted] = True
+    return mask
+
+
+def _checked_codes(array: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which columns hold categories, after a check of their codes."""
     codes = array[:, mask]
     known = codes[~np.isnan(codes)]
     if ((known < 0) | (known >= _MOST_CODES) | (known != np.floor(known))).any():
@@ -141,10 +193,12 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     Parameters
     ----------
     candidates : sequence of str, optional
-        Which to try, by name or short name: "extra trees" (et), "logistic regression" (lr), "gradient boosting" (hgb),
-        "random forest" (rf), "lightgbm" (lgbm), "catboost" (cat), "networks" (nn: those of
-        :class:`~demur.RejectClassifier`) and "periodic networks" (pnn: the same, which also see periodic functions of
-        the features). By default all that are installed: ``pip install demur[boost]`` brings LightGBM and CatBoost.
+        Which to try, by name or short name: "linear model of text" (text: of n-grams), "extra trees"
+        (et), "logistic regression" (lr), "gradient boosting" (hgb), "random forest" (rf), "lightgbm" (lgbm), "catboost"
+        (cat), "networks" (nn: those of :class:`~demur.RejectClassifier`) and "periodic networks" (pnn: the same, which
+        also see periodic functions of the features). By default all that are installed, but for tables with text only
+        "text", lr, nn and one of lgbm and hgb: ``pip install demur[boost]`` brings LightGBM and CatBoost, and
+        ``demur[text]`` static embeddings of text.
     time_budget : float or None, default=90
         Time limit of ``fit`` in seconds. Each candidate gets a share of it, and is trained for fewer trees, iterations
         or epochs, or on fewer rows, where the time does not suffice; ``tried_`` reports that. None means no limit; the
@@ -154,6 +208,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         of more than 50,000 rows is not cross-fitted: up to 20,000 of its rows are held out once.
     categorical_features : array of bool or of int, optional
         Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
+    text_features : array of bool or of int, optional
+        Columns of an array that hold text. In a DataFrame these are the columns of long texts that mostly differ.
     n_jobs : int or None, default=-1
         Number of threads that train the forests, as in scikit-learn.
     random_state : int, RandomState or None
@@ -194,6 +250,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         time_budget: float | None = 90.0,
         cv: Any = 5,
         categorical_features: ArrayLike | None = None,
+        text_features: ArrayLike | None = None,
         n_jobs: int | None = -1,
         random_state: Any = None,
         verbose: int = 0,
@@ -202,6 +259,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.time_budget = time_budget
         self.cv = cv
         self.categorical_features = categorical_features
+        self.text_features = text_features
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -222,10 +280,12 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if self.time_budget is not None and not self.time_budget > 0:
             raise InputError(f"time_budget must be a positive number of seconds or None, got {self.time_budget!r}.")
         started = time.monotonic()
-        wanted = self._wanted()
+        self._wanted(None)  # refuses unknown names
         labels = checked_labels(y)
-        self.encoding_ = TableEncoding.learn(self, X, labels, self.categorical_features)
-        matrix = self.encoding_.encode(self, X)
+        self.encoding_ = TableEncoding.learn(self, X, labels, self.categorical_features, self.text_features)
+        wanted = self._wanted(self.encoding_)
+        encoded = self.encoding_.encode(self, X)
+        matrix = encoded.matrix
         self.classes_, codes = np.unique(labels, return_inverse=True)
         check_two_classes(self.classes_)
         weight = row_weights(matrix, sample_weight)
@@ -235,18 +295,20 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         if isinstance(self.cv, Integral) and len(codes) > _MANY_ROWS:
             folds = [_one_fold(folds[0], blocks.of_row)]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        task = Task(len(matrix), self.encoding_.categorical, seed, self.n_jobs, int(np.bincount(codes).min()))
+        smallest, encoding = int(np.bincount(codes).min()), self.encoding_
+        task = Task(len(matrix), encoding.categorical, seed, self.n_jobs, smallest, encoding.n_other)
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
         # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
         threads = ThreadpoolController().limit(limits=free_cores() if len(matrix) >= _ROWS_FOR_THREADS else 1)
         with bar or nullcontext() as advance, threads, warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
             seconds = np.inf if self.time_budget is None else self.time_budget - (time.monotonic() - started)
-            search = CandidateSearch(Rows(matrix, codes, weight), folds, task, seconds, advance or (lambda *_: None))
-            self._blend(search, wanted)
+            progress = advance or (lambda *_: None)
+            search = CandidateSearch(Rows(matrix, codes, weight), folds, task, seconds, progress, encoded.texts)
+            self._blend(search, wanted, encoded)
         return self
 
-    def _blend(self, search: CandidateSearch, wanted: Sequence[CandidateModel]) -> None:
+    def _blend(self, search: CandidateSearch, wanted: Sequence[CandidateModel], encoded: Encoded) -> None:
         fitted = search.run(wanted)
         rows, weight = search.held_out_rows, search.held_out_weight
         weights = mixture_weights([one.true_class for one in fitted], weight)
@@ -257,7 +319,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         warn_if_uninformative(self.held_out_proba_, search.y[rows], weight)
         self.dense_ = dense_view(self.encoding_.categorical).fit(search.codes)
         self.numbers_ = search.numbers
-        views = self._views(search.codes, {one.candidate.view for one, _ in members if one.model is None})
+        self.beside_text_ = search.other_view(np.arange(len(search.y))) if encoded.texts is not None else None
+        views = self._views(encoded, {one.candidate.view for one, _ in members if one.model is None})
+        self.held_out_top_ = next((one.top for one, _ in members if one.top is not None), None)
         self.models_ = tuple(
             search.fit_all_rows(one, views.get(one.candidate.view, search.codes)) for one, _ in members
         )
@@ -270,17 +334,33 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated probabilities of the blend."""
+        return self.predict_and_place(X)[0]
+
+    def predict_and_place(
+        self, X: Features
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
+        """Return the probabilities, the points whose distances compare rows, and the largest score for text.
+
+        The points are the dense view of the texts, or else all columns on one scale. The score is the largest
+        one-versus-rest score of the candidate "text"; None where that is not in the blend.
+        """
         check_is_fitted(self)
-        matrix = self.encoding_.encode(self, X)
+        encoded = self.encoding_.encode(self, X)
+        matrix = encoded.matrix
         if not len(matrix):
-            return np.empty((0, len(self.classes_)))
-        views = self._views(matrix, set(self.views_))
+            return np.empty((0, len(self.classes_))), np.empty((0, 1)), None
+        views = self._views(encoded, set(self.views_))
         starts = range(0, len(matrix), _ROWS_AT_A_TIME)
         pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
         mixture = np.concatenate(on_workers(self._mixture, pieces)) if len(pieces) > 1 else self._mixture(views)
-        return np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
+        proba = np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
+        if encoded.texts is None:
+            return proba, np.asarray(self.dense_.transform(matrix), dtype=np.float64), None
+        linear = next((model for model, view in zip(self.models_, self.views_, strict=True) if view == "text"), None)
+        top = None if linear is None else top_score(linear, views["text"])
+        return proba, matrix[:, self.encoding_.n_other :], top
 
-    def _mixture(self, views: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    def _mixture(self, views: dict[str, Any]) -> NDArray[np.float64]:
         every = np.arange(len(self.classes_))
         mixture = np.zeros((len(views["codes"]), len(every)))
         for model, share, scaling, view in zip(self.models_, self.weights_, self.scalings_, self.views_, strict=True):
@@ -300,21 +380,32 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         tags.input_tags.string = True
         return tags
 
-    def _wanted(self) -> list[CandidateModel]:
+    def _wanted(self, encoding: TableEncoding | None) -> list[CandidateModel]:
         if self.candidates is None:
-            return [candidate for candidate in CANDIDATES if candidate.is_installed]
+            installed = [candidate for candidate in CANDIDATES if candidate.is_installed]
+            if encoding is None or encoding.dense_text is None:
+                return [one for one in installed if one.view != "text"]
+            # Forests and trees for each class are slow and weak on hundreds of numbers that each say little.
+            boosting = "lgbm" if is_installed("lightgbm") else "hgb"
+            keys = ("text", "lr", *([boosting] if encoding.n_other else []), "nn")
+            return [one for key in keys for one in installed if one.key == key]
         known = [one for one in map(candidate_named, dict.fromkeys(self.candidates)) if one is not None]
         if not known or len(known) < len(set(self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
+        if encoding is not None and encoding.dense_text is None and any(one.view == "text" for one in known):
+            raise InputError("the candidate 'text' needs a column of text: choose other candidates.")
         missing = [one.name for one in known if not one.is_installed]
         if missing:
             raise MissingExtraError(f"the candidate {missing[0]!r} needs a package: pip install demur[boost]")
         return list(dict.fromkeys(known))
 
-    def _views(self, codes: NDArray[np.float64], wanted: set[str]) -> dict[str, NDArray[np.float64]]:
+    def _views(self, encoded: Encoded, wanted: set[str]) -> dict[str, Any]:
         """Return the codes of the rows, and the wanted transformations of them."""
-        views = {"codes": codes}
+        codes = encoded.matrix
+        views: dict[str, Any] = {"codes": codes}
+        if "text" in wanted:
+            views["text"] = beside(encoded.ngrams, self.beside_text_, codes[:, : self.encoding_.n_other])
         for name, transformer in (("dense", self.dense_), ("numbers", self.numbers_)):
             if name in wanted:
                 views[name] = codes if transformer is None else np.asarray(transformer.transform(codes), np.float64)

@@ -39,7 +39,9 @@ __all__ = [
     "checked_examples",
     "checked_labels",
     "choose_reject_label",
+    "filled_up",
     "is_frame",
+    "is_numeric",
     "proba_of",
     "row_weights",
 ]
@@ -465,6 +467,11 @@ def _comparable(X: Features) -> "tuple[Schema | None, NDArray[np.float64]] | Non
     except (TypeError, ValueError, UserError):  # no table, or one that holds something else
         pass
     return None
+
+
+def is_numeric(X: Features) -> bool:
+    """Say whether rows are a dense matrix of numbers."""
+    return not sparse.issparse(X) and np.ndim(X) == 2 and np.asarray(X).dtype.kind in "biuf"
 
 
 def is_frame(X: Features) -> bool:

@@ -18,6 +18,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
 
 from demur.array_types import Estimator, Features
 from demur.calibration import TemperatureScaling
@@ -33,8 +34,9 @@ from demur.estimators.network_selection import (
 )
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.splitting import Fold, usable_folds
+from demur.estimators.text_features import Ngrams, beside, top_score
 from demur.training import PeriodicEmbeddings, TabularTraining
-from demur.workers import free_cores
+from demur.workers import free_cores, on_workers
 
 __all__ = [
     "CANDIDATES",
@@ -63,6 +65,8 @@ class Task:
     n_jobs : int or None
     smallest_class : int
         Rows of the rarest class.
+    n_other : int
+        The number of columns that are not the dense view of text, which come first.
     """
 
     n_rows: int
@@ -70,6 +74,7 @@ class Task:
     random_state: int
     n_jobs: int | None
     smallest_class: int
+    n_other: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,10 @@ class CandidateModel:
     Parameters
     ----------
     name : str
-    view : {"codes", "dense", "numbers"}
+    view : {"codes", "dense", "numbers", "text"}
         The input: "codes" of categories with missing values for trees; "dense", imputed numbers on one scale, for
         linear models and CatBoost; "numbers", indicators of categories with missing values, for networks, which scale
-        and impute themselves.
+        and impute themselves; "text", n-grams with the "dense" numbers of the other columns beside them.
     make : callable
         From a :class:`Task` to an unfitted classifier.
     key : str
@@ -94,7 +99,7 @@ class CandidateModel:
     """
 
     name: str
-    view: Literal["codes", "dense", "numbers"]
+    view: Literal["codes", "dense", "numbers", "text"]
     make: Callable[[Task], Any]
     key: str
     share: float = 1.0
@@ -201,6 +206,10 @@ def _logistic_regression(task: Task) -> LogisticRegression:
     return LogisticRegression(max_iter=300, random_state=task.random_state)
 
 
+def _text(_: Task) -> LinearSVC:
+    return LinearSVC(dual=False, tol=0.01)  # which draws no random numbers, and threads share those of the other solver
+
+
 CANDIDATES: tuple[CandidateModel, ...] = (
     CandidateModel("extra trees", "codes", _extra_trees, "et", 1.5),
     CandidateModel("logistic regression", "dense", _logistic_regression, "lr", 0.5),
@@ -210,6 +219,7 @@ CANDIDATES: tuple[CandidateModel, ...] = (
     CandidateModel("catboost", "dense", _catboost, "cat", 2.0, "catboost"),
     CandidateModel("networks", "numbers", _networks, "nn", 5.0),
     CandidateModel("periodic networks", "numbers", _periodic_networks, "pnn", 4.5),
+    CandidateModel("linear model of text", "text", _text, "text", 3.0),
 )
 """Candidates in the order in which they are tried. Time that one does not use goes to the later ones."""
 
@@ -337,6 +347,8 @@ class CrossFitted:
         Seconds of the last fold, which are reserved for the fit on all rows.
     seconds : float
         Time spent so far.
+    top : array of shape (n_held_out,), optional
+        The largest one-versus-rest score of each row, of the candidate "text".
     """
 
     candidate: CandidateModel
@@ -348,6 +360,8 @@ class CrossFitted:
     model: Estimator
     last_fit: float
     seconds: float = 0.0
+
+    top: NDArray[np.float64] | None = None
 
     def report(self, share: float, weight: NDArray[np.float64] | None) -> Tried:
         """Return the result, given the share of the blend."""
@@ -379,11 +393,19 @@ class CandidateSearch:
         The time budget, which starts now.
     advance : callable
         Called with the progress of a candidate in percent, and its name.
+    texts : array of str, shape (n_rows,), optional
     """
 
     def __init__(
-        self, rows: Rows, folds: list[Fold], task: Task, seconds: float, advance: Callable[[float, str], Any]
+        self,
+        rows: Rows,
+        folds: list[Fold],
+        task: Task,
+        seconds: float,
+        advance: Callable[[float, str], Any],
+        texts: NDArray[np.object_] | None = None,
     ) -> None:
+        self.texts = texts
         self.codes, self.y, self.weight, self.task = rows.X, rows.y, rows.weight, task
         self._seconds, self._ends, self._advance = seconds, time.monotonic() + seconds, advance
         self.folds = usable_folds(folds, rows.y, rows.weight, at_least_one=True)
@@ -405,6 +427,7 @@ class CandidateSearch:
                 continue
             seconds = left * candidate.share / sum(one.share for one in wanted[position:])
             fit = self._fit_networks if candidate.is_network else self._cross_fit
+            fit = self._fit_text if candidate.view == "text" else fit
             self._fitted.append(fit(candidate, seconds))
             self._fitted[-1].seconds = time.monotonic() - started
         return self._fitted
@@ -428,7 +451,7 @@ class CandidateSearch:
     def _fit(
         self,
         candidate: CandidateModel,
-        X: NDArray[np.float64],
+        X: Features,
         rows: NDArray[np.int64],
         seconds: float,
         at_most: float = 1.0,
@@ -460,6 +483,29 @@ class CandidateSearch:
         _, done, taken = self._fit(candidate, self._view(candidate, 0, few), few, _PROBE_SHARE * seconds)
         forecast = max(taken, 1e-9) / max(done, 1e-9) * len(train) / len(few)
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
+
+    def _fit_text(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
+        """Fit the folds side by side, each with n-grams of its own."""
+        assert self.texts is not None
+        every, texts, other = np.arange(self.n_classes), self.texts, self.codes[:, : self.task.n_other]
+
+        def of_fold(fold: Fold) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+            train, _ = fold
+            ngrams, dense = Ngrams().fit(texts[train]), self.other_view(train)
+            seen, unseen = (beside(ngrams.transform(texts[rows]), dense, other[rows]) for rows in fold)
+            model, _, taken = self._fit(candidate, seen, train, seconds)
+            self._advance(100 / len(self.folds), candidate.name)
+            return proba_of(model, unseen, every), top_score(model, unseen), taken
+
+        probas, tops, times = zip(*on_workers(of_fold, self.folds), strict=True)
+        fitted = self._calibrated(candidate, np.concatenate(probas), 1.0, 1.0, None, max(times))
+        fitted.top = np.concatenate(tops)
+        return fitted
+
+    def other_view(self, rows: NDArray[np.int64]) -> ColumnTransformer | None:
+        """Return what turns the columns beside text into numbers on one scale, learned from some rows."""
+        other = self.task.categorical[: self.task.n_other]
+        return dense_view(other).fit(self.codes[rows][:, : len(other)]) if len(other) else None
 
     def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
         """Train the networks of all folds as one stack, which then stays as it is."""

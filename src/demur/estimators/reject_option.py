@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -19,7 +20,7 @@ from sklearn.utils.metadata_routing import (
     get_routing_for_object,
     process_routing,
 )
-from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted, has_fit_parameter
 
 from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Label
 from demur.calibration import OneVsRestCalibration, TemperatureScaling
@@ -31,10 +32,14 @@ from demur.estimators.base import (
     check_two_classes,
     checked_labels,
     choose_reject_label,
+    filled_up,
+    is_numeric,
     proba_of,
     row_weights,
 )
+from demur.estimators.candidates import dense_view
 from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
+from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Placed, Scope, check_share
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.label_shift import LabelShift
@@ -169,6 +174,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Out-of-distribution rows to decline, found by :class:`~demur.novelty.Novelty`. "auto": only rows far outside the
         training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
         detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
+    out_of_scope : label, optional
+        Rows of ``y`` with this label belong to no class: answering one costs 1, whatever the answer. They are not
+        learned as a class, but by a head on scores and distances that estimates the probability of being in scope, by
+        which the confidence is multiplied (:class:`~demur.estimators.Scope`).
+    out_of_scope_share : float, optional
+        The expected share of out-of-scope rows, 0 for none. By default the share in ``y`` and at least 0.1 where
+        ``out_of_scope`` is given or "auto" reads text, and 0 otherwise. Without such rows the distance to the rows of
+        the predicted class estimates the probability.
     time_budget : float or None, default=90
         Time limit of "auto" in seconds, None for no limit; other estimators ignore it.
     random_state : int, RandomState or None, default=0
@@ -188,6 +201,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         The correction that :meth:`adapt` found.
     known_rows_ : KnownRows or None
         The detector of out-of-distribution rows.
+    scope_ : Scope or None
+        The probability of being in scope.
     equal_rows_ : int
         How many rows had the features of an earlier row.
     classes_, reject_label_
@@ -224,6 +239,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         cv: Any = 5,
         reject_label: Label = None,
         novelty: float | str | None = "auto",
+        out_of_scope: Label = None,
+        out_of_scope_share: float | None = None,
         time_budget: float | None = 90.0,
         random_state: Any = 0,
     ) -> None:
@@ -234,6 +251,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self.cv = cv
         self.reject_label = reject_label
         self.novelty = novelty
+        self.out_of_scope = out_of_scope
+        self.out_of_scope_share = out_of_scope_share
         self.time_budget = time_budget
         self.random_state = random_state
 
@@ -264,6 +283,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         weight = row_weights(X, sample_weight)
         if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
+        X, outside, inside = self._without_outside(X, labels)
+        if outside is not None:
+            fit_params = _check_method_params(labels, fit_params, indices=inside)
+            groups, weight = (None if one is None else _safe_indexing(one, inside) for one in (groups, weight))
+            labels = labels[inside]
         base = self._base()
         self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
         codes = np.searchsorted(self.classes_, labels)
@@ -283,7 +307,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             train, aside, _, copies = set_aside(self.cv, labels, blocks, folds)
         seen = _safe_indexing(X, train)
         own = _check_method_params(X, self._routed(base, groups, fit_params), indices=train)
-        held_out, proba = self._fit_model(base, seen, labels[train], folds_within(folds, train), own, calibrate)
+        scoped = self.out_of_scope is not None or bool(self.out_of_scope_share)
+        held_out, proba = self._fit_model(
+            base, seen, labels[train], folds_within(folds, train), own, calibrate or scoped
+        )
         self.equal_rows_ = blocks.equal_rows
         self.label_shift_: LabelShift | None = None
         self.calibrator_ = self.known_rows_ = None
@@ -293,6 +320,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             self.calibrator_ = self._calibrate(proba, codes[rows], None if weight is None else weight[rows])
         if self.novelty is not None:
             self.known_rows_ = KnownRows.learn(seen, self.novelty, blocks.of_row[train])
+        if self.calibrator_ is not None:
+            proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
+        self.scope_ = self._learn_scope(seen, codes[train], held_out, proba, outside)
         if _needs_fit(self.rule):
             self._warn_of_copies(blocks)
             self._fit_rule(X, labels, aside, groups, copies, self._novel(_safe_indexing(X, aside)))
@@ -312,7 +342,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         ----------
         X, y : as for :meth:`fit`
             Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
-            cannot be checked here.
+            cannot be checked here. Out-of-scope rows are left out: a guarantee is about rows in scope.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
             answer per group.
@@ -336,20 +366,25 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             raise InputError(f"{_name(self.rule)} needs no rows to be fitted on; it decides as it is.")
         X, y, groups = indexable(X, y, groups)
         labels = checked_labels(y)
-        self._check_known(labels)
+        rows = np.arange(len(labels)) if self.out_of_scope is None else np.flatnonzero(labels != self.out_of_scope)
+        self._check_known(labels[rows])
         declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
-        rows = np.arange(len(labels))
         if copies is None:
             blocks = blocks_of(X, labels, groups)
             self._warn_of_copies(blocks)
             rows = blocks.without_copies(rows)
             copies = blocks.copies(rows)
+        elif len(rows) < len(labels):
+            copies = np.asarray(copies)[rows]
         self._fit_rule(X, labels, rows, groups, copies, None if declined is None else declined[rows])
         return self
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        proba = self.predict_proba(X)
+        placed = self._placed(X)
+        proba = placed.proba if self.label_shift_ is None else self.label_shift_.transform(placed.proba)
         decision, novel = self.decide_proba(proba, cost), self._novel(X)
+        if self.scope_ is not None:
+            decision = self._within(decision, proba, self.scope_.probability(placed))
         return (decision if novel is None else decision.declining(novel)), proba
 
     def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
@@ -368,6 +403,69 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 raise InputError(f"{_name(rule)} decides without this cost; drop cost={cost!r}, or leave out the rule.")
             rule = Chow(cost)
         return (Chow(self.cost) if rule is None else rule).decide(proba)
+
+    def _within(
+        self, decision: Decision[AnyArray], proba: NDArray[np.float64], in_scope: NDArray[np.float64]
+    ) -> Decision[AnyArray]:
+        """Return the decisions, given the probability that each row is in scope."""
+        rule, loss = self.rule_, None
+        if isinstance(rule, CostMatrix):  # an answer out of scope costs 1, declining what it costs on average
+            declining = np.einsum("ik,...ik->i", proba, np.broadcast_to(np.asarray(rule.costs)[..., -1], proba.shape))
+            loss = (1 - in_scope) * (decision.acceptance + 1 - declining)
+        found = decision.within(in_scope, loss)
+        if not _needs_fit(rule):
+            return found
+        hopeless = in_scope * proba.max(axis=1) <= 1 - in_scope  # which the rule was fitted without
+        return replace(found, reject=found.reject | hopeless, acceptance=np.where(hopeless, 0.0, found.acceptance))
+
+    def _placed(self, X: Features) -> Placed:
+        """Return the calibrated probabilities of rows, and where there is a scope what it compares them by."""
+        check_is_fitted(self)
+        if self.scope_ is None:
+            return Placed(self._calibrated_proba(X))
+        return self._place(X, self.points_)
+
+    def _place(self, X: Features, points: Any) -> Placed:
+        if isinstance(self.estimator_, AutoClassifier):
+            placed = Placed(*self.estimator_.predict_and_place(X))
+            if self.calibrator_ is None:
+                return placed
+            return placed._replace(proba=np.asarray(self.calibrator_.transform(placed.proba), dtype=np.float64))
+        return Placed(self._calibrated_proba(X), None if points is None else points.transform(filled_up(X)))
+
+    def _without_outside(self, X: Features, labels: AnyArray) -> tuple[Features, Features | None, NDArray[np.int64]]:
+        """Return the rows in scope, those out of scope if there are any, and which rows the first are."""
+        outside = np.zeros(len(labels), dtype=bool) if self.out_of_scope is None else labels == self.out_of_scope
+        inside = np.flatnonzero(~outside)
+        if not outside.any():
+            return X, None, inside
+        return _safe_indexing(X, inside), _safe_indexing(X, np.flatnonzero(outside)), inside
+
+    def _learn_scope(
+        self,
+        X: Features,
+        y: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+        proba: NDArray[np.float64],
+        outside: Features | None,
+    ) -> Scope | None:
+        """Learn which rows are in scope from training rows with out-of-fold probabilities, and out-of-scope rows."""
+        model, share = self.estimator_, self.out_of_scope_share
+        reads_text = isinstance(model, AutoClassifier) and model.encoding_.dense_text is not None
+        self.points_ = None
+        if share is None:
+            n_outside = 0 if outside is None else _num_samples(outside)
+            expected = self.out_of_scope is not None or reads_text
+            share = max(DEFAULT_SHARE, n_outside / (n_outside + len(y))) if expected else 0.0
+        if not share or len(held_out) < FEWEST_OUTSIDE:
+            return None
+        if not isinstance(model, AutoClassifier) and is_numeric(X):
+            self.points_ = dense_view(np.zeros(np.shape(X)[1], dtype=bool)).fit(filled_up(X))
+        place = self._place(_safe_indexing(X, held_out), self.points_)
+        top = model.held_out_top_ if reads_text else None
+        inside = Placed(proba, place.points, top)
+        enough = outside is not None and _num_samples(outside) >= FEWEST_OUTSIDE
+        return Scope.learn(inside, y[held_out], self._place(outside, self.points_) if enough else None, share)
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated class probabilities."""
@@ -462,6 +560,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     def _check_parameters(self) -> None:
         self._check_cost()
+        check_share(self.out_of_scope_share)
         if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 
@@ -479,7 +578,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         A guarantee about answers is about the others. A share of answers is one of all rows, so that the novel ones
         count there as the least certain.
         """
-        kept, codes = np.ones(len(rows), dtype=bool), np.searchsorted(self.classes_, labels[rows])
+        kept, codes, scoped = np.ones(len(rows), dtype=bool), np.searchsorted(self.classes_, labels[rows]), None
+        if self.scope_ is not None:  # one more column, the largest in rows that are then declined in any case
+            placed = self._placed(_safe_indexing(X, rows))
+            share = self.scope_.probability(placed)[:, None]
+            scoped = np.hstack([placed.proba * share, 1 - share])
+            lost = scoped.argmax(axis=1) == len(self.classes_)
+            novel = lost if novel is None else novel | lost
         if novel is not None and getattr(self.rule, "about_answers", True):
             kept = ~novel
         dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
@@ -493,7 +598,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if by_group is not None:
             rule = rule.of_rows(rows[kept])
         step = max(1, _AT_ONCE // len(self.classes_))
-        if len(rows) > step and hasattr(rule, "fit_confidence"):  # probabilities of all rows may not fit in memory
+        if (
+            scoped is None and len(rows) > step and hasattr(rule, "fit_confidence")
+        ):  # probabilities of all rows may not fit in memory
             parts = [rows[start : start + step] for start in range(0, len(rows), step)]
             found = (check_proba(self._calibrated_proba(_safe_indexing(X, part))) for part in parts)
             confidence, label = map(
@@ -503,7 +610,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 confidence[novel] = 1 / len(self.classes_)
             self.fitted_rule_ = clone(rule).fit_confidence(confidence[kept], (label != codes)[kept], **given)
         else:
-            proba = self._calibrated_proba(_safe_indexing(X, rows))
+            proba = self._calibrated_proba(_safe_indexing(X, rows)) if scoped is None else scoped
             if novel is not None:
                 proba[novel] = 1 / proba.shape[1]
             self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)

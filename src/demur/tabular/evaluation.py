@@ -114,6 +114,8 @@ class Evaluation:
         The group of each row, or None.
     asking : ExpertEvaluation, or None
         Where the model can ask experts; a rejection then is a question.
+    outside : array of bool, or None
+        Which rows are labelled out of scope: any answer to them is wrong. :meth:`of` takes the label, ``out_of_scope``.
 
     Examples
     --------
@@ -151,6 +153,7 @@ class Evaluation:
     group: str | None = None
     group_of_row: Sequence[str | None] = ()
     asking: ExpertEvaluation | None = None
+    outside: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(
@@ -180,7 +183,9 @@ class Evaluation:
             Further fields of the class, such as ``rows`` and ``cost_adjustable``.
         """
         price = None if cost is None else _one_cost(cost)
-        true, names = _class_codes(y, classes), _class_names(classes)
+        label = more.pop("out_of_scope", None)
+        outside = None if label is None else np.array([one == label for one in _objects(y)], dtype=bool)
+        true, names = _class_codes(y, classes, outside), _class_names(classes)
         found = _checked(decision, len(true), len(names))
         values = None if proba is None else check_proba(proba)
         if values is not None and values.shape != (len(true), len(names)):
@@ -189,7 +194,7 @@ class Evaluation:
         table = rows if rows is None or isinstance(rows, pa.Table) else pa.table(rows)
         if values is not None:
             more["top"] = _top(values, found.label)
-        result = cls(names, true, found, price, proba=values, rows=table, **more)
+        result = cls(names, true, found, price, proba=values, rows=table, outside=outside, **more)
         if result.cost_adjustable and (price is None or (result.at(price).decision.reject != found.reject).any()):
             raise InputError(f"cost_adjustable=True needs decisions of Chow's rule at the cost, got cost {cost}.")
         return result
@@ -201,7 +206,7 @@ class Evaluation:
         price, old = _one_cost(cost), self.decision
         acceptance = chow_acceptance(old.confidence, np.asarray(price))
         new = Decision.from_acceptance(old.label, acceptance, old.confidence)
-        return replace(self, cost=price, decision=replace(new, novel=old.novel))
+        return replace(self, cost=price, decision=replace(new, novel=old.novel, in_scope=old.in_scope))
 
     @property
     def n_rows(self) -> int:
@@ -210,8 +215,31 @@ class Evaluation:
 
     @cached_property
     def n_unknown(self) -> int:
-        """The number of rows whose label is not one of the model's classes."""
-        return int((self.true == len(self.class_names)).sum())
+        """The number of rows whose label is neither one of the model's classes nor out of scope."""
+        unknown = self.true == len(self.class_names)
+        return int((unknown if self.outside is None else unknown & ~self.outside).sum())
+
+    @cached_property
+    def scope(self) -> ByName | None:
+        """Rows in and out of scope: their numbers, accuracy in scope, and how well out-of-scope rows are told apart.
+
+        ``auroc`` is the probability that a row in scope has a higher probability of being in scope (or a higher
+        confidence, where there is no such probability) than one out of scope; None without rows of both
+        kinds. None altogether without a label for out-of-scope rows.
+        """
+        if self.outside is None:
+            return None
+        from sklearn.metrics import roc_auc_score
+
+        outside, n_outside = self.outside, int(self.outside.sum())
+        both = 0 < n_outside < self.n_rows
+        score = self.decision.confidence if self.decision.in_scope is None else self.decision.in_scope
+        return {
+            "n_out_of_scope": n_outside,
+            "n_declined": int((outside & self.decision.reject).sum()),
+            "accuracy_in_scope": proportion_interval(int((~outside & ~self.wrong).sum()), self.n_rows - n_outside),
+            "auroc": float(roc_auc_score(~outside, _sortable(score))) if both else None,
+        }
 
     @cached_property
     def wrong(self) -> NDArray[np.bool_]:
@@ -289,7 +317,7 @@ class Evaluation:
         """Count true classes by answers, which are positions among the classes, or their number for a rejection."""
         width = len(self.class_names) + 1
         counts = np.bincount(self.true * width + answers, minlength=width**2).reshape(width, width)
-        return np.asarray(counts if self.n_unknown else counts[:-1], dtype=np.int64)
+        return np.asarray(counts if (self.true == width - 1).any() else counts[:-1], dtype=np.int64)
 
     @cached_property
     def by_class(self) -> list[ClassFigures]:
@@ -361,6 +389,12 @@ class Evaluation:
     def worst_mistakes(self, n: int = 20, n_columns: int = 6) -> list[Case]:
         """Return the rows answered wrongly with the most confidence, the most confident first."""
         return self._cases(~self.decision.reject & self.wrong, self.answer_confidence, n, n_columns)
+
+    def most_unusual(self, n: int = 20, n_columns: int = 6) -> list[Case]:
+        """Return the rows declined as novel or out of scope, the least probable in scope first."""
+        strange = np.isin(self.decision.reason, ("novel", "out of scope"))
+        inside = np.zeros(self.n_rows) if self.decision.in_scope is None else self.decision.in_scope
+        return self._cases(strange, -inside, n, n_columns)
 
     def _cases(self, mask: NDArray[np.bool_], order: FloatArray, n: int, n_columns: int) -> list[Case]:
         """Return up to ``n`` of the rows, from the highest of ``order`` down; ties stay in the order of the rows."""
@@ -450,6 +484,14 @@ class Evaluation:
         if self.n_novel:
             rows = counted(self.n_novel, "row is", "rows are")
             sentences.append(f"{rows} declined as novel: unlike those of training, whatever the probabilities say.")
+        if self.scope is not None:
+            found = self.scope
+            words = counted(found["n_out_of_scope"], "row is", "rows are")
+            sentences.append(
+                f"{words} out of scope, of which {found['n_declined']:,} are declined; the first choice is right for "
+                f"{percent(found['accuracy_in_scope'].estimate)} of the rows in scope"
+                + ("." if found["auroc"] is None else f"; AUROC of out of scope {found['auroc']:.3f}.")
+            )
         if self.asking is not None:
             sentences += self.asking.remarks()
         if self.n_unlabelled:
@@ -496,6 +538,7 @@ class Evaluation:
             "by_group": [one.to_json() for one in self.by_group],
             "confusion": self.confusion,
             "calibration": None if self.reliability is None else self.reliability.to_json(),
+            "out_of_scope": self.scope,
             "asking": None if self.asking is None else self.asking.to_json(),
         }
         return {name: json_ready(value) for name, value in found.items()}
@@ -560,6 +603,7 @@ def evaluate_table(
     if model.asks_experts:
         decision, asking = _asking(model, data, decision, prices)
     numbers = None
+    texts = [column.name for column in model.schema.columns if column.kind == "text"]  # shown first
     if data.n_unlabelled:  # a row keeps the number it has in the table
         numbers = np.flatnonzero([label is not None for label in class_texts(table[model.target])]) + 1
     return Evaluation.of(
@@ -571,7 +615,7 @@ def evaluate_table(
         top=top,
         cost_adjustable=model.cost_adjustable,
         explanation=model.explain() if asking is None else asking.rule(),
-        rows=data.rows,
+        rows=data.rows.select(sorted(data.rows.column_names, key=lambda name: name not in texts)),
         row_numbers=numbers,
         cost_assumed=assumed,
         why_cost_fixed=model.why_cost_fixed,
@@ -580,6 +624,7 @@ def evaluate_table(
         group=group,
         group_of_row=() if group is None else class_texts(data.rows[group]).tolist(),
         asking=asking,
+        out_of_scope=model.facts.get("out_of_scope", {}).get("label"),
     )
 
 
@@ -635,7 +680,7 @@ def _one_cost(cost: float) -> float:
     return float(prices)
 
 
-def _class_codes(y: ArrayLike, classes: ArrayLike) -> NDArray[np.int64]:
+def _class_codes(y: ArrayLike, classes: ArrayLike, outside: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
     """Return the position of each label among the K classes, and K where it is none of them."""
     names, labels = _objects(classes), _objects(y)
     position = {name: code for code, name in enumerate(names)}
@@ -644,7 +689,7 @@ def _class_codes(y: ArrayLike, classes: ArrayLike) -> NDArray[np.int64]:
     if not labels or any(label is None or label != label for label in labels):
         raise InputError("y must hold at least one label, and none that is missing (None or NaN).")
     codes = np.array([position.get(label, len(names)) for label in labels], dtype=np.int64)
-    if (codes == len(names)).all():
+    if (codes == len(names)).all() and (outside is None or not outside.any()):
         raise InputError(
             f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}; "
             "check that labels and classes have the same type."

@@ -120,7 +120,7 @@ def _values(column: Column, values: Any, where: str) -> AnyArray:
     if column.kind in ("date", "time"):
         return np.asarray(typed)
     found = np.array([np.nan if value is None else value for value in typed.to_pylist()], dtype=object)
-    return found if column.kind == "category" or typed.null_count else found.astype(bool)
+    return found if column.kind in ("category", "text") or typed.null_count else found.astype(bool)
 
 
 def _columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:
@@ -141,7 +141,7 @@ def _columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:
     while steps := getattr(first, "steps", None) or getattr(first, "transformer_list", None):
         first = steps[0][1]
     kinds = [column.kind for column in schema.columns]
-    if hasattr(first, "build_analyzer") and kinds == ["category"]:
+    if hasattr(first, "build_analyzer") and kinds in (["category"], ["text"]):
         return schema, "texts"
     if hasattr(first, "build_analyzer") or width not in (None, len(kinds)):
         fitted_on = "one column of text" if width is None else f"a matrix of {width:,} columns"

@@ -93,8 +93,13 @@ class FitOptions:
     risk_group : str, optional
         Column such as a site: the guarantee of a :class:`~demur.RiskControl` holds in each of its groups. It stays a
         feature unless it is dropped.
-    keep, drop : names
-        Columns to use even if they are constant or look like identifiers, and columns to leave out.
+    keep, drop, text : names
+        Columns to use even if they are constant or look like identifiers, columns to leave out, and columns of text
+        beside those that are recognised.
+    out_of_scope : str, optional
+        Rows of the target with this label belong to no class, as for :class:`~demur.RejectOption`.
+    out_of_scope_share : float, optional
+        The expected share of such rows.
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
@@ -122,6 +127,9 @@ class FitOptions:
     risk_group: str | None = None
     keep: Collection[str] = ()
     drop: Collection[str] = ()
+    text: Collection[str] = ()
+    out_of_scope: str | None = None
+    out_of_scope_share: float | None = None
     delimiter: str | None = None
     decimal: str | None = None
     dayfirst: bool | None = None
@@ -136,6 +144,8 @@ class FitOptions:
             raise InputError(f"holdout must be a share from 0 to below 1, got {self.holdout:g}.")
         if self.experts is not None and self.rule is not None:
             raise InputError("with experts their prices decide what to ask: leave out the rule, or the experts.")
+        if self.experts is not None and (self.out_of_scope is not None or self.out_of_scope_share):
+            raise InputError("with experts no row is out of scope: leave out the experts, or out_of_scope.")
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
             raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {self.seed!r}.")
 
@@ -150,6 +160,15 @@ class FitOptions:
         if self.experts:
             roles |= {column: f"it holds answers of {shown(name)}" for column, name in self.experts.owners.items()}
         return roles
+
+    def in_scope(self, labels: NDArray[np.str_]) -> NDArray[np.str_]:
+        """Return the labels that are classes."""
+        return np.asarray(labels[labels != (self.out_of_scope or "")])
+
+    def scope_facts(self, labels: NDArray[np.str_]) -> ByName:
+        """Return the label of out-of-scope rows and their number, if there is such a label."""
+        label = self.out_of_scope
+        return {} if label is None else {"out_of_scope": {"label": label, "rows": int((labels == label).sum())}}
 
     def rule_for(self, rows: LabelledTable, classes: list[str]) -> Rule | None:
         """Return the rule for these classes, with the groups of these rows that a guarantee holds in."""
@@ -231,7 +250,7 @@ class TrainingFile:
                 uses |= replace(spec, experts=None).roles
                 experts = ExpertColumns.of(spec.experts, spec.capacity, reader.columns, reader.name, uses)
                 spec = replace(spec, experts=experts)
-            for name in (*spec.keep, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])):
+            for name in (*spec.keep, *spec.text, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])):
                 if name not in reader.columns and spec.labels is None:
                     hint, columns = did_you_mean(name, reader.columns), listed(reader.columns)
                     raise TableError(f"there is no column {shown(name)}{hint}: {reader.name} has {columns}")
@@ -248,7 +267,7 @@ class TrainingFile:
             table = pa.table({name: one[name] for one in (columns, labels) for name in one.column_names})
         data = LabelledTable.of(table, target, source_name(path))
         if not outputs:
-            check_classes(data.labels, target)
+            check_classes(spec.in_scope(data.labels), target)
         elif matrix is not None and data.n_unlabelled:
             labelled = [label is not None for label in class_texts(table[target])]
             matrix = matrix.take(rows=np.flatnonzero(labelled))
@@ -365,7 +384,7 @@ def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     if spec.experts:
         spec.experts.answers(data.rows, data.classes, where=data.name)  # refuses an answer by its row in the file
     # For reading and comparing rows; the model's own schema is learned from the training rows alone.
-    first_look = Schema.learn(data.rows, target=target, keep=spec.keep, drop=[*spec.roles])
+    first_look = Schema.learn(data.rows, target=target, keep=spec.keep, drop=[*spec.roles], text=spec.text)
     compared = data.rows.select(first_look.names)
     fitted, train = file.fit(first_look, compared)
     return replace(fitted, notes=tuple(_notes(file, fitted, compared, train)))
@@ -443,14 +462,14 @@ def _fit_rows(
     from sklearn.exceptions import ConvergenceWarning
 
     if numbers is None:
-        check_classes(data.labels, data.target)
+        check_classes(spec.in_scope(data.labels), data.target)
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
-    known = sorted({*data.classes, *classes})
+    known = sorted({*data.classes, *classes} - {spec.out_of_scope})
     rule = spec.rule_for(data, known)
     _check_groups(getattr(rule, "groups", None), len(data.labels))
 
     def learned(rows: pa.Table) -> Schema:
-        return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles])
+        return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles], text=spec.text)
 
     # Equal probabilities, votes above all, do not make one row a copy of another.
     order = np.arange(len(data.labels)) if numbers is None else numbers
@@ -469,7 +488,8 @@ def _fit_rows(
         from demur.tabular.external_models import model_input
 
         codes = model_input(own, data.rows, given.reads, data.name)
-    training = _Training(spec, own, codes, data.labels, groups, parts, rule)
+    values = own.with_texts(codes, data.rows) if given is None else codes
+    training = _Training(spec, own, codes, values, data.labels, groups, parts, rule)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
         if spec.experts:
@@ -477,7 +497,7 @@ def _fit_rows(
         else:
             fitted = training.fit_with_rule(given)
     counts = dict.fromkeys(fitted.classes.tolist(), 0)
-    names, sizes = np.unique(data.labels[parts.train], return_counts=True)
+    names, sizes = np.unique(spec.in_scope(data.labels[parts.train]), return_counts=True)
     counts |= dict(zip(names.tolist(), sizes.tolist(), strict=True))
     facts = {
         "model": spec.model if given is None else "given",
@@ -486,6 +506,7 @@ def _fit_rows(
         "rows_for_the_rule": len(parts.aside),
         "classes": counts,
     }
+    facts |= spec.scope_facts(data.labels[parts.train])
     kind = writable_type(fitted.classes, label_type(data.rows[data.target], data.target))
     return replace(fitted, label_type=kind, facts={**facts, **fitted.facts})
 
@@ -510,11 +531,12 @@ def _rows_for_rule(
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """Encoded rows, split into those to train on and those that the rule is fitted on."""
+    """Encoded rows, with texts as they are in ``values``, split into those to train on and those for the rule."""
 
     spec: FitOptions
     schema: Schema
     codes: NDArray[np.float64]
+    values: AnyArray
     labels: NDArray[np.str_]
     groups: AnyArray | None
     parts: "Partition"
@@ -527,17 +549,21 @@ class _Training:
         from demur.estimators import RejectClassifier, RejectOption
         from demur.tabular.table_model import TableModel, free_label
 
-        rule, aside = self.rule, self.parts.aside
+        rule, aside, spec = self.rule, self.parts.aside, self.spec
         calibration: str | None = "auto"
+        scope: ByName = {"out_of_scope": spec.out_of_scope, "out_of_scope_share": spec.out_of_scope_share}
+        wraps = rule is not None or any(scope.values())
         dense, features, novelty = None, self.codes, None  # given answers have no features that are known
         if given is None:
-            classifier, dense, features = self._estimator(needs_proba=rule is not None)
+            classifier, dense, features = self._estimator(needs_proba=wraps)
             novelty = self._novelty()
         else:
             classifier, calibration = self._frozen(given)
-        if rule is not None or not isinstance(classifier, RejectClassifier):
+        if wraps or not isinstance(classifier, RejectClassifier):
             own = None if len(aside) else rule
-            classifier = RejectOption(classifier, cost=self.spec.cost, rule=own, calibration=calibration, novelty=None)
+            classifier = RejectOption(
+                classifier, cost=spec.cost, rule=own, calibration=calibration, novelty=None, **scope
+            )
         train = self._calibration_rows(given)
         numbered = hasattr(given, "outputs")
         classifier.set_params(reject_label=free_label(given.classes_ if numbered else self.labels))
@@ -645,7 +671,15 @@ class _Training:
         if spec.model == "auto" or candidate_named(spec.model) is not None:
             names = None if spec.model == "auto" else [spec.model]
             budget = None if spec.time_budget is None else spec.time_budget * share
-            return AutoClassifier(names, categorical_features=categorical, time_budget=budget, **settings), None, codes
+            text = self.schema.text if self.schema.text.any() else None
+            settings |= {"categorical_features": categorical, "text_features": text, "time_budget": budget}
+            return AutoClassifier(names, **settings), None, self.values
+        if self.schema.text.any():
+            name = self.schema.names[self.schema.text.argmax()]
+            raise InputError(
+                f"{spec.model} does not read text, which column {shown(name)} holds: use auto, text, lr or nn, or "
+                f"leave the column out with --drop {shown(name)}."
+            )
         loss = resolve(spec.model)
         if needs_proba and not loss.has_link:
             raise InputError(
@@ -721,7 +755,8 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: ND
     if held_out is None:
         return notes
     if spec.test is not None:
-        numbers = equal_rows(np.concatenate([codes, schema.encode(held_out)]))
+        values = [schema.with_texts(codes, of_train.rows), schema.with_texts(schema.encode(held_out), held_out)]
+        numbers = equal_rows(np.concatenate(values))
         n_known = int(np.isin(numbers[len(codes) :], numbers[: len(codes)]).sum())
         if n_known:
             notes.append(

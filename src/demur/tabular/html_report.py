@@ -229,7 +229,7 @@ def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
     mistaken = np.concatenate([evaluation.true[wrong], evaluation.decision.label[wrong]])
     mistakes = np.bincount(mistaken, minlength=n_classes + 1)[:n_classes]
     classes = sorted(np.argsort(-mistakes, kind="stable")[:limit].tolist())
-    named = [*classes, n_classes] if evaluation.n_unknown else classes
+    named = [*classes, n_classes] if len(evaluation.confusion) > n_classes else classes
     names = (*evaluation.class_names, "None of the classes")
     counts = evaluation.confusion[np.ix_(named, [*classes, n_classes])]
     totals = evaluation.confusion[named].sum(axis=1, keepdims=True)

@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 
 import pyarrow as pa
 
-from demur.columns.frames import TableError, check_names, listed, plain_table, shown
+from demur.columns.frames import TableError, check_names, listed, plain_table, shown, vector_names
 from demur.columns.schema import Schema, as_type
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
 from demur.tabular.class_labels import check_target, class_texts
@@ -166,6 +166,12 @@ class TableReader:
         return TableError(f"{self.name} has columns but no rows: give at least one row")
 
 
+def _is_vector(type_: pa.DataType) -> bool:
+    return pa.types.is_fixed_size_list(type_) and bool(
+        pa.types.is_floating(type_.value_type) or pa.types.is_integer(type_.value_type)
+    )
+
+
 class ArrowContent:
     """The rows of a table in a format with types.
 
@@ -186,6 +192,9 @@ class ArrowContent:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
+        vectors = {field.name: field.type.list_size for field in schema if _is_vector(field.type)}
+        self._stored = {name: vector_names(name, vectors[name]) if name in vectors else [name] for name in schema.names}
+        schema = plain_table(schema.empty_table()).schema if vectors else schema
         self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in schema}
         self.name, self._schema, self._batches, self.matrix = name, schema, batches, matrix
 
@@ -196,10 +205,11 @@ class ArrowContent:
 
     def _validated(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
-        for batch in self._batches(names, rows):
-            chosen = batch.select(names)
+        stored = [name for name, columns in self._stored.items() if not set(columns).isdisjoint(names)]
+        for batch in self._batches(stored, rows):
+            chosen = batch.select(stored)
             chosen.validate(full=True)
-            yield chosen
+            yield (plain_table(chosen) if any(map(_is_vector, chosen.schema.types)) else chosen).select(names)
 
     def chunks(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int

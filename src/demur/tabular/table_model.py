@@ -263,7 +263,7 @@ class TableModel:
             codes = self.schema.encode(table, where=where, unseen=UNSEEN) if is_answer else None
             return *self._decide_elsewhere(table, costs, where, first), codes
         codes = self.schema.encode(table, where=where, unseen=UNSEEN)
-        features = self._features(codes)
+        features = self._features(codes, table)
         if self.asks_experts:
             return *self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})}), codes
         decision, scores = self.classifier.decide_and_score(features, costs)
@@ -271,10 +271,12 @@ class TableModel:
             decision = decision.declining(self.novelty.novel(codes))
         return decision, scores, codes
 
-    def _features(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _features(self, codes: NDArray[np.float64], table: _Rows) -> AnyArray:
         """Return the input of the classifier: new categories and numbers that are too large count as missing."""
         known = np.where(self._unseen(codes) | (np.abs(codes) > LARGEST), np.nan, codes)
-        return known if self.dense is None else np.asarray(self.dense.transform(known), dtype=np.float64)
+        if self.dense is not None:
+            return np.asarray(self.dense.transform(known), dtype=np.float64)
+        return self.schema.with_texts(known, table)
 
     def _unseen(self, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.asarray((codes == UNSEEN) & self.schema.categorical)
@@ -320,8 +322,8 @@ class TableModel:
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
         the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
-        ``reason`` of a declined row is "ambiguous", or "novel" and the columns whose values are outside the range of
-        the training rows. It also names the columns with a category that training did not have.
+        ``reason`` of a declined row is "ambiguous", "out of scope", or "novel" and the columns whose values are outside
+        the range of the training rows. It also names the columns with a category that training did not have.
 
         A model with experts also says whom to ``ask``, and the expected cost of the row. If the table holds the
         experts' answers, ``system_answer`` is the model's answer, or that of the expert who is asked.
@@ -368,7 +370,7 @@ class TableModel:
             answers |= self._asking(decision)
             if self.experts.present(table.schema.names):
                 said = self.experts.answers(table, self.classes.tolist(), where=where, first=first)
-                system = self.classifier.final_answers(self._features(codes), decision, said)
+                system = self.classifier.final_answers(self._features(codes, table), decision, said)
                 answers[SYSTEM_ANSWER] = names.take(pa.array(np.maximum(system, 0), mask=system < 0))
         if proba:
             answers |= dict(zip(self.proba_columns, scores.T, strict=True))
@@ -385,8 +387,7 @@ class TableModel:
 
     def _reasons(self, decision: Decision[AnyArray], codes: NDArray[np.float64] | None) -> list[str | None]:
         novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
-        pairs = zip(novel.tolist(), decision.reject.tolist(), strict=True)
-        reasons = ["novel" if strange else "ambiguous" if reject else None for strange, reject in pairs]
+        reasons: list[str | None] = [reason or None for reason in decision.reason.tolist()]
         unseen = np.zeros((len(novel), 0), dtype=bool) if codes is None else self._unseen(codes)
         rows = np.flatnonzero(novel | unseen.any(axis=1))
         if codes is None or not len(rows):

@@ -230,6 +230,7 @@ def onnx_model(model: Estimator) -> Any:
         )
     check_is_fitted(classifier)
     graph, classes, schema = Graph(), class_values(model), schema_of(model)
+    _refuse_text_and_scope(classifier, schema)
     words, cost = _declare_outputs(graph, _features(graph, model, classifier, schema), classifier, classes)
     proto = graph.model(
         f"A classifier with a reject option, made by demur. {words}",
@@ -250,11 +251,25 @@ def onnx_model(model: Estimator) -> Any:
     return proto
 
 
+def _refuse_text_and_scope(classifier: Estimator, schema: Schema | None) -> None:
+    """Refuse what no graph computes: text as numbers, and the probability of being in scope."""
+    inner = getattr(classifier, "estimator_", classifier)
+    encoding = getattr(inner, "encoding_", None)
+    if (schema is not None and schema.text.any()) or getattr(encoding, "dense_text", None) is not None:
+        raise ExportError("a model that reads text cannot be exported to ONNX; serve it with demur serve.")
+    if getattr(classifier, "scope_", None) is not None:
+        raise ExportError(
+            "a model that declines out-of-scope rows cannot be exported to ONNX; serve it with demur serve, or fit "
+            "without out_of_scope and out_of_scope_share."
+        )
+
+
 def codes_graph(model: TableModel) -> Any:
     """Return a graph from the codes of a table's columns to decisions, with class numbers as labels.
 
     If the model detects novel rows, the output ``unusual`` says which rows may be novel.
     """
+    _refuse_text_and_scope(model.classifier, model.schema)
     graph, width = Graph(), len(model.schema.columns)
     X = graph.input(FEATURES, np.float64, ["rows", width], "The codes of the columns.")
     _declare_outputs(graph, transformed(graph, X, model.dense), model.classifier, np.arange(len(model.classes)))

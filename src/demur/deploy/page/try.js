@@ -17,7 +17,7 @@
   };
 
   const valueOf = (field) => {
-    const input = field.querySelector("input, select");
+    const input = field.querySelector("input, select, textarea");
     const text = input.value;
     if (field.dataset.kind === "date") {
       const clock = field.querySelector("input[type=time]").value;

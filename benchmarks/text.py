@@ -1,0 +1,65 @@
+"""Intents of CLINC150 with out-of-scope rows: accuracy in scope, AUROC of out of scope, and the mean cost.
+
+Declining costs c, a wrong answer 1, and every answer to an out-of-scope row is wrong. The model is
+``RejectOption("auto")`` with all its defaults but the time budget; nothing is chosen on the test rows.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import roc_auc_score
+
+from demur import RejectOption
+
+_COSTS = (0.1, 0.3)
+_OUTSIDE = "oos"
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks text", description=__doc__)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(os.environ.get("DEMUR_DATA", "data")) / "text",
+        help="folder with clinc150_train.csv.gz, clinc150_val.csv.gz and clinc150_test.csv.gz",
+    )
+    parser.add_argument("--time-budget", type=float, default=150.0, help="seconds of each training; 0 for no limit")
+    parser.add_argument("--classes", type=int, help="use this many intents only")
+    given = parser.parse_args(arguments)
+    if not (given.data / "clinc150_train.csv.gz").exists():
+        print(f"text: there is no CLINC150 in {given.data}; name its folder with --data.")
+        return
+    train, val, test = (pd.read_csv(given.data / f"clinc150_{part}.csv.gz") for part in ("train", "val", "test"))
+    if given.classes:
+        kept = {_OUTSIDE, *sorted(set(train["intent"]) - {_OUTSIDE})[: given.classes]}
+        train, val, test = (part[part["intent"].isin(kept)] for part in (train, val, test))
+    inside = train[train["intent"] != _OUTSIDE]
+    learned = pd.concat([train, val[val["intent"] == _OUTSIDE]])
+    print(f"{'':44}accuracy  AUROC  {'  '.join(f'J({c:g})' for c in _COSTS)}  fit (s)  a row (ms)")
+    with mock.patch("demur.estimators.text_features.is_installed", return_value=False):
+        _line("no extra package, no out-of-scope rows", inside, test, given.time_budget)
+    _line("with demur[text]", inside, test, given.time_budget)
+    _line("with demur[text] and out-of-scope rows", learned, test, given.time_budget)
+
+
+def _line(words: str, train: pd.DataFrame, test: pd.DataFrame, budget: float) -> None:
+    """Train, decide for the test rows, and print the figures."""
+    started = time.perf_counter()
+    model = RejectOption("auto", time_budget=budget or None, out_of_scope=_OUTSIDE)
+    model.fit(train[["text"]], train["intent"])
+    seconds = time.perf_counter() - started
+    true, outside = test["intent"].to_numpy(), (test["intent"] == _OUTSIDE).to_numpy()
+    found = model.decide(test[["text"]])
+    wrong = model.classes_[found.label] != true
+    costs = [np.where(found.confidence > 1 - c, wrong, c).mean() for c in _COSTS]
+    started = time.perf_counter()
+    for row in range(20):
+        model.decide(test[["text"]].iloc[row : row + 1])
+    each = (time.perf_counter() - started) / 20
+    figures = f"{1 - wrong[~outside].mean():8.4f}  {roc_auc_score(~outside, found.in_scope):.4f}  "
+    print(f"{words:44}{figures}{'  '.join(f'{cost:.4f}' for cost in costs)}  {seconds:7.0f}  {1000 * each:10.1f}")

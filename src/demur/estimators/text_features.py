@@ -1,0 +1,178 @@
+"""Text as numbers: word and character n-grams, and a dense view of them beside static embeddings."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
+from sklearn.utils.extmath import randomized_svd
+
+from demur.array_types import AnyArray, Estimator, Features
+from demur.errors import MissingExtraError
+from demur.estimators.boosted_trees import is_installed
+
+__all__ = ["DenseText", "Ngrams", "beside", "joined", "top_score"]
+
+Texts = NDArray[np.object_]
+
+_EMBEDDINGS = "wordllama"
+_LONGEST = 20_000
+"""Characters of a text that are read."""
+_MANY_ROWS = 1_000
+"""Rows from which a character n-gram must occur in two of them."""
+_MOST_TERMS = 1 << 16
+"""The most words and pairs of words, and the most character n-grams; the most frequent are kept."""
+_AXES = 256
+_ROWS_PER_AXIS = 10
+"""Training texts for each axis; with few more texts than axes, the axes would fit these texts and no others."""
+
+
+def joined(texts: AnyArray) -> Texts:
+    """Return the text of each row: its text columns one after the other, the empty text for missing ones.
+
+    Examples
+    --------
+    >>> joined(np.array([["dear all", None], ["hello", "world"]], dtype=object)).tolist()
+    ['dear all', 'hello world']
+    """
+    rows = ([str(one) for one in row if one is not None and one == one] for row in texts.tolist())
+    return np.array([" ".join(row)[:_LONGEST] for row in rows], dtype=object)
+
+
+class Ngrams:
+    """Word 1-2-grams and character 2-5-grams, weighted by tf-idf.
+
+    Examples
+    --------
+    >>> found = Ngrams().fit(np.array(["open the door", "close the door"], dtype=object))
+    >>> found.transform(np.array(["", "the door"], dtype=object)).getnnz(axis=1)
+    array([ 0, 27], dtype=int32)
+    """
+
+    def fit(self, texts: Texts) -> Self:
+        """Learn the n-grams."""
+        shared: dict[str, Any] = {"sublinear_tf": True, "max_features": _MOST_TERMS, "dtype": np.float32}
+        rarest = 2 if len(texts) >= _MANY_ROWS else 1
+        self.parts_ = (
+            TfidfVectorizer(ngram_range=(1, 2), **shared),
+            TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), min_df=rarest, **shared),
+        )
+        for part in self.parts_:
+            part.fit([*texts, "text", "text"])  # a table of empty texts has n-grams as well
+        return self
+
+    def transform(self, texts: Texts) -> sparse.csr_matrix:
+        """Return the weights, a row for each text."""
+        return sparse.csr_matrix(sparse.hstack([part.transform(texts) for part in self.parts_], format="csr"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An archive stores arrays well, and a dictionary of 50,000 terms badly.
+        stored = [(part.get_feature_names_out().astype(str), part.idf_) for part in getattr(self, "parts_", ())]
+        return {
+            f"{name}_{k}": array for k, pair in enumerate(stored) for name, array in zip(_STORED, pair, strict=True)
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if not state:
+            return
+        settings: tuple[dict[str, Any], ...] = ({"ngram_range": (1, 2)}, {"ngram_range": (2, 5), "analyzer": "char_wb"})
+        parts = []
+        for k, own in enumerate(settings):
+            terms, idf = (state[f"{name}_{k}"] for name in _STORED)
+            part = TfidfVectorizer(sublinear_tf=True, dtype=np.float32, vocabulary=terms.tolist(), **own)
+            part.idf_ = idf
+            parts.append(part)
+        self.parts_ = tuple(parts)
+
+
+_STORED = ("terms", "idf")
+
+
+@dataclass(frozen=True, eq=False)
+class DenseText:
+    """A dense view of texts: a truncated SVD of their n-grams, and static embeddings if ``demur[text]`` is installed.
+
+    Both parts of a row have length 1 / sqrt(2), and an only part length 1, so that distances are those of cosines.
+
+    Parameters
+    ----------
+    ngrams : Ngrams
+    axes : array of shape (n_terms, n_axes)
+        The right singular vectors of the training texts.
+    embeddings : str or None
+        The package that makes the embeddings. Its weights are not stored.
+
+    Examples
+    --------
+    >>> texts = np.array(["open the door", "close the door", "play a song"] * 9, dtype=object)
+    >>> points = DenseText.learn(texts, embeddings=None).transform(texts[:3])
+    >>> (points @ points.T).round(1) + 0.0
+    array([[1. , 0.4, 0. ],
+           [0.4, 1. , 0. ],
+           [0. , 0. , 1. ]])
+    """
+
+    ngrams: Ngrams
+    axes: NDArray[np.float32]
+    embeddings: str | None
+
+    @classmethod
+    def learn(cls, texts: Texts, embeddings: str | None = "auto") -> Self:
+        """Learn from training texts; labels are not used."""
+        ngrams = Ngrams().fit(texts)
+        weights = ngrams.transform(texts)
+        n_axes = max(2, min(_AXES, len(texts) // _ROWS_PER_AXIS, weights.shape[1] - 1))
+        # One power iteration: five take twice the time and are no better for classification.
+        axes = randomized_svd(weights, n_axes, n_iter=1, random_state=0)[2].T
+        used = (_EMBEDDINGS if is_installed(_EMBEDDINGS) else None) if embeddings == "auto" else embeddings
+        return cls(ngrams, np.ascontiguousarray(axes, dtype=np.float32), used)
+
+    def transform(self, texts: Texts) -> NDArray[np.float64]:
+        """Return the numbers, a row for each text."""
+        return self.with_ngrams(texts)[0]
+
+    def with_ngrams(self, texts: Texts) -> tuple[NDArray[np.float64], sparse.csr_matrix]:
+        """Return the numbers, and the n-grams that they were computed from."""
+        weights = self.ngrams.transform(texts)
+        parts = [normalize(weights @ self.axes)]
+        if self.embeddings is not None:
+            parts.append(_embedded(texts))
+        return np.hstack(parts).astype(np.float64) / np.sqrt(len(parts)), weights
+
+
+def beside(weights: sparse.csr_matrix, dense: Any, codes: NDArray[np.float64]) -> sparse.csr_matrix:
+    """Return n-grams with other columns beside them, which ``dense`` turns into numbers on one scale."""
+    if dense is None:
+        return weights
+    other = sparse.csr_matrix(np.asarray(dense.transform(codes), dtype=np.float32))
+    return sparse.csr_matrix(sparse.hstack([weights, other], format="csr"))
+
+
+def top_score(model: Estimator, X: Features) -> NDArray[np.float64]:
+    """Return the largest one-versus-rest score of each row."""
+    scores = np.asarray(model.decision_function(X), dtype=np.float64)
+    return np.abs(scores) if scores.ndim == 1 else scores.max(axis=1)
+
+
+def _embedded(texts: Texts) -> NDArray[np.float32]:
+    """Return unit-length embeddings, zeros for empty texts."""
+    found = np.asarray(_wordllama().embed([text or " " for text in texts.tolist()], norm=True), dtype=np.float32)
+    found[~np.isfinite(found).all(axis=1)] = 0.0
+    return found
+
+
+@lru_cache(maxsize=1)
+def _wordllama() -> Any:
+    """Return the model that the wheel of wordllama holds; nothing is downloaded."""
+    from pathlib import Path
+
+    if not is_installed(_EMBEDDINGS):
+        raise MissingExtraError("this model uses text embeddings, which need a package: pip install demur[text]")
+    import wordllama  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    # In its own folder it finds the tokenizer of the wheel, elsewhere it would download one.
+    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
