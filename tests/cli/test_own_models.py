@@ -131,7 +131,7 @@ def test_what_the_numbers_are_may_be_said(demur, said, tmp_path):
     result = demur("fit", "--proba", said / "said.csv", "--target", "y", "--out", tmp_path / "model", *options)
     assert result.code == 0, result
     found = json.loads(result.text)
-    assert (found["proba_kind"], found["rows_for_the_rule"]) == ("log-probabilities", 72)
+    assert (found["proba_kind"], found["rows_for_the_rule"]) == ("log-probabilities", 288)
     assert "taken for" not in result.errors
 
 

@@ -162,7 +162,7 @@ def test_without_the_library_a_candidate_is_left_out_and_a_model_says_what_to_in
         AutoClassifier(("catboost",)).fit(X, y)
     with pytest.raises(MissingExtraError, match="lightgbm: pip install"):
         BoostedTrees("lightgbm").fit(X, y)
-    assert not {"catboost", "lightgbm"} & {one.name for one in AutoClassifier()._wanted()}
+    assert not {"catboost", "lightgbm"} & {one.name for one in AutoClassifier()._wanted(None)}
 
 
 def test_other_classifiers_are_nobodys():

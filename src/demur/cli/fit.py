@@ -78,16 +78,16 @@ _ONLY_WITH = {
 }
 
 Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
-Target = Annotated[str, DATA("--target", "-t", help="Column to predict; may be left out with --labels.")]
-Proba = Annotated[str | None, DATA(help="Table or NumPy file of class probabilities, instead of DATA.")]
+Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
+Proba = Annotated[str | None, DATA(help="Table of probabilities.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
-AllClasses = Annotated[bool, DATA("--all-classes", help="With --proba: keep classes without a labelled row.")]
-Answers = Annotated[str | None, DATA(help="Table of another model's answers, instead of DATA.")]
-Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of answers, or 'sample_*'.")]
+AllClasses = Annotated[bool, DATA("--all-classes", help="Keep classes without rows.")]
+Answers = Annotated[str | None, DATA(help="Table of stored answers.")]
+Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column, or 'sample_*'.")]
 Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")]
 Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use in any case.")]
 Text = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
-OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of rows that belong to no class.")]
+OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of rows of no class.")]
 OutOfScopeShare = Annotated[
     float | None,
     DECISION(help="Expected share of rows in no class.", show_default="0.1 for text", callback=share(zero=True)),
@@ -99,7 +99,7 @@ Model = Annotated[
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
 Calibration = Annotated[str | None, MODEL(help="With --proba: temperature, isotonic, sigmoid, none.")]
 Seed = Annotated[int, MODEL(help="Random seed.")]
-RiskGroup = Annotated[str | None, DECISION(help="Column; --max-risk holds in each group.")]
+RiskGroup = Annotated[str | None, DECISION(help="Column: guarantee each group.")]
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, price.")]
 Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum number or share of rows.")]

@@ -84,15 +84,15 @@ Prices = Annotated[
     DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
 ]
 Coverage = Annotated[
-    float | None, DECISION(help="Share of rows to answer, instead of --cost.", callback=share(one=True))
+    float | None, DECISION(help="Share of rows to answer.", callback=share(one=True))
 ]
-MaxRisk = Annotated[float | None, DECISION(help="Guaranteed error rate, instead of --cost.", callback=share())]
+MaxRisk = Annotated[float | None, DECISION(help="Guaranteed error rate.", callback=share())]
 Delta = Annotated[float, DECISION(help="Probability that the guarantee fails.", callback=share())]
 
 TimeBudget = Annotated[float, MODEL(help="Seconds for the training; 0 for no limit.")]
 
 Drop = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to leave out.")]
-Labels = Annotated[str | None, DATA(help="File with the labels, one per row, if the data have none.")]
+Labels = Annotated[str | None, DATA(help="File of labels, one per row.")]
 AllowExtra = Annotated[bool, DATA("--allow-extra", help="Accept columns unknown to the model.")]
 Delimiter = Annotated[str | None, DATA(help="Column delimiter.", show_default="detected")]
 

@@ -110,10 +110,10 @@ def plain_array(values: Values) -> Values:
     return pc.cast(values, pa.string()) if pa.types.is_string_view(type_) else values
 
 
-def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+def plain_table(table: pa.Table | pa.RecordBatch, *, lists: bool = False) -> pa.Table | pa.RecordBatch:
     """Return a table or record batch with :func:`plain_array` applied to each column, and vectors as numbers.
 
-    A vector is a fixed-size list of numbers, or a list that has the same length in all rows.
+    A vector is a fixed-size list of numbers; with ``lists`` also a list that has the same length in all rows.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def plain_table(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     columns: dict[str, Values] = {}
     for name, values in zip(table.schema.names, table.columns, strict=True):
         column = plain_array(values)
-        width = _vector_width(column)
+        width = _vector_width(column, lists)
         parts = [column] if width is None else [pc.list_element(column, k) for k in range(width)]
         columns |= zip([name] if width is None else vector_names(name, width), parts, strict=True)
     return type(table).from_arrays(list(columns.values()), names=list(columns))
@@ -142,11 +142,11 @@ def vector_names(name: str, width: int) -> list[str]:
     return [f"{name}[{k}]" for k in range(width)]
 
 
-def _vector_width(values: Values) -> int | None:
+def _vector_width(values: Values, lists: bool) -> int | None:
     """Return the length of the vectors in a column; None if it holds something else."""
     type_ = values.type
     kinds = (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list)
-    if not any(test(type_) for test in kinds):
+    if not any(test(type_) for test in (kinds if lists else kinds[:1])):
         return None
     if not (pa.types.is_floating(type_.value_type) or pa.types.is_integer(type_.value_type)):
         return None
@@ -180,7 +180,7 @@ def as_table(X: Features) -> pa.Table:
         columns, names = [_column(X.iloc[:, position]) for position in range(X.shape[1])], X.columns
     elif isinstance(X, pa.RecordBatch) or (hasattr(X, "__arrow_c_stream__") and hasattr(X, "schema")):
         try:
-            table = plain_table(pa.table(X))
+            table = plain_table(pa.table(X), lists=True)
         except Exception as error:  # each library raises its own, for columns of Python objects for example
             raise TableError(
                 f"the data frame cannot be read ({error}): convert or leave out its odd columns"
@@ -191,7 +191,7 @@ def as_table(X: Features) -> pa.Table:
         names = [f"x{position}" for position in range(len(columns))]
     texts = [str(name) for name in names]
     check_names(tuple(texts), "the table")
-    return plain_table(pa.Table.from_arrays(columns, names=texts))
+    return plain_table(pa.Table.from_arrays(columns, names=texts), lists=True)
 
 
 def _column(values: Any) -> Values:

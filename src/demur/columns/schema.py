@@ -461,7 +461,8 @@ def _understand(name: str, values: pa.ChunkedArray, keep: bool) -> tuple[Column 
     if values.null_count == len(values):
         return None, "every value is missing"
     if kind is None:
-        return None, f"its values are neither numbers nor text nor dates but of type {type_}"
+        hint = "; store vectors as fixed-size lists" if pa.types.is_list(type_) else ""
+        return None, f"its values are neither numbers nor text nor dates but of type {type_}{hint}"
     if kind == "category":
         typed = pa.types.is_dictionary(type_)  # the type category of a data frame
         return _category(name, as_type(values, pa.string(), name, "the table"), keep, keep and typed)

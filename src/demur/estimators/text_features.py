@@ -111,9 +111,9 @@ class DenseText:
     >>> texts = np.array(["open the door", "close the door", "play a song"] * 9, dtype=object)
     >>> points = DenseText.learn(texts, embeddings=None).transform(texts[:3])
     >>> (points @ points.T).round(1) + 0.0
-    array([[1. , 0.4, 0. ],
-           [0.4, 1. , 0. ],
-           [0. , 0. , 1. ]])
+    array([[1., 1., 0.],
+           [1., 1., 0.],
+           [0., 0., 1.]])
     """
 
     ngrams: Ngrams

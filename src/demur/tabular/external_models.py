@@ -237,7 +237,7 @@ def _with_reject_option(
     option.estimator_, option.classes_ = option.estimator, classes
     option.reject_label_ = choose_reject_label(classes, option.reject_label)
     option.class_prior_, option.equal_rows_ = np.zeros(len(classes)), 0
-    option.label_shift_ = option.calibrator_ = option.fitted_rule_ = None
+    option.label_shift_ = option.calibrator_ = option.fitted_rule_ = option.scope_ = None
     return option
 
 
