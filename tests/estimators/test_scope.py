@@ -127,3 +127,14 @@ def test_p_values_without_out_of_scope_rows_follow_the_two_groups():
     scope = Scope.learn(Placed(proba), np.zeros(99, dtype=np.int64), None, 0.2)
     u = (1 + np.arange(1, 100)) / 100
     np.testing.assert_allclose(scope.probability(Placed(proba)), 0.8 / (0.8 + 0.2 * 0.1 * u**-0.9))
+
+
+def test_groups_of_a_guarantee_follow_their_rows_where_some_are_out_of_scope():
+    order = np.argsort(-GROUP, kind="stable")  # out-of-scope rows come first
+    rows, labels = X[order], Y[order]
+    model = logistic(rule=RiskControl(0.2, groups=labels), out_of_scope="none")
+    with pytest.raises(InputError, match="no calibration row is of the group 'none'"):
+        model.fit(rows, labels)
+    model.rule = RiskControl(0.2, groups=np.where(labels == "none", "a", labels))
+    found = model.fit(rows, labels).rule_.group_certificates_
+    assert {name: one.n_rows for name, one in found.items()} == {"a": 60, "b": 60}

@@ -283,6 +283,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         weight = row_weights(X, sample_weight)
         if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
+        every = X, labels, groups
         X, outside, inside = self._without_outside(X, labels)
         if outside is not None:
             fit_params = _check_method_params(labels, fit_params, indices=inside)
@@ -325,7 +326,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self.scope_ = self._learn_scope(seen, codes[train], held_out, proba, outside)
         if _needs_fit(self.rule):
             self._warn_of_copies(blocks)
-            self._fit_rule(X, labels, aside, groups, copies, self._novel(_safe_indexing(X, aside)))
+            novel = self._novel(_safe_indexing(X, aside))
+            self._fit_rule(*every, inside[aside], copies, novel)  # the rule may have one group per given row
         return self
 
     def fit_rule(
@@ -376,7 +378,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             copies = blocks.copies(rows)
         elif len(rows) < len(labels):
             copies = np.asarray(copies)[rows]
-        self._fit_rule(X, labels, rows, groups, copies, None if declined is None else declined[rows])
+        self._fit_rule(X, labels, groups, rows, copies, None if declined is None else declined[rows])
         return self
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
@@ -568,8 +570,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self,
         X: Features,
         labels: AnyArray,
-        rows: NDArray[np.int64],
         groups: Any,
+        rows: NDArray[np.int64],
         copies: ArrayLike | None,
         novel: NDArray[np.bool_] | None,
     ) -> None:
