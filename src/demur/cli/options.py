@@ -83,9 +83,7 @@ Prices = Annotated[
     list[str] | None,
     DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
 ]
-Coverage = Annotated[
-    float | None, DECISION(help="Share of rows to answer.", callback=share(one=True))
-]
+Coverage = Annotated[float | None, DECISION(help="Share of rows to answer.", callback=share(one=True))]
 MaxRisk = Annotated[float | None, DECISION(help="Guaranteed error rate.", callback=share())]
 Delta = Annotated[float, DECISION(help="Probability that the guarantee fails.", callback=share())]
 

@@ -25,8 +25,7 @@ from demur.deferral.expert_reliability import (
 from demur.deferral.experts import DeferringClassifier, check_names, read_answers, read_experts
 from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
-from demur.estimators.base import checked_labels, proba_of, row_weights
-from demur.estimators.cross_fitting import fit_clone, out_of_fold_proba
+from demur.estimators.base import checked_labels, fit_clone, out_of_fold_proba, proba_of, row_weights
 from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 from demur.rules import check_proba

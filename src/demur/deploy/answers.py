@@ -16,8 +16,8 @@ from demur.deploy.request_types import RequestError, column_array, request_table
 from demur.errors import InputError, MissingExtraError
 from demur.rules import chow_acceptance
 from demur.tabular import ANSWER_COLUMNS, TableModel
-from demur.tabular.class_labels import as_column
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
+from demur.tabular.table_files import as_column
 
 __all__ = ["Answerer", "GraphModel", "ServiceMetrics"]
 

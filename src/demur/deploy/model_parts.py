@@ -107,7 +107,7 @@ _PARTS = (
     "demur.estimators.auto_classifier.AutoClassifier",
     "demur.estimators.boosted_trees.BoostedTrees",
     "demur.estimators.candidates.Tried",
-    "demur.estimators.cross_fitting.CodedLabels",
+    "demur.estimators.base.CodedLabels",
     "demur.estimators.precomputed_probabilities.PrecomputedProbabilities",
     "demur.estimators.reject_classifier.RejectClassifier",
     "demur.estimators.reject_option.RejectOption",

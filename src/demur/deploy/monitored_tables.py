@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from demur.array_types import ByName
 from demur.columns.frames import TableWarning
 from demur.deploy.monitoring import Monitor
-from demur.tabular.class_labels import class_texts
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
-from demur.tabular.table_files import open_table, read_labelled
+from demur.tabular.table_files import class_texts, open_table, read_labelled
 from demur.tabular.table_model import TableModel
 from demur.whole_file import locked
 

@@ -20,9 +20,9 @@ from demur.array_types import ByName
 from demur.errors import InputError
 from demur.guarantees import RiskControl
 from demur.metrics import Interval, proportion_interval
-from demur.tabular.class_labels import LabelledTable, class_texts
 from demur.tabular.evaluation import Evaluation
 from demur.tabular.review_queue import check_audit, reviewed_rows
+from demur.tabular.table_files import LabelledTable, class_texts
 from demur.tabular.table_model import TableModel
 from demur.whole_file import write_whole
 

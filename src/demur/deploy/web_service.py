@@ -16,7 +16,6 @@ from demur.deploy.answers import Answerer, ServiceMetrics
 from demur.deploy.request_types import RequestError, answer_type, question_type, sentence
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
-from demur.tabular.class_labels import as_column
 from demur.tabular.html_report import (
     SECURITY_HEADERS,
     asset,
@@ -24,6 +23,7 @@ from demur.tabular.html_report import (
     own_parts,
     page_environment,
 )
+from demur.tabular.table_files import as_column
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

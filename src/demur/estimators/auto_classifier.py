@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] #
 from demur.array_types import AnyArray, ByName, Estimator, Features, FloatArray
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
-from demur.estimators.base import check_two_classes, checked_labels, is_frame, proba_of, row_weights
+from demur.estimators.base import check_two_classes, checked_labels, is_frame, joined, proba_of, row_weights
 from demur.estimators.boosted_trees import is_installed
 from demur.estimators.candidates import (
     CANDIDATES,
@@ -32,7 +32,7 @@ from demur.estimators.candidates import (
 )
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
-from demur.estimators.text_features import DenseText, beside, joined, top_score
+from demur.estimators.text_features import DenseText, beside, top_score
 from demur.workers import free_cores, on_workers, progress_bar
 
 if TYPE_CHECKING:

@@ -2,29 +2,32 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
+from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_consistent_length, validate_data
 
 from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError, UserError
-from demur.estimators.splitting import Blocks, Fold, blocks_of, folds_of, validation_rows
+from demur.estimators.splitting import Blocks, Fold, blocks_of, folds_of, usable_folds, validation_rows
 from demur.metrics import zero_one_c_risk
 from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty, check_rate
 from demur.rules import Decision
 from demur.workers import progress_bar
+
+__all__ = ["CodedLabels", "FeaturesOfEstimator", "fit_clone", "joined", "out_of_fold_proba"]
 
 if TYPE_CHECKING:
     from demur.columns import Schema
@@ -477,3 +480,130 @@ def is_numeric(X: Features) -> bool:
 def is_frame(X: Features) -> bool:
     """Say whether the columns can have types of their own."""
     return hasattr(X, "__arrow_c_stream__") or hasattr(X, "column_names") or hasattr(X, "columns")
+
+
+def _inner_has(name: str) -> Callable[[Any], bool]:
+    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
+
+
+class FeaturesOfEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
+    """The features of an estimator that wraps another, ``estimator_``."""
+
+    estimator_: Estimator
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features that the fitted estimator saw."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> AnyArray:
+        """The names of the columns that the fitted estimator saw, where they had names."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+
+class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """A classifier that is fitted on class numbers 0, 1, ..., and predicts class names.
+
+    Some classifiers, XGBoost's among them, take no other labels. :class:`~demur.RejectOption` puts them into this one
+    when they refuse the labels as they are.
+
+    Parameters
+    ----------
+    estimator : classifier
+
+    Attributes
+    ----------
+    estimator_ : fitted classifier
+        Its own ``classes_`` are 0, 1, ...
+    classes_ : array
+        The classes by their names.
+    """
+
+    def __init__(self, estimator: Estimator) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Features, y: AnyArray, **fit_params: Any) -> Self:
+        """Fit the classifier on the numbers of the classes."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.estimator_ = clone(self.estimator).fit(X, codes, **fit_params)
+        return self
+
+    def predict(self, X: Features) -> AnyArray:
+        """Return the name of the class that the classifier predicts."""
+        names: AnyArray = self.classes_[np.asarray(self.estimator_.predict(X), dtype=np.int64)]
+        return names
+
+    @available_if(_inner_has("predict_proba"))  # type: ignore[untyped-decorator] # scikit-learn is untyped
+    def predict_proba(self, X: Features) -> Any:
+        """Return the classifier's probabilities, a column per class in ``classes_``."""
+        return self.estimator_.predict_proba(X)
+
+    @available_if(_inner_has("decision_function"))  # type: ignore[untyped-decorator] # scikit-learn is untyped
+    def decision_function(self, X: Features) -> Any:
+        """Return the classifier's scores."""
+        return self.estimator_.decision_function(X)
+
+
+def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName) -> Any:
+    """Return a fitted clone, with the classes as numbers 0, 1, ... if the estimator takes nothing else.
+
+    There is no tag by which a classifier says that it refuses other labels, so it is asked: where it raises ValueError
+    for the labels and not for their numbers, it gets the numbers.
+    """
+    try:
+        return clone(estimator).fit(X, y, **fit_params)
+    except ValueError:
+        classes = np.unique(y)
+        if classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes))):
+            raise
+        try:
+            return CodedLabels(estimator).fit(X, y, **fit_params)
+        except ValueError:
+            pass
+        raise  # what was wrong at first was not the labels
+
+
+def out_of_fold_proba(
+    estimator: Estimator,
+    X: Features,
+    y: AnyArray,
+    classes: AnyArray,
+    folds: Sequence[Fold],
+    fit_params: ByName,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return row numbers, and the probabilities of these rows by a model that was not fitted on them.
+
+    Rows whose class does not occur in the training part of their fold are left out, as are folds whose training part
+    has a single class.
+
+    Parameters
+    ----------
+    estimator : classifier
+    X, y, classes, folds
+    fit_params : dict
+        Passed to ``fit``, with the rows of each fold picked out of what has one value per row.
+    """
+    rows, probas = [], []
+    for train, test in usable_folds(folds, y, at_least_one=True):
+        seen, unseen = _safe_indexing(X, train), _safe_indexing(X, test)
+        model = fit_clone(estimator, seen, y[train], _check_method_params(X, fit_params, indices=train))
+        rows.append(test)
+        probas.append(proba_of(model, unseen, classes))
+    return np.concatenate(rows), np.concatenate(probas)
+
+
+_LONGEST = 20_000
+"""Characters of a text that are read."""
+
+
+def joined(texts: AnyArray) -> NDArray[np.object_]:
+    """Return the text of each row: its text columns one after the other, the empty text for missing ones.
+
+    Examples
+    --------
+    >>> joined(np.array([["dear all", None], ["hello", "world"]], dtype=object)).tolist()
+    ['dear all', 'hello world']
+    """
+    rows = ([str(one) for one in row if one is not None and one == one] for row in texts.tolist())
+    return np.array([" ".join(row)[:_LONGEST] for row in rows], dtype=object)

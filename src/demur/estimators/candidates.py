@@ -460,6 +460,8 @@ class CandidateSearch:
         started = time.monotonic()
         model = candidate.make(self.task)
         weight = None if self.weight is None else self.weight[rows]
+        if candidate.view == "codes":  # scikit-learn's histograms fail on a column without any value
+            X = np.where(np.isnan(X).all(axis=0), 0.0, X)
         done = fit_in_pieces(model, X, self.y[rows], weight, seconds, at_most)
         return model, done, time.monotonic() - started
 

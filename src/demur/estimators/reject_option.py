@@ -27,19 +27,21 @@ from demur.calibration import OneVsRestCalibration, TemperatureScaling
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import (
+    FeaturesOfEstimator,
     KnownRows,
     RejectingClassifier,
     check_two_classes,
     checked_labels,
     choose_reject_label,
     filled_up,
+    fit_clone,
     is_numeric,
+    out_of_fold_proba,
     proba_of,
     row_weights,
 )
 from demur.estimators.candidates import dense_view
-from demur.estimators.cross_fitting import FeaturesOfEstimator, fit_clone, out_of_fold_proba
-from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Placed, Scope, check_share
+from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Placed, Scope
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.label_shift import LabelShift
@@ -562,7 +564,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     def _check_parameters(self) -> None:
         self._check_cost()
-        check_share(self.out_of_scope_share)
+        if self.out_of_scope_share is not None and not 0 <= self.out_of_scope_share < 1:
+            raise InputError(f"out_of_scope_share must be from 0 to below 1, got {self.out_of_scope_share!r}.")
         if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 

@@ -10,9 +10,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from demur.errors import InputError
-
-__all__ = ["DEFAULT_SHARE", "FEWEST_OUTSIDE", "Placed", "Scope", "check_share"]
+__all__ = ["DEFAULT_SHARE", "FEWEST_OUTSIDE", "Placed", "Scope"]
 
 Floats = NDArray[np.float64]
 
@@ -167,20 +165,6 @@ class Scope:
                 is_known = own & (distances[:, 0] < 1e-3) & (distances.shape[1] > 1)
                 found[rows] = np.where(is_known, distances[:, min(1, distances.shape[1] - 1)], distances[:, 0])
         return found
-
-
-def check_share(share: float | None) -> None:
-    """Refuse an expected share of out-of-scope rows that is not between 0 and 1.
-
-    Examples
-    --------
-    >>> check_share(1.5)
-    Traceback (most recent call last):
-        ...
-    demur.errors.InputError: out_of_scope_share must be a share from 0 to below 1, got 1.5.
-    """
-    if share is not None and not 0 <= share < 1:
-        raise InputError(f"out_of_scope_share must be a share from 0 to below 1, got {share!r}.")
 
 
 def _unusual(scores: Floats) -> Floats:

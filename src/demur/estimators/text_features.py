@@ -11,17 +11,15 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 
-from demur.array_types import AnyArray, Estimator, Features
+from demur.array_types import Estimator, Features
 from demur.errors import MissingExtraError
 from demur.estimators.boosted_trees import is_installed
 
-__all__ = ["DenseText", "Ngrams", "beside", "joined", "top_score"]
+__all__ = ["DenseText", "Ngrams", "beside", "top_score"]
 
 Texts = NDArray[np.object_]
 
 _EMBEDDINGS = "wordllama"
-_LONGEST = 20_000
-"""Characters of a text that are read."""
 _MANY_ROWS = 1_000
 """Rows from which a character n-gram must occur in two of them."""
 _MOST_TERMS = 1 << 16
@@ -29,18 +27,6 @@ _MOST_TERMS = 1 << 16
 _AXES = 256
 _ROWS_PER_AXIS = 10
 """Training texts for each axis; with few more texts than axes, the axes would fit these texts and no others."""
-
-
-def joined(texts: AnyArray) -> Texts:
-    """Return the text of each row: its text columns one after the other, the empty text for missing ones.
-
-    Examples
-    --------
-    >>> joined(np.array([["dear all", None], ["hello", "world"]], dtype=object)).tolist()
-    ['dear all', 'hello world']
-    """
-    rows = ([str(one) for one in row if one is not None and one == one] for row in texts.tolist())
-    return np.array([" ".join(row)[:_LONGEST] for row in rows], dtype=object)
 
 
 class Ngrams:

@@ -380,7 +380,7 @@ def _no_guarantee(best: RiskCertificate, target_risk: float, delta: float, where
         f"{best.n_rows:,} calibration rows the smallest bound is {best.bound:.3g} (accepting {best.n_accepted:,} rows, "
         f"{best.n_wrong:,} of them wrong), and even without any error at least {needed:,} accepted rows are needed"
         f"{' in each group' if where else ''}. "
-        "More calibration rows, a higher target_risk, a larger delta or a better model would help."
+        "More calibration rows, a higher target risk (--max-risk), a larger delta or a better model would help."
     )
     error.best, error.rows_needed = best, needed
     return error

@@ -15,11 +15,18 @@ from demur.columns.schema import Column, Schema
 from demur.deferral.cascade import HUMAN, Cascade, CascadeRun
 from demur.errors import InputError
 from demur.metrics import Interval, mean_interval, proportion_interval
-from demur.tabular.class_labels import LabelledTable, as_column, check_classes, label_type, writable_type
 from demur.tabular.evaluation_figures import counted, four_digits, json_ready, percent
 from demur.tabular.expert_columns import given_answers, read_answers
 from demur.tabular.fitting import FitOptions, TrainingFile
-from demur.tabular.table_files import Source, source_name
+from demur.tabular.table_files import (
+    LabelledTable,
+    Source,
+    as_column,
+    check_classes,
+    label_type,
+    source_name,
+    writable_type,
+)
 from demur.tabular.table_model import CALL_COLUMNS, TableModel
 
 __all__ = ["CallsEvaluation", "CallsModel", "FittedCalls", "Payment", "ServiceColumns", "evaluate_calls", "fit_calls"]

@@ -17,7 +17,6 @@ from demur.deferral import Capacity
 from demur.errors import InputError
 from demur.metrics import Interval, RiskCoverage, area_intervals, mean_interval, proportion_interval, risk_interval
 from demur.rules import CostMatrix, Decision, Rule, check_proba, chow_acceptance
-from demur.tabular.class_labels import LabelledTable, class_texts
 from demur.tabular.evaluation_figures import (
     AnswerCounts,
     ClassFigures,
@@ -35,6 +34,7 @@ from demur.tabular.evaluation_figures import (
     shares_in_words,
 )
 from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
+from demur.tabular.table_files import LabelledTable, class_texts
 from demur.tabular.table_model import TableModel, answer_confidence
 
 __all__ = ["Case", "Evaluation", "evaluate_table"]

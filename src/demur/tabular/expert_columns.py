@@ -12,8 +12,8 @@ from demur.columns.frames import TableError, Values, did_you_mean, listed, shown
 from demur.deferral import Capacity
 from demur.deferral.experts import read_experts
 from demur.errors import InputTypeError
-from demur.tabular.class_labels import class_texts
 from demur.tabular.csv_files import column_of_text
+from demur.tabular.table_files import class_texts
 
 __all__ = ["ASKING_COLUMNS", "SYSTEM_ANSWER", "ExpertColumns", "given_answers", "read_answers"]
 

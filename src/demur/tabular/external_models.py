@@ -18,9 +18,8 @@ from demur.errors import InputError, InputTypeError, MissingExtraError, UserErro
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
-from demur.tabular.class_labels import LabelledTable, check_classes, class_texts, label_type
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
-from demur.tabular.table_files import Source
+from demur.tabular.table_files import LabelledTable, Source, check_classes, class_texts, label_type
 from demur.tabular.table_model import Reads, TableModel, free_label
 
 __all__ = [

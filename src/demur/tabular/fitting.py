@@ -19,21 +19,19 @@ from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
 from demur.rules import CostMatrix, Rule
 from demur.tabular.array_files import StoredRows
-from demur.tabular.class_labels import (
+from demur.tabular.table_files import (
     LabelledTable,
+    Source,
     check_classes,
     check_target,
     class_texts,
     label_type,
-    writable_type,
-)
-from demur.tabular.table_files import (
-    Source,
     open_table,
     read_labelled,
     read_labels,
     read_table,
     source_name,
+    writable_type,
 )
 
 if TYPE_CHECKING:

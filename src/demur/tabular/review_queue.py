@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from demur.columns.frames import TableError, shown
 from demur.errors import InputError
 from demur.rules import Chow, CostMatrix
-from demur.tabular.class_labels import LabelledTable, class_texts, writable_type
+from demur.tabular.table_files import LabelledTable, class_texts, writable_type
 from demur.tabular.table_model import TableModel
 
 __all__ = [

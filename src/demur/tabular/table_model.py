@@ -17,8 +17,8 @@ from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
 from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision, Rule
-from demur.tabular.class_labels import as_column, class_texts
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
+from demur.tabular.table_files import as_column, class_texts
 
 __all__ = [
     "ANSWER_COLUMNS",

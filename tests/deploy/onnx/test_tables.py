@@ -13,7 +13,7 @@ from demur.columns import Schema
 from demur.deploy.onnx import ExportError, onnx_model
 from demur.estimators import AutoClassifier
 from demur.tabular import TableModel, fit_table
-from demur.tabular.class_labels import LabelledTable, label_type
+from demur.tabular.table_files import LabelledTable, label_type
 
 from .running import TOLERANCE, assert_agrees, run, session
 

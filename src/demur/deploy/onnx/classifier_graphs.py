@@ -53,7 +53,7 @@ from demur.calibration import SMALLEST, OneVsRestCalibration, TemperatureScaling
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, stored_network
 from demur.deploy.onnx.tree_graphs import boosting_scores, forest_proba, gradient_boosting_scores
 from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
-from demur.estimators.cross_fitting import CodedLabels
+from demur.estimators.base import CodedLabels
 from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 from demur.label_shift import LabelShift
 

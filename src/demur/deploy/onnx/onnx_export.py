@@ -21,7 +21,7 @@ from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand,
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
 from demur.rules import Chow, CostMatrix, ThresholdRule
 from demur.tabular import TableModel
-from demur.tabular.class_labels import as_column
+from demur.tabular.table_files import as_column
 from demur.whole_file import write_whole
 
 __all__ = ["GraphAgreement", "class_values", "codes_graph", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from demur.columns import TableError
-from demur.tabular.class_labels import as_column, class_texts, label_type
+from demur.tabular.table_files import as_column, class_texts, label_type
 
 DAY, MOMENT = datetime.date(2024, 1, 31), datetime.datetime(2024, 1, 31, 10, 30)
 
