@@ -197,8 +197,8 @@ def test_a_mistake_of_ours_is_not_taken_for_the_users(demur, pets, monkeypatch, 
 @pytest.mark.slow
 def test_a_mistake_of_ours_is_exit_code_1_with_a_traceback():
     code = (
-        "import sys, demur.cli; sys.argv = ['demur', 'methods']\n"
-        "sys.modules['demur.cli.methods']._rows = lambda: 1 + 'x'\n"
+        "import sys, demur.cli, demur.losses; sys.argv = ['demur', 'methods']\n"
+        "demur.losses.available = lambda: 1 + 'x'\n"
         "demur.cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
