@@ -43,8 +43,8 @@ def fitted():
 
 
 WEIGHTED = (
-    "demands that a row of weight 2 is the same as two equal rows; it is one row of a batch whose loss counts twice, and "
-    "two rows may be in different batches"
+    "demands that a row of weight 2 is the same as two equal rows; it is one row of a batch whose loss counts twice, "
+    "and two rows may be in different batches"
 )
 
 
