@@ -87,7 +87,7 @@ def test_no_out_of_scope_row_at_all_is_no_error():
 def test_the_share_of_the_rows_is_the_expected_one_unless_it_is_given():
     assert logistic(out_of_scope="none").fit(X, Y).scope_.share == pytest.approx(1 / 3)
     assert logistic(out_of_scope="none", out_of_scope_share=0.02).fit(X, Y).scope_.share == 0.02
-    with pytest.raises(InputError, match=r"out_of_scope_share must be a share from 0 to below 1, got 1\.5"):
+    with pytest.raises(InputError, match=r"out_of_scope_share must be from 0 to below 1, got 1\.5"):
         logistic(out_of_scope_share=1.5).fit(X, Y)
 
 
