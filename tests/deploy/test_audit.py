@@ -135,7 +135,11 @@ def test_the_share_that_is_drawn(model, n_rows):
 
     def reasons():
         service = Answerer(model, share, np.random.default_rng(0))
-        answers = [asyncio.run(service.answer(question)) for _ in range(max(1000 // n_rows, 20))]
+
+        async def ask_often():
+            return [await service.answer(question) for _ in range(max(1000 // n_rows, 20))]
+
+        answers = asyncio.run(ask_often())
         return [one["why"] for answer in answers for one in json.loads(answer)["decisions"]]
 
     found = reasons()
