@@ -323,7 +323,7 @@ class RiskBets(_Bets):
     >>> float(np.exp(bets.bet(rng.uniform(size=2000) < 0.02)).max()) < 20
     True
     >>> int(np.argmax(bets.bet(rng.uniform(size=2000) < 0.06) > np.log(20)))
-    149
+    146
     """
 
     _state = ("n_rows", "_log_stakes")
@@ -487,8 +487,8 @@ class Monitor:
     >>> monitor.watch(*rows(3000, 16))
     []
     >>> print(*monitor.watch(*rows(1000, 10)), sep=chr(10))
-    ALARM at row 3,200: the distribution of the confidence has changed from the reference (evidence 144 : 1).
-    ALARM at row 3,362: the share of declined rows has changed from the reference (evidence 100 : 1).
+    ALARM at row 3,195: the distribution of the confidence has changed from the reference (evidence 208 : 1).
+    ALARM at row 3,345: the share of declined rows has changed from the reference (evidence 145 : 1).
     """
 
     def __init__(
