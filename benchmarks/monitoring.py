@@ -125,8 +125,8 @@ def misses(n_runs: int, n_rows: int, rng: np.random.Generator) -> float:
         total += risk
         wrong += rng.uniform(size=n_runs) < risk
         if row < 20 or row % max(row // 5, 1) == 0:
-            found = risk_sequence(wrong, row, DELTA)
-            missed |= (found.low > total / row) | (found.high < total / row)
+            found = [risk_sequence(one, row, DELTA) for one in wrong.tolist()]
+            missed |= np.array([not one.low <= total / row <= one.high for one in found])
     return float(missed.mean())
 
 

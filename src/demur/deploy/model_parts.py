@@ -17,7 +17,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.frozen import FrozenEstimator
 
 from demur import losses, margins, rules
-from demur.array_types import ByName, Estimator
+from demur.array_types import Estimator
 from demur.errors import InputError, UserError
 from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, library_of
 from demur.estimators.torch_classifier import TorchClassifier

@@ -367,7 +367,7 @@ class RiskBets(_Bets):
 _TILTS = np.geomspace(0.01, 5, 40)
 
 
-def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) -> Interval:
+def risk_sequence(n_wrong: int, n_rows: int, delta: float = 0.05) -> Interval:
     r"""Return a confidence sequence for the mean risk: an interval that is valid at every row at once.
 
     With probability 1 - delta it contains the mean of the rows' risks for all n simultaneously, also where the risk
@@ -377,7 +377,7 @@ def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) ->
 
     Parameters
     ----------
-    n_wrong, n_rows : int, or arrays
+    n_wrong, n_rows : int
     delta : float, default 0.05
 
     Examples
@@ -389,25 +389,15 @@ def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) ->
     >>> print(risk_sequence(0, 0))
     nan [0, 1]
     """
-    wrong, rows = np.broadcast_arrays(np.asarray(n_wrong, dtype=np.float64), np.asarray(n_rows, dtype=np.float64))
-    needed = math.log(2 / delta) + math.log(len(_TILTS))
+    from scipy.optimize import brentq
 
-    def evidence(risk: Floats, tilts: Floats) -> Floats:
-        logs = tilts * wrong[..., None] - rows[..., None] * np.log1p(risk[..., None] * np.expm1(tilts))
-        return np.asarray(np.logaddexp.reduce(logs, axis=-1))
+    def evidence(risk: float, tilts: Floats) -> float:
+        logs = tilts * n_wrong - n_rows * np.log1p(risk * np.expm1(tilts))
+        return float(np.logaddexp.reduce(logs)) - math.log(2 * len(tilts) / delta)
 
-    ends = []
-    for tilts in (_TILTS, -_TILTS):  # the evidence falls with the risk for positive tilts, and grows for negative ones
-        below, above = np.zeros(wrong.shape), np.ones(wrong.shape)
-        for _ in range(60):
-            middle = (below + above) / 2
-            lower = (evidence(middle, tilts) > needed) == (tilts[0] > 0)
-            below, above = np.where(lower, middle, below), np.where(lower, above, middle)
-        # the outer end of the last step
-        ends.append(np.where(below > 0, below, 0.0) if tilts[0] > 0 else above)
-    estimate = np.where(rows > 0, wrong / np.maximum(rows, 1), np.nan)
-    plain = [value.item() if value.ndim == 0 else value for value in (estimate, *ends)]
-    return Interval(plain[0], plain[1], plain[2], 1 - delta)
+    low = brentq(evidence, 0, 1, args=(_TILTS,)) if evidence(0, _TILTS) > 0 else 0.0
+    high = brentq(evidence, 0, 1, args=(-_TILTS,)) if evidence(1, -_TILTS) > 0 else 1.0
+    return Interval(n_wrong / n_rows if n_rows else math.nan, low, high, 1 - delta)
 
 
 @dataclass(frozen=True)
