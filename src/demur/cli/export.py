@@ -48,7 +48,7 @@ def export(
         return
     agreement = compare_onnx(loaded, target, read_table(check))
     say(
-        f"onnxruntime and demur decide the same on {agreement.n_rows - agreement.n_labels - agreement.n_rejects:,} of "
+        f"onnxruntime and demur decide the same on {agreement.n_rows - agreement.n_different:,} of "
         f"{agreement.n_rows:,} rows of {check}; confidences differ by at most {agreement.confidence:.1g}."
     )
     if not agreement.decisions_agree:

@@ -140,7 +140,7 @@ def _bins(confidence: Floats, is_probability: bool) -> Ints:
 
 _BLOCK = 25
 """Rows between two updates of the bets, when some more of the capital is put at stake."""
-_CASH_ROWS = 500.0
+_CASH_ROWS = 300.0
 """Rows after which 70 % of the capital for later changes is left; it falls with the square root of their number."""
 _PIECES = 10
 """Bins of the histogram of p-values, of equal width."""
@@ -286,14 +286,16 @@ class DriftBets(_Bets):
         return np.asarray((up_to - equal + ties * (equal + 1)) / (n_pool + 1))
 
 
-_WORSE = np.array([1.5, 2.0, 3.0, 6.0])
+_WORSE = np.array([1.2, 1.5, 2.0, 3.0, 6.0])
 """Odds of a wrong answer that each bet is optimal for, as multiples of the odds at the allowed error rate."""
-_SHARES = np.array([0.4, 0.3, 0.2, 0.1])
-"""Share of the capital of each bet: more for the small increases, which take long to detect."""
-_LEVELS = np.linspace(-1.0, 5.0, 40)
+_SHARES = np.array([0.1, 0.2, 0.45, 0.15, 0.1])
+"""Share of the capital of each bet: most for a doubling."""
+_LEVELS = np.linspace(-1.0, 5.0, 61)
 """Error rates of the reference that are considered, in standard deviations from the observed one."""
-_DEVIATIONS = 2.5
+_DEVIATIONS = 3.0
 """Distance from the observed rate at which the reference rows are the strongest evidence."""
+_RESERVE = 0.5
+"""Share of the capital that is never at stake, where the reference rows are evidence on their own."""
 _FLOOR = 0.1
 """Part of that evidence that does not depend on the reference rows, so that it is never zero."""
 
@@ -303,7 +305,7 @@ class RiskBets(_Bets):
 
     Bet j multiplies its stake by :math:`(r_j / r)^x ((1 - r_j) / (1 - r))^{1 - x}`, where x is 1 for a wrong answer.
     That is :math:`1 + \lambda_j (x - r)` with :math:`\lambda_j \ge 0`, a supermartingale as long as the risk given
-    the past is at most r. A fifth of the capital is at stake from the first row, the rest is invested gradually.
+    the past is at most r. A part of the capital is at stake from the first row, the rest is invested gradually.
 
     The error rate r of the reference may be unknown. Then the evidence is the smallest product, over all r, of the
     capital against r and of the reference rows' own evidence against r, :math:`e^{-\lambda k} / (1 - r + r
@@ -316,6 +318,8 @@ class RiskBets(_Bets):
         Error rates r. Leading axes are independent streams.
     log_factors : array of shape (..., n_levels), default 0
         Logarithm of the evidence against each of them that there is already.
+    reserve : float, default 0
+        Share of the capital that is never at stake.
 
     Examples
     --------
@@ -327,12 +331,12 @@ class RiskBets(_Bets):
     """
 
     _state = ("n_rows", "_log_stakes")
-    _at_once = 0.2
+    _at_once = 0.15
 
-    def __init__(self, risks: ArrayLike, log_factors: ArrayLike = 0.0) -> None:
+    def __init__(self, risks: ArrayLike, log_factors: ArrayLike = 0.0, reserve: float = 0.0) -> None:
         allowed = np.asarray(risks, dtype=np.float64)[..., None]
         super().__init__(_SHARES, allowed.shape[:-1])
-        self._log_factors = np.asarray(log_factors)[..., None]
+        self._log_factors, self._reserve = np.asarray(log_factors)[..., None], reserve
         self._log_right = -np.log1p((_WORSE - 1) * allowed)[..., None]
         self._log_worse = np.log(_WORSE)[:, None]
 
@@ -351,6 +355,7 @@ class RiskBets(_Bets):
         return cls(
             np.pad(risks, [*ends, (0, 1)], constant_values=1.0),
             np.pad(factors, [*ends, (1, 0)], constant_values=math.log(_FLOOR)),
+            _RESERVE,
         )
 
     def bet(self, wrong: ArrayLike) -> Floats:
@@ -361,7 +366,8 @@ class RiskBets(_Bets):
         return np.asarray(self._log_right + self._log_worse * columns[0][..., None, None, :])
 
     def _evidence(self, log_capital: Floats) -> Floats:
-        return np.asarray((log_capital + self._log_factors).min(axis=-2))
+        kept = np.logaddexp(log_capital + math.log1p(-self._reserve), math.log(self._reserve or 1e-300))
+        return np.asarray((kept + self._log_factors).min(axis=-2))
 
 
 _TILTS = np.geomspace(0.01, 5, 40)
@@ -477,8 +483,8 @@ class Monitor:
     >>> monitor.watch(*rows(3000, 16))
     []
     >>> print(*monitor.watch(*rows(1000, 10)), sep=chr(10))
-    ALARM at row 3,195: the distribution of the confidence has changed from the reference (evidence 208 : 1).
-    ALARM at row 3,345: the share of declined rows has changed from the reference (evidence 145 : 1).
+    ALARM at row 3,195: the distribution of the confidence has changed from the reference (evidence 177 : 1).
+    ALARM at row 3,345: the share of declined rows has changed from the reference (evidence 123 : 1).
     """
 
     def __init__(

@@ -187,7 +187,8 @@ def _add_probes(app: "FastAPI", stopping: Callable[[], bool]) -> None:
     """Add the paths that need no key and reveal nothing about the model."""
     from starlette.responses import JSONResponse
 
-    @app.api_route("/health", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.head("/health", include_in_schema=False)
+    @app.get("/health", summary="Whether the service runs")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 

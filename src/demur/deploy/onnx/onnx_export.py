@@ -387,23 +387,22 @@ class GraphAgreement:
 
     Parameters
     ----------
-    n_rows, n_labels, n_rejects : int
-        Rows compared, and among them those with another label, or another decision to reject. Rows whose
-        probabilities, or whose confidence and threshold, differ by less than 1e-6 are not counted.
+    n_rows, n_different : int
+        Rows compared, and those with another label or another decision to reject. Rows with two classes whose
+        probabilities differ by less than 1e-6, or a confidence that is as close to its threshold, are not counted.
     confidence, proba : float
         The largest differences; ``proba`` is 0 if there are no probabilities.
     """
 
     n_rows: int
-    n_labels: int
-    n_rejects: int
+    n_different: int
     confidence: float
     proba: float
 
     @property
     def decisions_agree(self) -> bool:
         """Whether every row has the same label and the same decision."""
-        return not (self.n_labels or self.n_rejects)
+        return not self.n_different
 
 
 def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None = None) -> GraphAgreement:
@@ -438,15 +437,13 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     label, reject, confidence, *rest = session.run(names, {**onnx_inputs(model, rows), **given})
     model = replace(model, novelty=None) if isinstance(model, TableModel) else copy(model).set_params(novelty=None)
     decision, classes, off = model.decide(rows, cost), class_values(model), 0.0
-    other = label != classes[decision.label]
+    is_close = np.abs(decision.acceptance) <= TOLERANCE
     if rest:
         own = np.asarray(model.predict_proba(rows), dtype=np.float64)
-        off = _distance(rest[0], own)
-        of_label = np.where(label[:, None] == classes, own, 0.0).sum(axis=1)
-        other &= own.max(axis=1, initial=0.0) - of_label > TOLERANCE
-    differs = (reject != decision.reject) & ~(np.abs(decision.acceptance) <= TOLERANCE)
-    n_labels, n_rejects = int(other.sum()), int(differs.sum())
-    return GraphAgreement(len(label), n_labels, n_rejects, _distance(confidence, decision.confidence), off)
+        off, ordered = _distance(rest[0], own), np.sort(own, axis=1)
+        is_close |= ordered[:, -1] - ordered[:, -2] <= TOLERANCE
+    differs = ((label != classes[decision.label]) | (reject != decision.reject)) & ~is_close
+    return GraphAgreement(len(label), int(differs.sum()), _distance(confidence, decision.confidence), off)
 
 
 def _distance(one: AnyArray, other: AnyArray) -> float:
