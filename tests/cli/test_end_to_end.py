@@ -218,7 +218,7 @@ def test_equal_rows_stay_on_one_side_and_are_counted(fit, demur, tmp_path):
     assert result.code == 0, result
     found = json.loads(result.text)
     assert found["notes"] == [
-        "nearly all of the 400 rows occur 4 times: they are taken for copies, stay on one side of every split, and "
+        "nearly all of the 400 rows occur 4 times: they are treated as copies, stay on one side of every split, and "
         "count once in a guarantee."
     ]
     assert "Note: nearly all of the 400 rows occur 4 times" in result.errors
@@ -384,7 +384,7 @@ def test_a_column_that_gives_the_class_away_is_said(fit, kind, tmp_path):
     leak = recoded(table["y"].to_pylist(), kind, np.random.default_rng(1))
     result = fit(csv_of(table.add_column(0, "outcome", pa.array(leak)), tmp_path / "data.csv"))
     assert result.code == 0, result
-    assert "Note: column 'outcome' alone tells the class of " in result.errors
+    assert "Note: column 'outcome' alone predicts the class of " in result.errors
     assert "--drop 'outcome'" in result.errors
     assert "'size'" not in result.errors
 

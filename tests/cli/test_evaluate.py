@@ -69,7 +69,7 @@ def test_the_report_is_written_once(demur, pets, tmp_path):
     call = ("evaluate", pets / "model", pets / "new.csv", "--report", tmp_path / "report.html")
     result = demur(*call)
     assert result.code == 0, result
-    assert "How it does on 500 rows" in result.text
+    assert "Results on 500 rows" in result.text
     page = (tmp_path / "report.html").read_text()
     assert "new.csv" in page
     assert "exists already" in demur(*call).complaint

@@ -47,10 +47,10 @@ def test_the_summary_tells_the_story(fit, tmp_path):
     words = " ".join(result.text.split())
     assert "trained on 70 rows of 3 classes" in words
     assert "2 rows without a label were left out." in words
-    assert "'customer_id' is set aside: it looks like an identifier" in words
-    assert "'country' is set aside: every value is 'NL'" in words
+    assert "'customer_id' is not used: it looks like an identifier" in words
+    assert "'country' is not used: every value is 'NL'" in words
     assert "Trained logistic regression" in words
-    assert "How it does on 18 held-out rows" in words
+    assert "Results on 18 held-out rows" in words
     assert all(word in words for word in ("Risk", "Coverage", "Accepted accuracy", "At cost 0.2, the model answers"))
     assert f"demur predict {tmp_path / 'model'}" in words
     counts = load(tmp_path / "model").facts["classes"]
@@ -146,7 +146,7 @@ def test_without_held_out_rows_it_is_not_judged(fit, data, tmp_path):
     result = fit(data, "--holdout", "0")
     assert result.code == 0
     assert "trained on 90 rows" in result.text
-    assert "not judged" in result.text
+    assert "was not evaluated" in result.text
     assert "--report needs rows" in fit(data, "--force", "--holdout", "0", "--report", tmp_path / "r.html").complaint
 
 
@@ -259,10 +259,10 @@ def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
 @pytest.mark.parametrize(
     ("matrix", "words"),
     [
-        ("true,cat,reject\ncat,0,0.1\ndog,1,0.1\n", "no cost matrix of the classes 'cat', 'dog'"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\n", "no cost matrix of the classes 'cat', 'dog'"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "a cell that is no cost"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "a cell that is no cost"),
+        ("true,cat,reject\ncat,0,0.1\ndog,1,0.1\n", "not a cost matrix of the classes 'cat', 'dog'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\n", "not a cost matrix of the classes 'cat', 'dog'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "a cell that is not a number"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "a cell that is not a number"),
         ("true,cat,dog,reject\ncat,0,1,0.1\ncat,0,1,0.1\ndog,1,0,0.1\n", "one row for each class"),
         ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,inf\n", "must be finite"),
     ],

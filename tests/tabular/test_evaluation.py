@@ -249,4 +249,4 @@ def test_many_badly_served_classes_are_counted():
     judged = Evaluation.of(y, Chow(0.1).decide(proba), classes=sorted(set(y)), cost=0.1, proba=proba)
     found = judged.class_warnings()
     assert len(found) == 4
-    assert found[-1].startswith("7 more classes are served as badly: 'c03', ")
+    assert found[-1].startswith("7 more classes are no better: 'c03', ")

@@ -218,7 +218,7 @@ FITTED = GaussianNB().fit(FRAME[["age"]], Y)
     [
         (GaussianNB(), {}, InputError, "is not fitted"),
         (KMeans(2, n_init=1).fit(FRAME[["age"]]), {}, InputTypeError, "predict_proba or decision_function"),
-        ("ce", {}, InputTypeError, "a str is no classifier"),
+        ("ce", {}, InputTypeError, "a str is not a classifier"),
         (FITTED, {"rule": Coverage(0.5)}, InputError, "Coverage is fitted on labelled rows"),
         (FITTED, {"cost": 2.0}, InputError, "cost must be in"),
         (RejectOption(FITTED, cv=2).fit(FRAME[["age"]], Y), {"cost": 0.1}, InputError, "leave out cost"),

@@ -131,7 +131,7 @@ def read_experts(experts: Any) -> dict[str, Expert]:
             f'experts must be a mapping from names to prices, such as {{"nurse": 0.05}}, got {experts!r}.'
         )
     if MODEL in experts:
-        raise InputError(f"an expert cannot be called {MODEL!r}, the word for the classifier itself; rename it.")
+        raise InputError(f"an expert cannot be called {MODEL!r}, the name of the classifier itself; rename it.")
     return {
         name: one if isinstance(one, Expert) else Expert(float(_numbers(f"the price of {name!r}", one, ())))
         for name, one in experts.items()

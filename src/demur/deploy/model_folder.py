@@ -209,7 +209,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     recover(path)
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise ModelFileError(f"cannot save to {path}: {parent} is no folder that can be written to.")
+        raise ModelFileError(f"cannot save to {path}: {parent} is not a folder that can be written to.")
     if not path.exists():
         return
     if not overwrite:

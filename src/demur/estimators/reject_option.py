@@ -404,7 +404,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         rule = self.rule_
         if cost is not None:
             if not self.cost_adjustable:
-                raise InputError(f"{_name(rule)} decides without this cost; drop cost={cost!r}, or leave out the rule.")
+                raise InputError(f"{_name(rule)} does not use a cost; leave out cost={cost!r}, or the rule.")
             rule = Chow(cost)
         return (Chow(self.cost) if rule is None else rule).decide(proba)
 
@@ -485,7 +485,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return self.rule
         if not _is_fit_of(self.fitted_rule_, self.rule):
             raise InputError(
-                f"the rule was changed to {self.rule!r} after fit, and it has to be fitted on rows: fit again, or call "
+                f"the rule was changed to {self.rule!r} after fit, and it must be fitted on rows: fit again, or call "
                 "fit_rule with labelled rows that the model has not seen."
             )
         fitted: Rule = self.fitted_rule_
@@ -505,7 +505,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if self.rule is None or isinstance(self.rule, Chow):
             return None
         name = _name(self.rule)
-        return f"it decides by {name}, which does not look at a cost; fit again with a cost and without {name}"
+        return f"it decides by {name}, which does not use a cost; fit again with a cost and without {name}"
 
     def explain(self) -> str | None:
         rule = self.rule_

@@ -102,8 +102,7 @@ class Coverage(FittedThreshold):
         return (
             f"Answers where the confidence exceeds {self.threshold_:.6g}: {self.n_accepted_:,} of {self.n_rows_:,} "
             f"calibration rows ({self.n_accepted_ / self.n_rows_:.1%}), at least the {self.target:.1%} asked for. New "
-            "rows are answered about as often if they come from where the calibration rows came from. Nothing is said "
-            "about their errors."
+            "rows are answered about as often if they come from the same source. The error rate is not bounded."
         ).replace("%", " %")
 
 

@@ -80,7 +80,7 @@ class LossModule(nn.Module):
         if values.ndim < 2:
             return values
         if not -values.ndim <= self.class_dim < values.ndim:
-            raise InputError(f"class_dim={self.class_dim} is no axis of a tensor of shape {tuple(values.shape)}.")
+            raise InputError(f"class_dim={self.class_dim} is not an axis of a tensor of shape {tuple(values.shape)}.")
         return values.movedim(self.class_dim, -1)
 
     def _each(self, scores: Tensor, target: Tensor, is_soft: bool) -> tuple[Tensor, Tensor | int]:

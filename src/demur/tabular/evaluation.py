@@ -458,7 +458,7 @@ class Evaluation:
         ]
         if rest := found[_MOST_WARNINGS:]:
             more = counted(len(rest), "more class is", "more classes are")
-            sentences.append(f"{more} served as badly: {listed(one.name for one in rest)}.")
+            sentences.append(f"{more} no better: {listed(one.name for one in rest)}.")
         return sentences
 
     def meaning(self) -> list[str]:
@@ -476,21 +476,21 @@ class Evaluation:
         """Return sentences on the guarantee, on groups that differ, and on special rows."""
         sentences = [] if self.guarantee_check is None else [self.guarantee_check.sentence]
         sentences += [
-            f"Group {one.name} has {one.differs} errors than all rows: {percent(one.errors.estimate)} of its "
-            f"{counted(one.counts.n_answered, 'answer', 'answers')} are wrong, beyond chance."
+            f"Group {one.name} has significantly {one.differs} errors than all rows: {percent(one.errors.estimate)} of "
+            f"its {counted(one.counts.n_answered, 'answer', 'answers')} are wrong."
             for one in self.by_group
             if one.differs
         ]
         if self.n_novel:
             rows = counted(self.n_novel, "row is", "rows are")
-            sentences.append(f"{rows} declined as novel: unlike those of training, whatever the probabilities say.")
+            sentences.append(f"{rows} declined as novel, that is, unlike the training rows.")
         if self.scope is not None:
             found = self.scope
             words = counted(found["n_out_of_scope"], "row is", "rows are")
             sentences.append(
-                f"{words} out of scope, of which {found['n_declined']:,} are declined; the first choice is right for "
-                f"{percent(found['accuracy_in_scope'].estimate)} of the rows in scope"
-                + ("." if found["auroc"] is None else f"; AUROC of out of scope {found['auroc']:.3f}.")
+                f"{words} out of scope, and {found['n_declined']:,} of them are declined; the first choice is right "
+                f"for {percent(found['accuracy_in_scope'].estimate)} of the rows in scope"
+                + ("." if found["auroc"] is None else f"; the AUROC of out-of-scope detection is {found['auroc']:.3f}.")
             )
         if self.asking is not None:
             sentences += self.asking.remarks()
@@ -589,7 +589,7 @@ def evaluate_table(
     if isinstance(rule, CostMatrix) and cost is not None:
         raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
     if cost is not None and model.asks_experts:
-        raise InputError(f"there is no one cost to judge this model by: {model.why_cost_fixed}.")
+        raise InputError(f"this model cannot be evaluated at a single cost: {model.why_cost_fixed}.")
     assumed = cost is not None and model.cost is None
     data = LabelledTable.of(table, model.target, where)
     if group is not None and group not in table.column_names:
