@@ -134,7 +134,7 @@ def test_onnx_export_refuses_in_words(library):
 
     X, y = load_iris(return_X_y=True)
     for model in (native(library), BoostedTrees(library, {SIZE[library]: 2})):
-        with pytest.raises(ExportError, match="has no ONNX form in demur; use one of"):
+        with pytest.raises(ExportError, match="has no ONNX form in demur; fit another model"):
             onnx_model(RejectOption(model, calibration=None).fit(X, y))
 
 

@@ -479,7 +479,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     def explain(self) -> str | None:
         """Say in words who can be asked, and at which price."""
         asked = ", ".join(f"{name} at {one.price:g}" for name, one in read_experts(self.experts).items())
-        return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
+        return f"Each row goes where the expected cost is lowest: the model itself, or {asked}; a mistake costs 1."
 
     def _priced(self) -> dict[str, Expert]:
         """Return the experts at the prices of today: those of the parameter, if the names are the same."""

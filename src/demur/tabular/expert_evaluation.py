@@ -197,7 +197,7 @@ class ExpertEvaluation:
     def rule(self) -> str:
         """Return the experts and their prices in a sentence."""
         asked = ", ".join(f"{name} at {price:g}" for name, price in zip(self.names, self.prices, strict=True))
-        return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
+        return f"Each row goes where the expected cost is lowest: the model itself, or {asked}; a mistake costs 1."
 
     def remarks(self) -> list[str]:
         """Return sentences on missing answers and on limits."""
