@@ -255,7 +255,7 @@ def test_numbers_go_to_onnx_and_texts_do_not(strict):
     scaled = make_pipeline(StandardScaler(), LogisticRegression()).fit(FRAME[["age"]], Y)
     model = TableModel.wrap(scaled, FRAME[["age"]])
     assert compare_onnx(model, onnx_model(model), FRAME[["age"]]).decisions_agree
-    with pytest.raises(ExportError, match="column 'pet' is read as it is"):
+    with pytest.raises(ExportError, match="column 'pet' is passed unchanged"):
         onnx_model(strict)
 
 

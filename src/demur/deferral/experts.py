@@ -139,7 +139,7 @@ def read_experts(experts: Any) -> dict[str, Expert]:
 
 
 def check_names(experts: Mapping[str, Expert], classes: AnyArray) -> None:
-    """Refuse an expert who is named like a class: whether a name is an answer or somebody to ask must be clear.
+    """Refuse an expert who is named like a class, since a name must be either an answer or an expert.
 
     Examples
     --------
@@ -468,7 +468,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
     @property
     def why_cost_fixed(self) -> str | None:
-        """Why there is no one cost to change, in words."""
+        """Why there is no single cost to change, in words."""
         return "it asks experts, each at a price of its own; change those prices instead"
 
     @property

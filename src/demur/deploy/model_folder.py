@@ -96,7 +96,7 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
     try:
         _predict_dummy_row(model)
         predicts = True
-    except Exception:  # it is not fitted, is no classifier, or reads rows that a dummy row is unlike
+    except Exception:  # it is not fitted, not a classifier, or cannot read a dummy row
         predicts = False
     document = {
         "format": _FORMAT,

@@ -207,7 +207,7 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
 
 def class_number(value: Any, numbers: dict[Any, int]) -> int:
-    """Return the number of the class that an answer stands for, or the next free number if it is no class.
+    """Return the number of the class that an answer names, or the next free number if it is not a class.
 
     Examples
     --------

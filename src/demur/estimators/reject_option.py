@@ -125,7 +125,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Fit the estimator; return rows, and their probabilities from models that have not seen them.
 
-        There may be no such rows where nobody needs them (``held_out`` false).
+        There may be no such rows if they are not needed (``held_out`` false).
         """
         rows, proba = np.empty(0, dtype=np.int64), np.empty((0, len(self.classes_)))
         if isinstance(base, FrozenEstimator):
@@ -522,7 +522,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Parameters
         ----------
         X : as the estimator takes it
-            Rows as they come now, without labels.
+            Current rows, without labels.
 
         Examples
         --------
@@ -538,7 +538,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if _needs_fit(self.rule):
             raise InputError(
                 f"{_name(self.rule)} was fitted under the class frequencies of training and guarantees nothing "
-                "under others; use a cost (Chow's rule), or fit again on labelled rows as they come now."
+                "under others; use a cost (Chow's rule), or fit again on current labelled rows."
             )
         unseen = self.classes_[self.class_prior_ == 0].tolist()
         if unseen:

@@ -294,7 +294,7 @@ def set_aside(cv: Any, y: AnyArray, blocks: Blocks, folds: Sequence[Fold] = ()) 
 
 
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
-    """Hold out a share of the rows, of every class alike, and never all of a class.
+    """Hold out the same share of the rows of every class, but never all rows of a class.
 
     ``aside`` is empty where too little would be left to learn from.
 

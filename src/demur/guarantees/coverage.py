@@ -79,7 +79,7 @@ class Coverage(FittedThreshold):
         proba : array of shape (n, n_classes)
             Of rows that the model was not trained on.
         y : ignored
-            Coverage needs no labels; here so that all fitted rules are called alike.
+            Not used; present so that all fitted rules have the same signature.
         """
         return self.fit_confidence(check_proba(proba).max(axis=-1))
 

@@ -1,4 +1,4 @@
-"""A loss as a torch module with a reduction, for training loops of one's own."""
+"""A loss as a torch module with a reduction, for custom training loops."""
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class LossModule(nn.Module):
         self.register_buffer("class_weight", weight)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the reduced loss; only types and shapes are checked, so that a GPU is not waited for."""
+        """Return the reduced loss; only types and shapes are checked, to avoid waiting for a GPU."""
         scores = self._classes_last(scores)
         is_soft = y.is_floating_point()
         target = self._classes_last(y) if is_soft else y.long()

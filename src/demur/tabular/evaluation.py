@@ -109,7 +109,7 @@ class Evaluation:
     n_unlabelled : int
         Rows that were left out because they have no label.
     group : str, or None
-        The name of the column with the groups, which are judged one by one as well.
+        The name of the column with the groups, which are also evaluated separately.
     group_of_row : sequence of str, length n
         The group of each row, or None.
     asking : ExpertEvaluation, or None
@@ -221,7 +221,7 @@ class Evaluation:
 
     @cached_property
     def scope(self) -> ByName | None:
-        """Rows in and out of scope: their numbers, accuracy in scope, and how well out-of-scope rows are told apart.
+        """Rows in and out of scope: their numbers, accuracy in scope, and how well out-of-scope rows are detected.
 
         ``auroc`` is the probability that a row in scope has a higher probability of being in scope (or a higher
         confidence, where there is no such probability) than one out of scope; None without rows of both
@@ -438,7 +438,7 @@ class Evaluation:
         return f"each 100 rows cost {paid} ({answered} if all were answered, {declined} if all were declined)"
 
     def class_warnings(self) -> list[str]:
-        """Name the classes of which fewer than half as many rows are answered correctly as of all rows, beyond chance.
+        """Name the classes whose share of correct answers is significantly below half of that of all rows.
 
         The intervals of all classes hold together with 95 % confidence (Bonferroni). With experts there are none.
         """
@@ -506,7 +506,7 @@ class Evaluation:
         return sentences
 
     def sentences(self) -> list[str]:
-        """Return all that there is to say, for a reader who does not know the reject option."""
+        """Return the results in sentences, for a reader who does not know the reject option."""
         return [self.headline(), *self.class_warnings(), *self.meaning(), *self.remarks()]
 
     def to_json(self) -> ByName:
@@ -571,7 +571,7 @@ def evaluate_table(
         Another than the model's, where it can be adjusted. For a model whose rule has no price, it is an assumed one
         that prices the rejections and changes no decision. A cost matrix prices everything already: then it is refused.
     group : str, optional
-        A column such as the site: its groups are judged one by one as well.
+        A column such as the site; its groups are also evaluated separately.
     prices : mapping of names to float, optional
         Of asking experts, other than the model's.
     where : str

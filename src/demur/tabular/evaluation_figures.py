@@ -388,7 +388,7 @@ class GroupFigures:
     risk : Interval or None
         The mean cost of a row; None where rejecting has no single cost.
     differs : {"", "more", "fewer"}
-        Whether the errors are more or fewer than those of all rows, beyond chance.
+        Whether the group has significantly more or fewer errors than all rows.
     """
 
     name: str
@@ -454,7 +454,7 @@ once, on held-out rows and on later tables: at 5 %, a valid guarantee would soon
 
 @dataclass(frozen=True)
 class GuaranteeCheck:
-    """A guarantee and what was seen.
+    """A guarantee compared with labelled rows.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ class GuaranteeCheck:
     verdict : {"kept", "within chance", "broken", "not comparable"}
     sentence : str
     chance : float or None
-        How often what was seen, or worse, comes up in such samples if the guarantee holds; None where it was kept.
+        Probability of a result at least as bad if the guarantee holds; None where it was kept.
     """
 
     figure: str

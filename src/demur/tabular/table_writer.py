@@ -157,7 +157,7 @@ class TableWriter:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Name the file that could not be written; a closed standard output is the caller's concern."""
+        """Name the file that could not be written; a closed standard output is left to the caller."""
         try:
             yield
         except OSError as error:
