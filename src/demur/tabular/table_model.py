@@ -321,7 +321,8 @@ class TableModel:
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
         ``first_choice`` and ``second_choice`` help the person who handles a declined row. ``confidence`` is the
-        probability of the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
+        probability of the first choice, or a trained score for losses without probabilities; it is at most 0 for a
+        novel row.
         ``reason`` of a declined row is "ambiguous", "out of scope", or "novel" and the columns whose values are outside
         the range of the training rows. It also names the columns with a category that training did not have.
 
