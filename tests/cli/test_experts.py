@@ -51,7 +51,7 @@ def decisions(path):
     return pacsv.read_csv(path, convert_options=pacsv.ConvertOptions(strings_can_be_null=True)).to_pydict()
 
 
-def test_answers_are_not_features_and_the_system_is_judged(place):
+def test_answers_are_not_features_and_the_system_is_evaluated(place):
     found = json.loads((place / "fit.json").read_text())
     model = load(place / "model")
     assert model.schema.names == ("temp", "pulse")
@@ -155,7 +155,7 @@ def test_limits_are_part_of_the_model(demur, place, tmp_path):
     assert "lift limits of experts" in refused.complaint
 
 
-def test_odd_names_numbers_as_classes_and_several_people(demur, tmp_path):
+def test_unusual_names_numbers_as_classes_and_several_people(demur, tmp_path):
     """Column names with the option's own signs, spaces and umlauts; classes 0 and 1; two people as one expert."""
     table = rows(300)
     said = np.array([{"sick": "1.0", "well": "0.0", "": ""}[one] for one in table["nurse_says"]])

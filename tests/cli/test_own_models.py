@@ -55,7 +55,7 @@ def test_a_pipeline_is_wrapped_and_used_by_every_command(demur, folder, tmp_path
     judged = demur("evaluate", out, folder / "rows.csv", "--report", tmp_path / "report.html", "--json")
     assert json.loads(judged.text)["n_rows"] == 400
     assert "your own Pipeline" in (tmp_path / "report.html").read_text()
-    assert "column 'pet' is read as it is" in demur("export", out, "--out", tmp_path / "no.onnx").complaint
+    assert "column 'pet' is passed unchanged" in demur("export", out, "--out", tmp_path / "no.onnx").complaint
 
 
 def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):

@@ -42,7 +42,7 @@ def test_decisions_are_those_of_the_model(demur, pets, answers, source, chunk_ro
     assert f"Wrote 500 decisions to {tmp_path / 'out.parquet'}: {n_declined} declined" in result.text
 
 
-def test_one_row_at_a_time_is_decided_alike(demur, pets, answers, tmp_path):
+def test_one_row_at_a_time_is_decided_the_same(demur, pets, answers, tmp_path):
     pq.write_table(read_table(pets / "new.csv").slice(0, 30), tmp_path / "few.parquet")
     call = ("predict", pets / "model", tmp_path / "few.parquet", "--chunk-rows", "1", "--out", tmp_path / "out.parquet")
     assert demur(*call).code == 0

@@ -165,5 +165,5 @@ def test_without_the_library_a_candidate_is_left_out_and_a_model_says_what_to_in
     assert not {"catboost", "lightgbm"} & {one.name for one in AutoClassifier()._wanted(None)}
 
 
-def test_other_classifiers_are_nobodys():
+def test_other_classifiers_belong_to_no_library():
     assert library_of(StandardScaler()) is None

@@ -131,7 +131,7 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_others(own):
     assert model.answers(frame[:0]).num_rows == 0
 
 
-def test_it_is_saved_judged_and_written_about(own, tmp_path):
+def test_it_is_saved_evaluated_and_reported(own, tmp_path):
     *_, frame, model, _ = own
     demur.save(model, tmp_path / "model")
     again = demur.load(tmp_path / "model")
@@ -193,7 +193,7 @@ def test_columns_that_it_was_not_fitted_on_are_set_aside(strict):
 
 
 @pytest.mark.filterwarnings("ignore::demur.estimators.splitting.EqualRowsWarning")  # rows without a size may be equal
-def test_calibration_and_a_promise_from_rows_that_are_new_to_it():
+def test_calibration_and_a_guarantee_from_new_rows():
     old, new = rows(400, 1), rows(2000, 2)
     sure = make_pipeline(PREPARED, LogisticRegression(C=1e6)).fit(old[0].drop(columns="said"), old[1])
     labelled = new[0].assign(kind=new[1])

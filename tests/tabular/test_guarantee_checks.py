@@ -9,7 +9,7 @@ from demur.tabular import AnswerCounts, Evaluation
 from demur.tabular.evaluation_figures import check_guarantee
 
 
-def test_a_kept_guarantee_is_said_in_numbers():
+def test_a_kept_guarantee_is_reported_with_numbers():
     kept = check_guarantee(RiskControl(0.3), AnswerCounts(500, 412, 110))
     assert kept.sentence.startswith("Guaranteed: at most 30.0 % of the answers wrong. Observed: 26.7 % of 412.")
     assert (kept.verdict, kept.chance) == ("kept", None)
