@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from demur.calibration import OneVsRestCalibration, TemperatureScaling, _search
 from demur.guarantees import Coverage, RiskControl
 from demur.label_shift import LabelShift, correct_proba, estimate_prior
-from demur.metrics import CostCurve, CostCurveDisplay, RiskCoverageDisplay, false_accept_rate, false_reject_rate
+from demur.metrics import CostCurve, CostCurveDisplay, RiskCoverageDisplay
 from demur.rules import Chow, CostMatrix, Threshold
 
 
@@ -142,8 +142,6 @@ SIBLINGS = {
     "CostCurve": lambda p: CostCurve.from_proba(p, CLASSES),
     "CostCurveDisplay": lambda p: CostCurveDisplay.from_predictions(CLASSES, p),
     "RiskCoverageDisplay": lambda p: RiskCoverageDisplay.from_predictions(CLASSES, p),
-    "false_accept_rate": lambda p: false_accept_rate(CLASSES > 0, p, 0.2),
-    "false_reject_rate": lambda p: false_reject_rate(CLASSES > 0, p, 0.2),
 }
 
 

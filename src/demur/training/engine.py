@@ -207,7 +207,7 @@ class _Work:
         batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], how.batch_size)
         stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, how.where)
         loss = stacked_loss(self.job.loss, members, how.where)
-        step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate, decoupled=how.decay == "decoupled")
+        step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate)
         return step, batches
 
 

@@ -10,18 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
-from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 
-__all__ = ["CudaPath", "Decay", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
+__all__ = ["CudaPath", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
 
 CudaPath = Literal["tf32", "tf32x3", "ieee", "graph"]
 """How networks are trained on a GPU."""
-
-Decay = Literal["l2", "decoupled"]
-"""How weights decay: by a penalty that joins the gradient, or by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +114,6 @@ class TrainingOptions:
         Precision of matrix products on a GPU, for networks with one hidden layer and a loss of demur's own, which are
         trained by one program each: 11 bits, about 22 bits, or 24 bits. "graph" trains them with CUDA graphs instead,
         as all other networks.
-    decay : {"l2", "decoupled"}
-        Whether the weight decay of a network is an L2 penalty, whose gradient is added to that of the loss, as in
-        ``torch.optim.Adam``, or shrinks the weights in every step, as in ``torch.optim.AdamW``.
     """
 
     epochs: int = 150
@@ -131,11 +124,6 @@ class TrainingOptions:
     n_workers: int | None = None
     progress: Callable[[int], None] | None = None
     on_cuda: CudaPath = "tf32"
-    decay: Decay = "l2"
-
-    def __post_init__(self) -> None:
-        if self.decay not in ("l2", "decoupled"):
-            raise InputError(f"decay must be 'l2' or 'decoupled', got {self.decay!r}.")
 
     @property
     def where(self) -> torch.device:

@@ -108,9 +108,6 @@ class TrainingStep:
     networks : sequence of NetworkSpec
         The specifications of the stack's networks.
     learning_rate : float
-    decoupled : bool
-        Whether a step takes ``learning_rate * weight_decay`` of the weights away, as in ``torch.optim.AdamW``, instead
-        of adding the L2 penalty to the gradient, as in ``torch.optim.Adam``. Either may differ between networks.
     """
 
     def __init__(
@@ -120,15 +117,12 @@ class TrainingStep:
         data: TrainingData,
         networks: Sequence[NetworkSpec],
         learning_rate: float,
-        *,
-        decoupled: bool = False,
     ) -> None:
         self._loss, self._stack, self._data = loss, stack, data
         device = stack.parameters.device
         self._cost = torch.tensor([[network.cost] for network in networks], device=device)
         decay = torch.tensor([network.weight_decay or 0.0 for network in networks], device=device)
         self._decay = stack.per_parameter(decay)
-        self._kept = 1 - learning_rate * self._decay if decoupled else None
         self._adam, self._learning_rate = Adam(stack.parameters, stack.gradients), learning_rate
 
     def examples(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -156,10 +150,7 @@ class TrainingStep:
         """Train on a batch of examples."""
         scores = self._stack.forward(x)
         self._stack.backward(self._loss.score_gradient(scores, y, self._cost, weight))
-        if self._kept is None:
-            self._stack.gradients.addcmul_(self._stack.parameters, self._decay)
-        else:
-            self._stack.parameters.mul_(self._kept)
+        self._stack.gradients.addcmul_(self._stack.parameters, self._decay)  # the gradient of an L2 penalty
         self._adam.step(self._learning_rate)
 
     def outcome(self) -> tuple[Tensor, Tensor]:
