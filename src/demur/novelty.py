@@ -126,7 +126,8 @@ class TrainingRows:
         if not len(self.indicators):
             return scaled
         column, code = library.asarray(self.indicators.T.copy())
-        return library.concatenate([scaled, _HALF * (filled[:, column] == code)], 1)
+        values = filled[:, column]
+        return library.concatenate([scaled, library.where(values == code, _HALF, library.zeros_like(values))], 1)
 
     def nearest(self, points: Floats, enough: float = 0.0) -> Floats:
         """Return the squared distance of each point to the nearest kept row, or 0 if a row is within ``enough``."""
@@ -151,8 +152,8 @@ class TrainingRows:
         found = [library.clip(library.maximum(-scaled, scaled - 1), 0.0, None)]
         for column, seen in zip(self.categorical.tolist(), self.seen, strict=True):
             codes = X[:, column, None]
-            known = library.isin(codes, library.asarray(np.flatnonzero(seen).astype(np.float64)))
-            found.append(library.where(known | library.isnan(codes), 0.0, _PER_UNSEEN))
+            known = _is_in(codes, np.flatnonzero(seen)) | library.isnan(codes)
+            found.append(library.where(known, library.zeros_like(codes), _PER_UNSEEN))
         return library.concatenate(found, 1)
 
 
@@ -160,6 +161,12 @@ def _arcsinh(z: Any) -> Any:
     if library_of(z) is np:
         return np.arcsinh(z)
     return z.sign() * (z.abs() + (z**2 + 1).sqrt()).log()  # ONNX Runtime has no arcsinh in double precision
+
+
+def _is_in(codes: Any, known: Ints) -> Any:
+    if library_of(codes) is np:
+        return np.isin(codes, known)
+    return (codes == library_of(codes).asarray(known)).any(axis=1, keepdims=True)  # no isin in ONNX
 
 
 def _least(points: Any, rows: Any) -> Any:

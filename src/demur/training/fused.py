@@ -208,16 +208,11 @@ def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     return results
 
 
-_compiled: set[tuple[object, ...]] = set()
-
-
 def _compile(stacks: Sequence[FusedStack]) -> None:
-    """Compile what this process has not compiled yet, side by side: each takes seconds."""
-    new = {stack.kernel: stack for stack in stacks if stack.kernel not in _compiled}
-    first, others = list(new.values())[:1], list(new.values())[1:]
-    on_workers(FusedStack.compile, first)  # by itself: it sets up what all of them share
-    on_workers(FusedStack.compile, others)
-    _compiled.update(new)
+    """Compile the program of each kind of stack, several at a time."""
+    kinds = list({stack.kernel: stack for stack in stacks}.values())
+    on_workers(FusedStack.compile, kinds[:1])  # by itself: it sets up what all of them share
+    on_workers(FusedStack.compile, kinds[1:])
 
 
 class _Lanes:

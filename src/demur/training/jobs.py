@@ -14,10 +14,10 @@ from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 
-__all__ = ["CudaPath", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
+__all__ = ["CudaPrecision", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
 
-CudaPath = Literal["tf32", "tf32x3", "ieee", "graph"]
-"""How networks are trained on a GPU."""
+CudaPrecision = Literal["tf32", "tf32x3", "ieee"]
+"""Precision of matrix products on a GPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +110,9 @@ class TrainingOptions:
         Networks in a stack, and stacks that train at a time; chosen from the machine by default.
     progress : callable, optional
         Called with the number of network-epochs just finished, from any thread.
-    on_cuda : {"tf32", "tf32x3", "ieee", "graph"}
+    on_cuda : {"tf32", "tf32x3", "ieee"}
         Precision of matrix products on a GPU, for networks with one hidden layer and a loss of demur's own, which are
-        trained by one program each: 11 bits, about 22 bits, or 24 bits. "graph" trains them with CUDA graphs instead,
-        as all other networks.
+        trained by one program each: 11 bits, about 22 bits, or 24 bits.
     """
 
     epochs: int = 150
@@ -123,7 +122,7 @@ class TrainingOptions:
     stack_size: int | None = None
     n_workers: int | None = None
     progress: Callable[[int], None] | None = None
-    on_cuda: CudaPath = "tf32"
+    on_cuda: CudaPrecision = "tf32"
 
     @property
     def where(self) -> torch.device:

@@ -15,18 +15,13 @@ from numpy.typing import NDArray
 
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
-from demur.training.architecture import Stack
+from demur.training.architecture import Stack, generator_of
 from demur.training.jobs import NetworkSpec, TrainingData
 
-__all__ = ["Adam", "Batches", "TrainingStep", "batch_shape", "seed_of_order", "stacked_loss"]
+__all__ = ["Adam", "Batches", "TrainingStep", "batch_shape", "stacked_loss"]
 
 
 T = TypeVar("T", bound=Trainable)
-
-
-def seed_of_order(seed: int) -> int:
-    """Return the seed of a network's order of rows, so that it does not repeat the numbers of its initial weights."""
-    return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
 
 
 class Batches:
@@ -57,7 +52,7 @@ class Batches:
         self, rows: Sequence[NDArray[np.int64]], seeds: Sequence[int], batch_size: int, *, even: bool = False
     ) -> None:
         self._rows = [torch.as_tensor(np.ascontiguousarray(part), dtype=torch.int64) for part in rows]
-        self._generators = [torch.Generator().manual_seed(seed_of_order(seed)) for seed in seeds]
+        self._generators = [generator_of(seed, "order of rows") for seed in seeds]
         self.n_rows = len(rows[0])
         self.n_steps, self.batch_size = batch_shape(self.n_rows, batch_size, even=even)
         self._places, weights = [], []
@@ -141,10 +136,6 @@ class TrainingStep:
 
     def _for_each_network(self, values: Tensor) -> Tensor:
         return values.repeat_interleave(self._stack.n_networks // self._stack.n_groups, 0)
-
-    def on_rows(self, rows: Tensor, weight: Tensor) -> None:
-        """Train on a batch of rows (n_groups, n) with weights (n,)."""
-        self(*self.examples(rows, weight))
 
     def __call__(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
         """Train on a batch of examples."""
