@@ -36,7 +36,6 @@ SCALE_FREE = {
     "accepted_accuracy": lambda w: accepted_accuracy(TRUE, PRED, sample_weight=w),
     "confusion_matrix": lambda w: confusion_matrix(TRUE, PRED, normalize="all", sample_weight=w),
     "precision_recall_f1": lambda w: [scores(w).precision, scores(w).recall, scores(w).f1, scores(w).coverage],
-    "weighted": lambda w: list(scores(w).average("weighted").values()),
     "augrc": lambda w: RiskCoverage.from_confidence(CONFIDENCE, WRONG, w).augrc,
     "augrc of any loss": lambda w: RiskCoverage.from_confidence(CONFIDENCE, TRUE / 2, w).augrc,
     "risk curve": lambda w: RiskCoverage.from_confidence(CONFIDENCE, WRONG, w).risk,
