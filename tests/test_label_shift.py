@@ -47,6 +47,7 @@ def test_a_known_shift_is_recovered_within_its_standard_error(problem):
 
 @given(problems())
 @settings(max_examples=20)
+@pytest.mark.filterwarnings("ignore::demur.label_shift.LabelShiftWarning")
 def test_it_is_the_maximum_of_the_likelihood(problem):
     train, new_prior, seed = problem
     X, _ = shifted(train, new_prior).sample(n=300, seed=seed)
