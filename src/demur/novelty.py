@@ -97,7 +97,7 @@ class TrainingRows:
     def learn(cls, X: Floats, is_categorical: Mask, rng: np.random.Generator) -> "TrainingRows":
         """Learn ranges and categories from training rows, and keep some of the rows in random order."""
         numeric, categorical = np.flatnonzero(~is_categorical), np.flatnonzero(is_categorical)
-        low, first, typical, last, high = np.array([_quantiles(column) for column in X.T]).T
+        low, first, typical, last, high = _quantiles(X)
         unit = np.where(high > low, high - low, np.maximum(np.abs(low), 1.0))
         body = np.where(last > first, last - first, unit)[numeric]
         start, end = (np.arcsinh((edge - typical)[numeric] / body) for edge in (low, high))
@@ -354,10 +354,9 @@ def _parts(training: TrainingRows, rows: Floats) -> tuple[Floats, Floats]:
     return np.sqrt(training.nearest(points)), training.outside(rows, points).sum(axis=1)
 
 
-def _quantiles(column: Floats) -> tuple[float, ...]:
-    """Return the least value, the 1 %, 50 % and 99 % quantiles of some rows, and the largest; zeros of no value."""
-    held = column[~np.isnan(column)]
-    if not len(held):
-        return (0.0,) * 5
-    some = held[:: 1 + len(held) // _ROWS_FOR_QUANTILES]
-    return (held.min(), *np.quantile(some, (0.01, 0.5, 0.99), method="lower"), held.max())
+def _quantiles(X: Floats) -> Floats:
+    """Return minimum, 1 % quantile, median, 99 % quantile and maximum of each column, without missing values."""
+    some = np.sort(X[:: 1 + len(X) // _ROWS_FOR_QUANTILES], axis=0)  # NaN comes last
+    last = np.maximum((~np.isnan(some)).sum(axis=0) - 1, 0)
+    middle = [some[(share * last).astype(np.int64), np.arange(X.shape[1])] for share in (0.01, 0.5, 0.99)]
+    return np.nan_to_num(np.array([np.fmin.reduce(X), *middle, np.fmax.reduce(X)]))

@@ -86,7 +86,7 @@ class Architecture(ABC):
     """A kind of network: how to stack it for training, and how to use it afterwards."""
 
     is_module: bool = False
-    """True for a torch module of the user's own: its networks are trained one by one, without CUDA graphs, and
+    """True for a torch module of the user's own: its networks are trained one by one, and
     :meth:`scores` takes tensors only."""
 
     @property
