@@ -359,4 +359,4 @@ def _quantiles(X: Floats) -> Floats:
     some = np.sort(X[:: 1 + len(X) // _ROWS_FOR_QUANTILES], axis=0)  # NaN comes last
     last = np.maximum((~np.isnan(some)).sum(axis=0) - 1, 0)
     middle = [some[(share * last).astype(np.int64), np.arange(X.shape[1])] for share in (0.01, 0.5, 0.99)]
-    return np.nan_to_num(np.array([np.fmin.reduce(X), *middle, np.fmax.reduce(X)]))
+    return np.asarray(np.nan_to_num([np.fmin.reduce(X), *middle, np.fmax.reduce(X)]), dtype=np.float64)
