@@ -223,7 +223,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     models_, weights_, scalings_ : tuples
         The members of the blend, their shares and temperatures.
     scaling_ : TemperatureScaling
-        Of the blend.
+        Temperature of the blend.
     held_out_rows_, held_out_proba_ : arrays
         The out-of-fold probabilities of the calibrated blend, and the rows they belong to.
     equal_rows_ : int

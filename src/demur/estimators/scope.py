@@ -75,7 +75,7 @@ class Scope:
     head : classifier or None
         The same by the scores.
     center, scale : arrays
-        Of the scores of training rows.
+        Means and standard deviations of the scores of training rows.
     usual : array
         The sums of the standardised scores of training rows, ascending.
 
