@@ -334,9 +334,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated probabilities of the blend."""
-        return self.predict_and_place(X)[0]
+        return self.predict_with_points(X)[0]
 
-    def predict_and_place(
+    def predict_with_points(
         self, X: Features
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
         """Return the probabilities, the points whose distances compare rows, and the largest score for text.
