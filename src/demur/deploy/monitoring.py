@@ -347,7 +347,7 @@ class RiskBets(_Bets):
         from scipy.stats import beta
 
         wrong, rows = np.asarray(n_wrong)[..., None], np.asarray(n_rows)[..., None]
-        risks = beta.ppf(ndtr(_LEVELS), wrong + 0.5, rows - wrong + 0.5)
+        risks = np.asarray(beta.ppf(ndtr(_LEVELS), wrong + 0.5, rows - wrong + 0.5))
         tilts = _DEVIATIONS / np.sqrt((rows + 1) * risks)
         evidence = np.exp(-tilts * wrong - rows * np.log1p(risks * np.expm1(-tilts)))
         factors = np.log(_FLOOR + (1 - _FLOOR) * evidence)

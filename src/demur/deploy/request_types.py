@@ -227,7 +227,7 @@ def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
     from typing import Literal, NotRequired
 
     label: TypeForm = {"text": str, "integer": int, "number": float, "boolean": bool}[model.label_type]
-    types = {"rejected": bool, "confidence": float, "spent": float, "expected_cost": float}
+    types: dict[str, TypeForm] = {"rejected": bool, "confidence": float, "spent": float, "expected_cost": float}
     types |= dict.fromkeys(("prediction", "first_choice", "second_choice", "answer"), label | None)
     decision = {name: types.get(name, str | None) for name in model.answer_columns()}
     decision["proba"] = NotRequired[dict[str, float]]
