@@ -31,7 +31,6 @@ __all__ = [
     "load_table_model",
     "note",
     "notes",
-    "print_calls",
     "print_evaluation",
     "print_fit",
     "print_json",
@@ -156,25 +155,23 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     from demur.columns.frames import shown
     from demur.tabular.evaluation_figures import counted
 
-    facts, schema = model.facts, model.schema
+    facts, sentences = model.facts, [*model.schema.describe()]
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
-    aside = facts.get("rows_for_the_rule", 0)
-    more = f"; {counted(aside, 'more row was', 'more rows were')} set aside for the rule" if aside else ""
+    special = {
+        "set aside for the rule": facts.get("rows_for_the_rule"),
+        "out of scope": facts.get("out_of_scope", {}).get("rows"),
+        "without a label, left out": facts.get("rows_without_label"),
+    }
+    more = "".join(f"; {number:,} more {words}" for words, number in special.items() if number)
     say(f"{data}: trained on {counted(facts['rows'], 'row', 'rows')} of {len(counts):,} classes{more}.")
     named = ", ".join(f"{_printable(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
     say(f"  Classes and their rows: {named}{more}.")
-    if outside := facts.get("out_of_scope", {}).get("rows"):
-        say(f"  {counted(outside, 'row is', 'rows are')} out of scope.")
-    if facts.get("rows_without_label"):
-        left = counted(facts["rows_without_label"], "row without a label was", "rows without a label were")
-        say(f"  {left} left out.")
-    sentences = schema.describe()
-    for sentence in sentences[:_MOST_NOTES]:
-        say(f"  {sentence}")
     if len(sentences) > _MOST_NOTES:
-        names = [*schema.remarks, *schema.set_aside][_MOST_NOTES - 1 :]
-        say(f"  Also set aside or converted: {', '.join(map(shown, names))}.")
+        names = [*model.schema.remarks, *model.schema.set_aside][_MOST_NOTES - 1 :]
+        sentences[_MOST_NOTES:] = [f"Also set aside or converted: {', '.join(map(shown, names))}."]
+    for sentence in sentences:
+        say(f"  {sentence}")
     say(f"\nTrained {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
     tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())
     if len(tried) > 1:
@@ -194,8 +191,19 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
 _IN_THE_REPORT = ("eaurc", "augrc")
 
 
-def print_evaluation(evaluation: "Evaluation", where: str) -> None:
+def print_evaluation(evaluation: "Evaluation | CallsEvaluation", where: str) -> None:
     """Print the figures with their intervals, and what they mean."""
+    from demur.tabular import Evaluation
+
+    if isinstance(evaluation, Evaluation):
+        _print_figures(evaluation, where)
+    else:
+        _print_calls(evaluation, where)
+    for sentence in evaluation.sentences():
+        say(sentence)
+
+
+def _print_figures(evaluation: "Evaluation", where: str) -> None:
     from demur.tabular.evaluation_figures import FIGURES, four_digits, percent
 
     rows = []
@@ -203,9 +211,7 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
         if name in _IN_THE_REPORT:
             continue
         figure = FIGURES[name]
-        assumed = name == "risk" and evaluation.cost_assumed
-        meaning = f"declining priced at {evaluation.cost:g}" if assumed else figure.meaning
-        rows.append([figure.title, *_interval(found, figure.write), meaning])
+        rows.append([figure.title, *_interval(found, figure.write), figure.meaning])
     print_table(f"How it does {where}", ("", "value", "95 % interval", ""), rows)
     if evaluation.group is not None:
         rows = [
@@ -227,39 +233,18 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
             for one in evaluation.asking.experts
         ]
         print_table("", ("expert", "price", "asked", "correct", "risk if always"), rows)
-    for sentence in evaluation.sentences():
-        say(sentence)
 
 
-def print_calls(evaluation: "CallsEvaluation", where: str, *, as_json: bool = False) -> None:
+def _print_calls(evaluation: "CallsEvaluation", where: str) -> None:
     """Print what a cascade costs next to single services and to all of them."""
-    if as_json:
-        print_json(evaluation.to_json())
-        return
     from demur.tabular.evaluation_figures import four_digits, percent
 
-    headings, rows = ["", "wrong", "spent", "cost", "asked"], []
-    if evaluation.payments[0].cost is None:
-        headings.remove("cost")
+    rows = []
     for one in evaluation.payments:
-        means = [(one.error, percent), (one.spent, four_digits), *([(one.cost, four_digits)] if one.cost else [])]
-        cells = [_interval(found, write) for found, write in means]
+        cost = ["", ""] if one.cost is None else _interval(one.cost, four_digits)
         asked = "" if one.name in ("cascade", "everybody") else percent(one.asked)
-        rows.append([_printable(one.name), *(value for value, _ in cells), asked])
-        if one.name != "human":
-            rows.append(
-                [
-                    "",
-                    *(
-                        "" if found.low == found.high else ends
-                        for (found, _), (_, ends) in zip(means, cells, strict=True)
-                    ),
-                    "",
-                ]
-            )
-    print_table(f"Means per row on {evaluation.n_rows:,} rows {where}, with 95 % intervals", headings, rows)
-    for sentence in evaluation.sentences():
-        say(sentence)
+        rows.append([_printable(one.name), *_interval(one.error, percent), four_digits(one.spent), *cost, asked])
+    print_table(f"Means per row {where}, with 95 % intervals", ("", "wrong", "", "spent", "cost", "", "asked"), rows)
 
 
 def about(model: "TableModel", data: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Features
-from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, plain_array, shown
+from demur.columns.frames import TableError, Values, as_table, check_columns, listed, plain_array, shown
 
 __all__ = ["LARGEST", "Column", "Kind", "Schema", "as_type", "kind_of_type", "no_such_value", "type_in_words"]
 
@@ -243,11 +243,7 @@ class Schema:
         TableError
             If a named column does not exist, there are no rows, or no column is left to learn from.
         """
-        there = table.column_names
-        for name in {*([] if target is None else [target]), *keep, *drop, *text} - {*there}:
-            raise TableError(
-                f"there is no column {shown(name)} in the table{did_you_mean(name, there)}: {listed(there)}"
-            )
+        check_columns([*([] if target is None else [target]), *keep, *drop, *text], table.column_names, "the table")
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
         return cls._of(table, target, keep, drop, text)
@@ -391,8 +387,10 @@ class Schema:
         if extra and strict:
             problems.append(f"extra {listed(extra)} (--allow-extra accepts extra columns)")
         if problems:
-            found = "; ".join(problems[:5])
-            raise TableError(f"{where} does not have the columns that the model was fitted on: {found}")
+            raise TableError(
+                f"{where} does not have the columns that the model was fitted on: {'; '.join(problems[:5])}: give a "
+                "table with these columns, or fit the model again on the columns that you have"
+            )
 
     def encode(
         self, table: pa.Table | pa.RecordBatch, *, where: str = "the table", unseen: float = np.nan

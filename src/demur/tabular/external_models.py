@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Estimator
-from demur.columns.frames import TableError, as_table, did_you_mean, listed, shown
+from demur.columns.frames import TableError, as_table, check_columns, listed, shown
 from demur.columns.schema import LARGEST, Column, Schema, as_type, kind_of_type
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
 from demur.estimators.torch_classifier import TrainedNetwork
@@ -412,10 +412,7 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
     for one in patterns:
         names = data.rows.column_names
         matching = [one] if one in names else [name for name in names if fnmatchcase(name, one) and name not in taken]
-        if not matching:
-            raise TableError(
-                f"there is no column {shown(one)}{did_you_mean(one, names)}: {data.name} has {listed(names)}"
-            )
+        check_columns([] if matching else [one], names, data.name)
         if one in taken:
             raise TableError(
                 f"column {shown(one)} is used twice: the target, answers and confidence are different columns"

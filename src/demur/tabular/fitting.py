@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, Features
-from demur.columns.frames import TableError, did_you_mean, listed, shown
+from demur.columns.frames import TableError, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
 from demur.rules import CostMatrix, Rule
@@ -23,7 +23,6 @@ from demur.tabular.table_files import (
     LabelledTable,
     Source,
     check_classes,
-    check_target,
     class_texts,
     label_type,
     open_table,
@@ -36,6 +35,7 @@ from demur.tabular.table_files import (
 
 if TYPE_CHECKING:
     from demur.estimators.splitting import Partition
+    from demur.tabular.calls import CallsEvaluation
     from demur.tabular.evaluation import Evaluation
     from demur.tabular.table_model import TableModel
 
@@ -207,12 +207,14 @@ class FittedFile:
     seconds: float
     notes: tuple[str, ...] = ()
 
-    def evaluate(self) -> "Evaluation | None":
+    def evaluate(self) -> "Evaluation | CallsEvaluation | None":
         """Evaluate the model on the rows held out; None if there are none."""
         if self.held_out is None:
             return None
-        from demur.tabular import evaluate_table
+        from demur.tabular import CallsModel, evaluate_calls, evaluate_table
 
+        if isinstance(self.model, CallsModel):
+            return evaluate_calls(self.model, self.held_out, where=self.where)
         return evaluate_table(self.model, self.held_out, where=self.where)
 
 
@@ -240,7 +242,7 @@ class TrainingFile:
         """Read a file, after its header was checked against the options; ``outputs`` are left in a NumPy file."""
         with open_table(path, delimiter=spec.delimiter, decimal=spec.decimal, dayfirst=spec.dayfirst) as reader:
             if spec.labels is None:
-                check_target(target, reader.columns, reader.name)
+                check_columns([target], reader.columns, reader.name, " to predict")
             if spec.experts is not None:
                 from demur.tabular.expert_columns import ExpertColumns
 
@@ -248,10 +250,9 @@ class TrainingFile:
                 uses |= replace(spec, experts=None).roles
                 experts = ExpertColumns.of(spec.experts, spec.capacity, reader.columns, reader.name, uses)
                 spec = replace(spec, experts=experts)
-            for name in (*spec.keep, *spec.text, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])):
-                if name not in reader.columns and spec.labels is None:
-                    hint, columns = did_you_mean(name, reader.columns), listed(reader.columns)
-                    raise TableError(f"there is no column {shown(name)}{hint}: {reader.name} has {columns}")
+            if spec.labels is None:
+                named = [*spec.keep, *spec.text, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])]
+                check_columns(named, reader.columns, reader.name)
             if target in spec.roles:
                 raise TableError(f"column {shown(target)} cannot be the target: {spec.roles[target]}")
             if spec.model != "auto":
@@ -293,8 +294,14 @@ class TrainingFile:
         model.facts["rows_without_label"] = data.n_unlabelled
         aside = {**model.schema.set_aside, **spec.roles}
         model = replace(model, schema=replace(model.schema, set_aside=aside, **self.notation))
-        where = data.name if spec.test is None else source_name(spec.test)
-        return FittedFile(model, held_out, where, time.perf_counter() - started), train
+        return self.fitted(model, held_out, started), train
+
+    def fitted(
+        self, model: "TableModel", held_out: pa.Table | None, started: float, notes: Sequence[str] = ()
+    ) -> FittedFile:
+        """Return a model with the rows to evaluate it on."""
+        where = self.data.name if self.spec.test is None else source_name(self.spec.test)
+        return FittedFile(model, held_out, where, time.perf_counter() - started, tuple(notes))
 
     @property
     def groups(self) -> AnyArray | None:

@@ -22,19 +22,26 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray
-from demur.columns.frames import TableError, Values, check_names, did_you_mean, listed, plain_table, shown, vector_names
+from demur.columns.frames import (
+    TableError,
+    Values,
+    check_columns,
+    check_names,
+    listed,
+    plain_table,
+    shown,
+    vector_names,
+)
 from demur.columns.schema import Schema, as_type, kind_of_type
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
 from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
 
 __all__ = [
     "LabelledTable",
-    "ParquetFolder",
     "Source",
     "TableReader",
     "as_column",
     "check_classes",
-    "check_target",
     "class_texts",
     "label_type",
     "open_raw",
@@ -84,10 +91,8 @@ class TableReader:
 
     Parameters
     ----------
-    name : str
-        The name of the file in messages.
     content : CsvContent or ArrowContent
-        Its columns and rows.
+        Its name, columns and rows.
     close : callable
         Closes the file.
 
@@ -97,10 +102,8 @@ class TableReader:
         The columns in order with their types; None in a CSV file, whose types depend on the rows.
     """
 
-    def __init__(
-        self, name: str, content: "CsvContent | ArrowContent", close: Callable[[], None] = lambda: None
-    ) -> None:
-        self.name, self.columns, self._content, self._close = name, content.columns, content, close
+    def __init__(self, content: "CsvContent | ArrowContent", close: Callable[[], None] = lambda: None) -> None:
+        self.name, self.columns, self._content, self._close = content.name, content.columns, content, close
 
     @property
     def decimal(self) -> str | None:
@@ -162,9 +165,7 @@ class TableReader:
 
         A copy has the type that it has in the file; in a CSV file it is the text of the cells.
         """
-        missing = [name for name in (*columns, *copied) if name not in self.columns]
-        if missing:
-            raise TableError(f"{self.name} has no column {listed(missing)}: it has {listed(self.columns)}")
+        check_columns((*columns, *copied), self.columns, self.name)
         empty, rows = True, max(1, min(rows, _AT_ONCE // max(1, len(columns))))
         for batch, copies in self._content.chunks(columns, copied, rows):
             for start in range(0, batch.num_rows, rows):
@@ -340,48 +341,35 @@ def _from_start(stream: Any, name: str) -> tuple[bytes, BinaryIO]:
     return head, stream_of(itertools.chain([head], blocks))
 
 
-class ParquetFolder:
-    """The Parquet files in a folder and below, in order of name; folders named ``key=value`` are columns.
+def _parquet_folder(folder: Path) -> ArrowContent:
+    """Open the Parquet files in a folder and below, in order of name; folders named ``key=value`` are columns.
 
     Files whose name or folder starts with ``.`` or ``_`` are ignored.
-
-    Parameters
-    ----------
-    folder : Path
     """
+    import pyarrow.dataset as ds
 
-    def __init__(self, folder: Path) -> None:
-        import pyarrow.dataset as ds
+    name, found = folder.name or str(folder), [path for path in sorted(folder.rglob("*.parquet")) if path.is_file()]
+    paths = [p for p in found if not any(x.startswith((".", "_")) for x in p.relative_to(folder).parts)]
+    if not paths:
+        raise TableError(f"{shown(folder)} has no .parquet files: give a file, or a folder of Parquet files")
+    schemas = []
+    with _explained(name, "folder of Parquet files"):
+        files = ds.dataset([*map(str, paths)], format="parquet", partitioning="hive", partition_base_dir=str(folder))
+    for path, fragment in zip(paths, files.get_fragments(), strict=True):
+        with _explained(path.name, "Parquet file"):
+            schemas.append(fragment.physical_schema)
+        if different := set(schemas[-1].names) ^ set(schemas[0].names):
+            problem = f"{path.name} and {paths[0].name} in {name} have different columns"
+            raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
+    keys = pa.schema([field for field in files.schema if field.name not in schemas[0].names])
+    with _explained(name, "folder of Parquet files"):
+        schema = pa.unify_schemas([*schemas, keys], promote_options="permissive")
 
-        self.name = folder.name or str(folder)
-        found = [path for path in sorted(folder.rglob("*.parquet")) if path.is_file()]
-        self.paths = [p for p in found if not any(x.startswith((".", "_")) for x in p.relative_to(folder).parts)]
-        if not self.paths:
-            raise TableError(f"{shown(folder)} has no .parquet files: give a file, or a folder of Parquet files")
-        schemas, names = [], [str(path) for path in self.paths]
-        with _explained(self.name, "folder of Parquet files"):
-            files = ds.dataset(names, format="parquet", partitioning="hive", partition_base_dir=str(folder))
-        for path, fragment in zip(self.paths, files.get_fragments(), strict=True):
-            with _explained(path.name, "Parquet file"):
-                schemas.append(fragment.physical_schema)
-            if different := set(schemas[-1].names) ^ set(schemas[0].names):
-                problem = f"{path.name} and {self.paths[0].name} in {self.name} have different columns"
-                raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
-        keys = pa.schema([field for field in files.schema if field.name not in schemas[0].names])
-        with _explained(self.name, "folder of Parquet files"):
-            schema = pa.unify_schemas([*schemas, keys], promote_options="permissive")
-            self._files = ds.FileSystemDataset(list(files.get_fragments()), schema, files.format, files.filesystem)
+    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        options = {"schema": schema, "columns": names, "batch_size": rows, "batch_readahead": 1}
+        return itertools.chain.from_iterable(one.to_batches(**options) for one in files.get_fragments())
 
-    def reader(self, path: Path | None = None) -> TableReader:
-        """Return a reader of all files, or of one of them."""
-        chosen = [one for one in self._files.get_fragments() if path is None or one.path == str(path)]
-
-        def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-            options = {"schema": self._files.schema, "columns": names, "batch_size": rows, "batch_readahead": 1}
-            return itertools.chain.from_iterable(fragment.to_batches(**options) for fragment in chosen)
-
-        name = self.name if path is None else path.name
-        return TableReader(name, ArrowContent(name, self._files.schema, batches))
+    return ArrowContent(name, schema, batches)
 
 
 def open_table(
@@ -418,11 +406,11 @@ def open_table(
     (['size', 'kind'], {'size': [1.5]})
     """
     if isinstance(source, str | os.PathLike) and source != "-" and Path(source).is_dir():
-        return ParquetFolder(Path(source)).reader()
+        return TableReader(_parquet_folder(Path(source)))
     name, raw = source_name(source), open_raw(source)
     close = raw.close if isinstance(source, str | os.PathLike) and source != "-" else lambda: None
     try:
-        return TableReader(name, _content(raw, name, delimiter, decimal, dayfirst), close)
+        return TableReader(_content(raw, name, delimiter, decimal, dayfirst), close)
     except BaseException:
         close()
         raise
@@ -493,7 +481,7 @@ def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
     table, name = read_table(source), source_name(source)
     if table.num_columns == 1:
         table = table.rename_columns([target])
-    check_target(target, table.column_names, name)
+    check_columns([target], table.column_names, name, " with the labels")
     if table.num_rows != n_rows:
         raise TableError(
             f"{name} has {table.num_rows:,} labels for {n_rows:,} rows: give one for each row, and a header in CSV"
@@ -550,9 +538,8 @@ def read_labelled(
         extra = {name for name in allowed if name not in schema.names}
         there = {name: kind for name, kind in reader.columns.items() if name not in extra}
         schema.check(there, strict=strict, where=reader.name)
-        if target not in reader.columns and labels is None:
-            problem = f"{reader.name} has no column {shown(target)} with the labels: it has {listed(reader.columns)}"
-            raise TableError(f"{problem}; add it, or give a file with --labels")
+        if labels is None:
+            check_columns([target], reader.columns, reader.name, " with the labels")
         types = {name: type_ or pa.string() for name, type_ in reader.columns.items()} | schema.arrow_types()
         typed = labels is not None or reader.columns[target] is not None
         table = pa.Table.from_batches(list(reader.chunks(types)))
@@ -646,20 +633,6 @@ _MANY_CLASSES = 20
 """Number of classes up to which a table may have fewer than two rows per class on average."""
 
 
-def check_target(target: str, columns: Collection[str], where: str = "the table") -> None:
-    """Refuse a target that is not a column, and suggest a similar name.
-
-    Examples
-    --------
-    >>> check_target("clas", ["size", "class"])
-    Traceback (most recent call last):
-    demur.columns.frames.TableError: there is no column 'clas' to predict, did you mean 'class'?: ...
-    """
-    if target not in columns:
-        hint = did_you_mean(target, columns)
-        raise TableError(f"there is no column {shown(target)} to predict{hint}: {where} has {listed(columns)}")
-
-
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
     """The rows of a table that have a label, with their labels as text.
@@ -692,7 +665,7 @@ class LabelledTable:
     @classmethod
     def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
         """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
-        check_target(target, table.column_names, name)
+        check_columns([target], table.column_names, name, " to predict")
         label_type(table[target], target)  # refuses a column that cannot be a target
         labels = class_texts(table[target])
         known = np.array([label is not None for label in labels], dtype=bool)
