@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
 from demur.columns.frames import check_columns, listed
-from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
 from demur.metrics import Interval, RiskCoverage, area_intervals, mean_interval, proportion_interval, risk_interval
@@ -643,39 +642,24 @@ def _asking(
     return decision, asking
 
 
-def _one_cost(cost: float) -> float:
-    prices = check_cost(cost)
-    if prices.ndim:
-        raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
-    return float(prices)
+def _texts(values: ArrayLike) -> list[str | None]:
+    """Return labels as text; a list keeps its types, which NumPy would merge into text."""
+    return [label_text(one) for one in np.asarray(values, dtype=object).tolist()]
 
 
-def _class_codes(y: ArrayLike, classes: ArrayLike, outside: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+def _class_codes(labels: list[str | None], names: list[str | None], outside: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the position of each label among the K classes, and K where it is none of them."""
-    names, labels = _objects(classes), _objects(y)
     position = {name: code for code, name in enumerate(names)}
     if len(position) < len(names) or len(names) < 2:
         raise InputError(f"classes must be at least two distinct names, got {names[:10]}.")
-    if not labels or any(label is None or label != label for label in labels):
+    if not labels or None in labels:
         raise InputError("y must hold at least one label, and none that is missing (None or NaN).")
     codes = np.array([position.get(label, len(names)) for label in labels], dtype=np.int64)
-    if (codes == len(names)).all() and (outside is None or not outside.any()):
+    if (codes == len(names)).all() and not outside.any():
         raise InputError(
-            f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}; "
-            "check that labels and classes have the same type."
+            f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}."
         )
     return codes
-
-
-def _class_names(classes: ArrayLike) -> tuple[str, ...]:
-    """Return the classes as text for people: 1.0 is written 1."""
-    names = _objects(classes)
-    return tuple(str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in names)
-
-
-def _objects(values: ArrayLike) -> list[Any]:
-    """Return Python objects; a list keeps its types, which NumPy would merge into text."""
-    return list(np.asarray(values, dtype=object).tolist())
 
 
 def _checked(decision: Decision[Any], n_rows: int, n_classes: int) -> Decision[AnyArray]:
