@@ -33,7 +33,7 @@ from demur.tabular.evaluation_figures import (
     shares_in_words,
 )
 from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
-from demur.tabular.table_files import LabelledTable, class_texts
+from demur.tabular.table_files import LabelledTable, class_texts, label_text
 from demur.tabular.table_model import TableModel, answer_confidence
 
 __all__ = ["Case", "Evaluation", "evaluate_table"]
@@ -173,10 +173,10 @@ class Evaluation:
         **more
             Further fields of the class, such as ``rows`` and ``cost_adjustable``.
         """
-        price = None if cost is None else _one_cost(cost)
-        label = more.pop("out_of_scope", None)
-        outside = None if label is None else np.array([one == label for one in _objects(y)], dtype=bool)
-        true, names = _class_codes(y, classes, outside), _class_names(classes)
+        price, label = None if cost is None else float(check_cost(cost)), label_text(more.pop("out_of_scope", None))
+        labels, names = _texts(y), _texts(classes)
+        outside = np.array([one == label is not None for one in labels], dtype=bool)
+        true = _class_codes(labels, names, outside)
         found = _checked(decision, len(true), len(names))
         values = None if proba is None else check_proba(proba)
         if values is not None:
@@ -184,7 +184,8 @@ class Evaluation:
                 raise InputError(f"proba must have shape {(len(true), len(names))}, got {values.shape}.")
             more["top"] = _top(values, found.label)
         rows = more.pop("rows", None)
-        result = cls(names, true, found, price, rows=None if rows is None else pa.table(rows), outside=outside, **more)
+        more |= {"rows": None if rows is None else pa.table(rows), "outside": None if label is None else outside}
+        result = cls(tuple(map(str, names)), true, found, price, **more)
         if result.cost_adjustable and (price is None or (result.at(price).decision.reject != found.reject).any()):
             raise InputError(f"cost_adjustable=True needs decisions of Chow's rule at the cost, got cost {cost}.")
         return result
@@ -193,7 +194,7 @@ class Evaluation:
         """Return the evaluation of the same model at another cost, where the cost is adjustable."""
         if not self.cost_adjustable:
             raise InputError(f"these decisions do not follow the cost: fit or decide again for cost {cost:g}.")
-        price, old = _one_cost(cost), self.decision
+        price, old = float(check_cost(cost)), self.decision
         acceptance = chow_acceptance(old.confidence, np.asarray(price))
         new = Decision.from_acceptance(old.label, acceptance, old.confidence)
         return replace(self, cost=price, decision=replace(new, novel=old.novel, in_scope=old.in_scope))
@@ -441,9 +442,8 @@ class Evaluation:
             if one.n_rows and proportion_interval(one.n_right, one.n_rows, level).high < half
         ]
         if len(found) > 3:
-            return [
-                f"Fewer than half as many rows as of all are answered correctly of {listed(x.name for x in found)}."
-            ]
+            names = listed(one.name for one in found)
+            return [f"{len(found):,} classes have fewer than half as many correct answers as all rows: {names}."]
         return [
             f"Class {one.name}: {one.n_right:,} of {counted(one.n_rows, 'row', 'rows')} answered correctly, "
             f"{one.n_rejected:,} declined, {one.n_rows - one.n_rejected - one.n_right:,} answered wrongly."

@@ -23,7 +23,6 @@ from demur.tabular.table_files import LabelledTable, Source, check_classes, clas
 from demur.tabular.table_model import Reads, TableModel, free_label
 
 __all__ = [
-    "REFUSALS",
     "class_columns",
     "fit_answers",
     "fit_proba",
@@ -32,9 +31,6 @@ __all__ = [
     "schema_of_estimator",
     "wrap_estimator",
 ]
-
-REFUSALS = (ValueError, TypeError, AttributeError, KeyError, IndexError)
-"""Exceptions that estimators raise on values that they cannot take."""
 
 _MOST_ANSWERS = 1000
 """The most different answers that a model knows by name, to say which are new."""

@@ -17,6 +17,7 @@ from demur.array_types import AnyArray, ByName, Features
 from demur.columns.frames import TableError, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
+from demur.guarantees import RiskControl
 from demur.rules import CostMatrix, Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.table_files import (
@@ -173,15 +174,10 @@ class FitOptions:
         rule = self.rule if self.rule is None or isinstance(self.rule, Rule) else self.rule(classes)
         if self.risk_group is None:
             return rule
-        from sklearn.base import clone
-
-        from demur.guarantees import RiskControl
-
         if not isinstance(rule, RiskControl):
             raise InputError("risk_group is for a guarantee about the risk: give a RiskControl, or --max-risk.")
         texts = ["(none)" if text is None else text for text in class_texts(rows.rows[self.risk_group])]
-        grouped: Rule = clone(rule).set_params(groups=np.array(texts))
-        return grouped
+        return RiskControl(rule.target_risk, rule.delta, texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -430,24 +426,18 @@ def fit_table(
         from demur.tabular.expert_columns import ExpertColumns
 
         spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity, table.column_names))
-    known = np.array([label is not None for label in class_texts(table[target])])
-
-    def labelled(values: ArrayLike) -> AnyArray:
-        _check_groups(values, len(known))
-        found: AnyArray = np.asarray(values)[known]
-        return found
-
-    by_group = getattr(spec.rule, "groups", None)
-    if by_group is not None:
-        from sklearn.base import clone
-
-        spec = replace(spec, rule=clone(spec.rule).set_params(groups=labelled(by_group)))
-    return _fit_rows(data, spec, schema=schema, groups=None if groups is None else labelled(groups))
+    known = np.flatnonzero([label is not None for label in class_texts(table[target])])
+    for one in (groups, getattr(spec.rule, "groups", None)):
+        if one is not None and len(np.asarray(one)) != table.num_rows:
+            problem = f"there are {len(np.asarray(one)):,} groups for {table.num_rows:,} rows"
+            raise TableError(f"{problem}: give one for each row")
+    if isinstance(spec.rule, RiskControl):
+        spec = replace(spec, rule=spec.rule.of_rows(known))
+    return _fit_rows(data, spec, schema=schema, groups=_taken(groups, known))
 
 
-def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
-    if groups is not None and len(np.asarray(groups)) != n_rows:
-        raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
+def _taken(values: ArrayLike | None, rows: NDArray[np.int64]) -> AnyArray | None:
+    return None if values is None else np.asarray(values)[rows]
 
 
 def _fit_rows(
@@ -471,7 +461,6 @@ def _fit_rows(
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes} - {spec.out_of_scope})
     rule = spec.rule_for(data, known)
-    _check_groups(getattr(rule, "groups", None), len(data.labels))
 
     def learned(rows: pa.Table) -> Schema:
         return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles], text=spec.text)
@@ -572,7 +561,7 @@ class _Training:
         train = self._calibration_rows(given)
         numbered = hasattr(given, "outputs")
         classifier.set_params(reject_label=free_label(given.classes_ if numbered else self.labels))
-        classifier.fit(features[train], self.labels[train], **self._of("groups", self.groups, train))
+        classifier.fit(features[train], self.labels[train], groups=_taken(self.groups, train))
         if len(aside):
             self._fit_rule(classifier, features, None if novelty is None else novelty.novel(self.codes))
         if given is None:
@@ -585,9 +574,6 @@ class _Training:
             facts["calibrated_on"] = len(train)
         return TableModel(self.schema, classifier, facts=facts, reads=given.reads)
 
-    def _of(self, name: str, values: AnyArray | None, rows: NDArray[np.int64]) -> ByName:
-        return {} if values is None else {name: values[rows]}
-
     def _novelty(self) -> Any:
         from demur.estimators.splitting import blocks_of
         from demur.novelty import FEWEST_ROWS, Novelty
@@ -595,21 +581,21 @@ class _Training:
         rate, train = self.spec.novelty, self.parts.train
         if rate is None or (rate == "auto" and len(train) < FEWEST_ROWS):
             return None
-        blocks = blocks_of(self.codes[train], self.labels[train], **self._of("groups", self.groups, train))
+        blocks = blocks_of(self.codes[train], self.labels[train], _taken(self.groups, train))
         return Novelty(rate).fit(self.codes[train], self.schema.categorical, blocks.of_row)
 
     def _fit_rule(self, classifier: Any, features: NDArray[np.float64], novel: NDArray[np.bool_] | None) -> None:
         """Fit the rule on the rows set aside; ``novel`` rows are declined whatever the rule says."""
-        from sklearn.base import clone
-
         rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
-        of_rule = getattr(rule, "groups", None)
-        if of_rule is not None:
-            rule = clone(rule).set_params(groups=np.asarray(of_rule)[aside])
-        dependent = {**self._of("groups", self.groups, aside), **self._of("novel", novel, aside)}
-        copies = np.zeros(len(aside), dtype=bool) if copies is None else copies
-        classifier.set_params(rule=rule).fit_rule(features[aside], self.labels[aside], copies=copies, **dependent)
-        if of_rule is not None:  # a saved model does not tell which row was in which group
+        by_group = isinstance(rule, RiskControl) and rule.groups is not None
+        classifier.set_params(rule=rule.of_rows(aside) if isinstance(rule, RiskControl) else rule).fit_rule(
+            features[aside],
+            self.labels[aside],
+            _taken(self.groups, aside),
+            _taken(novel, aside),
+            np.zeros(len(aside), dtype=bool) if copies is None else copies,
+        )
+        if by_group:  # a saved model does not tell which row was in which group
             classifier.rule.groups = classifier.fitted_rule_.groups = None
 
     def _frozen(self, given: Any) -> tuple[Any, str | None]:

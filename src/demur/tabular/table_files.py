@@ -43,6 +43,7 @@ __all__ = [
     "as_column",
     "check_classes",
     "class_texts",
+    "label_text",
     "label_type",
     "open_raw",
     "open_table",
@@ -596,7 +597,7 @@ def class_texts(column: Values) -> NDArray[np.object_]:
     >>> class_texts(pa.chunked_array([[3.0, None, 2.5]])).tolist()
     ['3', None, '2.5']
     """
-    return np.array([_text(value) for value in _plain(column).to_pylist()], dtype=object)
+    return np.array([label_text(value) for value in _plain(column).to_pylist()], dtype=object)
 
 
 def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:
@@ -717,7 +718,14 @@ def _plain(column: Values) -> Values:
     return column
 
 
-def _text(value: object) -> str | None:
+def label_text(value: object) -> str | None:
+    """Return a label as text; None where it is missing.
+
+    Examples
+    --------
+    >>> label_text(3.0), label_text(True), label_text(float("nan"))
+    ('3', 'true', None)
+    """
     if value is None or value != value:
         return None
     if isinstance(value, bool):
