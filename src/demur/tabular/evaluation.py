@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
 from demur.columns.frames import check_columns, listed
+from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
 from demur.metrics import Interval, RiskCoverage, area_intervals, mean_interval, proportion_interval, risk_interval

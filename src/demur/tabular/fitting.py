@@ -765,6 +765,7 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: ND
 _MOST_ROWS = 5_000
 _FEWEST_OTHERS = 30
 """Rows outside of the largest class from which a column that tells all of them cannot be chance."""
+_LEAVES = 50
 _TOLERATED = 0.02
 """Wrong rows, as a share of those outside of the largest class, up to which a column counts as a leak."""
 
@@ -799,11 +800,19 @@ def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: S
     n_others = len(y) - np.bincount(y).max()
     if len(schema.columns) < 2 or n_others < _FEWEST_OTHERS:
         return []
-    tree, found = DecisionTreeClassifier(max_leaf_nodes=50, random_state=0), []
+    tree, found = DecisionTreeClassifier(max_leaf_nodes=_LEAVES, random_state=0), []
     known = np.where(np.abs(codes[some]) > LARGEST, np.nan, codes[some])
+    most = _TOLERATED * n_others
     for name, values in zip(schema.names, known.T, strict=True):
+        position = np.unique(values, return_inverse=True)[1]
+        counts = np.bincount(position * (y.max() + 1) + y, minlength=(position.max() + 1) * (y.max() + 1))
+        by_value = counts.reshape(-1, y.max() + 1)
+        # A tree that is nearly always right needs values with hardly more than one class each, in few runs of a class.
+        n_mixed, n_runs = len(y) - by_value.max(axis=1).sum(), np.count_nonzero(np.diff(by_value.argmax(axis=1)))
+        if n_mixed > 3 * most + 3 or n_runs > 2 * (_LEAVES + 3 * most):
+            continue
         n_wrong = int((cross_val_predict(tree, values[:, None], y, cv=KFold(2)) != y).sum())
-        if n_wrong <= _TOLERATED * n_others:
+        if n_wrong <= most:
             found.append(
                 f"column {shown(name)} alone tells the class of {1 - n_wrong / len(y):.1%} of the rows, which looks "
                 f"like a leak: if it is known only after the answer, leave it out with --drop {shown(name)}."
