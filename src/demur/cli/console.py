@@ -128,12 +128,12 @@ def load_table_model(path: Path | str, *, cascades: bool = False) -> "TableModel
     Cascades are refused, unless the command can use them.
     """
     from demur.deploy import load
-    from demur.tabular import CallsModel, TableModel
+    from demur.tabular import TableModel
 
     model = load(path)
-    if isinstance(model, CallsModel) and not cascades:
-        raise InputError(f"{path} holds a cascade of services: use it with demur predict, evaluate or serve.")
     if isinstance(model, TableModel):
+        if "decision" in model.answer_columns() and not cascades:
+            raise InputError(f"{path} holds a cascade of services: use it with demur predict, evaluate or serve.")
         return model
     from demur.tabular.external_models import schema_of_estimator
 

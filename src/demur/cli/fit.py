@@ -91,6 +91,7 @@ OutOfScopeShare = Annotated[
     float | None,
     DECISION(help="Expected share of rows in no class.", show_default="0.1 for text", callback=share(zero=True)),
 ]
+Units = Annotated[bool, DATA("--units/--no-units", help="Read 1.234,50 and 20 % as numbers.")]
 Model = Annotated[
     str | None,
     MODEL("--model", "-m", help="auto, text, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
@@ -131,6 +132,7 @@ def fit(
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
+    units: Units = True,
     model: Model = None,
     time_budget: TimeBudget = 90.0,
     novelty: Novelty = "auto",
@@ -236,7 +238,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["calls"] is not None:
         options = {name: given[name] for name in (*names, "human", "mistake", "budget")}
         return options | {"services": read_services(given["service"])}
-    names += ["labels", "risk_group", "dayfirst"]
+    names += ["labels", "risk_group", "dayfirst", "units"]
     if given["answers"] is not None:
         names += ["answer", "confidence"]
     elif given["proba"] is not None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.array_types import AnyArray, Features
+from demur.array_types import AnyArray, ByName, Features
 from demur.columns.frames import TableError, Values, as_table, check_columns, listed, plain_array, shown
 
 __all__ = ["LARGEST", "Column", "Kind", "Schema", "as_type", "kind_of_type", "no_such_value", "type_in_words"]
@@ -193,6 +193,8 @@ class Schema:
         The decimal sign of the CSV file that the table came from.
     dayfirst : bool or None
         Whether dates such as 1.2.2024 in it begin with the day; None if there were none.
+    numbers : dict of str to tuple of str
+        The columns of that file with numbers such as 1.234,50 or 20 %, and their notation.
 
     Examples
     --------
@@ -213,6 +215,7 @@ class Schema:
     remarks: Mapping[str, str] = field(default_factory=dict)
     decimal: str = "."
     dayfirst: bool | None = None
+    numbers: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
 
     @classmethod
     def learn(
@@ -314,6 +317,11 @@ class Schema:
         ('size',)
         """
         return replace(self, columns=tuple(column for column in self.columns if column.name != name))
+
+    def notation_with(self, given: Mapping[str, object]) -> ByName:
+        """Return how the file was written that the table came from, with other options where they are given."""
+        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": getattr(self, "numbers", {})}
+        return own | {name: value for name, value in given.items() if value is not None}
 
     @property
     def names(self) -> tuple[str, ...]:

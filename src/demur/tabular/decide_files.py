@@ -106,6 +106,8 @@ def decide_file(
 ) -> Decided:
     r"""Read rows, decide for each, and write the answers in the same order, in bounded memory.
 
+    A CSV file is written with the delimiter of the one that is read.
+
     Nothing is written unless the columns are those that the model was fitted on, and the file appears under its name
     only when it is complete.
 
@@ -140,20 +142,19 @@ def decide_file(
     inputs = [] if hasattr(source, "read") else [str(source)]
     writer = TableWriter(target, overwrite=overwrite, inputs=inputs, spreadsheet_safe=spreadsheet_safe)
     limits = _limits(model, options)
-    decimal = model.schema.decimal if options.decimal is None else options.decimal
-    dayfirst = model.schema.dayfirst if options.dayfirst is None else options.dayfirst
+    notation = model.schema.notation_with({"decimal": options.decimal, "dayfirst": options.dayfirst})
     with ExitStack() as stack:
         if options.review_budget is not None or limits:
             source = _to_be_read_twice(source, stack)
 
         def opened() -> TableReader:
-            reader = open_table(source, delimiter=options.delimiter, decimal=decimal, dayfirst=dayfirst)
-            return stack.enter_context(reader)
+            return stack.enter_context(open_table(source, delimiter=options.delimiter, **notation))
 
         reader, plan = opened(), _Plan()
         kept, rows, rejected = _checked(model, reader, options), 0, 0
         if options.review_budget is not None or limits:
             plan, reader = _plan(model, reader, options, limits), opened()
+        writer.delimiter = reader.delimiter
         stack.enter_context(writer)
         for batch in _decided(model, reader, kept, options, plan):
             writer.write(batch)

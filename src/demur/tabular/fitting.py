@@ -101,6 +101,8 @@ class FitOptions:
         The expected share of such rows.
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
+    units : bool, default=True
+        Whether text such as 1.234,50, 20 % and 169.5 cm is read as numbers. The notation is kept in the model.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
         For :func:`fit_proba`: as for :class:`~demur.RejectOption`.
     labels : path, optional
@@ -132,6 +134,7 @@ class FitOptions:
     delimiter: str | None = None
     decimal: str | None = None
     dayfirst: bool | None = None
+    units: bool = True
     calibration: str | None = "auto"
     labels: Source | None = None
     time_budget: float | None = 90.0
@@ -236,7 +239,8 @@ class TrainingFile:
     @classmethod
     def read(cls, path: Source, target: str, spec: FitOptions, *, outputs: bool = False) -> "TrainingFile":
         """Read a file, after its header was checked against the options; ``outputs`` are left in a NumPy file."""
-        with open_table(path, delimiter=spec.delimiter, decimal=spec.decimal, dayfirst=spec.dayfirst) as reader:
+        notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst, "numbers": None if spec.units else {}}
+        with open_table(path, delimiter=spec.delimiter, **notation) as reader:
             if spec.labels is None:
                 check_columns([target], reader.columns, reader.name, " to predict")
             if spec.experts is not None:
@@ -255,7 +259,7 @@ class TrainingFile:
                 check_model(spec.model)
             matrix = reader.matrix if outputs else None
             table = reader.read() if matrix is None else reader.read_others(matrix)
-            notation = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
+            notation = reader.notation
         if spec.labels is not None:
             labels = read_labels(spec.labels, target, table.num_rows if matrix is None else len(matrix))
             columns = table.drop_columns([name for name in labels.column_names if name in table.column_names])
