@@ -46,7 +46,7 @@ def test_the_summary_tells_the_story(fit, tmp_path):
     assert result.code == 0, result
     words = " ".join(result.text.split())
     assert "trained on 70 rows of 3 classes" in words
-    assert "2 rows without a label were left out." in words
+    assert "; 2 more without a label, left out." in words
     assert "'customer_id' is set aside: it looks like an identifier" in words
     assert "'country' is set aside: every value is 'NL'" in words
     assert "Trained logistic regression" in words
@@ -162,7 +162,7 @@ def test_other_rows_judge_it(fit, tmp_path):
     assert found["evaluation"]["n_unknown_labels"] == 0
     (tmp_path / "wrong.csv").write_text("size\n1\n")
     assert (
-        "wrong.csv has no column 'y'"
+        "there is no column 'y' with the labels (or give --labels): wrong.csv has 'size'"
         in fit(tmp_path / "train.csv", "--force", "--test", tmp_path / "wrong.csv").complaint
     )
 

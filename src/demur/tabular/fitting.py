@@ -431,13 +431,16 @@ def fit_table(
 
         spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity, table.column_names))
     known = np.flatnonzero([label is not None for label in class_texts(table[target])])
-    for one in (groups, getattr(spec.rule, "groups", None)):
-        if one is not None and len(np.asarray(one)) != table.num_rows:
-            problem = f"there are {len(np.asarray(one)):,} groups for {table.num_rows:,} rows"
-            raise TableError(f"{problem}: give one for each row")
+    _check_groups(groups, table.num_rows)
     if isinstance(spec.rule, RiskControl):
+        _check_groups(spec.rule.groups, table.num_rows)
         spec = replace(spec, rule=spec.rule.of_rows(known))
     return _fit_rows(data, spec, schema=schema, groups=_taken(groups, known))
+
+
+def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
+    if groups is not None and len(np.asarray(groups)) != n_rows:
+        raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
 
 
 def _taken(values: ArrayLike | None, rows: NDArray[np.int64]) -> AnyArray | None:
@@ -465,6 +468,7 @@ def _fit_rows(
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes} - {spec.out_of_scope})
     rule = spec.rule_for(data, known)
+    _check_groups(getattr(rule, "groups", None), len(data.labels))
 
     def learned(rows: pa.Table) -> Schema:
         return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles], text=spec.text)

@@ -527,7 +527,7 @@ def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
     table, name = read_table(source), source_name(source)
     if table.num_columns == 1:
         table = table.rename_columns([target])
-    check_columns([target], table.column_names, name, " with the labels")
+    check_columns([target], table.column_names, name, " with the labels (or give --labels)")
     if table.num_rows != n_rows:
         raise TableError(
             f"{name} has {table.num_rows:,} labels for {n_rows:,} rows: give one for each row, and a header in CSV"
@@ -582,7 +582,7 @@ def read_labelled(
         there = {name: kind for name, kind in reader.columns.items() if name not in extra}
         schema.check(there, strict=strict, where=reader.name)
         if labels is None:
-            check_columns([target], reader.columns, reader.name, " with the labels")
+            check_columns([target], reader.columns, reader.name, " with the labels (or give --labels)")
         types = {name: type_ or pa.string() for name, type_ in reader.columns.items()} | schema.arrow_types()
         types |= {target: pa.float64()} if target in schema.numbers else {}
         typed = target in schema.numbers or labels is not None or reader.columns[target] is not None
