@@ -148,7 +148,7 @@ def test_rows_may_be_a_table_of_arrow_or_columns_of_pandas():
 
 @pytest.mark.parametrize(
     ("classes", "y"),
-    [([3, 7], [3, 7, 9]), ([1.0, 2.0], [1, 2, 3]), ([False, True], [False, True, 2]), (["a", 1], ["a", 1, "1"])],
+    [([3, 7], [3, 7, 9]), ([1.0, 2.0], [1, 2, 3]), ([False, True], [False, True, 2]), (["a", 1], ["a", 1, "2"])],
 )
 def test_classes_of_any_kind(classes, y):
     result = Evaluation.of(y, Chow(0.2).decide([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]), classes=classes, cost=0.2)

@@ -22,8 +22,6 @@ from demur.cli.serve import serve
 from demur.cli.wrap import wrap
 from demur.errors import UserError
 
-__all__ = ["app", "main", "run"]
-
 app = typer.Typer(
     name="demur",
     help="Classifiers that decline to answer where declining costs less than a likely mistake.",

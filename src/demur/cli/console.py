@@ -22,24 +22,6 @@ if TYPE_CHECKING:
     from demur.metrics import Interval
     from demur.tabular import CallsEvaluation, Evaluation, TableModel
 
-__all__ = [
-    "about",
-    "check_free",
-    "check_new_model",
-    "console",
-    "is_watched",
-    "load_table_model",
-    "note",
-    "notes",
-    "print_evaluation",
-    "print_fit",
-    "print_json",
-    "print_table",
-    "say",
-    "share",
-    "warnings_as_notes",
-]
-
 console = Console(highlight=False, emoji=False)
 """Standard output."""
 

@@ -23,8 +23,6 @@ from demur.cli.options import (
 )
 from demur.errors import InputError
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     model: ModelFolder,

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from demur.rules import Rule
     from demur.tabular import CallsEvaluation, Evaluation, FittedFile
 
-__all__ = ["fit", "rule_of"]
-
 EXPERTS = panel("Experts")
 CASCADE = panel("Cascade")
 _EXCLUDES = {

@@ -10,38 +10,6 @@ import typer
 from demur.cli.console import share
 from demur.errors import InputError
 
-__all__ = [
-    "COMPUTING",
-    "DATA",
-    "DECISION",
-    "MODEL",
-    "OUTPUT",
-    "VALIDATION",
-    "AllowExtra",
-    "AsJson",
-    "Cost",
-    "Coverage",
-    "DayFirst",
-    "DecimalSign",
-    "Delimiter",
-    "Delta",
-    "Drop",
-    "Force",
-    "Labels",
-    "MaxRisk",
-    "ModelFolder",
-    "OtherCost",
-    "OutFolder",
-    "Prices",
-    "Report",
-    "TimeBudget",
-    "panel",
-    "read_expert_options",
-    "read_limits",
-    "read_prices",
-    "read_services",
-]
-
 
 def panel(name: str) -> Callable[..., Any]:
     """Return a function that declares an option in a panel of the help."""

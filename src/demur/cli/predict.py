@@ -22,8 +22,6 @@ from demur.cli.options import (
     read_prices,
 )
 
-__all__ = ["predict"]
-
 NewRows = Annotated[str, typer.Argument(help="Table of new rows, folder of Parquet files, or - for stdin.")]
 Output = Annotated[str, OUTPUT("--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.")]
 ReviewBudget = Annotated[

@@ -7,8 +7,6 @@ import typer
 from demur.cli.console import check_new_model, is_watched, load_table_model, print_json, say, share
 from demur.cli.options import DATA, AsJson, Delimiter, Force, ModelFolder, OutFolder, TimeBudget
 
-__all__ = ["refit"]
-
 
 def refit(
     model: ModelFolder,

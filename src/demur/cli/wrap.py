@@ -24,8 +24,6 @@ from demur.cli.options import (
 )
 from demur.errors import InputError
 
-__all__ = ["wrap"]
-
 
 def wrap(
     model: Annotated[Path, typer.Argument(help="Folder of a fitted classifier or pipeline, from demur.save.")],

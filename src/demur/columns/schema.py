@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -218,6 +218,29 @@ class Schema:
     numbers: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
 
     @classmethod
+    def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
+        """Use all columns of a table as features, even those that look useless.
+
+        Parameters
+        ----------
+        frame : pandas or polars DataFrame, pyarrow.Table, or array
+            Some rows as a model takes them. The more rows, the more values of its categories are known.
+        target : str, optional
+            The column with the labels, which is not a feature.
+        drop : names
+            Columns to leave out.
+
+        Examples
+        --------
+        >>> Schema.from_frame(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
+        ('id', 'pet')
+        >>> Schema.learn(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
+        ('pet',)
+        """
+        table = as_table(frame)
+        return cls.learn(table, target=target, keep=table.column_names, drop=drop)
+
+    @classmethod
     def learn(
         cls,
         table: pa.Table,
@@ -249,40 +272,6 @@ class Schema:
         check_columns([*([] if target is None else [target]), *keep, *drop, *text], table.column_names, "the table")
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
-        return cls._of(table, target, keep, drop, text)
-
-    @classmethod
-    def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
-        """Use all columns of a table as features, even those that look useless.
-
-        Parameters
-        ----------
-        frame : pandas or polars DataFrame, pyarrow.Table, or array
-            Some rows as a model takes them. The more rows, the more values of its categories are known.
-        target : str, optional
-            The column with the labels, which is not a feature.
-        drop : names
-            Columns to leave out.
-
-        Examples
-        --------
-        >>> Schema.from_frame(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
-        ('id', 'pet')
-        >>> Schema.learn(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
-        ('pet',)
-        """
-        table = as_table(frame)
-        return cls._of(table, target, table.column_names, drop)
-
-    @classmethod
-    def _of(
-        cls,
-        table: pa.Table,
-        target: str | None,
-        keep: Collection[str],
-        drop: Collection[str],
-        text: Collection[str] = (),
-    ) -> Self:
         columns: list[Column] = []
         aside: dict[str, str] = {}
         remarks: dict[str, str] = {}
@@ -307,16 +296,6 @@ class Schema:
             reasons = f" ({reasons})" if reasons else ""
             raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
         return cls(tuple(columns), target, aside, remarks)
-
-    def without(self, name: str) -> Self:
-        """Return the schema without one of its columns, if it has it.
-
-        Examples
-        --------
-        >>> Schema((Column("size", "number"), Column("pet", "category"))).without("pet").names
-        ('size',)
-        """
-        return replace(self, columns=tuple(column for column in self.columns if column.name != name))
 
     def notation_with(self, given: Mapping[str, object]) -> ByName:
         """Return how the file was written that the table came from, with other options where they are given."""

@@ -228,7 +228,7 @@ def fit_calls(
     model.facts.update(
         {
             "model": _CASCADE,
-            "model_in_words": model.explain(),
+            "model_in_words": f"a cascade (a{model.explain()[1:-1]})",
             "rows": int(whole.sum()),
             "classes": {name: int((own.labels[whole] == name).sum()) for name in cascade.classes_.tolist()},
             "rows_without_label": data.n_unlabelled,

@@ -50,7 +50,8 @@ def wrap_estimator(
         table = as_table(schema)
         schema = Schema.from_frame(table, target=target if target in table.column_names else None)
     name = target or schema.target or "class"
-    used, reads = _columns_for(estimator, schema.without(name))
+    features = tuple(column for column in schema.columns if column.name != name)
+    used, reads = _columns_for(estimator, replace(schema, columns=features))
     used, data, rows = replace(used, target=name), None, None
     if isinstance(_inner(estimator), TrainedNetwork):
         _inner(estimator).predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are

@@ -5,6 +5,7 @@ Modules that take seconds to import are imported after the options and the heade
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -166,11 +167,6 @@ class FitOptions:
     def in_scope(self, labels: NDArray[np.str_]) -> NDArray[np.str_]:
         """Return the labels that are classes."""
         return np.asarray(labels[labels != (self.out_of_scope or "")])
-
-    def scope_facts(self, labels: NDArray[np.str_]) -> ByName:
-        """Return the label of out-of-scope rows and their number, if there is such a label."""
-        label = self.out_of_scope
-        return {} if label is None else {"out_of_scope": {"label": label, "rows": int((labels == label).sum())}}
 
     def rule_for(self, rows: LabelledTable, classes: list[str]) -> Rule | None:
         """Return the rule for these classes, with the groups of these rows that a guarantee holds in."""
@@ -498,17 +494,16 @@ def _fit_rows(
             fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
         else:
             fitted = training.fit_with_rule(given)
-    counts = dict.fromkeys(fitted.classes.tolist(), 0)
-    names, sizes = np.unique(spec.in_scope(data.labels[parts.train]), return_counts=True)
-    counts |= dict(zip(names.tolist(), sizes.tolist(), strict=True))
-    facts = {
+    counts = Counter(data.labels[parts.train].tolist())
+    facts: ByName = {
         "model": spec.model if given is None else "given",
         "model_in_words": words,
         "rows": len(parts.train),
         "rows_for_the_rule": len(parts.aside),
-        "classes": counts,
+        "classes": {name: counts[name] for name in fitted.classes.tolist()},
     }
-    facts |= spec.scope_facts(data.labels[parts.train])
+    if spec.out_of_scope is not None:
+        facts["out_of_scope"] = {"label": spec.out_of_scope, "rows": counts[spec.out_of_scope]}
     kind = writable_type(fitted.classes, label_type(data.rows[data.target], data.target))
     return replace(fitted, label_type=kind, facts={**facts, **fitted.facts})
 
