@@ -221,12 +221,14 @@ def _print_calls(evaluation: "CallsEvaluation", where: str) -> None:
     """Print what a cascade costs next to single services and to all of them."""
     from demur.tabular.evaluation_figures import four_digits, percent
 
-    rows = []
+    headings, rows = ["", "spent", "wrong", "95 % interval", "asked"], []
+    if evaluation.payments[0].cost is not None:
+        headings.insert(3, "cost")
     for one in evaluation.payments:
-        cost = ["", ""] if one.cost is None else _interval(one.cost, four_digits)
-        asked = "" if one.name in ("cascade", "everybody") else percent(one.asked)
-        rows.append([_printable(one.name), *_interval(one.error, percent), four_digits(one.spent), *cost, asked])
-    print_table(f"Means per row {where}, with 95 % intervals", ("", "wrong", "", "spent", "cost", "", "asked"), rows)
+        cells = [_printable(one.name), four_digits(one.spent), *_interval(one.error, percent)]
+        cells[3:] = cells[3:] if one.cost is None else _interval(one.cost, four_digits)
+        rows.append([*cells, "" if one.name in ("cascade", "everybody") else percent(one.asked)])
+    print_table(f"Means per row {where}", headings, rows)
 
 
 def about(model: "TableModel", data: str) -> dict[str, str]:

@@ -74,7 +74,7 @@ _ONLY_WITH = {
     **{"calls": "service", "service": "calls", "human": "calls", "mistake": "calls", "budget": "calls"},
 }
 
-Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
+Data = Annotated[str | None, typer.Argument(help="CSV, Excel, JSON lines, Parquet or Arrow file, or -.")]
 Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
 Proba = Annotated[str | None, DATA(help="Table of probabilities.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
@@ -89,7 +89,7 @@ OutOfScopeShare = Annotated[
     float | None,
     DECISION(help="Expected share of rows in no class.", show_default="0.1 for text", callback=share(zero=True)),
 ]
-Units = Annotated[bool, DATA("--units/--no-units", help="Read 1.234,50 and 20 % as numbers.")]
+NoUnits = Annotated[bool, DATA("--no-units", help="Read '20 %' or '1.5 m' as text.")]
 Model = Annotated[
     str | None,
     MODEL("--model", "-m", help="auto, text, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
@@ -130,7 +130,7 @@ def fit(
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
-    units: Units = True,
+    no_units: NoUnits = False,
     model: Model = None,
     time_budget: TimeBudget = 90.0,
     novelty: Novelty = "auto",
@@ -175,7 +175,7 @@ def fit(
 
     Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 -o m/
 
-    Example: demur fit --answers llm.csv --answer label --confidence sure -t y -o m/
+    Example: demur fit --answers llm.csv --answer label --confidence sure -t y -o m
     """
     _fit(dict(locals()))
 
@@ -236,7 +236,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["calls"] is not None:
         options = {name: given[name] for name in (*names, "human", "mistake", "budget")}
         return options | {"services": read_services(given["service"])}
-    names += ["labels", "risk_group", "dayfirst", "units"]
+    names += ["labels", "risk_group", "dayfirst"]
     if given["answers"] is not None:
         names += ["answer", "confidence"]
     elif given["proba"] is not None:
@@ -245,6 +245,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         names += ["out_of_scope", "out_of_scope_share"]
     options = {name: given[name] for name in names}
     options |= {name: given[name] or () for name in ("keep", "drop", "text")}
+    options["units"] = not given["no_units"]
     options["cost"] = 0.2 if given["cost"] is None else given["cost"]
     options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
     if given["cost_matrix"] is not None:

@@ -63,7 +63,7 @@ AllowExtra = Annotated[bool, DATA("--allow-extra", help="Accept columns unknown 
 Delimiter = Annotated[str | None, DATA(help="Column delimiter.", show_default="detected")]
 
 DecimalSign = Annotated[str | None, DATA(help="Decimal separator.", show_default="detected")]
-DayFirst = Annotated[bool | None, DATA(help="Dates such as 1.2.2024 begin with the day.", show_default="detected")]
+DayFirst = Annotated[bool | None, DATA(help="Dates begin with the day.", show_default="detected")]
 
 
 def read_expert_options(texts: Sequence[str] | None) -> dict[str, tuple[str, float]]:

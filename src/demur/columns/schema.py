@@ -299,7 +299,7 @@ class Schema:
 
     def notation_with(self, given: Mapping[str, object]) -> ByName:
         """Return how the file was written that the table came from, with other options where they are given."""
-        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": getattr(self, "numbers", {})}
+        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": self.numbers}
         return own | {name: value for name, value in given.items() if value is not None}
 
     @property

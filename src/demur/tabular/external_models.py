@@ -422,11 +422,8 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, c
     """Return what a user should know about answers and labels that do not match, and empty cells."""
     from demur.estimators.answer_classifier import class_number
 
-    numbers = {label: number for number, label in enumerate(data.classes)}
+    numbers, notes = {label: number for number, label in enumerate(data.classes)}, []
     strange = [text for text in said if class_number(text, numbers) == len(numbers)]
-    answered = {class_number(text, numbers) for text in said}
-    never = [label for label, number in numbers.items() if number not in answered]
-    notes = []
     if n_samples > 1:
         what = "" if confidence is not None else ", and its share of them is the confidence"
         notes.append(f"the most frequent of {n_samples} samples is the answer{what}.")
@@ -435,8 +432,6 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, c
         notes.append(
             f"{times:,} of the answers are no label, such as {listed(strange[:5])}: rows of them are declined."
         )
-    if never:
-        notes.append(f"rows have the label {listed(never)}, which is never an answer.")
     if confidence is not None and (gaps := data.rows[confidence].null_count):
         notes.append(f"{gaps:,} rows have no confidence: their answers are judged together.")
     return notes
