@@ -409,7 +409,7 @@ def test_a_model_remembers_how_its_table_was_written(fit, demur, tmp_path):
     assert "row 1, holds '-1.5', which is not a number: pass --decimal ." in complaint
     for name, flags in (("other.csv", ()), ("american.csv", ("--no-dayfirst",))):
         again = demur("predict", tmp_path / "model", tmp_path / name, "--decimal", ".", *flags)
-        assert again.output == answers.output
+        assert again.output == answers.output.replace(b";", b",")
     evaluated = demur("evaluate", tmp_path / "model", data, "--json")
     assert evaluated.code == 0, evaluated
 

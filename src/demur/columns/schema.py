@@ -299,7 +299,8 @@ class Schema:
 
     def notation_with(self, given: Mapping[str, object]) -> ByName:
         """Return how the file was written that the table came from, with other options where they are given."""
-        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": self.numbers}
+        # A model that was saved before this field existed does not have it.
+        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": getattr(self, "numbers", {})}
         return own | {name: value for name, value in given.items() if value is not None}
 
     @property

@@ -584,8 +584,8 @@ def read_labelled(
         if labels is None:
             check_columns([target], reader.columns, reader.name, " with the labels (or give --labels)")
         types = {name: type_ or pa.string() for name, type_ in reader.columns.items()} | schema.arrow_types()
-        types |= {target: pa.float64()} if target in schema.numbers else {}
-        typed = target in schema.numbers or labels is not None or reader.columns[target] is not None
+        types |= {target: pa.float64()} if target in notation["numbers"] else {}
+        typed = target in notation["numbers"] or labels is not None or reader.columns[target] is not None
         table = pa.Table.from_batches(list(reader.chunks(types)))
     if labels is not None:
         given = read_labels(labels, target, table.num_rows)
