@@ -255,13 +255,13 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["proba"] is not None:
         calibration = given["calibration"] or "auto"
         return options | {"kind": given["proba_kind"], "calibration": None if calibration == "none" else calibration}
-    limits = read_limits(given["capacity"])
+    limits = read_limits(given["capacity"]) if given["capacity"] else {}
     return options | {
         "model": given["model"] or "auto",
         "novelty": _novelty_rate(given["novelty"]),
         "time_budget": given["time_budget"] or None,
         "verbose": int(is_watched()),
-        "experts": read_expert_options(given["expert"]) or None,
+        "experts": read_expert_options(given["expert"]) if given["expert"] else None,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
 
