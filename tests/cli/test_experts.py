@@ -214,7 +214,7 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
         (["--expert", "model=nurse_says:0.1"], "cannot be called 'model'"),
         (
             ["--expert", "a=nurse_says:0.1", "--expert", "a=cons_says:0.2"],
-            "once for each expert, got 'a=cons_says:0.2'",
+            "once for each name, got 'a=cons_says:0.2'",
         ),
         (
             ["--expert", "a=nurse_says:0.1", "--expert", "b=nurse_says:0.2"],

@@ -201,7 +201,7 @@ def test_commands(folder):
         rest = words[1:] or (folder / "test.csv", "--state", folder / "state.json")
         assert "holds a cascade of services" in demur(words[0], folder / "model", *rest)
     for more, message in (
-        (("--force",), "--calls needs --mistake"),
+        (("--force",), "give either mistake (--mistake)"),
         (("--force", "--mistake", 1, "--budget", 1), "--mistake and --budget cannot be given together"),
         (("--force", "--mistake", 1, "--cost", 0.1), "--calls and --cost cannot be given together"),
     ):

@@ -98,7 +98,7 @@ def share(*, zero: bool = False, one: bool = False) -> Callable[[typer.CallbackP
         if value is None or 0 < value < 1 or (zero and value == 0) or (one and value == 1):
             return value
         bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
-        hint = f"did you mean {value / 100:g}?" if 1 < value < 100 or value in (1, 100) else "give a fraction."
+        hint = f"did you mean {value / 100:g}?" if 1 <= value <= 100 else "give a fraction."
         raise InputError(f"{option.opts[0]} must be a number {bounds}, got {value:g}: {hint}")
 
     return check

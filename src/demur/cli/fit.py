@@ -57,8 +57,8 @@ _EXCLUDES = {
     "expert": ("out_of_scope", "out_of_scope_share", "cost", "coverage", "max_risk", "cost_matrix"),
     "cost_matrix": ("cost", "coverage", "max_risk"),
     "calls": (
-        *("data", "proba", "answers", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix"),
-        *("dayfirst", "keep", "drop", "report", "labels"),
+        *("data", "proba", "answers", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix", "dayfirst"),
+        *("keep", "drop", "report", "labels"),
     ),
     "mistake": ("budget",),
 }
@@ -220,8 +220,6 @@ def _check(given: Mapping[str, Any]) -> None:
         raise InputError(
             "there is nothing to learn from: give a table, as in demur fit data.csv, --proba or --answers."
         )
-    if given["calls"] is not None and given["mistake"] is None and given["budget"] is None:
-        raise InputError("--calls needs --mistake, the cost of a mistake, or --budget, the mean spending per row.")
     if not given["target"] and given["labels"] is None:
         raise InputError("there is nothing to predict: name the column with --target, or give a file with --labels.")
     if given["report"] is not None:

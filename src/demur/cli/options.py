@@ -27,26 +27,9 @@ Report = Annotated[Path | None, OUTPUT(help="HTML report to write.")]
 Force = Annotated[bool, OUTPUT("--force", help="Replace an existing model or file.")]
 AsJson = Annotated[bool, OUTPUT("--json", help="Print JSON.")]
 
-Cost = Annotated[
-    float | None,
-    DECISION(
-        "--cost",
-        "-c",
-        help="Cost of declining; a mistake costs 1.",
-        show_default="0.2",
-        callback=share(zero=True),
-    ),
-]
-OtherCost = Annotated[
-    float | None,
-    DECISION(
-        "--cost",
-        "-c",
-        help="Cost of declining, without a refit.",
-        show_default="the model's",
-        callback=share(zero=True),
-    ),
-]
+_COST = partial(DECISION, "--cost", "-c", callback=share(zero=True))
+Cost = Annotated[float | None, _COST(help="Cost of declining; a mistake costs 1.", show_default="0.2")]
+OtherCost = Annotated[float | None, _COST(help="Cost of declining, without a refit.", show_default="the model's")]
 Prices = Annotated[
     list[str] | None,
     DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
@@ -139,8 +122,7 @@ def _pairs(
     for text in texts or ():
         name, equals, rest = (part.strip() for part in text.partition("="))
         if not equals or not name or name in names:
-            whom = "service" if option == "--service" else "expert"
-            raise InputError(f"{option} must be {form}, once for each {whom}, got {text!r}.")
+            raise InputError(f"{option} must be {form}, once for each name, got {text!r}.")
         names.add(name)
         yield name, rest
 

@@ -53,8 +53,6 @@ def wrap(
     """
     check_new_model(out, force)
     rule = rule_of(cost, coverage, max_risk, delta)
-    if rule is not None and not calibrate:
-        raise InputError("--coverage and --max-risk need labelled rows: give --calibrate and a table with labels.")
     from demur.columns import Schema
     from demur.deploy import load, save
     from demur.tabular import TableModel, open_table

@@ -208,7 +208,7 @@ def fit_calls(
     """
     started = time.perf_counter()
     if (mistake is None) == (budget is None):
-        raise InputError("give either mistake, the cost of a mistake, or budget, the amount to spend per row.")
+        raise InputError("give either mistake (--mistake), the cost of a mistake, or budget, the mean to spend.")
     file = TrainingFile.read(path, target, FitOptions(**options))
     data, columns = file.data, {name: ServiceColumns(*one) for name, one in services.items()}
     schema = _schema(file, columns)

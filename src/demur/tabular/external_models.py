@@ -227,7 +227,7 @@ def _with_reject_option(
     if labels is not None:
         return option.fit(rows, _as_classes(labels, classes))
     if rule is not None and rule.needs_fit:
-        raise InputError(f"{type(rule).__name__} is fitted on labelled rows: give some that are new to the model.")
+        raise InputError(f"{type(rule).__name__} is fitted on labelled rows: give some new ones (--calibrate).")
     # What fit does without any rows: only the classes are known.
     option._check_parameters()
     option.estimator_, option.classes_ = option.estimator, classes

@@ -183,16 +183,15 @@ def _states(evaluation: Evaluation, grid: Floats) -> list[dict[str, Any]]:
     """Return what the page says at each cost: headline, large figures, and the markers of both charts in values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
-        return [_state(evaluation.at(cost), cost) for cost in grid.tolist()]
-
-
-def _state(moved: Evaluation, cost: float) -> dict[str, Any]:
-    return {
-        "cost": cost_words(cost),
-        "headline": unbroken(moved.headline()),
-        "tiles": [[name, *_tile(name, found)[1:]] for name, found in moved.answer_figures.items()],
-        "markers": [(moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk)],
-    }
+        return [
+            {
+                "cost": cost_words(cost),
+                "headline": unbroken(moved.headline()),
+                "tiles": [[name, *_tile(name, found)[1:]] for name, found in moved.answer_figures.items()],
+                "markers": [(moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk)],
+            }
+            for cost, moved in ((cost, evaluation.at(cost)) for cost in grid.tolist())
+        ]
 
 
 def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
