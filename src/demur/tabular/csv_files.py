@@ -467,7 +467,7 @@ def notation_of(
     if parts is None:
         return None, ""
     before, after = parts[1], (parts[2] or "").strip()
-    found = []
+    found: list[Numbers] = []
     for sign in (decimal,) if decimal else (".", ","):
         ways = ((before, thousands, sign, after) for thousands in _THOUSANDS if thousands != sign)
         found += itertools.islice((way for way in ways if _all_match(text, _pattern(*way))), 1)
