@@ -151,7 +151,7 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     say(f"  Classes and their rows: {named}{more}.")
     if len(sentences) > _MOST_NOTES:
         names = [*model.schema.remarks, *model.schema.set_aside][_MOST_NOTES - 1 :]
-        sentences[_MOST_NOTES:] = [f"Also set aside or converted: {', '.join(map(shown, names))}."]
+        sentences[_MOST_NOTES:] = [f"Also not used or converted: {', '.join(map(shown, names))}."]
     for sentence in sentences:
         say(f"  {sentence}")
     say(f"\nTrained {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
@@ -194,7 +194,7 @@ def _print_figures(evaluation: "Evaluation", where: str) -> None:
             continue
         figure = FIGURES[name]
         rows.append([figure.title, *_interval(found, figure.write), figure.meaning])
-    print_table(f"How it does {where}", ("", "value", "95 % interval", ""), rows)
+    print_table(f"Results {where}", ("", "value", "95 % interval", ""), rows)
     if evaluation.group is not None:
         rows = [
             [
@@ -236,7 +236,7 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
     facts = model.facts
     trained = {"Trained on": f"{facts['rows']:,} rows"} if "rows" in facts else {}
     made = {"Model": facts.get("model_in_words", "a model"), **trained}
-    return {**made, "Judged on": data, "Date": datetime.date.today().isoformat()}
+    return {**made, "Evaluated on": data, "Date": datetime.date.today().isoformat()}
 
 
 def _interval(found: "Interval", write: Callable[[float], str]) -> list[str]:

@@ -29,7 +29,7 @@ AsJson = Annotated[bool, OUTPUT("--json", help="Print JSON.")]
 
 _COST = partial(DECISION, "--cost", "-c", callback=share(zero=True))
 Cost = Annotated[float | None, _COST(help="Cost of declining; a mistake costs 1.", show_default="0.2")]
-OtherCost = Annotated[float | None, _COST(help="Cost of declining, without a refit.", show_default="the model's")]
+OtherCost = Annotated[float | None, _COST(help="Another cost of declining; no refit.", show_default="the model's")]
 Prices = Annotated[
     list[str] | None,
     DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
@@ -131,4 +131,4 @@ def _number(option: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"{option} ends in {text!r}, which is not a number.") from None
+        raise InputError(f"{option}: {text!r} is not a number.") from None

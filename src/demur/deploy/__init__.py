@@ -1,4 +1,4 @@
-"""What happens to a fitted model: model folders, ONNX graphs, an HTTP service, a monitor.
+"""Deployment of fitted models: model folders, ONNX graphs, an HTTP service, a monitor.
 
 Every name is imported on first use. ``__init__.pyi`` beside this file is the list of public names.
 """
