@@ -240,7 +240,7 @@ def fit_calls(
 
 def _answered_by_all(said: NDArray[np.object_], where: str) -> NDArray[np.bool_]:
     """Return which rows have an answer of every service."""
-    whole: NDArray[np.bool_] = given_answers(said).all(axis=1)
+    whole = np.asarray(given_answers(said).all(axis=1))
     if not whole.any():
         raise TableError(f"no row of {where} has an answer of every service: ask all services about some rows")
     return whole
