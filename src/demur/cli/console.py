@@ -190,10 +190,9 @@ def _print_figures(evaluation: "Evaluation", where: str) -> None:
 
     rows = []
     for name, found in evaluation.figures.items():
-        if name in _IN_THE_REPORT:
-            continue
-        figure = FIGURES[name]
-        rows.append([figure.title, *_interval(found, figure.write), figure.meaning])
+        if name not in _IN_THE_REPORT:
+            figure = FIGURES[name]
+            rows.append([figure.title, *_interval(found, figure.write), figure.meaning])
     print_table(f"Results {where}", ("", "value", "95 % interval", ""), rows)
     if evaluation.group is not None:
         rows = [
