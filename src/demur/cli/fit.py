@@ -256,7 +256,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
         "model": given["model"] or "auto",
         "novelty": _novelty_rate(given["novelty"]),
         "time_budget": given["time_budget"] or None,
-        "verbose": int(is_watched()),
+        "verbose": is_watched(),
         "experts": read_expert_options(given["expert"]) if given["expert"] else None,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }

@@ -36,7 +36,7 @@ def refit(
     tables = [
         read_labelled(name, fitted.schema, classes, delimiter=delimiter, strict=False) for name in (data, reviewed)
     ]
-    found = refit_table(fitted, *tables, audit=audit, time_budget=time_budget or None, verbose=int(is_watched()))
+    found = refit_table(fitted, *tables, audit=audit, time_budget=time_budget or None, verbose=is_watched())
     save(found.model, out, overwrite=force)
     if as_json:
         counts = {"trained": found.n_trained, "declined": found.n_declined, "audited": found.n_audited}
