@@ -266,7 +266,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         y : array-like of shape (n_rows,)
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_rows,), optional
-            Multiplies the loss of each row; a weight of 0 is no row.
+            Multiplies the loss of each row; rows of weight 0 are ignored.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine) are either all trained on or all held out.
         """
@@ -361,7 +361,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         Parameters
         ----------
         found : FoldNetworks
-            Their probabilities stay as they are: whoever cross-fits calibrates.
+            Their probabilities are not calibrated: the caller, which cross-fits, does that.
         n_features, n_classes : int
         """
         self.classes_, self.n_features_in_ = np.arange(n_classes), n_features
