@@ -142,6 +142,11 @@ def test_two_rows_are_too_few(fit, tmp_path):
     assert "2 different values in 2 rows" in complaint
 
 
+def test_an_out_of_scope_label_that_no_row_has_is_noted(fit, data):
+    result = fit(data, "--out-of-scope", "dogs")
+    assert "no row has the out-of-scope label 'dogs', did you mean 'dog'?" in " ".join(result.errors.split())
+
+
 def test_without_held_out_rows_there_is_no_evaluation(fit, data, tmp_path):
     result = fit(data, "--holdout", "0")
     assert result.code == 0

@@ -737,6 +737,9 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: ND
         notes += [] if equal is None else [equal]
     else:
         notes.append(f"the rows of each group of {spec.group_split} stay on one side of every split.")
+    label = spec.out_of_scope
+    if label is not None and label not in data.classes:
+        notes.append(f"no row has the out-of-scope label {shown(label)}{did_you_mean(label, data.classes) or '.'}")
     for name, found in fitted.model.facts.get("answers", {}).items():
         if found["right"] == found["answers"]:
             notes.append(
