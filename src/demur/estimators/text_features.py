@@ -35,14 +35,15 @@ _ROWS_PER_AXIS = 10
 """Training texts for each axis; with few more texts than axes, the axes would fit these texts and no others."""
 
 
-def _beginning(text: str) -> str:
-    return text[:_MOST_CHARACTERS].lower()
-
-
 _PARTS: tuple[dict[str, Any], ...] = (
     {"ngram_range": (1, 2)},
-    {"ngram_range": (2, 5), "analyzer": "char_wb", "preprocessor": _beginning},
+    {"ngram_range": (2, 5), "analyzer": "char_wb"},
 )
+
+
+def _read(texts: Texts) -> tuple[Any, Any]:
+    """Return what words and what characters are taken from."""
+    return texts, [text[:_MOST_CHARACTERS] for text in texts]
 
 
 def _vectorizer(**settings: Any) -> TfidfVectorizer:
@@ -64,13 +65,14 @@ class Ngrams:
         words, characters = (_vectorizer(max_features=_MOST_TERMS, **part) for part in _PARTS)
         characters.set_params(min_df=2 if len(texts) >= _MANY_ROWS else 1)
         self.parts_ = (words, characters)
-        for part in self.parts_:
-            part.fit([*texts, "text", "text"])  # a table of empty texts has n-grams as well
+        for part, read in zip(self.parts_, _read(texts), strict=True):
+            part.fit([*read, "text", "text"])  # a table of empty texts has n-grams as well
         return self
 
     def transform(self, texts: Texts) -> sparse.csr_matrix:
         """Return the weights, a row for each text."""
-        return sparse.csr_matrix(sparse.hstack([part.transform(texts) for part in self.parts_], format="csr"))
+        found = [part.transform(read) for part, read in zip(self.parts_, _read(texts), strict=True)]
+        return sparse.csr_matrix(sparse.hstack(found, format="csr"))
 
     def __getstate__(self) -> dict[str, Any]:
         # An archive stores arrays well, and a dictionary of 50,000 terms badly.
