@@ -188,7 +188,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         The networks that predict.
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
-        out, or a network had stopped. None for a plain perceptron. :class:`~demur.metrics.LossCurveDisplay` draws them.
+        out, or a network had stopped. None for a plain perceptron.
     known_rows_ : KnownRows or None
         The detector of out-of-distribution rows.
     equal_rows_ : int

@@ -20,13 +20,12 @@ class LossModule(nn.Module):
     def __init__(
         self,
         loss: Loss,
-        *,
-        cost: Hyper | None = None,
-        reduction: str = "mean",
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        class_weight: object = None,
-        class_dim: int = 1,
+        cost: Hyper | None,
+        reduction: str,
+        ignore_index: int,
+        label_smoothing: float,
+        class_weight: object,
+        class_dim: int,
     ) -> None:
         super().__init__()
         if loss.trained_for_cost or cost is not None:
