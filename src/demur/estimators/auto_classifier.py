@@ -311,10 +311,15 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def _blend(self, search: CandidateSearch, wanted: Sequence[CandidateModel], encoded: Encoded) -> None:
         fitted = search.run(wanted)
         rows, weight = search.held_out_rows, search.held_out_weight
-        # Of networks a row shows the one that has not seen it. For text their ensemble is much better than that.
-        prior = 2.0 if encoded.texts is None else max(2.0, len(rows) / len(fitted))
-        weights = mixture_weights([one.true_class for one in fitted], weight, prior)
-        members = [(one, share) for one, share in zip(fitted, weights, strict=True) if share]
+        of_truth = [one.true_class for one in fitted]
+        weights = np.array(mixture_weights(of_truth, weight))
+        if encoded.texts is not None:
+            # Of networks a row shows the one that has not seen it. For text their ensemble is much better than that, so
+            # that the models that improve the blend get half of equal shares.
+            kept = np.flatnonzero(weights)
+            weights[kept] = mixture_weights([of_truth[k] for k in kept], weight, len(rows) / len(kept))
+        shares = weights.tolist()
+        members = [(one, share) for one, share in zip(fitted, shares, strict=True) if share]
         mixture = sum(share * one.proba for one, share in members)
         self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
@@ -330,7 +335,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.weights_ = tuple(share for _, share in members)
         self.scalings_ = tuple(one.scaling for one, _ in members)
         self.views_ = tuple(one.candidate.view for one, _ in members)
-        reports = {one.candidate.name: one.report(share, weight) for one, share in zip(fitted, weights, strict=True)}
+        reports = {one.candidate.name: one.report(share, weight) for one, share in zip(fitted, shares, strict=True)}
         left_out = {one.name: Tried(one.name, 0.0, None, None, 0.0, "left out: no time was left") for one in wanted}
         self.tried_ = tuple((left_out | reports).values())
 
