@@ -324,7 +324,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
         warn_if_uninformative(self.held_out_proba_, search.y[rows], weight)
-        self.dense_ = dense_view(self.encoding_.categorical, search.task.n_text).fit(search.codes)
+        self.dense_: Any = None  # a dense view of text alone stays as it is
+        if search.task.n_other:
+            self.dense_ = dense_view(self.encoding_.categorical, search.task.n_text).fit(search.codes)
         self.numbers_ = search.numbers
         self.beside_text_ = search.other_view(np.arange(len(search.y))) if encoded.texts is not None else None
         views = self._views(encoded, {one.candidate.view for one, _ in members if one.model is None})
