@@ -236,7 +236,7 @@ def test_the_temperature_scales_with_the_logits(exponent, seed):
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
-def test_logits_of_any_scale_are_answered_alike(scale):
+def test_the_scale_of_logits_does_not_matter(scale):
     logits, y = logits_sample(4000)
     proba = TemperatureScaling(from_logits=True).fit(scale * logits, y).transform(scale * logits)
     decision = Chow(0.2).decide(proba)

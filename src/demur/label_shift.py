@@ -80,7 +80,7 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     n_rows_ : int
         The number of unlabelled rows.
     p_value_ : float
-        Of the likelihood-ratio test that nothing has shifted.
+        p-value of the likelihood-ratio test that nothing has shifted.
 
     References
     ----------
@@ -107,7 +107,7 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         proba : array of shape (n, n_classes)
             Calibrated probabilities of the new rows, as the model gives them.
         y : ignored
-            The rows have no labels; here so that all calibrators are called alike.
+            Not used; present so that all calibrators have the same signature.
 
         Warns
         -----

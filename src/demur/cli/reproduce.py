@@ -60,7 +60,7 @@ def reproduce(
     Example: demur reproduce all --quick
     """
     if records_only and tables_only:
-        raise InputError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
+        raise InputError("--records-only and --tables-only exclude each other: give only one of them.")
     some, named = ([name.strip() for name in text.split(",") if name.strip()] for text in (problems, methods))
     from demur.paper.experiments import chosen_experiments, parse_settings, restrict, with_losses
     from demur.paper.figures import check_matplotlib

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def system_accuracy(y_true: ArrayLike, y_system: ArrayLike, confidence_level: float = 0.95) -> Interval:
-    """Return the share of rows on which the system's final answer is right, whoever gave it, with its interval.
+    """Return the share of rows on which the final answer, of the model or an expert, is right, with its interval.
 
     Parameters
     ----------
@@ -60,15 +60,15 @@ def expert_load(ask: ArrayLike, n_experts: int, confidence_level: float = 0.95) 
 class DeferralCurve:
     """Accuracy of model and expert together when the least certain share of the rows is asked about.
 
-    Made by :meth:`from_confidence`. Rows of equal confidence cannot be told apart and are asked about together: one
-    point for each distinct confidence, and none depends on the order of the rows.
+    Made by :meth:`from_confidence`. Rows of equal confidence cannot be separated by a threshold, so they are asked
+    about together: one point for each distinct confidence, and none depends on the order of the rows.
 
     Parameters
     ----------
     deferred : array
         The share of rows that are asked about, ascending from 0 to 1.
     accuracy : array
-        Of the system, at each share.
+        Accuracy of the system at each share.
     area : float
         Under the curve, whose points are joined by straight lines: the mean accuracy over all shares.
 

@@ -127,7 +127,7 @@ def read_experts(experts: Any) -> dict[str, Expert]:
             f'experts must be a mapping from names to prices, such as {{"nurse": 0.05}}, got {experts!r}.'
         )
     if MODEL in experts:
-        raise InputError(f"an expert cannot be called {MODEL!r}, the word for the classifier itself; rename it.")
+        raise InputError(f"an expert cannot be called {MODEL!r}, the name of the classifier itself; rename it.")
     return {
         name: one if isinstance(one, Expert) else Expert(float(_numbers(f"the price of {name!r}", one, ())))
         for name, one in experts.items()
@@ -135,7 +135,7 @@ def read_experts(experts: Any) -> dict[str, Expert]:
 
 
 def check_names(experts: Mapping[str, Expert], classes: AnyArray) -> None:
-    """Refuse an expert who is named like a class: whether a name is an answer or somebody to ask must be clear.
+    """Refuse an expert who is named like a class, since a name must be either an answer or an expert.
 
     Examples
     --------
@@ -454,7 +454,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
     @property
     def why_cost_fixed(self) -> str | None:
-        """Why there is no one cost to change, in words."""
+        """Why there is no single cost to change, in words."""
         return "it asks experts, each at a price of its own; change those prices instead"
 
     @property
@@ -465,7 +465,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     def explain(self) -> str | None:
         """Say in words who can be asked, and at which price."""
         asked = ", ".join(f"{name} at {one.price:g}" for name, one in read_experts(self.experts).items())
-        return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
+        return f"Each row goes where the expected cost is lowest: the model itself, or {asked}; a mistake costs 1."
 
     def _priced(self) -> dict[str, Expert]:
         """Return the experts at the prices of today: those of the parameter, if the names are the same."""
@@ -492,7 +492,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return decision if capacity is None else capacity.assign(decision, list(self.experts_))
 
     def _best(self, proba: Floats, worth: Floats) -> Decision[AnyArray]:
-        """Take the action of largest worth, on one scale for classes and experts; ties ask, equal experts by name."""
+        """Take the action of largest value, on one scale for classes and experts; in a tie the first expert by name."""
         by_name = np.argsort(list(self.experts_), kind="stable")
         best = by_name[worth[:, by_name].argmax(axis=1)]
         acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]

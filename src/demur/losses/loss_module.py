@@ -1,4 +1,4 @@
-"""A loss as a torch module with a reduction, for training loops of one's own."""
+"""A loss as a torch module with a reduction, for custom training loops."""
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +47,7 @@ class LossModule(nn.Module):
         self.register_buffer("class_weight", weight)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the reduced loss; only types and shapes are checked, so that a GPU is not waited for."""
+        """Return the reduced loss; only types and shapes are checked, to avoid waiting for a GPU."""
         scores = self._classes_last(scores)
         is_soft = y.is_floating_point()
         target = self._classes_last(y) if is_soft else y.long()
@@ -79,7 +79,7 @@ class LossModule(nn.Module):
         if values.ndim < 2:
             return values
         if not -values.ndim <= self.class_dim < values.ndim:
-            raise InputError(f"class_dim={self.class_dim} is no axis of a tensor of shape {tuple(values.shape)}.")
+            raise InputError(f"class_dim={self.class_dim} is not an axis of a tensor of shape {tuple(values.shape)}.")
         return values.movedim(self.class_dim, -1)
 
     def _each(self, scores: Tensor, target: Tensor, is_soft: bool) -> tuple[Tensor, Tensor | int]:

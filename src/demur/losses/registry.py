@@ -1,4 +1,4 @@
-"""The registry: the one list of losses, from which tests, command line, docs and experiments read.
+"""The registry of losses, which the estimators, the command line, tests, docs and experiments read.
 
 A loss that is not on the list is found by its file, and a plain function becomes a :class:`FunctionLoss`.
 """
