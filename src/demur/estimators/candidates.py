@@ -577,7 +577,8 @@ class CandidateSearch:
                 self.codes[self.folds[fold][0]]
             )
         dense = self._dense_of_fold[fold]
-        return tuple(np.asarray(dense.transform(self.codes[rows]), dtype=np.float64) for rows in (train, test))
+        seen, unseen = (np.asarray(dense.transform(self.codes[rows]), dtype=np.float64) for rows in (train, test))
+        return seen, unseen
 
     def _sample(self, rows: NDArray[np.int64], share: float) -> NDArray[np.int64]:
         """Return a share of the rows at random, with at least one of every class."""
